@@ -42,7 +42,7 @@ pub use endpoint::{
     Endpoint, EndpointOptions, PostedRecvKey, Processes, StartedSendKey, TakenMessage,
 };
 pub use error::MatchError;
-pub use line::{Envelope, MAX_BYTES};
+pub use line::{Envelope, MAX_BYTES, MessageHead};
 pub use matcher::Pattern;
 pub use memory::{MAILBOX_BYTES, wakeup_word};
 pub use outgoing::EAGER_BYTES;

@@ -6,7 +6,7 @@ mod sends;
 mod waiting;
 
 use super::error::MatchError;
-use super::line::{Envelope, MAX_RANKS};
+use super::line::MessageHead;
 use super::memory::Mailbox;
 use super::remote::{RemoteExit, RemoteOptions, RemoteWaits};
 use super::slab::Key;
@@ -105,14 +105,13 @@ impl PostedRecvKey {
 #[derive(Debug)]
 pub struct TakenMessage {
     key: Key,
-    sender: u32,
-    envelope: Envelope,
+    head: MessageHead,
 }
 
 impl TakenMessage {
-    /// Returns the envelope of the message.
-    pub fn envelope(&self) -> Envelope {
-        self.envelope
+    /// Returns the sender and the description of the message.
+    pub fn head(&self) -> MessageHead {
+        self.head
     }
 }
 
@@ -121,7 +120,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`CreateError::Segment`] if the mailboxes do not lie in the segment, [`CreateError::Size`]
-    /// for too many ranks.
+    /// if the node has no such rank.
     pub fn new(options: EndpointOptions) -> Result<Self, CreateError> {
         let EndpointOptions {
             arena,
@@ -135,12 +134,12 @@ impl Endpoint {
         } = options;
         let (link, remote_waits) =
             remote.map(|RemoteOptions { ranks, link, waits }| ((ranks, link), waits)).unzip();
-        if ranks > MAX_RANKS || rank >= ranks {
+        if rank >= ranks {
             return Err(CreateError::Size {
                 object: "set of mailboxes",
                 requested: ranks.into(),
                 unit: "ranks",
-                limits: "at most 1048576, with this rank among them",
+                limits: "with this rank among them",
             });
         }
         shm::fence::register();
@@ -191,6 +190,15 @@ impl Endpoint {
     /// [`remote_exit`](Self::remote_exit) does while the carrier works.
     pub fn own_remote_exit(&self, place: u32) -> Option<RemoteExit> {
         self.state.lock().remote_exit(place.checked_sub(self.ranks)?)
+    }
+
+    /// Discards the unexpected messages of the rank at a place, which has sent what no rank sends. On
+    /// another node it counts as gone, with [`RemoteExit::Invalid`].
+    ///
+    /// # Errors
+    /// [`MatchError::Create`], [`MatchError::Corrupt`].
+    pub fn refuse(&self, place: u32) -> Result<(), MatchError> {
+        self.state.lock().refuse_sender(place)
     }
 
     /// Returns true if nothing follows from any rank on another node.

@@ -9,7 +9,7 @@ pub enum MatchError {
     /// The message is longer than the buffer of its receive; its beginning is in the buffer.
     #[error("the message of rank {from} has {sent} bytes, the buffer of its receive {capacity}")]
     Truncated {
-        /// Rank of the sender in the communicator.
+        /// The sender.
         from: u32,
         /// Length of the message in bytes.
         sent: u64,

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | 0 to 5 | up to 48 bytes of the message, or the words of an offer, an answer or a request |
 //! | 6 | communicator in the lower half, tag in the upper half |
-//! | 7 | length in bits 0 to 39, sender's rank in the communicator in bits 40 to 59, kind above |
+//! | 7 | length in bits 0 to 39, kind from bit 60 on |
+//!
+//! A line does not name its sender: the ring that it lies in does, so no rank can send as another.
 //!
 //! The lines that follow the first one of a longer message hold 64 bytes of it each. They come in
 //! blocks: the first line of a block is put in last and arrives as a value of the ring does, the
@@ -46,23 +48,27 @@ pub(crate) const INLINE_BYTES: usize = INLINE_WORDS * 8;
 /// Longest message, in bytes.
 pub const MAX_BYTES: u64 = (1 << 40) - 1;
 
-/// Largest number of ranks of a communicator.
-pub(crate) const MAX_RANKS: u32 = 1 << 20;
-
-const SOURCE_SHIFT: u32 = 40;
 const KIND_SHIFT: u32 = 60;
 
-/// Description of a message, by which a receiver selects it.
+/// Description of a message by its sender, by which a receiver selects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// Number of the communicator.
     pub context: u32,
     /// Tag.
     pub tag: u32,
-    /// Rank of the sender in the communicator.
-    pub source: u32,
     /// Length in bytes.
     pub bytes: u64,
+}
+
+/// A message that a receive or a probe has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageHead {
+    /// Place of the sender at the endpoint. It follows from the ring, or the carrier's record, in
+    /// which the message has arrived.
+    pub sender: u32,
+    /// Its description.
+    pub envelope: Envelope,
 }
 
 /// Kind of a first line.
@@ -121,10 +127,9 @@ impl Line {
     pub(crate) fn new(kind: Kind, envelope: Envelope, words: [u64; INLINE_WORDS]) -> Self {
         let [a, b, c, d, e, f] = words;
         let matched = u64::from(envelope.tag) << 32 | u64::from(envelope.context);
-        let source = u64::from(envelope.source) << SOURCE_SHIFT;
         Line {
             lead: [a, b, c, d, e, f, matched],
-            last: envelope.bytes & MAX_BYTES | source | (kind as u64) << KIND_SHIFT,
+            last: envelope.bytes & MAX_BYTES | (kind as u64) << KIND_SHIFT,
         }
     }
 
@@ -149,7 +154,6 @@ impl Line {
         Envelope {
             context: matched as u32,
             tag: (matched >> 32) as u32,
-            source: (self.last >> SOURCE_SHIFT) as u32 & (MAX_RANKS - 1),
             bytes: self.last & MAX_BYTES,
         }
     }
@@ -240,10 +244,9 @@ mod tests {
 
         #[test]
         fn an_envelope_survives(
-            context: u32, tag: u32, source in 0..MAX_RANKS, bytes in 0..=MAX_BYTES,
-            words: [u64; 6],
+            context: u32, tag: u32, bytes in 0..=MAX_BYTES, words: [u64; 6],
         ) {
-            let envelope = Envelope { context, tag, source, bytes };
+            let envelope = Envelope { context, tag, bytes };
             for kind in [
                 Kind::Eager, Kind::Synchronous, Kind::Offer, Kind::Answer, Kind::Request,
                 Kind::Requested,

@@ -3,7 +3,7 @@
 //! A message is matched with the first posted receive that fits, a receive with the first message
 //! that fits, where the messages of one sender are in the order in which they were sent.
 
-use super::line::{Envelope, INLINE_WORDS, Offer};
+use super::line::{Envelope, INLINE_WORDS, MessageHead, Offer};
 use super::slab::{Key, Slab};
 use shm::published_wait::Wait;
 use std::collections::{HashSet, VecDeque};
@@ -51,7 +51,7 @@ pub(crate) enum PostedState {
     /// No message has matched it.
     Waiting,
     /// A message that fits in a line has matched it.
-    Short(Envelope, [u64; INLINE_WORDS], u32),
+    Short(MessageHead, [u64; INLINE_WORDS]),
     /// A longer message has matched it.
     Matched(Key),
 }
@@ -69,6 +69,13 @@ pub(crate) struct Message {
     pub(crate) unanswered: Option<u64>,
     /// Bytes of credit that it holds until it is delivered.
     pub(crate) charge: u64,
+}
+
+impl Message {
+    /// Returns the sender and the description.
+    pub(crate) fn head(&self) -> MessageHead {
+        MessageHead { sender: self.sender, envelope: self.envelope }
+    }
 }
 
 /// Bytes of a message.
@@ -270,6 +277,12 @@ impl Matcher {
         let key = self.unwanted.pop()?;
         self.take_unexpected(key);
         Some(key)
+    }
+
+    /// Adds the unexpected messages of a sender to the unwanted ones.
+    pub(crate) fn drop_unexpected(&mut self, sender: u32) {
+        let messages = self.unexpected.get(sender as usize);
+        self.unwanted.extend(messages.into_iter().flatten());
     }
 
     /// Notes that a communicator is dropped, and adds its messages to the unwanted ones.

@@ -303,7 +303,7 @@ impl Remote {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matching::line::{MAX_BYTES, MAX_RANKS};
+    use crate::matching::line::MAX_BYTES;
     use proptest::prelude::*;
 
     proptest! {
@@ -311,10 +311,10 @@ mod tests {
 
         #[test]
         fn words_survive(
-            context: u32, tag: u32, source in 0..MAX_RANKS, bytes in 0..=MAX_BYTES,
-            kind in 1..=10_u64, number: u64, second: u64,
+            context: u32, tag: u32, bytes in 0..=MAX_BYTES, kind in 1..=10_u64, number: u64,
+            second: u64,
         ) {
-            let envelope = Envelope { context, tag, source, bytes };
+            let envelope = Envelope { context, tag, bytes };
             let words = words_with(kind, envelope, number);
             prop_assert_eq!((kind_of(words), envelope_of(words), words[2]), (kind, envelope, number));
             let words = words_of(kind, number, second);

@@ -15,7 +15,7 @@ mod tests;
 
 use super::error::MatchError;
 use super::incoming::Incoming;
-use super::line::{Envelope, Offer};
+use super::line::{MessageHead, Offer};
 use super::matcher::Matcher;
 use super::memory::{Mailbox, RING_LINES, Ring, mailbox};
 use super::outgoing::Outgoing;
@@ -58,7 +58,7 @@ pub(super) enum FirstRecv {
     /// The receive must be posted: another message comes first.
     MustPost,
     /// The message is in the buffer.
-    Complete(Envelope),
+    Complete(MessageHead),
     /// The receive is posted, and has matched a message of which lines are missing.
     Posted(Key),
 }
@@ -67,9 +67,9 @@ pub(super) enum FirstRecv {
 #[derive(Debug)]
 pub(super) enum PolledRecv {
     Pending,
-    Complete(Envelope),
+    Complete(MessageHead),
     /// The caller reads the message from its sender's memory, without the lock, and reports it.
-    Read(Key, u32, Offer, Envelope),
+    Read(Key, Offer, MessageHead),
 }
 
 /// A receive whose buffer the current call holds.

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use queues::matching::{
-    Endpoint, EndpointOptions, Envelope, MAILBOX_BYTES, Pattern, Processes, RemoteExit, RemoteLink,
-    RemoteOptions, RemoteRecord, RemoteWaits,
+    Endpoint, EndpointOptions, Envelope, MAILBOX_BYTES, MessageHead, Pattern, Processes,
+    RemoteExit, RemoteLink, RemoteOptions, RemoteRecord, RemoteWaits,
 };
 use shm::arena::Arena;
 use shm::segment::{Backing, Segment};
@@ -22,6 +22,8 @@ testing::tests![
     a_message_between_the_parts_of_another_is_refused,
     a_close_is_reported_to_ranks_that_are_found_later,
     an_empty_message_that_was_offered_arrives,
+    the_sender_of_a_message_is_that_of_its_record,
+    a_refused_sender_has_no_messages,
 ];
 
 /// Place of the first remote rank: there is one rank on the node.
@@ -187,7 +189,8 @@ fn receives(endpoint: &Endpoint, wire: &Wire) {
     let mut buffer = [0; 100];
     let pattern = Pattern { context: 0, source: Some(OTHER), tag: Some(77) };
     let found = endpoint.recv(pattern, &mut buffer, |_| None).expect("it is there");
-    assert_eq!(found, Envelope { context: 0, tag: 77, source: 0, bytes: 100 });
+    let envelope = Envelope { context: 0, tag: 77, bytes: 100 };
+    assert_eq!(found, MessageHead { sender: OTHER, envelope });
     assert_eq!(buffer, [5; 100]);
     assert_eq!(endpoint.remote_exit(OTHER), None);
 }
@@ -216,7 +219,7 @@ proptest! {
         }
         // An offer of this rank, which the hostile one may answer or request.
         let bytes = vec![1; 70_000];
-        let envelope = Envelope { context: 0, tag: 0, source: 0, bytes: 70_000 };
+        let envelope = Envelope { context: 0, tag: 0, bytes: 70_000 };
         let _send = endpoint.start_send(HOSTILE, envelope, &bytes, true).expect("space");
         for record in records {
             wire.arrive(record);
@@ -254,7 +257,7 @@ fn a_message_that_claims_more_than_its_credit_takes_no_memory() {
 
 fn an_empty_message_that_was_offered_arrives() {
     let (endpoint, wire) = endpoint();
-    let envelope = Envelope { context: 0, tag: 0, source: 0, bytes: 0 };
+    let envelope = Envelope { context: 0, tag: 0, bytes: 0 };
     wire.is_full.store(true, Ordering::Relaxed);
     let send = endpoint.start_send(OTHER, envelope, &[], true).expect("space");
     let mut send = send.expect("it waits for its receiver");
@@ -274,13 +277,41 @@ fn an_empty_message_that_was_offered_arrives() {
     assert_eq!(test().expect("nothing is damaged"), None);
     assert_eq!(wire.sent(OTHER - 1, REQUEST), [(5, 0)]);
     wire.arrive(record(OTHER - 1, [0, PART, 5], vec![]));
-    assert_eq!(test().expect("nothing is damaged"), Some(envelope));
+    assert_eq!(test().expect("nothing is damaged"), Some(MessageHead { sender: OTHER, envelope }));
+}
+
+/// Whatever the free bits of its envelope contain.
+fn the_sender_of_a_message_is_that_of_its_record() {
+    let (endpoint, wire) = endpoint();
+    let from_any = Pattern { context: 0, source: None, tag: None };
+    let claim = u64::from(OTHER) << 40;
+    for length in [8, 100] {
+        wire.arrive(record(HOSTILE - 1, [0, EAGER | claim | length, 0], vec![1; length as usize]));
+        let found = endpoint.recv(from_any, &mut [0; 100], |_| None).expect("it is there");
+        let envelope = Envelope { context: 0, tag: 0, bytes: length };
+        assert_eq!(found, MessageHead { sender: HOSTILE, envelope });
+    }
+    // It is gone before the endpoint: nothing waits for it.
+    wire.exit(HOSTILE - 1);
+}
+
+fn a_refused_sender_has_no_messages() {
+    let (endpoint, wire) = endpoint();
+    let from_any = Pattern { context: 0, source: None, tag: None };
+    wire.arrive(message(HOSTILE - 1, 1, vec![1; 8]));
+    wire.arrive(message(HOSTILE - 1, 2, vec![2; 100]));
+    endpoint.progress().expect("nothing is damaged");
+    endpoint.refuse(HOSTILE).expect("space");
+    wire.arrive(message(HOSTILE - 1, 3, vec![3; 8]));
+    assert_eq!(endpoint.probe_now(&from_any).expect("nothing is damaged"), None);
+    assert_eq!(endpoint.remote_exit(HOSTILE), Some(RemoteExit::Invalid));
+    receives(&endpoint, &wire);
 }
 
 /// Two ranks that close wait for each other, where one has sent and the other received only.
 fn a_close_is_reported_to_ranks_that_are_found_later() {
     let (endpoint, wire) = endpoint();
-    let envelope = Envelope { context: 0, tag: 0, source: 0, bytes: 8 };
+    let envelope = Envelope { context: 0, tag: 0, bytes: 8 };
     let send = endpoint.start_send(OTHER, envelope, &[1; 8], true).expect("space");
     endpoint.drop_send(send.expect("it waits for its receiver"), &[1; 8]);
     // The message of a third rank was on its way at the close, which that rank waits for, and the
@@ -299,7 +330,7 @@ fn a_close_is_reported_to_ranks_that_are_found_later() {
 fn a_second_request_of_a_message_is_refused() {
     let (endpoint, wire) = endpoint();
     let bytes = vec![1; 70_000];
-    let envelope = Envelope { context: 0, tag: 0, source: 0, bytes: 70_000 };
+    let envelope = Envelope { context: 0, tag: 0, bytes: 70_000 };
     let _send = endpoint.start_send(HOSTILE, envelope, &bytes, true).expect("space");
     let offers = wire.sent(HOSTILE - 1, OFFER);
     let [(number, 0)] = offers[..] else { panic!("{offers:?}") };

@@ -175,6 +175,8 @@ pub(crate) struct MessageContext {
     number: u32,
     /// Places of the ranks at the endpoint, if they are on several nodes.
     places: Option<Arc<[u32]>>,
+    /// Ranks by their places, where some differ; `u32::MAX` for other ranks of the job.
+    ranks: OnceLock<Box<[u32]>>,
     /// Failed ranks that a receive from any source has reported.
     reported: Mutex<BTreeSet<u32>>,
 }
@@ -196,6 +198,12 @@ impl MessageContext {
         self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The rank at a place, where `places` are those of all ranks.
+    pub(super) fn rank_at(&self, place: u32, places: &[u32]) -> Option<u32> {
+        let ranks = self.ranks.get_or_init(|| ranks_by_place(places));
+        ranks.get(place as usize).copied().filter(|rank| *rank != u32::MAX)
+    }
+
     /// This rank's end, whether it has sent or received anything or not.
     pub(super) fn rank_endpoint(&self) -> &RankEndpoint {
         &self.endpoint
@@ -207,13 +215,18 @@ impl MessageContext {
         self.places.as_deref()
     }
 
+    fn new(endpoint: Arc<RankEndpoint>, number: u32, places: Option<Arc<[u32]>>) -> Self {
+        let (ranks, reported) = (OnceLock::new(), Mutex::default());
+        MessageContext { endpoint, number, places, ranks, reported }
+    }
+
     /// The context of all ranks of the job.
     pub(crate) fn of_job(
         endpoint: Arc<RankEndpoint>,
         internode: Option<&Arc<InternodeGroup>>,
     ) -> Self {
         let places = internode.map(|internode| remote::places(internode));
-        MessageContext { endpoint, number: 0, places, reported: Mutex::default() }
+        MessageContext::new(endpoint, 0, places)
     }
 
     /// A context for a new communicator on several nodes with the number that its ranks have agreed
@@ -221,8 +234,7 @@ impl MessageContext {
     pub(crate) fn of_nodes(&self, internode: &InternodeGroup) -> Self {
         let endpoint = Arc::clone(&self.endpoint);
         let number = internode.context().number;
-        let places = Some(remote::places(internode));
-        MessageContext { endpoint, number, places, reported: Mutex::default() }
+        MessageContext::new(endpoint, number, Some(remote::places(internode)))
     }
 
     /// A context for a new communicator on this node. Waits for its ranks, which take the number
@@ -245,8 +257,17 @@ impl MessageContext {
                 return Err(argument("the number of communicators", "the highest", expected));
             }
         };
-        Ok(MessageContext { endpoint, number, places: None, reported: Mutex::default() })
+        Ok(MessageContext::new(endpoint, number, None))
     }
+}
+
+fn ranks_by_place(places: &[u32]) -> Box<[u32]> {
+    let last = places.iter().max().map_or(0, |place| *place as usize + 1);
+    let mut ranks = vec![u32::MAX; last];
+    for (rank, place) in (0..).zip(places) {
+        ranks[*place as usize] = rank;
+    }
+    ranks.into()
 }
 
 impl Drop for MessageContext {

@@ -18,8 +18,14 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    pub(super) fn new(communicator: &'a Communicator, taken: TakenMessage) -> Self {
-        Message { communicator, status: Status::new(taken.envelope()), taken: Some(taken) }
+    pub(super) fn new(communicator: &'a Communicator, taken: TakenMessage) -> Result<Self> {
+        match Status::new(communicator, taken.head()) {
+            Ok(status) => Ok(Message { communicator, status, taken: Some(taken) }),
+            Err(error) => {
+                communicator.discard(&taken);
+                Err(error)
+            }
+        }
     }
 
     /// Describes the message.
@@ -37,8 +43,8 @@ impl<'a> Message<'a> {
         self.communicator
             .endpoint()?
             .recv_taken(taken, cast_slice_mut(buffer), |awaited| self.communicator.exited(awaited))
-            .map(Status::new)
             .map_err(|error| self.communicator.match_error(error, sender, None))
+            .and_then(|head| Status::new(self.communicator, head))
     }
 
     /// Receives the message into a vector of its length.
@@ -58,9 +64,16 @@ impl<'a> Message<'a> {
 
 impl Drop for Message<'_> {
     fn drop(&mut self) {
-        if let Some(taken) = self.taken.take()
-            && let Ok(endpoint) = self.communicator.endpoint()
-            && let Err(error) = endpoint.discard(&taken)
+        if let Some(taken) = self.taken.take() {
+            self.communicator.discard(&taken);
+        }
+    }
+}
+
+impl Communicator {
+    fn discard(&self, taken: &TakenMessage) {
+        if let Ok(endpoint) = self.endpoint()
+            && let Err(error) = endpoint.discard(taken)
         {
             log::warn!("a dropped message may keep its sender waiting: {error}");
         }

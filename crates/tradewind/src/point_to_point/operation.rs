@@ -32,10 +32,40 @@ impl Communicator {
         }
     }
 
+    /// The rank at a place; `None` if that of no member.
+    #[inline]
+    fn rank_at(&self, place: u32) -> Option<u32> {
+        let places = self.places();
+        // As in the communicator of all ranks of a node.
+        if places.get(place as usize) == Some(&place) {
+            return Some(place);
+        }
+        self.message_context().rank_at(place, places)
+    }
+
+    /// The rank of the sender at a place, whose message a receive or a probe has found.
+    #[inline]
+    pub(super) fn sender(&self, place: u32) -> Result<u32> {
+        self.rank_at(place).map_or_else(|| self.refuse(place), Ok)
+    }
+
+    /// Refuses the rank at a place, which is no member and has sent a message in this communicator.
+    #[cold]
+    fn refuse(&self, place: u32) -> Result<u32> {
+        let refused = self.endpoint()?.refuse(place);
+        refused.map_err(|error| Error::Internal(error.to_string()))?;
+        let who = match place.checked_sub(self.group().member().node().ranks()) {
+            Some(rank) => format!("rank {rank} of the job, on another node,"),
+            None => format!("rank {place} of this node"),
+        };
+        let what = "has sent a message in this communicator, of which it is no member";
+        Err(Error::Internal(format!("{who} {what}")))
+    }
+
     #[inline]
     pub(super) fn envelope(&self, tag: u32, bytes: usize) -> Envelope {
         let context = self.message_context().number();
-        Envelope { context, tag, source: self.rank(), bytes: bytes as u64 }
+        Envelope { context, tag, bytes: bytes as u64 }
     }
 
     #[inline]
@@ -123,13 +153,12 @@ impl Communicator {
         awaited: Option<u32>,
         limit: Option<Duration>,
     ) -> Error {
-        let rank_of = |place: u32| {
-            self.places().iter().position(|other| *other == place).map_or(0, |rank| rank as u32)
-        };
+        let rank_of = |place: u32| self.rank_at(place).unwrap_or(0);
         match error {
-            MatchError::Truncated { from, sent, capacity } => {
-                Error::Truncated { from, sent, capacity }
-            }
+            MatchError::Truncated { from: place, sent, capacity } => match self.sender(place) {
+                Ok(from) => Error::Truncated { from, sent, capacity },
+                Err(error) => error,
+            },
             MatchError::RankExited { rank: place } => {
                 if awaited.is_none() {
                     self.message_context().reported().insert(place);
@@ -143,6 +172,81 @@ impl Communicator {
             }
             MatchError::Create(error) => error.into(),
             other => Error::Internal(other.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{local, local_nodes};
+
+    /// Rank 2 sends to rank 0 in a communicator of ranks 0 and 1, whose number it has found out.
+    fn a_stranger_sends(world: Communicator) -> Result<()> {
+        let part = world.split((world.rank() < 2).then_some(0), 0)?;
+        let number = [7_u8; 8];
+        let Some(part) = part else {
+            let mut found = [0_u32];
+            world.recv(&mut found, 0, 0)?;
+            let [context] = found;
+            let bytes = number.len() as u64;
+            for tag in [1, 2] {
+                let place = world.place("the receiver", 0)?;
+                let envelope = Envelope { context, tag, bytes };
+                let sent = world.endpoint()?.send(place, envelope, &number, || None);
+                sent.map_err(|error| world.match_error(error, Some(place), None))?;
+            }
+            world.send(&number, 0, 3)?;
+            return world.barrier();
+        };
+        if world.rank() == 0 {
+            world.send(&[part.message_context().number()], 2, 0)?;
+            // Its messages in the other communicator have arrived before.
+            world.recv(&mut [0_u8; 8], 2, 3)?;
+            let refused = part.recv(&mut [0_u8; 8], Source::Any, Tag::Any);
+            let refused = refused.expect_err("no member has sent anything").to_string();
+            assert!(refused.contains("of which it is no member"), "{refused}");
+            assert_eq!(part.iprobe(Source::Any, Tag::Any)?, None);
+            part.send(&number, 1, 0)?;
+        }
+        let other = 1 - part.rank();
+        if part.rank() == 1 {
+            part.recv(&mut [0_u8; 8], Source::Any, Tag::Any)?;
+            part.send(&number, 0, 9)?;
+        } else {
+            let status = part.recv(&mut [0_u8; 8], Source::Any, Tag::Any)?;
+            assert_eq!((status.source(), status.tag()), (other, 9));
+        }
+        world.barrier()
+    }
+
+    #[test]
+    fn messages_of_ranks_that_are_no_members_are_refused() {
+        local(3, a_stranger_sends).expect("the job succeeds");
+        for nodes in [[2, 1], [1, 2]] {
+            local_nodes(&nodes, a_stranger_sends).expect("the job succeeds");
+        }
+    }
+
+    #[test]
+    fn the_source_is_the_rank_in_the_communicator() {
+        let exchange = |world: Communicator| {
+            let back = -i64::from(world.rank());
+            let part = world.split(Some(world.rank() % 2), back)?.expect("every rank has a colour");
+            let last = part.size() - 1;
+            if part.rank() == last {
+                for _ in 0..last {
+                    let mut sender = [0];
+                    let status = part.recv(&mut sender, Source::Any, Tag::Any)?;
+                    assert_eq!([status.source()], sender);
+                }
+                return Ok(());
+            }
+            part.send(&[part.rank()], last, 0)
+        };
+        local(5, exchange).expect("the job succeeds");
+        for nodes in [[3, 2], [1, 4]] {
+            local_nodes(&nodes, exchange).expect("the job succeeds");
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Selection of messages, and what a receive returns.
 
+use crate::communicator::Communicator;
+use crate::error::Result;
 use bytemuck::Pod;
-use queues::matching::Envelope;
+use queues::matching::MessageHead;
 
 /// The senders that a receive accepts. A `u32` converts to [`Source::Rank`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,9 +54,10 @@ pub struct Status {
 }
 
 impl Status {
-    pub(super) fn new(envelope: Envelope) -> Self {
-        let Envelope { source, tag, bytes, .. } = envelope;
-        Status { source, tag, bytes }
+    #[inline]
+    pub(super) fn new(communicator: &Communicator, head: MessageHead) -> Result<Self> {
+        let source = communicator.sender(head.sender)?;
+        Ok(Status { source, tag: head.envelope.tag, bytes: head.envelope.bytes })
     }
 
     /// The sender.

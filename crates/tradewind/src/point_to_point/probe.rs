@@ -17,8 +17,8 @@ impl Communicator {
         let pattern = self.pattern(source.into(), tag.into())?;
         endpoint
             .probe(&pattern, || self.exited(pattern.source))
-            .map(Status::new)
             .map_err(|error| self.match_error(error, pattern.source, None))
+            .and_then(|head| Status::new(self, head))
     }
 
     /// Describes the message that a receive with this source and tag would take now. Never waits.
@@ -30,7 +30,7 @@ impl Communicator {
         let pattern = self.pattern(source.into(), tag.into())?;
         let found = endpoint.probe_now(&pattern);
         let found = found.map_err(|error| self.match_error(error, pattern.source, None))?;
-        Ok(found.map(Status::new))
+        found.map(|head| Status::new(self, head)).transpose()
     }
 
     /// Waits for a message and takes it: no other receive matches it any more.
@@ -57,8 +57,8 @@ impl Communicator {
         let pattern = self.pattern(source.into(), tag.into())?;
         endpoint
             .take(&pattern, || self.exited(pattern.source))
-            .map(|taken| Message::new(self, taken))
             .map_err(|error| self.match_error(error, pattern.source, None))
+            .and_then(|taken| Message::new(self, taken))
     }
 
     /// Takes the message that a receive with this source and tag would take now. Never waits.
@@ -74,6 +74,6 @@ impl Communicator {
         let pattern = self.pattern(source.into(), tag.into())?;
         let taken = endpoint.take_now(&pattern);
         let taken = taken.map_err(|error| self.match_error(error, pattern.source, None))?;
-        Ok(taken.map(|taken| Message::new(self, taken)))
+        taken.map(|taken| Message::new(self, taken)).transpose()
     }
 }

@@ -42,8 +42,8 @@ impl Communicator {
         let pattern = self.pattern(source.into(), tag.into())?;
         endpoint
             .recv(pattern, cast_slice_mut(buffer), |awaited| self.exited(awaited))
-            .map(Status::new)
             .map_err(|error| self.match_error(error, pattern.source, None))
+            .and_then(|head| Status::new(self, head))
     }
 
     /// Posts a receive into the beginning of `buffer`. Only [`test`](RecvRequest::test) and

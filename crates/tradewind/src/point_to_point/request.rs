@@ -3,7 +3,7 @@
 use super::pattern::Status;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
-use queues::matching::{MatchError, Pattern, PostedRecvKey, StartedSendKey};
+use queues::matching::{MatchError, MessageHead, Pattern, PostedRecvKey, StartedSendKey};
 use std::time::{Duration, Instant};
 
 /// A started send, returned by [`Communicator::isend`].
@@ -145,15 +145,22 @@ impl<'a> RecvRequest<'a> {
         let endpoint = self.communicator.endpoint()?;
         match endpoint.test_recv(posted, self.source, self.buffer, exited) {
             Ok(None) => Ok(false),
-            Ok(Some(envelope)) => {
-                self.state = RecvState::Complete(Status::new(envelope));
-                Ok(true)
-            }
+            Ok(Some(head)) => self.complete(head).map(|_| true),
             Err(error) => {
                 self.withdraw();
                 Err(self.communicator.match_error(error, self.source, None))
             }
         }
+    }
+
+    /// Ends the receive with the message that is in the buffer.
+    #[inline]
+    fn complete(&mut self, head: MessageHead) -> Result<Status> {
+        // The key of the receive is invalid.
+        self.state = RecvState::Over;
+        let status = Status::new(self.communicator, head)?;
+        self.state = RecvState::Complete(status);
+        Ok(status)
     }
 
     /// Ends the receive: it takes no later message.
@@ -230,11 +237,7 @@ impl<'a> RecvRequest<'a> {
         let exited = |awaited| self.communicator.exited(awaited);
         let endpoint = self.communicator.endpoint()?;
         match endpoint.wait_recv(posted, self.source, self.buffer, deadline, exited) {
-            Ok(envelope) => {
-                let status = Status::new(envelope);
-                self.state = RecvState::Complete(status);
-                Ok(status)
-            }
+            Ok(head) => self.complete(head),
             // The receive stays posted after a time-out only.
             Err(error) => {
                 if !matches!(error, MatchError::Timeout) {

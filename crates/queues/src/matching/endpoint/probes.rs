@@ -2,21 +2,21 @@
 
 use super::{Endpoint, PostedRecvKey, TakenMessage};
 use crate::matching::error::MatchError;
-use crate::matching::line::Envelope;
+use crate::matching::line::MessageHead;
 use crate::matching::matcher::{Message, Pattern};
 use crate::matching::slab::Key;
 use crate::matching::state::State;
 
 impl Endpoint {
-    /// Returns the envelope of the first message that a receive would match now.
+    /// Returns the head of the first message that a receive would match now.
     ///
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
-    pub fn probe_now(&self, pattern: &Pattern) -> Result<Option<Envelope>, MatchError> {
-        self.with_message(pattern, |_, _, message| message.envelope)
+    pub fn probe_now(&self, pattern: &Pattern) -> Result<Option<MessageHead>, MatchError> {
+        self.with_message(pattern, |_, _, head| head)
     }
 
-    /// Waits for a message and returns its envelope.
+    /// Waits for a message and returns its head.
     ///
     /// # Errors
     /// [`MatchError::RankExited`], [`MatchError::Create`], [`MatchError::Corrupt`].
@@ -24,7 +24,7 @@ impl Endpoint {
         &self,
         pattern: &Pattern,
         exited: impl Fn() -> Option<u32>,
-    ) -> Result<Envelope, MatchError> {
+    ) -> Result<MessageHead, MatchError> {
         self.wait(|| pattern.wait(), None, exited, || self.probe_now(pattern))
     }
 
@@ -33,11 +33,9 @@ impl Endpoint {
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
     pub fn take_now(&self, pattern: &Pattern) -> Result<Option<TakenMessage>, MatchError> {
-        self.with_message(pattern, |state, key, message| {
-            let sender = message.sender;
-            let envelope = message.envelope;
+        self.with_message(pattern, |state, key, head| {
             state.matcher.take_unexpected(key);
-            TakenMessage { key, sender, envelope }
+            TakenMessage { key, head }
         })
     }
 
@@ -61,10 +59,7 @@ impl Endpoint {
         let mut state = self.state.lock();
         state.progress(&mut None, &None)?;
         let Some(key) = state.matcher.find_message(pattern) else { return Ok(None) };
-        let head = state.matcher.messages.get(key).map(|message: &Message| MessageHead {
-            sender: message.sender,
-            envelope: message.envelope,
-        });
+        let head = state.matcher.messages.get(key).map(Message::head);
         Ok(head.map(|head| select(&mut state, key, head)))
     }
 
@@ -77,8 +72,8 @@ impl Endpoint {
         message: TakenMessage,
         buffer: &mut [u8],
         exited: impl Fn(Option<u32>) -> Option<u32>,
-    ) -> Result<Envelope, MatchError> {
-        let TakenMessage { key, sender, envelope } = message;
+    ) -> Result<MessageHead, MatchError> {
+        let TakenMessage { key, head: MessageHead { sender, envelope } } = message;
         let pattern =
             Pattern { context: envelope.context, source: Some(sender), tag: Some(envelope.tag) };
         let posted = self.state.lock().post_for(key, pattern, buffer.len() as u64)?;
@@ -103,10 +98,4 @@ impl Endpoint {
         state.progress(&mut None, &None)?;
         state.discard_context(context)
     }
-}
-
-/// Envelope of an unexpected message, and its sender's rank on the node.
-struct MessageHead {
-    sender: u32,
-    envelope: Envelope,
 }

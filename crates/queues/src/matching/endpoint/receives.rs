@@ -3,7 +3,7 @@
 use super::waiting::{ALONE, Awaited, test};
 use super::{Endpoint, PostedRecvKey};
 use crate::matching::error::MatchError;
-use crate::matching::line::Envelope;
+use crate::matching::line::MessageHead;
 use crate::matching::matcher::Pattern;
 use crate::matching::slab::Key;
 use crate::matching::state::{FirstRecv, OwnRecv, PolledRecv};
@@ -29,13 +29,13 @@ impl Endpoint {
         pattern: Pattern,
         buffer: &mut [u8],
         exited: impl Fn(Option<u32>) -> Option<u32>,
-    ) -> Result<Envelope, MatchError> {
+    ) -> Result<MessageHead, MatchError> {
         let mut polls = 0;
         let posted = loop {
             // A new lock for each poll, so that other threads of the rank get their turn.
             let mut state = self.state.lock();
             match state.recv_first(&pattern, buffer)? {
-                FirstRecv::Complete(envelope) => return Ok(envelope),
+                FirstRecv::Complete(head) => return Ok(head),
                 FirstRecv::Posted(posted) => break posted,
                 FirstRecv::Nothing if polls < UNPOSTED_POLLS && self.may_spin() => polls += 1,
                 FirstRecv::Nothing | FirstRecv::MustPost => {
@@ -54,7 +54,7 @@ impl Endpoint {
         source: Option<u32>,
         buffer: &mut [u8],
         exited: impl Fn(Option<u32>) -> Option<u32>,
-    ) -> Result<Envelope, MatchError> {
+    ) -> Result<MessageHead, MatchError> {
         let outcome = self.wait_recv(&posted, source, buffer, None, exited);
         if outcome.is_err() {
             // The first error is reported.
@@ -76,7 +76,7 @@ impl Endpoint {
         self.state.lock().post(pattern, capacity as u64).map(PostedRecvKey::new)
     }
 
-    /// Returns the envelope of the message if a receive is complete; its key is then invalid.
+    /// Returns the head of the message if a receive is complete; its key is then invalid.
     /// `source` is the sender, if the receive names one. After an error the receive is to be
     /// [dropped](Self::drop_recv).
     ///
@@ -89,7 +89,7 @@ impl Endpoint {
         source: Option<u32>,
         buffer: &mut [u8],
         exited: impl Fn(Option<u32>) -> Option<u32>,
-    ) -> Result<Option<Envelope>, MatchError> {
+    ) -> Result<Option<MessageHead>, MatchError> {
         let posted = recv.key;
         let mut own = Some(OwnRecv { posted, buffer });
         let exited = || exited(self.awaited(posted, source));
@@ -114,7 +114,7 @@ impl Endpoint {
         buffer: &mut [u8],
         deadline: Option<Instant>,
         exited: impl Fn(Option<u32>) -> Option<u32>,
-    ) -> Result<Envelope, MatchError> {
+    ) -> Result<MessageHead, MatchError> {
         let posted = recv.key;
         let mut own = Some(OwnRecv { posted, buffer });
         let mut polls = 0_u32;
@@ -159,7 +159,7 @@ impl Endpoint {
         own: &mut Option<OwnRecv<'_>>,
         source: Option<u32>,
         polls_all: bool,
-    ) -> Result<Option<Envelope>, MatchError> {
+    ) -> Result<Option<MessageHead>, MatchError> {
         let mut state = self.state.lock();
         match source {
             Some(source) if !polls_all => state.progress_from(source, own)?,
@@ -168,8 +168,8 @@ impl Endpoint {
         let Some(recv) = own else { return Ok(None) };
         match state.poll_recv(recv)? {
             PolledRecv::Pending => Ok(None),
-            PolledRecv::Complete(envelope) => Ok(Some(envelope)),
-            PolledRecv::Read(message, sender, offer, envelope) => {
+            PolledRecv::Complete(head) => Ok(Some(head)),
+            PolledRecv::Read(message, offer, MessageHead { sender, envelope }) => {
                 drop(state);
                 let length = recv.buffer.len().min(envelope.bytes as usize);
                 let is_read = self.read(sender, offer, &mut recv.buffer[..length]);
@@ -178,7 +178,7 @@ impl Endpoint {
                 // Incomplete if the read has failed: then the message has been requested and comes
                 // through the ring.
                 match state.poll_recv(recv)? {
-                    PolledRecv::Complete(envelope) => Ok(Some(envelope)),
+                    PolledRecv::Complete(head) => Ok(Some(head)),
                     _ => Ok(None),
                 }
             }

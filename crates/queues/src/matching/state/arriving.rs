@@ -4,7 +4,7 @@ use super::{OwnRecv, State};
 use crate::matching::error::MatchError;
 use crate::matching::incoming::{Arrival, Sink};
 use crate::matching::line::{
-    Ending, Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, Offer, tail_lines,
+    Ending, Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, MessageHead, Offer, tail_lines,
 };
 use crate::matching::matcher::{Body, Message, PostedState};
 use crate::matching::outgoing::{EAGER_BYTES, Queued, Stream, charge_of};
@@ -159,7 +159,7 @@ impl State {
             return Ok(());
         };
         if let Some(posted) = self.matcher.posted.get_mut(key) {
-            posted.state = PostedState::Short(envelope, words, sender);
+            posted.state = PostedState::Short(MessageHead { sender, envelope }, words);
         }
         Ok(())
     }

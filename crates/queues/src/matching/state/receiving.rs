@@ -4,7 +4,7 @@ use super::{FirstRecv, OwnRecv, PolledRecv, State};
 use crate::matching::error::MatchError;
 use crate::matching::incoming::{Arrival, Sink};
 use crate::matching::line::{
-    Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, Offer, copy_words, tail_lines,
+    Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, MessageHead, Offer, copy_words, tail_lines,
 };
 use crate::matching::matcher::{Body, Pattern, PostedState};
 use crate::matching::outgoing::{EAGER_BYTES, charge_of};
@@ -29,7 +29,7 @@ impl State {
     }
 
     fn answer(&mut self, to: u32, kind: Kind, words: [u64; 6]) -> Result<(), MatchError> {
-        let envelope = Envelope { context: 0, tag: 0, source: 0, bytes: 0 };
+        let envelope = Envelope { context: 0, tag: 0, bytes: 0 };
         self.queue(to, Line::new(kind, envelope, words))
     }
 
@@ -119,7 +119,7 @@ impl State {
         if length <= INLINE_BYTES {
             copy_words(&line.words(), &mut buffer[..length]);
             incoming.return_credit(LINE_BYTES as u64);
-            return Ok(FirstRecv::Complete(envelope));
+            return Ok(FirstRecv::Complete(MessageHead { sender, envelope }));
         }
         self.recv_lines(sender, envelope, &line, (pattern, buffer))
     }
@@ -148,7 +148,7 @@ impl State {
             for _ in 0..POLLS {
                 if incoming.take_lines(&mut Sink::Buffer(buffer)).is_some() {
                     incoming.return_credit(charge);
-                    return Ok(FirstRecv::Complete(envelope));
+                    return Ok(FirstRecv::Complete(MessageHead { sender, envelope }));
                 }
             }
         }
@@ -172,7 +172,7 @@ impl State {
     pub(in crate::matching) fn sender_of(&self, posted: Key) -> Option<u32> {
         match self.matcher.posted.get(posted)?.state {
             PostedState::Waiting => None,
-            PostedState::Short(_, _, sender) => Some(sender),
+            PostedState::Short(head, _) => Some(head.sender),
             PostedState::Matched(message) => Some(self.matcher.messages.get(message)?.sender),
         }
     }
@@ -195,14 +195,14 @@ impl State {
         };
         match posted.state {
             PostedState::Waiting => Ok(PolledRecv::Pending),
-            PostedState::Short(envelope, words, sender) => {
-                let length = (envelope.bytes as usize).min(own.buffer.len());
+            PostedState::Short(head, words) => {
+                let length = (head.envelope.bytes as usize).min(own.buffer.len());
                 copy_words(&words, &mut own.buffer[..length]);
                 // Credit returns with the delivery. Until then the message uses memory of this
                 // rank.
                 self.matcher.posted.remove(own.posted);
-                self.return_credit(sender, LINE_BYTES as u64);
-                finished(envelope, own.buffer.len())
+                self.return_credit(head.sender, LINE_BYTES as u64);
+                finished(head, own.buffer.len())
             }
             PostedState::Matched(message) => self.poll_matched(own, message),
         }
@@ -216,9 +216,8 @@ impl State {
         let Some(found) = self.matcher.messages.get_mut(message) else {
             return Err(MatchError::Corrupt { rank: self.layout.rank });
         };
-        let envelope = found.envelope;
-        let sender = found.sender;
-        let length = (envelope.bytes as usize).min(own.buffer.len());
+        let head = found.head();
+        let length = (head.envelope.bytes as usize).min(own.buffer.len());
         match &found.body {
             Body::Short(words) => copy_words(words, &mut own.buffer[..length]),
             Body::Whole(data) => own.buffer[..length].copy_from_slice(&data[..length]),
@@ -226,7 +225,7 @@ impl State {
             Body::Lost => {
                 self.matcher.posted.remove(own.posted);
                 self.remove_message(message);
-                return Err(MatchError::Lost { rank: sender });
+                return Err(MatchError::Lost { rank: head.sender });
             }
             Body::Offered(offer) => {
                 let offer = *offer;
@@ -235,7 +234,7 @@ impl State {
                 // `finish_read`.
                 found.body = Body::Reading;
                 self.unread.retain(|other| *other != message);
-                return Ok(PolledRecv::Read(message, sender, offer, envelope));
+                return Ok(PolledRecv::Read(message, offer, head));
             }
             Body::Arriving { .. } | Body::Direct | Body::Reading | Body::Requested => {
                 return Ok(PolledRecv::Pending);
@@ -243,7 +242,7 @@ impl State {
         }
         self.matcher.posted.remove(own.posted);
         self.remove_message(message);
-        finished(envelope, own.buffer.len())
+        finished(head, own.buffer.len())
     }
 
     fn remove_message(&mut self, message: Key) {
@@ -339,8 +338,8 @@ impl State {
             return Ok(());
         }
         match self.matcher.posted.remove(posted).map(|posted| posted.state) {
-            Some(PostedState::Short(_, _, sender)) => {
-                self.return_credit(sender, LINE_BYTES as u64);
+            Some(PostedState::Short(head, _)) => {
+                self.return_credit(head.sender, LINE_BYTES as u64);
                 Ok(())
             }
             Some(PostedState::Matched(message)) => self.discard(message),
@@ -382,11 +381,11 @@ impl State {
 }
 
 /// Returns the result of a receive into a buffer of so many bytes.
-fn finished(envelope: Envelope, capacity: usize) -> Result<PolledRecv, MatchError> {
-    if envelope.bytes > capacity as u64 {
-        let sent = envelope.bytes;
+fn finished(head: MessageHead, capacity: usize) -> Result<PolledRecv, MatchError> {
+    if head.envelope.bytes > capacity as u64 {
+        let sent = head.envelope.bytes;
         let capacity = capacity as u64;
-        return Err(MatchError::Truncated { from: envelope.source, sent, capacity });
+        return Err(MatchError::Truncated { from: head.sender, sent, capacity });
     }
-    Ok(PolledRecv::Complete(envelope))
+    Ok(PolledRecv::Complete(head))
 }

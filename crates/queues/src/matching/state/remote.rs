@@ -30,6 +30,15 @@ impl State {
         self.remote.as_ref()?.exit_of(rank)
     }
 
+    /// Discards the unexpected messages of the rank at a place; a remote one counts as gone.
+    pub(in crate::matching) fn refuse_sender(&mut self, place: u32) -> Result<(), MatchError> {
+        if let Some(remote) = self.remote_rank(place) {
+            self.refuse(remote);
+        }
+        self.matcher.drop_unexpected(place);
+        self.discard_unwanted()
+    }
+
     /// Returns true if nothing follows from any remote rank.
     pub(in crate::matching) fn remote_has_failed(&self) -> bool {
         self.remote.as_ref().is_some_and(|remote| remote.has_failed())

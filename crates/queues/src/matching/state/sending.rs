@@ -231,7 +231,7 @@ fn stream_bytes(
     let Some(pending) = sends.get_mut(stream.send) else { return Ok(true) };
     let bytes = pending.bytes;
     if stream.done.is_none() {
-        let envelope = Envelope { context: 0, tag: 0, source: 0, bytes };
+        let envelope = Envelope { context: 0, tag: 0, bytes };
         let line = Line::new(Kind::Requested, envelope, [stream.message, 0, 0, 0, 0, 0]);
         if !outgoing.put(line)? {
             return Ok(false);

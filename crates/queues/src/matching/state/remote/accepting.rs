@@ -54,7 +54,7 @@ impl State {
 
     /// Ends the messages of a remote rank that has sent what no rank sends.
     #[cold]
-    fn refuse(&mut self, from: u32) {
+    pub(super) fn refuse(&mut self, from: u32) {
         if let Some(remote) = &mut self.remote
             && let Some(peer) = remote.peers.get_mut(from as usize)
         {
