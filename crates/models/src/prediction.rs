@@ -4,9 +4,8 @@ use crate::costs::{CostModel, Costs, Sharing};
 use crate::machine::PairClass;
 use crate::machine_file::{Engine, Machine};
 use crate::query::{CallForm, Query};
-use collectives::{Algorithm, Choice, Collective, GraphSpec, Levels, build};
+use collectives::{Algorithm, Choice, Collective, Levels};
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 
 /// The models of a machine.
 ///
@@ -208,21 +207,55 @@ impl LevelCosts {
     }
 }
 
-/// Returns `true` if there is an implementation of an algorithm for a call.
+/// Returns `true` if there is an implementation of an algorithm of the collective for a call.
+///
+/// Every other algorithm runs among any number of ranks, with blocks of any size, so that no graph
+/// is built to find out: a job asks this for hundreds of candidates when it starts.
 fn is_available(
     query: &Query,
     collective: Collective,
     algorithm: Algorithm,
     levels: Levels,
 ) -> bool {
-    let Query { ranks, ranks_per_node, bytes, .. } = *query;
-    if algorithm == Algorithm::Join {
-        return query.nodes() == 1 && levels == Levels::One;
+    match levels {
+        Levels::One => query.nodes() == 1 || algorithm != Algorithm::Join,
+        Levels::Two => collective.has_two_levels(algorithm),
     }
-    let ranks_per_node = NonZeroU32::new(ranks_per_node).unwrap_or(NonZeroU32::MIN);
-    let spec = GraphSpec {
-        ranks_per_node,
-        ..crate::simulation::linked::call(collective, ranks.max(1), bytes)
-    };
-    build(&spec, &Choice { levels, ..Choice::of(algorithm) }).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulation::linked;
+    use collectives::{GraphSpec, build};
+    use std::num::NonZeroU32;
+
+    #[test]
+    fn what_is_available_can_be_built() {
+        for collective in Collective::ALL.iter().copied() {
+            for (algorithm, levels) in collective
+                .algorithms()
+                .iter()
+                .flat_map(|algorithm| Levels::ALL.iter().map(move |levels| (*algorithm, *levels)))
+            {
+                for ranks in (1..=9).chain([13, 16]) {
+                    for (ranks_per_node, bytes) in [(1, 0), (1, 8), (2, 24), (3, 5), (16, 40)] {
+                        let form = CallForm::Blocking;
+                        let operation = collective;
+                        let query = Query { operation, form, ranks, ranks_per_node, bytes };
+                        let spec = GraphSpec {
+                            ranks_per_node: NonZeroU32::new(ranks_per_node).expect("not zero"),
+                            ..linked::call(collective, ranks, bytes)
+                        };
+                        let choice = Choice { levels, ..Choice::of(algorithm) };
+                        // A join has a graph on several nodes, too, which no engine runs.
+                        let runs = algorithm != Algorithm::Join || query.nodes() == 1;
+                        let expected = runs && build(&spec, &choice).is_ok();
+                        let found = is_available(&query, collective, algorithm, levels);
+                        assert_eq!(found, expected, "{query}: {choice}");
+                    }
+                }
+            }
+        }
+    }
 }

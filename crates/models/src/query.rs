@@ -35,6 +35,11 @@ impl Query {
     pub fn nodes(&self) -> u32 {
         self.ranks.max(1).div_ceil(self.ranks_per_node.max(1))
     }
+
+    /// Returns `true` if the ranks are on several nodes, and some of them share one.
+    pub fn has_two_levels(&self) -> bool {
+        self.nodes() > 1 && self.ranks_per_node.min(self.ranks) > 1
+    }
 }
 
 impl fmt::Display for Query {

@@ -74,7 +74,7 @@ impl CostModel<'_> {
         use Collective::*;
         let nodes = query.nodes();
         let here = query.ranks_per_node.min(query.ranks);
-        if nodes < 2 || here < 2 || !query.operation.has_two_levels(plan.algorithm) {
+        if !query.has_two_levels() || !query.operation.has_two_levels(plan.algorithm) {
             return None;
         }
         let m = query.bytes;
@@ -115,7 +115,8 @@ impl CostModel<'_> {
         let Query { operation, ranks, bytes, .. } = *query;
         let nodes = query.nodes();
         let available = |algorithm| (self.available)(operation, algorithm, levels);
-        if !available(algorithm) {
+        // Before segment sizes are searched: without both levels there is no price for two.
+        if !available(algorithm) || (levels == Levels::Two && !query.has_two_levels()) {
             return None;
         }
         // Segments and degrees of a two-level plan are those that suit the messages between nodes,
