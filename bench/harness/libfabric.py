@@ -43,7 +43,7 @@ def build(options, say):
     command = ["cc", *installation.FLAGS, BENCH / "c" / "fabric.c", "-o", BUILD / "fabric", "-lfabric"]
     installation.checked(command, "compiling fabric.c", "It needs a C compiler and libfabric-dev.")
     cargo = ["cargo", "build", "--release", "--quiet"]
-    networks = [*cargo, "-p", "tradewind-network", "--example", "networks"]
+    networks = [*cargo, "-p", "tradewind-measure", "--example", "networks"]
     installation.checked(networks, "building the example networks", "See what cargo says.", cwd=ROOT)
     holder = [*cargo, "-p", "tradewind-virtual-nodes", "--example", "nodes"]
     installation.checked(holder, "building the nodes", "See what cargo says.", cwd=ROOT)

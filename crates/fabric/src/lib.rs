@@ -16,5 +16,5 @@ mod provider;
 pub use endpoint::{Endpoint, Event, Peer, Received, SendBuffer};
 pub use error::Error;
 pub use library::{Functions, Library};
-pub use open::Request;
+pub use open::{Request, providers};
 pub use provider::{Choice, Provider};

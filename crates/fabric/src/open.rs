@@ -11,6 +11,9 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 
+/// The provider over TCP.
+const TCP: &str = "tcp";
+
 /// Requirements of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -313,16 +316,15 @@ unsafe fn close(object: *mut abi::Fid) -> bool {
 fn find(library: &Library, request: &Request) -> Result<*mut Info, Error> {
     let named = match &request.choice {
         Choice::Named(name) => Some(name.as_str()),
-        Choice::Any | Choice::Hardware => None,
+        Choice::Any => None,
     };
     let address = request.address.to_string();
     let is_adapter = |name: &str| !is_software(name);
     let is_usable = |name: &str| reason_to_refuse(name).is_none();
     let found = match &request.choice {
         // Addresses of adapters are not those of the internet protocol as a rule.
-        Choice::Hardware => query(library, None, None, is_adapter),
         Choice::Any => query(library, None, None, is_adapter)
-            .or_else(|| query(library, None, Some(&address), |name| name == "tcp"))
+            .or_else(|| query(library, None, Some(&address), |name| name == TCP))
             .or_else(|| query(library, None, Some(&address), is_usable)),
         Choice::Named(_) => query(library, named, Some(&address), is_usable)
             .or_else(|| query(library, named, None, is_usable)),
@@ -343,13 +345,54 @@ fn query(
     accepts: impl Fn(&str) -> bool,
 ) -> Option<NonNull<Info>> {
     let functions = &library.functions;
+    let mut chosen = None;
+    each(library, name, address, |entry, name| {
+        if chosen.is_none() && accepts(name) {
+            // SAFETY: the entry is one of a list that is not freed yet.
+            chosen = NonNull::new(unsafe { (functions.duplicate_info)(entry) });
+        }
+    });
+    chosen
+}
+
+/// Lists the names of the providers that are worth a comparison with TCP: those of network adapters,
+/// and `tcp`, which stands for those over sockets.
+///
+/// ```
+/// if let Ok(library) = fabric::Library::open(None) {
+///     assert!(fabric::providers(&library).iter().all(|name| name != "sockets"));
+/// }
+/// ```
+pub fn providers(library: &Library) -> Vec<String> {
+    let mut names = Vec::new();
+    each(library, None, None, |_, name| {
+        let is_new = !names.iter().any(|other| other == name);
+        if is_new && reason_to_refuse(name).is_none() && !is_software(name) {
+            names.push(name.to_owned());
+        }
+    });
+    // Under this name a library of 1.17 lists another one, `tcp;ofi_rxm`.
+    let mut has_tcp = false;
+    each(library, Some(TCP), None, |_, _| has_tcp = true);
+    names.extend(has_tcp.then(|| TCP.to_owned()));
+    names
+}
+
+/// Lists the providers that fit, each with its name.
+fn each(
+    library: &Library,
+    name: Option<&str>,
+    address: Option<&str>,
+    mut take: impl FnMut(*const Info, &str),
+) {
+    let functions = &library.functions;
     let node = address.and_then(|address| CString::new(address).ok());
     let name = name.and_then(|name| CString::new(name).ok());
     // SAFETY: fi_dupinfo of null returns zeroed structures with all attributes, which the code
     // below fills in; fi_freeinfo frees the name with free, so it is copied by strdup. The list is
     // read before it is freed.
     unsafe {
-        let hints = NonNull::new((functions.duplicate_info)(ptr::null()))?;
+        let Some(hints) = NonNull::new((functions.duplicate_info)(ptr::null())) else { return };
         let wanted = hints.as_ref();
         fill_in(wanted);
         if let Some(name) = &name {
@@ -362,20 +405,15 @@ fn query(
         let status = get(abi::API_VERSION, node, ptr::null(), flags, hints.as_ptr(), &raw mut list);
         (functions.free_info)(hints.as_ptr());
         if status != 0 {
-            return None;
+            return;
         }
         let mut entry = list;
-        let mut chosen = None;
         while let Some(info) = entry.as_ref() {
             let (name, ..) = describe(entry);
-            if accepts(&name) {
-                chosen = NonNull::new((functions.duplicate_info)(entry));
-                break;
-            }
+            take(entry, &name);
             entry = info.next;
         }
         (functions.free_info)(list);
-        chosen
     }
 }
 

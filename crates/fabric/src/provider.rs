@@ -17,8 +17,6 @@ pub enum Choice {
     /// That of a network adapter, else one over sockets.
     #[default]
     Any,
-    /// That of a network adapter only.
-    Hardware,
     /// The one of this name, such as `tcp` or `tcp;ofi_rxm`.
     Named(String),
 }
@@ -42,7 +40,6 @@ impl fmt::Display for Choice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Choice::Any => formatter.write_str("provider of reliable messages"),
-            Choice::Hardware => formatter.write_str("provider of a network adapter"),
             Choice::Named(name) => write!(formatter, "provider {name} of reliable messages"),
         }
     }

@@ -10,6 +10,7 @@ pub mod hypercube;
 pub mod matchings;
 pub mod memory;
 pub mod models;
+pub mod networks;
 pub mod nodes;
 pub mod overlap;
 pub mod pingpong;

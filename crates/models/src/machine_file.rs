@@ -2,6 +2,8 @@
 
 mod agreement;
 mod contents;
+mod networks;
 
 pub use agreement::{Agreement, Apart};
 pub use contents::{Engine, EngineCosts, Machine, Noise, Samples, SizeSamples};
+pub use networks::{FastestNetwork, Networks, TCP};

@@ -4,6 +4,8 @@ use std::fmt;
 
 /// Longest text of a reason, in bytes: process managers limit what a node can publish.
 const REASON_BYTES: usize = 90;
+/// Longest reason for an endpoint, whose name is published, too.
+const ENDPOINT_REASON_BYTES: usize = 30;
 
 /// The network that a node has, as it publishes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +25,12 @@ pub struct FabricEndpoint {
     pub provider: String,
     /// Name of the endpoint.
     pub name: Vec<u8>,
-    /// True if the user has requested libfabric, false if TCP is as good.
+    /// True if the user has requested libfabric, false if TCP will do.
     pub is_required: bool,
     /// True if the node service sleeps until something arrives, false if it polls the provider.
     pub can_sleep: bool,
+    /// Reason of the choice, where the user has left it open.
+    pub why: String,
 }
 
 /// The network that all nodes of a job use.
@@ -42,6 +46,8 @@ pub enum JobNetwork {
         names: Vec<Vec<u8>>,
         /// True if all node services sleep until something arrives.
         can_sleep: bool,
+        /// Reason of the choice, where the user has left it open.
+        why: String,
     },
 }
 
@@ -55,39 +61,54 @@ impl NodeNetwork {
     /// Cuts a long reason, so that a process manager takes it.
     pub fn shortened(self) -> NodeNetwork {
         match self {
-            NodeNetwork::Tcp(why) => NodeNetwork::Tcp(shortened(&why).into()),
-            NodeNetwork::Missing(why) => NodeNetwork::Missing(shortened(&why).into()),
-            fabric @ NodeNetwork::Fabric(_) => fabric,
+            NodeNetwork::Tcp(why) => NodeNetwork::Tcp(shortened(&why, REASON_BYTES).into()),
+            NodeNetwork::Missing(why) => NodeNetwork::Missing(shortened(&why, REASON_BYTES).into()),
+            NodeNetwork::Fabric(endpoint) => {
+                let why = shortened(&endpoint.why, ENDPOINT_REASON_BYTES).into();
+                NodeNetwork::Fabric(FabricEndpoint { why, ..endpoint })
+            }
         }
     }
 
-    /// Encodes it: u8 kind, then a text; or u8 length of the provider's name, the name, and the
-    /// name of the endpoint.
+    /// Encodes it: u8 kind, then a text; or the provider's name and the reason, each behind its
+    /// length in a u8, and the name of the endpoint.
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
             NodeNetwork::Tcp(why) => [&[0], why.as_bytes()].concat(),
             NodeNetwork::Missing(why) => [&[1], why.as_bytes()].concat(),
-            NodeNetwork::Fabric(FabricEndpoint { provider, name, is_required, can_sleep }) => {
+            NodeNetwork::Fabric(FabricEndpoint { provider, name, is_required, can_sleep, why }) => {
                 let kind = 4 | u8::from(*is_required) | u8::from(*can_sleep) << 1;
-                let length = provider.len().min(usize::from(u8::MAX));
-                [&[kind, length as u8], &provider.as_bytes()[..length], name].concat()
+                let mut bytes = vec![kind];
+                for text in [provider, why] {
+                    let text = shortened(text, u8::MAX.into());
+                    bytes.push(text.len() as u8);
+                    bytes.extend_from_slice(text.as_bytes());
+                }
+                [bytes.as_slice(), name].concat()
             }
         }
     }
 
     /// Decodes it; `None` if the bytes are invalid.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<NodeNetwork> {
+    pub(crate) fn decode<'a>(bytes: &'a [u8]) -> Option<NodeNetwork> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
         match bytes {
             [0, why @ ..] => Some(NodeNetwork::Tcp(text(why)?)),
             [1, why @ ..] => Some(NodeNetwork::Missing(text(why)?)),
-            [kind @ 4..=7, length, rest @ ..] => {
-                let (provider, name) = rest.split_at_checked(usize::from(*length))?;
+            [kind @ 4..=7, rest @ ..] => {
+                let split = |bytes: &'a [u8]| -> Option<(String, &'a [u8])> {
+                    let (length, rest) = bytes.split_first()?;
+                    let (part, rest) = rest.split_at_checked(usize::from(*length))?;
+                    Some((text(part)?, rest))
+                };
+                let (provider, rest) = split(rest)?;
+                let (why, name) = split(rest)?;
                 Some(NodeNetwork::Fabric(FabricEndpoint {
-                    provider: text(provider)?,
+                    provider,
                     name: name.to_vec(),
                     is_required: kind & 1 != 0,
                     can_sleep: kind & 2 != 0,
+                    why,
                 }))
             }
             _ => None,
@@ -112,11 +133,13 @@ impl fmt::Display for JobNetwork {
         match self {
             JobNetwork::Tcp(why) if why.is_empty() => formatter.write_str("TCP"),
             JobNetwork::Tcp(why) => write!(formatter, "TCP: {why}"),
-            JobNetwork::Fabric { provider, can_sleep, .. } => {
+            JobNetwork::Fabric { provider, can_sleep, why, .. } => {
                 let waiting = if *can_sleep { "" } else { " (polled)" };
+                let reason = if why.is_empty() { "" } else { ": " };
                 write!(
                     formatter,
-                    "libfabric's provider {provider}{waiting}; the agent runs blocking collectives, too"
+                    "libfabric's provider {provider}{waiting}{reason}{why}; the agent runs blocking \
+                     collectives, too"
                 )
             }
         }
@@ -161,8 +184,9 @@ impl JobNetwork {
             _ => None,
         });
         Ok(match first {
-            NodeNetwork::Fabric(FabricEndpoint { provider, .. }) => JobNetwork::Fabric {
+            NodeNetwork::Fabric(FabricEndpoint { provider, why, .. }) => JobNetwork::Fabric {
                 provider,
+                why,
                 names: endpoints.clone().map(|endpoint| endpoint.name.clone()).collect(),
                 can_sleep: endpoints.clone().all(|endpoint| endpoint.can_sleep),
             },
@@ -171,9 +195,9 @@ impl JobNetwork {
     }
 }
 
-/// Returns the start of a text.
-fn shortened(text: &str) -> &str {
-    let mut end = text.len().min(REASON_BYTES);
+/// Returns the start of a text, at most so many bytes.
+fn shortened(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -191,6 +215,7 @@ mod tests {
             name: vec![0, 255],
             is_required,
             can_sleep: !is_required,
+            why: if is_required { String::new() } else { "at most 0.5 of TCP's time".into() },
         })
     }
 
@@ -208,7 +233,7 @@ mod tests {
         }
         let long = NodeNetwork::Missing("é".repeat(500)).shortened();
         assert_eq!(long, NodeNetwork::Missing("é".repeat(REASON_BYTES / 2)));
-        for wrong in [&[][..], &[2], &[4], &[4, 3, b'a'], &[0, 255]] {
+        for wrong in [&[][..], &[2], &[4], &[4, 3, b'a'], &[4, 1, b'a', 2, b'b'], &[0, 255]] {
             assert_eq!(NodeNetwork::decode(wrong), None, "{wrong:?}");
         }
     }

@@ -75,6 +75,7 @@ fn alone(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
         internode: InternodeEngine::Any,
         nodes: None,
         rank_endpoint: None,
+        address: None,
         network: None,
         node_timeout: Duration::ZERO,
     })

@@ -50,6 +50,8 @@ pub struct Attachment {
     /// The end of this rank's connections with the other ranks, if there are other nodes and the
     /// network between them is TCP.
     pub rank_endpoint: Option<RankEndpoint>,
+    /// The address of this node for the other nodes, if there are any.
+    pub address: Option<IpAddr>,
     /// The network between the nodes, if there are other nodes.
     pub network: Option<JobNetwork>,
     /// Time limit for the exit of this rank: the limit for the silence of another node.
@@ -240,6 +242,7 @@ pub(crate) fn join(
         internode: InternodeEngine::Any,
         nodes: None,
         rank_endpoint: None,
+        address: None,
         network: None,
         node_timeout: Timeouts::default().unanswered,
     })

@@ -1,10 +1,15 @@
 //! The endpoint of libfabric in the node service.
 
+use crate::job_options::MACHINE_FILE;
 use fabric::{Choice, Endpoint, Library, Provider, Request};
 use launch::LaunchError;
-use launch::environment::{LIBFABRIC, Lookup, NETWORK, NetworkChoice};
+use launch::environment::{LIBFABRIC, Lookup, NetworkChoice};
+use models::file::FileError;
+use models::machine::Topology;
+use models::machine_file::{FastestNetwork, Machine};
 use network::node_network::{FabricEndpoint, NodeNetwork};
 use network::transport::fabric::{MESSAGE_BYTES, RECEIVES, SENDS};
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -16,10 +21,15 @@ pub(crate) fn open(
     environment: &impl Lookup,
     address: IpAddr,
 ) -> Result<(NodeNetwork, Option<Endpoint>), LaunchError> {
-    let (choice, is_required) = match environment.network()? {
+    let (choice, is_required, why) = match environment.network()? {
         NetworkChoice::Tcp => return Ok((NodeNetwork::default(), None)),
-        NetworkChoice::Fabric(provider) => (provider.parse(), true),
-        NetworkChoice::Auto => (Ok(Choice::Hardware), false),
+        NetworkChoice::Fabric(provider) => (provider.parse(), true, String::new()),
+        NetworkChoice::Auto => match fastest(environment) {
+            FastestNetwork { provider: Some(provider), why } => {
+                (Ok(Choice::Named(provider)), false, why)
+            }
+            FastestNetwork { provider: None, why } => return Ok((NodeNetwork::Tcp(why), None)),
+        },
     };
     let path = environment.get(LIBFABRIC).map(PathBuf::from);
     let opened = choice.and_then(|choice| {
@@ -40,16 +50,38 @@ pub(crate) fn open(
                 name: endpoint.name().to_vec(),
                 is_required,
                 can_sleep: endpoint.provider().can_sleep,
+                why,
             });
             (network, Some(endpoint))
         }
         Err(error) if is_required => (NodeNetwork::Missing(error.to_string()), None),
-        Err(error) => (NodeNetwork::Tcp(format!("{NETWORK}=auto, and {error}")), None),
+        Err(error) => (NodeNetwork::Tcp(error.to_string()), None),
     })
 }
 
+/// Returns the fastest network by the measurements of this machine, TCP where there are none.
+fn fastest(environment: &impl Lookup) -> FastestNetwork {
+    let tcp = |why: String| FastestNetwork { provider: None, why };
+    let Some(path) = environment.decisions_file().map(|file| file.path) else {
+        return tcp("TRADEWIND_DECISIONS excludes what was measured".into());
+    };
+    let path = path.with_file_name(MACHINE_FILE);
+    let unmeasured = "it was not compared: `tradewind tune` in a job on these nodes does so";
+    match Machine::read(&path) {
+        // The file may be that of a job whose other nodes are of this kind.
+        Ok(machine) if machine.describes(Topology::here().fingerprint()) => {
+            machine.networks.fastest().unwrap_or_else(|| tcp(unmeasured.into()))
+        }
+        Ok(_) => tcp(format!("{} is of another machine", path.display())),
+        Err(FileError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            tcp(unmeasured.into())
+        }
+        Err(error) => tcp(error.to_string()),
+    }
+}
+
 /// Opens an endpoint for a moment. Returns the provider, `None` if the user has not requested
-/// libfabric, or the reason why there is none.
+/// libfabric, or the reason why there is none; for `auto` also why it was chosen.
 ///
 /// # Errors
 /// As text: the variable is invalid, or what it requests is missing.
@@ -59,8 +91,10 @@ pub fn probe(environment: &impl Lookup, address: IpAddr) -> Result<Option<String
         NodeNetwork::Missing(why) => Err(why),
         NodeNetwork::Tcp(why) if why.is_empty() => Ok(None),
         NodeNetwork::Tcp(why) => Ok(Some(format!("TCP: {why}"))),
-        NodeNetwork::Fabric(_) => {
-            Ok(endpoint.as_ref().map(Endpoint::provider).map(Provider::to_string))
+        NodeNetwork::Fabric(FabricEndpoint { why, .. }) => {
+            let provider = endpoint.as_ref().map(Endpoint::provider).map(Provider::to_string);
+            let reason = if why.is_empty() { why } else { format!(": {why}") };
+            Ok(provider.map(|provider| provider + &reason))
         }
     }
 }
@@ -68,6 +102,8 @@ pub fn probe(environment: &impl Lookup, address: IpAddr) -> Result<Option<String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use launch::environment::{DECISIONS, NETWORK};
+    use models::machine_file::{Networks, TCP};
     use std::collections::HashMap;
     use std::ffi::OsString;
     use std::net::Ipv4Addr;
@@ -95,9 +131,50 @@ mod tests {
         );
         let refused = opened(&[(NETWORK, "fabric:net")]).expect("it is valid");
         assert!(matches!(&refused, NodeNetwork::Missing(why) if why.contains("net is not used")));
-        let without = opened(&[(NETWORK, "auto"), nowhere]).expect("it is valid");
-        assert!(matches!(&without, NodeNetwork::Tcp(why) if why.contains("auto")), "{without:?}");
         assert_eq!(opened(&[nowhere]).expect("it is not set"), NodeNetwork::default());
         assert!(opened(&[(NETWORK, "fabrik")]).is_err());
+    }
+
+    /// The network that `auto` takes with a file of measurements, or its reason for TCP.
+    fn auto(machine: Option<&Machine>, library: &'static str) -> Result<String, String> {
+        let folder = tempfile::tempdir().expect("a directory");
+        if let Some(machine) = machine {
+            machine.write(&folder.path().join(MACHINE_FILE)).expect("it can be written");
+        }
+        let decisions = folder.path().join("decisions.json");
+        let decisions: &'static str = decisions.to_str().expect("readable").to_owned().leak();
+        match opened(&[(NETWORK, "auto"), (DECISIONS, decisions), (LIBFABRIC, library)]) {
+            Ok(NodeNetwork::Tcp(why)) => Err(why),
+            Ok(NodeNetwork::Fabric(endpoint)) => {
+                Ok(format!("{}: {}", endpoint.provider, endpoint.why))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn auto_takes_what_was_measured_to_be_faster() {
+        let times = |short: f64| [(8, short), (65536, 10.0 * short)].into();
+        let mut machine = Machine::new(Topology::here().fingerprint().clone());
+        let nowhere = "/nowhere/libfabric.so.1";
+        let why = auto(None, nowhere).expect_err("nothing was measured");
+        assert!(why.contains("tradewind tune"), "{why}");
+        machine.networks = Networks([(TCP.to_owned(), times(5.0))].into());
+        machine.networks.0.insert(Networks::of_provider("tcp"), times(7.0));
+        let why = auto(Some(&machine), nowhere).expect_err("TCP is faster");
+        assert_eq!(why, "libfabric's tcp takes 1.40 of TCP's time at 65536 bytes");
+        machine.networks.0.insert(Networks::of_provider("tcp"), times(4.0));
+        let why = auto(Some(&machine), nowhere).expect_err("there is no library");
+        assert!(why.contains("/nowhere"), "{why}");
+        if Library::open(None).is_ok() {
+            let taken = auto(Some(&machine), "libfabric.so.1").expect("the library is there");
+            assert!(taken.starts_with("tcp") && taken.ends_with("0.80 of TCP's time"), "{taken}");
+        }
+        machine.fingerprint.cores += 1;
+        let why = auto(Some(&machine), nowhere).expect_err("it is not this machine's");
+        assert!(why.contains("another machine"), "{why}");
+        machine.other_nodes.push(Topology::here().fingerprint().clone());
+        let why = auto(Some(&machine), nowhere).expect_err("there is no library");
+        assert!(why.contains("/nowhere"), "{why}");
     }
 }

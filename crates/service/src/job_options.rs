@@ -7,6 +7,9 @@ use launch::environment::{Environment, Lookup};
 use shm::segment::Backing;
 use std::path::PathBuf;
 
+/// File with the measurements of the machine, beside that of the [decisions](decisions_path).
+pub const MACHINE_FILE: &str = "machine.json";
+
 /// Returns the options of a job with `ranks` ranks on this node, as the environment of this process
 /// sets them.
 ///

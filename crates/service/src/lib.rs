@@ -40,4 +40,4 @@ mod protocol;
 pub mod spawn;
 
 pub use error::ServiceError;
-pub use job_options::{decisions_path, job_options};
+pub use job_options::{MACHINE_FILE, decisions_path, job_options};

@@ -126,6 +126,7 @@ impl PlacedRank {
             ranks,
             internode: job.internode,
             nodes: job.listen.map(|_| nodes),
+            address: job.listen,
             rank_endpoint: connects.then_some(rank_endpoint),
             network,
             node_timeout: node_timeout.unwrap_or(attachment.node_timeout),

@@ -17,6 +17,7 @@ use network::backend::Backend;
 use network::node_map::NodeMap;
 use queues::matching::wakeup_word;
 use service::attachment::Attachment;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -39,6 +40,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Job {
     world: Communicator,
+    /// Address of this node for the other nodes, if there are any.
+    address: Option<IpAddr>,
     profile: Option<Profile>,
 }
 
@@ -67,12 +70,13 @@ impl Job {
             nodes,
             node_timeout,
             rank_endpoint,
+            address,
             network,
             ..
         } = attachment;
         let (group, mut profile) = enter(member, rank)?;
         let Some((backend, nodes)) = agent.zip(nodes) else {
-            return Ok(Job { world: world_on_one_node(group), profile });
+            return Ok(Job { world: world_on_one_node(group), address, profile });
         };
         if let Some(network) = network.filter(|_| rank == 0 && rules::explanations_enabled()) {
             eprintln!("tradewind: the nodes are connected by {network}");
@@ -117,12 +121,17 @@ impl Job {
         if let Some(direct) = direct {
             internode = internode.blocking_on(direct);
         }
-        Ok(Job { world: Communicator::world(group, Some(internode), table), profile })
+        Ok(Job { world: Communicator::world(group, Some(internode), table), address, profile })
     }
 
     /// The communicator of all ranks.
     pub fn world(&self) -> &Communicator {
         &self.world
+    }
+
+    /// Address at which processes of other nodes reach this node; `None` for a job on one node.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.address
     }
 
     /// Process of the node service that this rank belongs to. Its processor time is the job's, too.

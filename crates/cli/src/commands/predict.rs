@@ -67,10 +67,9 @@ struct Output {
 }
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
-    let path = arguments
-        .machine
-        .clone()
-        .or_else(|| service::decisions_path().map(|path| path.with_file_name("machine.json")));
+    let path = arguments.machine.clone().or_else(|| {
+        service::decisions_path().map(|path| path.with_file_name(service::MACHINE_FILE))
+    });
     let path = path.ok_or(Failure::NoMachine)?;
     // Of any machine: predictions are for other machines, too.
     let machine = Machine::read(&path).map_err(|error| unreadable(arguments, error))?;

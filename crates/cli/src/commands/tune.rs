@@ -10,10 +10,11 @@ use engine::node::RANK_LIMIT;
 use launch::detect::{Launch, detect};
 use launch::environment::Environment;
 use measure::experiments::decisions::{self, EFFORT, MEASURE_ALL, MODELS_ONLY, RANKS, UNTIL};
+use measure::experiments::networks;
 use measure::harness::Setting;
 use measure::results::Directory;
 use models::decision::{DecisionTable, Evidence};
-use models::machine_file::Machine;
+use models::machine_file::{FastestNetwork, Machine, Networks, TCP};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -28,7 +29,8 @@ use tradewind::Job;
 /// rest of its time on timing the candidates whose predictions lie within the models' error of the
 /// best, most used sizes first. Every job on this machine goes by the table from then on; programs
 /// need not be built anew. In a job that a launcher has started on several nodes (mpiexec -hosts
-/// A,B tradewind tune), or with --nodes, it does so for collectives between the nodes.
+/// A,B tradewind tune), or with --nodes, it does so for collectives between the nodes, and compares
+/// the networks for TRADEWIND_NETWORK=auto: TCP, and libfabric where it is installed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Arguments {
@@ -191,6 +193,7 @@ fn in_job(
     super::measure::in_job::in_job(&job, &plain, &place(false), || {
         nodes::experiment("plogp", &plain)
     })?;
+    let networks = compare_networks(&job, arguments.quick)?;
     let first = world.split_by_node()?.size();
     let mut ranks_per_node = [first];
     world.bcast(&mut ranks_per_node, 0)?;
@@ -202,10 +205,31 @@ fn in_job(
     let found = super::measure::in_job::in_job(&job, &setting, &place(again), build)?;
     if world.rank() == 0 {
         suite::show(found, &place(true), format)?;
-        keep(&Directory::create(&path)?, out)?;
+        let directory = Directory::create(&path)?;
+        if !networks.0.is_empty() {
+            let mut machine = Machine::read(&directory.machine())?;
+            machine.networks = networks;
+            machine.write(&directory.machine())?;
+        }
+        keep(&directory, out)?;
     }
     job.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Times over the networks between the first two nodes, on rank 0, which prints the fastest one.
+fn compare_networks(job: &Job, quick: bool) -> Result<Networks, Failure> {
+    /// Of the networks in turns.
+    const ROUNDS: u32 = 5;
+    let Some(address) = job.address() else { return Ok(Networks::default()) };
+    let networks = networks::compare(job.world(), address, if quick { 1 } else { ROUNDS })?;
+    if job.world().rank() == 0
+        && let Some(FastestNetwork { provider, why }) = networks.fastest()
+    {
+        let name = provider.map_or_else(|| TCP.to_owned(), |name| Networks::of_provider(&name));
+        eprintln!("tradewind: TRADEWIND_NETWORK=auto takes {name}: {why}");
+    }
+    Ok(networks)
 }
 
 /// Adds a directory's table and parameters to those that are kept.
@@ -227,7 +251,7 @@ fn keep(directory: &Directory, out: &Path) -> Result<(), Failure> {
     }
     let machine = directory.machine();
     if machine.exists() {
-        let kept = out.with_file_name("machine.json");
+        let kept = out.with_file_name(service::MACHINE_FILE);
         let newer = Machine::read(&machine)?;
         match Machine::read_for(&kept, &here) {
             Ok(mut old) => {

@@ -1,5 +1,6 @@
 //! Contents of the file.
 
+use super::networks::Networks;
 use crate::costs::{Costs, FlatCosts, Sharing, StartCosts};
 use crate::file::{self, FileError, FileKind};
 use crate::machine::Fingerprint;
@@ -70,6 +71,8 @@ pub struct Machine {
     pub flat: BTreeMap<CallForm, BTreeMap<Collective, FlatCosts>>,
     /// Constants of cooperative progress, by number of ranks.
     pub sharing: Vec<Sharing>,
+    /// Times over the networks between two nodes.
+    pub networks: Networks,
 }
 
 /// Costs of messages under one engine.
@@ -138,6 +141,7 @@ impl Machine {
             combine: 0.0,
             flat: BTreeMap::new(),
             sharing: Vec::new(),
+            networks: Networks::default(),
         }
     }
 
@@ -158,6 +162,12 @@ impl Machine {
         let machine = Self::read(path)?;
         file::belongs(path, &FileKind::MACHINE, &machine.fingerprint, here)?;
         Ok(machine)
+    }
+
+    /// Returns `true` if a machine is the measured one, or like another node of the job in which
+    /// messages between nodes were measured.
+    pub fn describes(&self, here: &Fingerprint) -> bool {
+        self.fingerprint == *here || self.other_nodes.contains(here)
     }
 
     /// The machine in a file with these bytes; the path is for messages.
@@ -188,7 +198,15 @@ impl Machine {
     /// Takes over what a newer measurement of the same machine has.
     pub fn absorb(&mut self, newer: Machine) {
         let Machine {
-            other_nodes, clock_nanoseconds, noise, engines, combine, flat, sharing, ..
+            other_nodes,
+            clock_nanoseconds,
+            noise,
+            engines,
+            combine,
+            flat,
+            sharing,
+            networks,
+            ..
         } = newer;
         if !other_nodes.is_empty() {
             self.other_nodes = other_nodes;
@@ -205,6 +223,10 @@ impl Machine {
         }
         if !sharing.is_empty() {
             self.sharing = sharing;
+        }
+        // Networks that were measured in turns are compared, no others.
+        if !networks.0.is_empty() {
+            self.networks = networks;
         }
     }
 
@@ -275,6 +297,8 @@ struct Unchecked {
     flat: BTreeMap<CallForm, BTreeMap<Collective, FlatCosts>>,
     #[serde(default)]
     sharing: Vec<Sharing>,
+    #[serde(default)]
+    networks: Networks,
 }
 
 impl TryFrom<Unchecked> for Machine {
@@ -290,6 +314,7 @@ impl TryFrom<Unchecked> for Machine {
             combine,
             flat,
             sharing,
+            networks,
         } = unchecked;
         not_negative("clock_nanoseconds", clock_nanoseconds)?;
         not_negative("combine", combine)?;
@@ -308,6 +333,9 @@ impl TryFrom<Unchecked> for Machine {
                 return Err(OutOfRange { field, value, range: "from 0 to 1e9" });
             }
         }
+        if let Err((field, value)) = networks.check() {
+            return Err(OutOfRange { field, value, range: "above 0" });
+        }
         Ok(Machine {
             fingerprint,
             other_nodes,
@@ -317,6 +345,7 @@ impl TryFrom<Unchecked> for Machine {
             combine,
             flat,
             sharing,
+            networks,
         })
     }
 }
@@ -332,6 +361,7 @@ impl From<Machine> for Unchecked {
             combine,
             flat,
             sharing,
+            networks,
         } = machine;
         Unchecked {
             fingerprint,
@@ -342,6 +372,7 @@ impl From<Machine> for Unchecked {
             combine,
             flat,
             sharing,
+            networks,
         }
     }
 }
