@@ -1,10 +1,15 @@
-//! The libfabric libraries of this machine.
+//! The libfabric libraries of this machine, and an emulation of providers for network adapters.
 
 use crate::mpi::{Family, installations};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::CString;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The providers of the [`emulation`], which differ in their rules.
+pub const EMULATED: [&str; 4] = ["emulated-verbs", "emulated-cxi", "emulated-efa", "emulated-psm"];
 
 /// Returns the libraries of this machine: the system's, and that in a wheel of an MPI library.
 pub fn libraries() -> Vec<PathBuf> {
@@ -18,6 +23,40 @@ pub fn libraries() -> Vec<PathBuf> {
     let can_be_opened = |path: &PathBuf| opens(path);
     let wheel = wheels.filter(can_be_opened).take(1);
     std::iter::once(system).filter(can_be_opened).chain(wheel).collect()
+}
+
+/// Builds a library with the interface of libfabric whose providers follow the rules of network
+/// adapters inside one process, in a folder for files of tests. It ends a process that breaks one
+/// of them. Needs [`FabricHeaders`](crate::Need::FabricHeaders).
+///
+/// # Panics
+/// If the compiler fails.
+pub fn emulation(folder: &Path) -> PathBuf {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
+    let [source, map] = ["emulation.c", "emulation.map"].map(|name| sources.join(name));
+    let mut hasher = DefaultHasher::new();
+    for path in [&source, &map] {
+        std::fs::read(path).expect("the source is there").hash(&mut hasher);
+    }
+    let library = folder.join(format!("libfabric-emulation-{:016x}.so", hasher.finish()));
+    if library.is_file() {
+        return library;
+    }
+    // Other tests build it at the same time: each builds a file of its own, which takes the name
+    // when it is whole.
+    let thread = std::thread::current().id();
+    let own = folder.join(format!("emulation-{}-{thread:?}.so", std::process::id()));
+    let output = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Werror", "-O1", "-g", "-fPIC", "-shared", "-pthread"])
+        .arg(&source)
+        .arg(format!("-Wl,--version-script={}", map.display()))
+        .arg("-o")
+        .arg(&own)
+        .output()
+        .expect("cc runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::rename(&own, &library).expect("both are in one folder");
+    library
 }
 
 /// Returns true if a descriptor becomes readable within so many milliseconds.

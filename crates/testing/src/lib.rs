@@ -3,7 +3,7 @@
 //! * A runner for integration tests ([`run`], [`tests!`], [`parts!`]): tests that need an absent
 //!   tool or right count as ignored, with the reason and the command that installs it.
 //! * [`conformance`]: one suite for every engine.
-//! * [`fabric`]: the libfabric libraries of this machine.
+//! * [`fabric`]: the libfabric libraries of this machine, and an emulation of adapters.
 //! * [`mpi`]: the MPI libraries of this machine.
 //! * [`relay`]: nodes joined by a switch that loses, duplicates, reorders and damages frames.
 //! * [`traffic`]: messages that check the network between virtual nodes.

@@ -1,5 +1,6 @@
 //! Integration tests of the crate `fabric`.
 
+mod emulation;
 mod layouts;
 mod messages;
 

@@ -65,7 +65,7 @@ fn meshes(count: u32, timeouts: Timeouts) -> Vec<Tcp> {
 }
 
 /// Connects so many nodes through a provider; each with a key.
-fn fabrics(count: u32, path: &Path, provider: &str, keys: &[[u8; 16]]) -> Vec<Fabric> {
+pub(crate) fn fabrics(count: u32, path: &Path, provider: &str, keys: &[[u8; 16]]) -> Vec<Fabric> {
     fabrics_within(count, path, provider, keys, Timeouts::default().unanswered)
 }
 
@@ -89,7 +89,7 @@ fn fabrics_within(
     .collect()
 }
 
-fn engine(path: PathBuf, provider: &'static str, each: u32, limits: Limits) -> Agents {
+pub(crate) fn engine(path: PathBuf, provider: &'static str, each: u32, limits: Limits) -> Agents {
     let connect = move |ranks: &NodeMap| {
         let all = fabrics(ranks.count(), &path, provider, &[KEY]);
         let boxed = all.into_iter().map(|one| Box::new(one) as Box<dyn Transport>).collect();

@@ -4,6 +4,7 @@ mod alone;
 mod collectives;
 mod conformance;
 mod descriptor_shortage;
+mod emulated_adapters;
 mod fabric;
 mod failures;
 mod frames;
