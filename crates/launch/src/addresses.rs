@@ -2,8 +2,9 @@
 //!
 //! Every node publishes its addresses, and all choose by the same rule: of the networks in which
 //! each node has an address of its own, the one that is first in the list of the first node. A node
-//! lists the network of its default route first, and IPv4 before IPv6. An address that several
-//! nodes have, such as that of a bridge to containers, is not used.
+//! lists the networks that were measured first, the fastest at the start; then that of its default
+//! route, and IPv4 before IPv6. An address that several nodes have, such as that of a bridge to
+//! containers, is not used.
 
 use crate::error::{LaunchError, system};
 use std::collections::HashSet;
@@ -22,6 +23,22 @@ impl Network {
     fn new(address: IpAddr, prefix: u8) -> Option<Self> {
         let longest = if address.is_ipv4() { 32 } else { 128 };
         (prefix <= longest).then_some(Network { address, prefix })
+    }
+
+    /// Formats the network without the address in it, such as `10.1.0.0/16`.
+    fn range(&self) -> String {
+        let host_bits = |all: u32| all - u32::from(self.prefix);
+        let first: IpAddr = match self.address {
+            IpAddr::V4(address) => {
+                let host = u32::MAX.checked_shl(host_bits(32)).unwrap_or(0);
+                Ipv4Addr::from_bits(address.to_bits() & host).into()
+            }
+            IpAddr::V6(address) => {
+                let host = u128::MAX.checked_shl(host_bits(128)).unwrap_or(0);
+                Ipv6Addr::from_bits(address.to_bits() & host).into()
+            }
+        };
+        format!("{first}/{}", self.prefix)
     }
 
     /// Returns true if an address is in this network.
@@ -69,6 +86,37 @@ pub(crate) fn read_list(text: &str) -> Option<Vec<Network>> {
         return Some(Vec::new());
     }
     text.split(',').map(|network| network.parse().ok()).collect()
+}
+
+/// A network in which two nodes have an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommonNetwork {
+    /// The network, such as `10.1.0.0/16`.
+    pub range: String,
+    /// The address of this node.
+    pub own: IpAddr,
+    /// The address of the other node.
+    pub other: IpAddr,
+}
+
+/// The networks in which both nodes have an address of their own.
+pub(crate) fn common(own: &[Network], others: &[Network]) -> Vec<CommonNetwork> {
+    let with = |network: &Network| {
+        let other = others.iter().map(|other| other.address).find(|other| {
+            network.contains(*other) && own.iter().all(|network| network.address != *other)
+        })?;
+        Some(CommonNetwork { range: network.range(), own: network.address, other })
+    };
+    own.iter().filter_map(with).collect()
+}
+
+/// Moves the addresses in these networks to the start of a list, in their order.
+pub(crate) fn prefer(list: &mut [Network], ranges: &[String]) {
+    let position = |network: &Network| {
+        let range = network.range();
+        ranges.iter().position(|preferred| *preferred == range).unwrap_or(ranges.len())
+    };
+    list.sort_by_key(position);
 }
 
 /// Returns the addresses at which other nodes may connect to this one, the most likely first.
@@ -229,6 +277,36 @@ mod tests {
         assert!(
             error.contains("no address of \"no-such-interface\"") && error.contains("127.0.0.1"),
             "{error}"
+        );
+    }
+
+    #[test]
+    fn networks_that_were_measured_come_first() {
+        let [mut first, second] = [
+            ["10.0.0.1/8", "192.168.7.1/24", "fd00::1/64"],
+            ["10.9.0.2/8", "192.168.7.2/24", "fd01::2/64"],
+        ]
+        .map(|networks| node(&networks));
+        let ranges = |common: Vec<CommonNetwork>| {
+            common.into_iter().map(|network| network.range).collect::<Vec<_>>()
+        };
+        let both = common(&first, &second);
+        assert_eq!(
+            (both[1].own.to_string(), both[1].other.to_string()),
+            ("192.168.7.1".into(), "192.168.7.2".into())
+        );
+        assert_eq!(ranges(both), ["10.0.0.0/8", "192.168.7.0/24"]);
+        // A bridge to containers has one address on both nodes.
+        assert_eq!(ranges(common(&node(&["172.17.0.1/16"]), &node(&["172.17.0.1/16"]))), [""; 0]);
+        assert_eq!(chosen(&[first.clone(), second.clone()]), "10.0.0.1 10.9.0.2");
+        prefer(&mut first, &["fd09::/64".into(), "192.168.7.0/24".into()]);
+        assert_eq!(chosen(&[first, second]), "192.168.7.1 192.168.7.2");
+        assert_eq!(
+            node(&["fd00::1:2/64", "1.2.3.4/32", "1.2.3.4/0"])
+                .iter()
+                .map(Network::range)
+                .collect::<Vec<_>>(),
+            ["fd00::/64", "1.2.3.4/32", "0.0.0.0/0"]
         );
     }
 }

@@ -44,7 +44,7 @@ variables! {
         "Network between node services: TCP, or libfabric with any provider or the named one, which is an error where it is missing; `auto` takes the network that `tradewind tune` has measured to be the fastest between these nodes, and TCP where it has not.";
     LIBFABRIC = "TRADEWIND_LIBFABRIC", "path", "libfabric.so.1 of the system",
         "The library libfabric, version 1.17 or later.";
-    INTERFACE = "TRADEWIND_INTERFACE", "name or range", "chosen from the routes",
+    INTERFACE = "TRADEWIND_INTERFACE", "name or range", "the fastest that was measured, else chosen from the routes",
         "Network that leads to the other nodes: an interface, or a range of addresses such as 10.1.0.0/16.";
     NODE = "TRADEWIND_NODE", "text", "by kernel namespaces",
         "Name of this node, if several are simulated on one machine.";

@@ -1,5 +1,6 @@
 //! The identity of the node that a process is on, by kernel namespaces.
 
+pub use crate::addresses::CommonNetwork;
 use crate::addresses::{self, Network};
 use crate::error::{LaunchError, system};
 use crate::secret::hexadecimal;
@@ -47,6 +48,23 @@ impl NodeIdentity {
     /// Returns the addresses at which other nodes may connect to this one, the most likely first.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.addresses.iter().map(|network| network.address)
+    }
+
+    /// Formats the addresses with their networks, for [`in_common`](Self::in_common) of another node.
+    pub fn networks(&self) -> String {
+        addresses::write_list(&self.addresses)
+    }
+
+    /// Returns the networks that this node has in common with another one, of which `networks` are
+    /// the [`networks`](Self::networks).
+    pub fn in_common(&self, networks: &str) -> Vec<CommonNetwork> {
+        let others = addresses::read_list(networks).unwrap_or_default();
+        addresses::common(&self.addresses, &others)
+    }
+
+    /// Prefers the addresses in these networks, such as `10.1.0.0/16`, the first most.
+    pub fn prefer(&mut self, ranges: &[String]) {
+        addresses::prefer(&mut self.addresses, ranges);
     }
 }
 

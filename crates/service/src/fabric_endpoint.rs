@@ -6,12 +6,15 @@ use launch::LaunchError;
 use launch::environment::{LIBFABRIC, Lookup, NetworkChoice};
 use models::file::FileError;
 use models::machine::Topology;
-use models::machine_file::{FastestNetwork, Machine};
+use models::machine_file::{FastestNetwork, Machine, Networks};
 use network::node_network::{FabricEndpoint, NodeNetwork};
 use network::transport::fabric::{MESSAGE_BYTES, RECEIVES, SENDS};
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::PathBuf;
+
+/// Reason for TCP where the networks were not compared.
+const UNMEASURED: &str = "it was not compared: `tradewind tune` in a job on these nodes does so";
 
 /// Opens what [`NETWORK`] requests at this address, and returns what the node publishes.
 ///
@@ -62,21 +65,35 @@ pub(crate) fn open(
 /// Returns the fastest network by the measurements of this machine, TCP where there are none.
 fn fastest(environment: &impl Lookup) -> FastestNetwork {
     let tcp = |why: String| FastestNetwork { provider: None, why };
+    match measured(environment) {
+        Ok(networks) => networks.fastest().unwrap_or_else(|| tcp(UNMEASURED.into())),
+        Err(why) => tcp(why),
+    }
+}
+
+/// Returns the networks of this node by their measured rates, for [`NodeIdentity::prefer`]; none
+/// where they were not measured.
+///
+/// [`NodeIdentity::prefer`]: launch::node_identity::NodeIdentity::prefer
+pub fn networks_by_rate(environment: &impl Lookup) -> Vec<String> {
+    measured(environment).map(|networks| networks.ranges()).unwrap_or_default()
+}
+
+/// Returns what was measured of the networks between this machine and others like it, or the reason
+/// why there is nothing.
+fn measured(environment: &impl Lookup) -> Result<Networks, String> {
     let Some(path) = environment.decisions_file().map(|file| file.path) else {
-        return tcp("TRADEWIND_DECISIONS excludes what was measured".into());
+        return Err("TRADEWIND_DECISIONS excludes what was measured".into());
     };
     let path = path.with_file_name(MACHINE_FILE);
-    let unmeasured = "it was not compared: `tradewind tune` in a job on these nodes does so";
     match Machine::read(&path) {
         // The file may be that of a job whose other nodes are of this kind.
-        Ok(machine) if machine.describes(Topology::here().fingerprint()) => {
-            machine.networks.fastest().unwrap_or_else(|| tcp(unmeasured.into()))
-        }
-        Ok(_) => tcp(format!("{} is of another machine", path.display())),
+        Ok(machine) if machine.describes(Topology::here().fingerprint()) => Ok(machine.networks),
+        Ok(_) => Err(format!("{} is of another machine", path.display())),
         Err(FileError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
-            tcp(unmeasured.into())
+            Err(UNMEASURED.into())
         }
-        Err(error) => tcp(error.to_string()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -103,7 +120,7 @@ pub fn probe(environment: &impl Lookup, address: IpAddr) -> Result<Option<String
 mod tests {
     use super::*;
     use launch::environment::{DECISIONS, NETWORK};
-    use models::machine_file::{Networks, TCP};
+    use models::machine_file::TCP;
     use std::collections::HashMap;
     use std::ffi::OsString;
     use std::net::Ipv4Addr;
@@ -135,14 +152,25 @@ mod tests {
         assert!(opened(&[(NETWORK, "fabrik")]).is_err());
     }
 
-    /// The network that `auto` takes with a file of measurements, or its reason for TCP.
-    fn auto(machine: Option<&Machine>, library: &'static str) -> Result<String, String> {
+    /// A folder with a file of measurements, and the path of the decisions in it.
+    fn folder_with(machine: Option<&Machine>) -> (tempfile::TempDir, &'static str) {
         let folder = tempfile::tempdir().expect("a directory");
         if let Some(machine) = machine {
             machine.write(&folder.path().join(MACHINE_FILE)).expect("it can be written");
         }
         let decisions = folder.path().join("decisions.json");
-        let decisions: &'static str = decisions.to_str().expect("readable").to_owned().leak();
+        let decisions = decisions.to_str().expect("readable").to_owned();
+        (folder, decisions.leak())
+    }
+
+    fn ranges(machine: &Machine) -> Vec<String> {
+        let (_folder, decisions) = folder_with(Some(machine));
+        networks_by_rate(&Variables(HashMap::from([(DECISIONS, decisions)])))
+    }
+
+    /// The network that `auto` takes with a file of measurements, or its reason for TCP.
+    fn auto(machine: Option<&Machine>, library: &'static str) -> Result<String, String> {
+        let (_folder, decisions) = folder_with(machine);
         match opened(&[(NETWORK, "auto"), (DECISIONS, decisions), (LIBFABRIC, library)]) {
             Ok(NodeNetwork::Tcp(why)) => Err(why),
             Ok(NodeNetwork::Fabric(endpoint)) => {
@@ -170,6 +198,11 @@ mod tests {
             let taken = auto(Some(&machine), "libfabric.so.1").expect("the library is there");
             assert!(taken.starts_with("tcp") && taken.ends_with("0.80 of TCP's time"), "{taken}");
         }
+        assert_eq!(ranges(&machine), [""; 0]);
+        for (range, short) in [("10.0.0.0/8", 9.0), ("10.7.0.0/16", 7.0)] {
+            machine.networks.0.insert(Networks::of_range(range), times(short));
+        }
+        assert_eq!(ranges(&machine), ["10.7.0.0/16", "10.0.0.0/8"]);
         machine.fingerprint.cores += 1;
         let why = auto(Some(&machine), nowhere).expect_err("it is not this machine's");
         assert!(why.contains("another machine"), "{why}");

@@ -2,6 +2,7 @@
 
 use crate::attachment::{Attachment, KernelJob, RankEndpoint, enter_with, submit_nodes};
 use crate::error::ServiceError;
+use crate::fabric_endpoint::networks_by_rate;
 use crate::kernel_offload;
 use crate::spawn::{Job, spawn};
 use engine::node::EngineKind;
@@ -68,7 +69,11 @@ pub(crate) fn place(
     let NodeServices { launcher, engine, command, internode, is_embedded } = services;
     let name = environment.text(NODE)?;
     let interface = environment.text(INTERFACE)?;
-    let here = NodeIdentity::of_this_process(name.as_deref(), interface.as_deref())?;
+    let mut here = NodeIdentity::of_this_process(name.as_deref(), interface.as_deref())?;
+    // The order in the list of the first node decides.
+    if rank == 0 {
+        here.prefer(&networks_by_rate(environment));
+    }
     let placement = bootstrap::place(space, rank, ranks, &here)?;
     let nodes = NodeMap::new(placement.node_of_rank.iter().copied());
     let job = Job {

@@ -7,7 +7,8 @@
 use crate::harness::{Error, agreement, leaders_of_ranks};
 use fabric::{Endpoint, Library, Request};
 use goal::graph::{Access, Graph};
-use launch::environment::{Environment, LIBFABRIC, Lookup};
+use launch::environment::{Environment, INTERFACE, LIBFABRIC, Lookup};
+use launch::node_identity::{CommonNetwork, NodeIdentity};
 use models::machine_file::{Networks, TCP};
 use models::statistics::median;
 use network::agent::{AgentClient, limits};
@@ -138,8 +139,9 @@ fn graph(rank: u32, bytes: u64) -> Graph {
     graph
 }
 
-/// Measures the networks between the first two nodes of a job, in turns, so many rounds. Every rank
-/// calls it, with its node's address; rank 0 gets the times.
+/// Measures the networks between the first two nodes of a job, in turns, so many rounds: TCP at the
+/// job's addresses, the providers of libfabric, and TCP over each network that the nodes have in
+/// common, if there are several. Every rank calls it, with its node's address; rank 0 gets the times.
 ///
 /// # Errors
 /// If the nodes cannot be connected, or a rank is gone.
@@ -174,6 +176,15 @@ fn between(pair: &Communicator, address: IpAddr, rounds: u32) -> Result<Networks
             let path = NetworkPath::new(node, Box::new(fabric))?;
             paths.push((Networks::of_provider(&provider), path));
         }
+    }
+    let interface = Environment.text(INTERFACE).map_err(why)?;
+    let here = NodeIdentity::of_this_process(None, interface.as_deref()).map_err(why)?;
+    let lists = exchange(pair, &here.networks())?;
+    let common = here.in_common(&lists[1 - node as usize]);
+    // A single one leaves nothing to choose.
+    for CommonNetwork { range, own, .. } in common.iter().filter(|_| common.len() > 1) {
+        let path = NetworkPath::new(node, Box::new(connect(pair, *own, key)?))?;
+        paths.push((Networks::of_range(range), path));
     }
     let mut samples: BTreeMap<(String, u64), Vec<f64>> = BTreeMap::new();
     for round in 0..=rounds {

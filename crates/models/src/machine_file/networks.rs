@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 
 /// Name of TCP among the networks.
 pub const TCP: &str = "tcp";
-/// Name of a provider of libfabric among the networks, without the provider.
+/// Start of the name of a provider of libfabric among the networks.
 const FABRIC: &str = "fabric:";
+/// Start of the name of TCP over one of several networks.
+const TCP_OVER: &str = "tcp@";
 
 /// Times of messages by the agents of two nodes, over each network that was measured: in
-/// microseconds, by length in bytes. Networks have the names of `TRADEWIND_NETWORK`.
+/// microseconds, by length in bytes. Networks have the names of `TRADEWIND_NETWORK`; `tcp@10.1.0.0/16`
+/// is TCP over one of several networks that the nodes have in common.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Networks(pub BTreeMap<String, BTreeMap<u64, f64>>);
@@ -36,6 +39,32 @@ impl Networks {
     /// Name of a provider of libfabric among the networks.
     pub fn of_provider(provider: &str) -> String {
         format!("{FABRIC}{provider}")
+    }
+
+    /// Name of TCP over a network, such as `10.1.0.0/16`.
+    pub fn of_range(range: &str) -> String {
+        format!("{TCP_OVER}{range}")
+    }
+
+    /// The networks that two nodes have in common, by the time of the longest message over TCP.
+    ///
+    /// ```
+    /// use models::machine_file::Networks;
+    ///
+    /// let mut networks = Networks::default();
+    /// for (range, time) in [("10.0.0.0/8", 900.0), ("10.7.0.0/16", 90.0)] {
+    ///     networks.0.insert(Networks::of_range(range), [(8, 5.0), (1 << 20, time)].into());
+    /// }
+    /// assert_eq!(networks.ranges(), ["10.7.0.0/16", "10.0.0.0/8"]);
+    /// ```
+    pub fn ranges(&self) -> Vec<String> {
+        let range = |(name, times): (&String, &BTreeMap<u64, f64>)| {
+            let (_, time) = times.last_key_value()?;
+            Some((*time, name.strip_prefix(TCP_OVER)?.to_owned()))
+        };
+        let mut ranges: Vec<(f64, String)> = self.0.iter().filter_map(range).collect();
+        ranges.sort_by(|left, right| left.0.total_cmp(&right.0));
+        ranges.into_iter().map(|(_, range)| range).collect()
     }
 
     /// Returns the fastest network: a provider of libfabric that takes less time than TCP at every

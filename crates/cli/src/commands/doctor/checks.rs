@@ -138,7 +138,10 @@ fn in_path(name: &Path) -> Option<PathBuf> {
 fn network() -> Vec<Finding> {
     let interface = Environment.text(INTERFACE).ok().flatten();
     let addresses: Vec<IpAddr> = match NodeIdentity::of_this_process(None, interface.as_deref()) {
-        Ok(here) => here.addresses().collect(),
+        Ok(mut here) => {
+            here.prefer(&service::fabric_endpoint::networks_by_rate(&Environment));
+            here.addresses().collect()
+        }
         Err(error) => return vec![Finding::new("network", Weight::Problem, error.to_string())],
     };
     let shown: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
