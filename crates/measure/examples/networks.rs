@@ -96,9 +96,9 @@ fn main() -> Result<(), Failure> {
     ];
     for round in 0..=rounds {
         for (name, path) in &mut paths {
-            for (size, (bytes, _)) in SIZES.iter().enumerate() {
+            for (size, (bytes, runs)) in SIZES.iter().enumerate() {
                 meeting.swap(&[])?;
-                let [time, processor] = path.measure(size)?;
+                let [time, processor] = path.measure(size, *runs)?;
                 let theirs = meeting.swap(&processor.to_le_bytes())?;
                 let theirs = f64::from_le_bytes(theirs.as_slice().try_into()?);
                 // The first round warms up.

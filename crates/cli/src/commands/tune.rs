@@ -193,7 +193,7 @@ fn in_job(
     super::measure::in_job::in_job(&job, &plain, &place(false), || {
         nodes::experiment("plogp", &plain)
     })?;
-    let networks = compare_networks(&job, arguments.quick)?;
+    let networks = compare_networks(&job, &setting)?;
     let first = world.split_by_node()?.size();
     let mut ranks_per_node = [first];
     world.bcast(&mut ranks_per_node, 0)?;
@@ -218,11 +218,9 @@ fn in_job(
 }
 
 /// Times over the networks between the first two nodes, on rank 0, which prints the fastest one.
-fn compare_networks(job: &Job, quick: bool) -> Result<Networks, Failure> {
-    /// Of the networks in turns.
-    const ROUNDS: u32 = 5;
+fn compare_networks(job: &Job, setting: &Setting) -> Result<Networks, Failure> {
     let Some(address) = job.address() else { return Ok(Networks::default()) };
-    let networks = networks::compare(job.world(), address, if quick { 1 } else { ROUNDS })?;
+    let networks = networks::compare(job.world(), address, setting)?;
     if job.world().rank() == 0
         && let Some(FastestNetwork { provider, why }) = networks.fastest()
     {

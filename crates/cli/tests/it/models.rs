@@ -2,7 +2,7 @@
 
 use measure::results::Directory;
 use models::decision::{DecisionTable, Evidence};
-use models::machine_file::{Engine, Machine};
+use models::machine_file::{Engine, Machine, Networks, TCP};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -66,6 +66,14 @@ fn nodes_are_tuned_beside_what_is_kept() {
     let machine = Machine::read(&place.path().join("machine.json")).expect("it lies beside");
     assert!(machine.engines.contains_key(&Engine::Agent) && !machine.sharing.is_empty());
     assert!(machine.engines[&Engine::Direct].contention.values().all(|ratio| ratio.is_finite()));
+    let lengths = |name: &str| machine.networks.0.get(name).map(std::collections::BTreeMap::len);
+    assert_eq!(lengths(TCP), Some(5), "{:?}", machine.networks);
+    if !testing::fabric::libraries().is_empty() {
+        assert_eq!(lengths(&Networks::of_provider("tcp")), Some(5), "{:?}", machine.networks);
+    }
+    let fastest = machine.networks.fastest().expect("TCP was measured");
+    let said = text(&output.stderr);
+    assert!(said.contains("TRADEWIND_NETWORK=auto takes") && said.contains(&fastest.why), "{said}");
 }
 
 /// The ranks of a step are taken from each node; what is complete is not measured again.

@@ -4,7 +4,7 @@
 //! Half a round trip is measured with 8 bytes, and the time of a longer message with eight under
 //! way: on the agents of the second node, which sends.
 
-use crate::harness::{Error, agreement, leaders_of_ranks};
+use crate::harness::{Error, Setting, agreement, leaders_of_ranks};
 use fabric::{Endpoint, Library, Request};
 use goal::graph::{Access, Graph};
 use launch::environment::{Environment, INTERFACE, LIBFABRIC, Lookup};
@@ -66,13 +66,12 @@ impl NetworkPath {
         Ok(NetworkPath { client, schedules, sequence: 0 })
     }
 
-    /// Makes the runs of one of the [`SIZES`], by its position, at the same time as the other node.
-    /// Returns microseconds for a message, and of this process's processor time.
+    /// Makes runs of one of the [`SIZES`], by its position, at the same time as the other node. Returns microseconds for a message, and of this process's processor time.
     ///
     /// # Errors
     /// If the other node fails.
-    pub fn measure(&mut self, size: usize) -> Result<[f64; 2], Error> {
-        let (bytes, runs) = SIZES[size];
+    pub fn measure(&mut self, size: usize, runs: u32) -> Result<[f64; 2], Error> {
+        let (bytes, _) = SIZES[size];
         let (schedule, lengths) = &self.schedules[size];
         let inputs: Vec<Vec<u8>> = lengths.iter().map(|length| vec![7; *length as usize]).collect();
         let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
@@ -139,26 +138,32 @@ fn graph(rank: u32, bytes: u64) -> Graph {
     graph
 }
 
-/// Measures the networks between the first two nodes of a job, in turns, so many rounds: TCP at the
+/// Measures the networks between the first two nodes of a job, in turns: TCP at the
 /// job's addresses, the providers of libfabric, and TCP over each network that the nodes have in
 /// common, if there are several. Every rank calls it, with its node's address; rank 0 gets the times.
 ///
 /// # Errors
 /// If the nodes cannot be connected, or a rank is gone.
-pub fn compare(world: &Communicator, address: IpAddr, rounds: u32) -> Result<Networks, Error> {
+pub fn compare(
+    world: &Communicator,
+    address: IpAddr,
+    setting: &Setting,
+) -> Result<Networks, Error> {
     let mut leaders = leaders_of_ranks(world)?;
     leaders.sort_unstable();
     leaders.dedup();
     let color = leaders.iter().take(2).any(|leader| *leader == world.rank()).then_some(0);
     let pair = world.split(color, i64::from(world.rank()))?;
-    let found = pair.map(|pair| between(&pair, address, rounds)).transpose();
+    let found = pair.map(|pair| between(&pair, address, setting)).transpose();
     // The others sleep meanwhile: a rank that waits in a blocking call polls.
     world.ibarrier()?.wait()?;
     Ok(found?.unwrap_or_default())
 }
 
 /// Measures the networks between the nodes of two ranks.
-fn between(pair: &Communicator, address: IpAddr, rounds: u32) -> Result<Networks, Error> {
+fn between(pair: &Communicator, address: IpAddr, setting: &Setting) -> Result<Networks, Error> {
+    // Rounds, and by how much each of them has fewer runs.
+    let (rounds, shorter) = setting.choose((1, 25), (5, 1));
     let node = pair.rank();
     // Known to the two processes only: everybody can connect with their ports.
     let key = if node == 0 { Some(random_key()?) } else { None };
@@ -189,9 +194,9 @@ fn between(pair: &Communicator, address: IpAddr, rounds: u32) -> Result<Networks
     let mut samples: BTreeMap<(String, u64), Vec<f64>> = BTreeMap::new();
     for round in 0..=rounds {
         for (name, path) in &mut paths {
-            for (size, (bytes, _)) in SIZES.iter().enumerate() {
+            for (size, (bytes, runs)) in SIZES.iter().enumerate() {
                 pair.barrier()?;
-                let [time, _] = path.measure(size)?;
+                let [time, _] = path.measure(size, runs.div_ceil(shorter))?;
                 // The first round warms up.
                 if round > 0 {
                     samples.entry((name.clone(), *bytes)).or_default().push(time);

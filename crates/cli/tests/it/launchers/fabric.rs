@@ -3,9 +3,12 @@
 use super::loops::{finish, start};
 use super::reachable::Reachable;
 use crate::nodes::harness::PROGRAM;
+use models::machine::Topology;
+use models::machine_file::{Machine, Networks, TCP};
 
 testing::tests![needs(Nodes, Libfabric):
     collectives_run_over_libfabric,
+    auto_takes_the_network_that_was_measured_to_be_faster,
     nodes_with_different_networks_are_named,
 ];
 testing::tests![needs(Nodes):
@@ -44,6 +47,32 @@ fn collectives_run_over_libfabric() {
             assert_eq!(text.contains("polled"), provider == "sockets", "{text}");
             reachable.wait_for_silence();
         }
+    }
+}
+
+fn auto_takes_the_network_that_was_measured_to_be_faster() {
+    let reachable = Reachable::new();
+    let times = |short: f64| [(8, short), (65536, 10.0 * short)].into();
+    for (ours, explained) in [
+        (None, "connected by TCP: it was not compared"),
+        (Some(7.0), "connected by TCP: libfabric's tcp takes 1.40 of TCP's time at"),
+        (Some(4.0), ": at most 0.80 of TCP's time; the agent runs"),
+    ] {
+        let folder = tempfile::tempdir().expect("a directory");
+        if let Some(ours) = ours {
+            let mut machine = Machine::new(Topology::here().fingerprint().clone());
+            machine.networks.0.insert(TCP.to_owned(), times(5.0));
+            machine.networks.0.insert(Networks::of_provider("tcp"), times(ours));
+            machine.write(&folder.path().join(service::MACHINE_FILE)).expect("it is written");
+        }
+        let decisions = folder.path().join("decisions.json");
+        let decisions = format!("TRADEWIND_DECISIONS={}", decisions.display());
+        let variables = ["TRADEWIND_NETWORK=auto", "TRADEWIND_EXPLAIN=1", &decisions];
+        let (succeeded, text) = collectives(&reachable, &variables);
+        assert!(succeeded && text.contains(explained), "{explained}: {text}");
+        let is_over_fabric = text.contains("connected by libfabric's provider tcp");
+        assert_eq!(is_over_fabric, ours == Some(4.0), "{text}");
+        reachable.wait_for_silence();
     }
 }
 
