@@ -140,6 +140,9 @@ pub(crate) enum Failure {
     /// A selection file of an MPI library cannot be made.
     #[error(transparent)]
     Export(#[from] crate::commands::tune::export::error::ExportError),
+    /// The collectives of an MPI library cannot be measured.
+    #[error(transparent)]
+    TuneMpi(#[from] crate::commands::tune::mpi::TuneMpiError),
     /// A job cannot be run.
     #[error(transparent)]
     Job(#[from] ServiceError),

@@ -41,3 +41,4 @@ pub use communicator::linked_schedule::LinkedSchedule;
 pub use communicator::request::Request;
 pub use error::{Error, Exit, Outcome, Straggler};
 pub use node::decisions::Decisions;
+pub use wait::while_waiting;

@@ -1,4 +1,7 @@
 //! Waiting: polling for a short time, yielding the core, then sleeping.
+//!
+//! Another runtime of the process, such as an MPI library, may need calls of a thread while that
+//! thread waits here: [`while_waiting`].
 
 use crate::error::{Error, Outcome};
 use crate::protocol::arrival;
@@ -7,6 +10,7 @@ use shm::futex;
 use shm::published_wait::{self, Wait};
 use shm::sync::AtomicU32;
 use shm::wait::UNCERTAIN_SLICE;
+use std::cell::Cell;
 use std::ops::BitOr;
 use std::time::{Duration, Instant};
 
@@ -15,6 +19,53 @@ pub(crate) const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Longest sleep while tasks may appear without a notification.
 pub(crate) const TASK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// First sleep while another runtime is driven. It doubles up to [`TASK_INTERVAL`]: soon after the
+/// start of a wait a message of that runtime is likely to need the next call.
+const FIRST_DRIVEN_SLEEP: Duration = Duration::from_micros(50);
+
+/// Polls between two calls that drive another runtime. Each such call takes as long as several
+/// polls.
+const DRIVEN_EVERY: u32 = 64;
+
+thread_local! {
+    static DRIVE: Cell<Option<fn()>> = const { Cell::new(None) };
+}
+
+/// Executes `call`, and `drive` again and again while this thread waits for other ranks inside it:
+/// another runtime may have work that only its own calls advance, and another rank may wait for
+/// that work before it arrives here. `drive` must call nothing of this crate.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// static CALLS: AtomicU32 = AtomicU32::new(0);
+/// let drive = || {
+///     CALLS.fetch_add(1, Ordering::Relaxed);
+/// };
+/// assert_eq!(engine::while_waiting(drive, || 6 * 7), 42);
+/// // The call has not waited.
+/// assert_eq!(CALLS.load(Ordering::Relaxed), 0);
+/// ```
+#[inline]
+pub fn while_waiting<T>(drive: fn(), call: impl FnOnce() -> T) -> T {
+    /// Restores the value also if the call panics.
+    struct Restored(Option<fn()>);
+
+    impl Drop for Restored {
+        #[inline]
+        fn drop(&mut self) {
+            DRIVE.set(self.0);
+        }
+    }
+
+    let _restored = Restored(DRIVE.replace(Some(drive)));
+    call()
+}
+
+/// Drives the other runtime of this thread. Returns whether there is one.
+fn drive_other_runtime() -> bool {
+    DRIVE.get().map(|drive| drive()).is_some()
+}
 
 /// Result of executing a rank's own tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,6 +220,9 @@ pub(crate) fn until<A: WaitCondition>(
         // A pause takes as long as a line transfer between cores, so the first polls omit it.
         if poll >= EAGER_POLLS {
             progress()?;
+            if poll % DRIVEN_EVERY == 0 {
+                drive_other_runtime();
+            }
             std::hint::spin_loop();
         }
     }
@@ -177,9 +231,11 @@ pub(crate) fn until<A: WaitCondition>(
             return Ok(true);
         }
         progress()?;
+        drive_other_runtime();
         std::thread::yield_now();
     }
     let _published = published_wait::publish(subject());
+    let mut driven_sleep = FIRST_DRIVEN_SLEEP;
     loop {
         // The mark precedes the tests below. An event after the mark changes the word, and the
         // futex then refuses to sleep.
@@ -198,6 +254,10 @@ pub(crate) fn until<A: WaitCondition>(
             return Err(error.into());
         }
         let mut sleep = if tasks == OwnTasks::Expected { TASK_INTERVAL } else { LIVENESS_INTERVAL };
+        if drive_other_runtime() {
+            sleep = sleep.min(driven_sleep);
+            driven_sleep = (2 * driven_sleep).min(TASK_INTERVAL);
+        }
         if let Some(deadline) = deadline {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -232,6 +292,7 @@ pub(crate) fn for_slot(
     let _published = published_wait::publish(subject());
     let mut interval = FIRST_SLEEP;
     while !has_begun()? {
+        drive_other_runtime();
         check_liveness()?;
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Ok(false);

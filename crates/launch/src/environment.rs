@@ -80,8 +80,8 @@ variables! {
         "Length in bytes from which two ranks of a node that exchange messages read each other's private memory, in one copy. Four times this length applies to messages in one direction, and to blocks that the sender copies for itself as well; 0 for never.";
     MPI = "TRADEWIND_MPI", "`off`", "on",
         "With `off`, the library that is loaded before an MPI program leaves all calls to the MPI library.";
-    MPI_ONLY = "TRADEWIND_MPI_ONLY", "list", "all nonblocking and persistent collectives",
-        "Collectives of an MPI program that run on tradewind, such as `iallreduce,allreduce_init`; the value of rank 0 counts.";
+    MPI_ONLY = "TRADEWIND_MPI_ONLY", "list", "all nonblocking and persistent collectives, and blocking ones by the table of `tradewind tune --mpi`",
+        "Collectives of an MPI program that run on tradewind, such as `iallreduce,allreduce_init,allreduce`; `all` adds every blocking one. The value of rank 0 counts.";
     MPI_REPORT = "TRADEWIND_MPI_REPORT", "1", "off",
         "Prints at the end of an MPI program which collectives ran on tradewind.";
     SERVICE = "TRADEWIND_SERVICE", "name", "set by `tradewind run`",
@@ -347,6 +347,11 @@ pub trait Lookup {
         let base = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
         let path = base.join("tradewind").join("decisions.json");
         Some(DecisionsFile { path, is_named: false })
+    }
+
+    /// Returns the file of blocking collectives of MPI libraries, beside that of decisions.
+    fn mpi_table_file(&self) -> Option<PathBuf> {
+        Some(self.decisions_file()?.path.with_file_name("mpi.json"))
     }
 
     /// Time to wait for the other ranks.

@@ -32,6 +32,13 @@ impl FileKind {
         version: 3,
         remedy: "write a new one with `tradewind tune`, without which the built-in table is used",
     };
+    /// Blocking collectives of MPI libraries: [`MpiTable`](crate::mpi_table::MpiTable).
+    pub const MPI_TABLE: FileKind = FileKind {
+        name: "tradewind table of MPI calls",
+        version: 1,
+        remedy: "write a new one with `mpiexec -n RANKS tradewind tune --mpi`, without which \
+                 blocking collectives are left to the MPI library",
+    };
 }
 
 /// Why a file cannot be used, or could not be written.

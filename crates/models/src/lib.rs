@@ -17,6 +17,7 @@
 //! | [`fit`] | lines, broken lines and contention ratio fitted to measurements, with their uncertainty |
 //! | [`decision`] | decision tables, built-in rules, decisions and their reasons |
 //! | [`machine_file`] | `machine.json`, and the difference of two such files |
+//! | [`mpi_table`] | blocking collectives that are faster than those of an MPI library |
 //! | [`file`](mod@file) | versioned files, validated when read, replaced atomically when written |
 //!
 //! The models are those of the parameterised LogP model. Kielmann, Bal, Verstoep: "Fast Measurement
@@ -36,6 +37,7 @@ pub mod fit;
 pub mod formulas;
 pub mod machine;
 pub mod machine_file;
+pub mod mpi_table;
 pub mod parameters;
 pub mod prediction;
 mod query;

@@ -165,6 +165,15 @@ pub(crate) fn library_version() -> String {
     unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned()
 }
 
+/// Name and version of the MPI library.
+pub(crate) fn library_name() -> String {
+    let version = library_version();
+    let first = version.lines().next().unwrap_or_default();
+    // What follows a comma is the place where the library was built.
+    let name = first.split(',').next().unwrap_or_default();
+    name.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 use DataType::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
 
 fn mpich() -> Abi {

@@ -1,6 +1,6 @@
-//! The nonblocking and persistent collectives: arguments of MPI become calls of tradewind.
+//! The collectives: arguments of MPI become calls of tradewind, in both modes.
 //!
-//! Each function decides by grounds that are equal on all ranks, and returns the started operation.
+//! Each function decides by grounds that are equal on all ranks, and returns what remains of a call.
 //! Lengths that only pairs of ranks know, as those of the forms with a `v` or a `w`, decide
 //! nothing.
 
@@ -9,9 +9,10 @@ use crate::buffers::{Area, Input, Output, Piece, Staging, TypeInfo, type_info};
 use crate::communicators::Served;
 use crate::host::{Handle, Pointer};
 use crate::lists::{Lists, Number};
+use crate::mode::{Background, Mode};
 use crate::refusal::Refusal;
 use crate::report::Reason;
-use crate::requests::{Operation, Rest, Started};
+use crate::requests::Rest;
 use std::ffi::c_int;
 use tradewind::{Communicator, InPlace};
 
@@ -24,14 +25,15 @@ const MOST_BYTES: usize = 256 << 20;
 /// libraries (docs/mpi.md).
 const MOST_BYTES_OF_EXCHANGE: usize = 32 << 10;
 
-pub(crate) type Start = Result<Box<Operation>, Refusal>;
+pub(crate) type Start<M = Background> = Result<<M as Mode>::Operation, Refusal>;
 
 /// A call, as far as every collective needs it.
 #[derive(Clone, Copy)]
-pub(crate) struct Call {
+pub(crate) struct Call<M = Background> {
     pub(crate) abi: &'static Abi,
     pub(crate) served: &'static Served,
     pub(crate) lists: Lists,
+    pub(crate) mode: M,
 }
 
 /// `count` elements of a type at an address, as a program passes them.
@@ -67,7 +69,7 @@ pub(crate) fn count(count: i64) -> Result<usize, Refusal> {
     usize::try_from(count).map_err(|_| INVALID)
 }
 
-impl Call {
+impl<M: Mode> Call<M> {
     /// The communicator, on which the call starts now. To be called when all checks have passed that
     /// may leave the call to the MPI library, and before anything is kept: an examination ends here.
     pub(crate) fn communicator(self) -> Result<&'static Communicator, Refusal> {
@@ -78,13 +80,31 @@ impl Call {
         }
     }
 
-    /// Leaves a call to the MPI library if the communicator has ranks on several nodes. Its blocks have lengths
-    /// that only some ranks have, so its start would wait until all ranks agree on them.
-    pub(crate) fn check_one_node(self) -> Result<(), Refusal> {
-        match self.served.communicator.nodes() {
-            1 => Ok(()),
-            _ => Err(Refusal::Left(Reason::Nodes)),
-        }
+    /// Leaves a call to the MPI library because of its length, `bytes` bytes `times` over, which all
+    /// ranks find alike.
+    pub(crate) fn check_length(self, bytes: usize, times: usize) -> Result<(), Refusal> {
+        self.mode.check_length(bytes, times)
+    }
+
+    /// As [`check_length`](Self::check_length), for a block of an all-to-all with equal blocks.
+    pub(crate) fn check_block(self, bytes: usize) -> Result<(), Refusal> {
+        self.mode.check_block(bytes)
+    }
+
+    /// Leaves a call to the MPI library whose blocks have lengths that only some ranks have.
+    pub(crate) fn check_unknown_lengths(self) -> Result<(), Refusal> {
+        self.mode.check_unknown_lengths(self.served)
+    }
+
+    /// The end of a call whose output is unpacked at the end.
+    pub(crate) fn end(
+        self,
+        begun: M::Begun,
+        input: Option<Staging>,
+        unpacked: Option<(Staging, Area)>,
+    ) -> M::Operation {
+        let rest = unpacked.map(|(staging, area)| Rest::Unpack(staging, area));
+        M::operation(self.abi, begun, input, rest)
     }
 
     pub(crate) fn type_info(self, datatype: Handle) -> Result<TypeInfo, Refusal> {
@@ -152,7 +172,7 @@ impl Call {
     }
 }
 
-impl Call {
+impl<M: Mode> Call<M> {
     /// Leaves a call with one buffer for sending and receiving, which MPI forbids, to a library that
     /// reports it. Other libraries accept such calls on some ranks, so all of them run here.
     pub(crate) fn check_apart(self, send: Pointer, receive: Pointer) -> Result<(), Refusal> {
@@ -197,43 +217,33 @@ macro_rules! with_input {
 
 pub(crate) use with_input;
 
-/// The operation of a started collective whose output is unpacked at the end.
-pub(crate) fn operation(
-    started: impl Into<Started>,
-    input: Option<Staging>,
-    unpacked: Option<(Staging, Area)>,
-) -> Box<Operation> {
-    let rest = unpacked.map(|(staging, area)| Rest::Unpack(staging, area));
-    Operation::new(started, input, rest)
+pub(crate) fn barrier<M: Mode>(call: Call<M>) -> Start<M> {
+    Ok(call.end(M::barrier(call.communicator()?)?, None, None))
 }
 
-pub(crate) fn ibarrier(call: Call) -> Start {
-    Ok(Operation::new(call.communicator()?.ibarrier()?, None, None))
-}
-
-pub(crate) fn ibcast(call: Call, buffer: Elements, root: c_int) -> Start {
+pub(crate) fn bcast<M: Mode>(call: Call<M>, buffer: Elements, root: c_int) -> Start<M> {
     let abi = call.abi;
     let root = call.root(root)?;
     let area = call.area(buffer, 1)?;
-    check_length(area.bytes(), 1)?;
+    call.check_length(area.bytes(), 1)?;
     let communicator = call.communicator()?;
     // At the root the area is read: a packed copy holds the data. It needs no unpacking.
     let is_root = call.is_root(root);
     let output = if is_root { Output::preserved(abi, area) } else { Output::of(abi, area) };
-    let started = communicator.ibcast(output.bytes, root)?;
+    let started = M::bcast(communicator, output.bytes, root)?;
     match output.unpacked {
         Some((staging, area)) if is_root => {
             area.release(abi);
-            Ok(operation(started, Some(staging), None))
+            Ok(call.end(started, Some(staging), None))
         }
-        unpacked => Ok(operation(started, None, unpacked)),
+        unpacked => Ok(call.end(started, None, unpacked)),
     }
 }
 
-pub(crate) fn iallgather(call: Call, send: Elements, receive: Elements) -> Start {
+pub(crate) fn allgather<M: Mode>(call: Call<M>, send: Elements, receive: Elements) -> Start<M> {
     let Call { abi, served, .. } = call;
     let area = call.area(receive, served.size())?;
-    check_length(area.bytes(), 1)?;
+    call.check_length(area.bytes(), 1)?;
     let own = call.block(receive, served.rank())?;
     call.check_apart(send.at, own.at())?;
     let communicator = call.communicator()?;
@@ -244,19 +254,19 @@ pub(crate) fn iallgather(call: Call, send: Elements, receive: Elements) -> Start
         Input::of(abi, &call.area(send, 1)?)
     };
     let bytes = output.bytes;
-    let started = with_input!(input, |from| communicator.iallgather(from, bytes))?;
-    Ok(operation(started, input.staging, output.unpacked))
+    let started = with_input!(input, |from| M::allgather(communicator, from, bytes))?;
+    Ok(call.end(started, input.staging, output.unpacked))
 }
 
-pub(crate) fn iallgatherv<N: Number, D: Number>(
-    call: Call,
+pub(crate) fn allgatherv<M: Mode, N: Number, D: Number>(
+    call: Call<M>,
     send: Elements,
     receive: Blocks<N, D>,
-) -> Start {
+) -> Start<M> {
     let Call { abi, served, .. } = call;
     let area = call.blocks(receive, served.size())?;
     let sizes = area.sizes();
-    check_length(area.bytes(), 1)?;
+    call.check_length(area.bytes(), 1)?;
     let own = area.piece(served.rank());
     call.check_apart(send.at, own.at())?;
     let communicator = call.communicator()?;
@@ -267,15 +277,15 @@ pub(crate) fn iallgatherv<N: Number, D: Number>(
         Input::of(abi, &call.area(send, 1)?)
     };
     let bytes = output.bytes;
-    let started = with_input!(input, |from| communicator.iallgatherv(from, bytes, &sizes))?;
-    Ok(operation(started, input.staging, output.unpacked))
+    let started = with_input!(input, |from| M::allgatherv(communicator, from, bytes, &sizes))?;
+    Ok(call.end(started, input.staging, output.unpacked))
 }
 
-pub(crate) fn ialltoall(call: Call, send: Elements, receive: Elements) -> Start {
+pub(crate) fn alltoall<M: Mode>(call: Call<M>, send: Elements, receive: Elements) -> Start<M> {
     let Call { abi, served, .. } = call;
     let area = call.area(receive, served.size())?;
-    check_length(area.bytes(), 1)?;
-    check_block(area.bytes() / served.size())?;
+    call.check_length(area.bytes(), 1)?;
+    call.check_block(area.bytes() / served.size())?;
     call.check_elements_apart(send, receive)?;
     let communicator = call.communicator()?;
     let output = Output::of(abi, area.clone());
@@ -285,15 +295,15 @@ pub(crate) fn ialltoall(call: Call, send: Elements, receive: Elements) -> Start 
         Input::of(abi, &call.area(send, served.size())?)
     };
     let bytes = output.bytes;
-    let started = with_input!(input, |from| communicator.ialltoall(from, bytes))?;
-    Ok(operation(started, input.staging, output.unpacked))
+    let started = with_input!(input, |from| M::alltoall(communicator, from, bytes))?;
+    Ok(call.end(started, input.staging, output.unpacked))
 }
 
-pub(crate) fn ialltoallv<N: Number, D: Number>(
-    call: Call,
+pub(crate) fn alltoallv<M: Mode, N: Number, D: Number>(
+    call: Call<M>,
     send: Blocks<N, D>,
     receive: Blocks<N, D>,
-) -> Start {
+) -> Start<M> {
     let ranks = call.served.size();
     let area = call.blocks(receive, ranks)?;
     if send.counts == receive.counts && send.datatype == receive.datatype {
@@ -306,11 +316,11 @@ pub(crate) fn ialltoallv<N: Number, D: Number>(
     exchange(call, sent, area)
 }
 
-pub(crate) fn ialltoallw<N: Number, D: Number>(
-    call: Call,
+pub(crate) fn alltoallw<M: Mode, N: Number, D: Number>(
+    call: Call<M>,
     send: TypedBlocks<N, D>,
     receive: TypedBlocks<N, D>,
-) -> Start {
+) -> Start<M> {
     let ranks = call.served.size();
     let area = call.typed_blocks(receive, ranks)?;
     if send.counts == receive.counts && send.datatypes == receive.datatypes {
@@ -324,9 +334,9 @@ pub(crate) fn ialltoallw<N: Number, D: Number>(
 }
 
 /// An all-to-all of blocks of different sizes; without `sent` it is in place.
-fn exchange(call: Call, sent: Option<Area>, area: Area) -> Start {
+fn exchange<M: Mode>(call: Call<M>, sent: Option<Area>, area: Area) -> Start<M> {
     let abi = call.abi;
-    call.check_one_node()?;
+    call.check_unknown_lengths()?;
     let communicator = call.communicator()?;
     let received = area.sizes();
     let output = Output::of(abi, area.clone());
@@ -336,25 +346,25 @@ fn exchange(call: Call, sent: Option<Area>, area: Area) -> Start {
     };
     let bytes = output.bytes;
     let started =
-        with_input!(input, |from| communicator.ialltoallv(from, &sizes, bytes, &received))?;
-    Ok(operation(started, input.staging, output.unpacked))
+        with_input!(input, |from| M::alltoallv(communicator, from, &sizes, bytes, &received))?;
+    Ok(call.end(started, input.staging, output.unpacked))
 }
 
-pub(crate) fn igather(call: Call, send: Elements, receive: Elements, root: c_int) -> Start {
+pub(crate) fn gather<M: Mode>(call: Call<M>, send: Elements, receive: Elements, root: c_int) -> Start<M> {
     let Call { abi, served, .. } = call;
     let root = call.root(root)?;
     let ranks = served.size();
     if !call.is_root(root) {
         let area = call.area(send, 1)?;
-        check_length(area.bytes(), ranks)?;
+        call.check_length(area.bytes(), ranks)?;
         let communicator = call.communicator()?;
         let input = Input::of(abi, &area);
         let from = input.bytes.unwrap_or_default();
-        let started = communicator.igather::<u8, _, &mut [u8]>(from, &mut [], root)?;
-        return Ok(operation(started, input.staging, None));
+        let started = M::gather(communicator, from, &mut [], root)?;
+        return Ok(call.end(started, input.staging, None));
     }
     let area = call.area(receive, ranks)?;
-    check_length(area.bytes(), 1)?;
+    call.check_length(area.bytes(), 1)?;
     call.check_elements_apart(send, receive)?;
     let communicator = call.communicator()?;
     let output = Output::of(abi, area);
@@ -364,26 +374,26 @@ pub(crate) fn igather(call: Call, send: Elements, receive: Elements, root: c_int
         Input::of(abi, &call.area(send, 1)?)
     };
     let bytes = output.bytes;
-    let started = with_input!(input, |from| communicator.igather(from, bytes, root))?;
-    Ok(operation(started, input.staging, output.unpacked))
+    let started = with_input!(input, |from| M::gather(communicator, from, bytes, root))?;
+    Ok(call.end(started, input.staging, output.unpacked))
 }
 
-pub(crate) fn igatherv<N: Number, D: Number>(
-    call: Call,
+pub(crate) fn gatherv<M: Mode, N: Number, D: Number>(
+    call: Call<M>,
     send: Elements,
     receive: Blocks<N, D>,
     root: c_int,
-) -> Start {
+) -> Start<M> {
     let Call { abi, served, .. } = call;
     let root = call.root(root)?;
-    call.check_one_node()?;
+    call.check_unknown_lengths()?;
     if !call.is_root(root) {
         let area = call.area(send, 1)?;
         let communicator = call.communicator()?;
         let input = Input::of(abi, &area);
         let from = input.bytes.unwrap_or_default();
-        let started = communicator.igatherv::<u8, _, &mut [u8]>(from, &mut [], &[], root)?;
-        return Ok(operation(started, input.staging, None));
+        let started = M::gatherv(communicator, from, &mut [], &[], root)?;
+        return Ok(call.end(started, input.staging, None));
     }
     let area = call.blocks(receive, served.size())?;
     let sizes = area.sizes();
@@ -397,52 +407,52 @@ pub(crate) fn igatherv<N: Number, D: Number>(
         false => Input::of(abi, &call.area(send, 1)?),
     };
     let bytes = output.bytes;
-    let started = with_input!(input, |from| communicator.igatherv(from, bytes, &sizes, root))?;
-    Ok(operation(started, input.staging, output.unpacked))
+    let started = with_input!(input, |from| M::gatherv(communicator, from, bytes, &sizes, root))?;
+    Ok(call.end(started, input.staging, output.unpacked))
 }
 
-pub(crate) fn iscatter(call: Call, send: Elements, receive: Elements, root: c_int) -> Start {
+pub(crate) fn scatter<M: Mode>(call: Call<M>, send: Elements, receive: Elements, root: c_int) -> Start<M> {
     let Call { abi, served, .. } = call;
     let root = call.root(root)?;
     let ranks = served.size();
     if !call.is_root(root) {
         let area = call.area(receive, 1)?;
-        check_length(area.bytes(), ranks)?;
+        call.check_length(area.bytes(), ranks)?;
         let communicator = call.communicator()?;
         let output = Output::of(abi, area);
-        let started = communicator.iscatter::<u8, &[u8], _>(&[], output.bytes, root)?;
-        return Ok(operation(started, None, output.unpacked));
+        let started = M::scatter(communicator, &[], output.bytes, root)?;
+        return Ok(call.end(started, None, output.unpacked));
     }
     let area = call.area(send, ranks)?;
-    check_length(area.bytes(), 1)?;
+    call.check_length(area.bytes(), 1)?;
     call.check_elements_apart(send, receive)?;
     let communicator = call.communicator()?;
     let input = Input::of(abi, &area);
     let from = input.bytes.unwrap_or_default();
     if abi.is_in_place(receive.at) {
-        let started = communicator.iscatter(from, InPlace, root)?;
-        return Ok(operation(started, input.staging, None));
+        let started = M::scatter(communicator, from, InPlace, root)?;
+        return Ok(call.end(started, input.staging, None));
     }
     let output = Output::of(abi, call.area(receive, 1)?);
-    let started = communicator.iscatter(from, output.bytes, root)?;
-    Ok(operation(started, input.staging, output.unpacked))
+    let started = M::scatter(communicator, from, output.bytes, root)?;
+    Ok(call.end(started, input.staging, output.unpacked))
 }
 
-pub(crate) fn iscatterv<N: Number, D: Number>(
-    call: Call,
+pub(crate) fn scatterv<M: Mode, N: Number, D: Number>(
+    call: Call<M>,
     send: Blocks<N, D>,
     receive: Elements,
     root: c_int,
-) -> Start {
+) -> Start<M> {
     let Call { abi, served, .. } = call;
     let root = call.root(root)?;
-    call.check_one_node()?;
+    call.check_unknown_lengths()?;
     if !call.is_root(root) {
         let area = call.area(receive, 1)?;
         let communicator = call.communicator()?;
         let output = Output::of(abi, area);
-        let started = communicator.iscatterv::<u8, &[u8], _>(&[], &[], output.bytes, root)?;
-        return Ok(operation(started, None, output.unpacked));
+        let started = M::scatterv(communicator, &[], &[], output.bytes, root)?;
+        return Ok(call.end(started, None, output.unpacked));
     }
     let area = call.blocks(send, served.size())?;
     let sizes = area.sizes();
@@ -453,10 +463,10 @@ pub(crate) fn iscatterv<N: Number, D: Number>(
     let input = Input::of(abi, &area);
     let from = input.bytes.unwrap_or_default();
     if abi.is_in_place(receive.at) {
-        let started = communicator.iscatterv(from, &sizes, InPlace, root)?;
-        return Ok(operation(started, input.staging, None));
+        let started = M::scatterv(communicator, from, &sizes, InPlace, root)?;
+        return Ok(call.end(started, input.staging, None));
     }
     let output = Output::of(abi, call.area(receive, 1)?);
-    let started = communicator.iscatterv(from, &sizes, output.bytes, root)?;
-    Ok(operation(started, input.staging, output.unpacked))
+    let started = M::scatterv(communicator, from, &sizes, output.bytes, root)?;
+    Ok(call.end(started, input.staging, output.unpacked))
 }

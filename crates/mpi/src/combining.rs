@@ -1,13 +1,14 @@
-//! The nonblocking and persistent reductions: arguments of MPI become calls of tradewind.
+//! The reductions: arguments of MPI become calls of tradewind.
 
 use crate::buffers::{Area, Input, Output, Staging, TypeInfo};
-use crate::collectives::{Call, INVALID, Start, check_length, count, operation, with_input};
+use crate::collectives::{Call, INVALID, Start, count, with_input};
 use crate::host::{Handle, Pointer};
 use crate::lists::Number;
+use crate::mode::Mode;
 use crate::reductions::{Computed, Fold, computed};
 use crate::refusal::Refusal;
 use crate::report::Reason;
-use crate::requests::{Operation, Rest};
+use crate::requests::Rest;
 use std::ffi::c_int;
 
 /// The type and the operation of a reduction.
@@ -19,8 +20,8 @@ pub(crate) struct Reduction {
 
 /// The input of a reduction: the buffer that is sent or, in place, the one that receives. Only a
 /// rank with a result has the latter.
-fn input_of_reduction(
-    call: Call,
+fn input_of_reduction<M: Mode>(
+    call: Call<M>,
     (send, receive, has_result): (Pointer, Pointer, bool),
     (count, element): (usize, TypeInfo),
 ) -> Result<(Area, bool), Refusal> {
@@ -49,7 +50,7 @@ struct Gathered {
 
 impl Gathered {
     /// `ranks` contributions as long as `own`.
-    fn new(call: Call, own: &Area, ranks: usize) -> Self {
+    fn new<M: Mode>(call: Call<M>, own: &Area, ranks: usize) -> Self {
         let input = Input::of(call.abi, own);
         Self::with(input, own.bytes() * ranks)
     }
@@ -63,7 +64,7 @@ impl Gathered {
     }
 }
 
-impl Call {
+impl<M: Mode> Call<M> {
     /// A fold of `ranks` contributions of `count` elements into `result`.
     fn fold(
         self,
@@ -94,6 +95,9 @@ impl Call {
             Computed::Never => return Err(INVALID),
         };
         let count = count(elements)?;
+        if native.is_none() {
+            self.mode.check_operation_of_library()?;
+        }
         if native.is_none() && c_int::try_from(count).is_err() {
             return Err(Refusal::Left(Reason::Length));
         }
@@ -102,21 +106,21 @@ impl Call {
     }
 }
 
-pub(crate) fn iallreduce(call: Call, buffers: Reduced, reduction: Reduction) -> Start {
+pub(crate) fn allreduce<M: Mode>(call: Call<M>, buffers: Reduced, reduction: Reduction) -> Start<M> {
     let Call { abi, served, .. } = call;
     let (count, element, native) = call.reduction(reduction, buffers.count)?;
     let (own, is_in_place) =
         input_of_reduction(call, (buffers.send, buffers.receive, true), (count, element))?;
     let Some(op) = native else {
-        check_length(own.bytes(), served.size())?;
+        call.check_length(own.bytes(), served.size())?;
         let communicator = call.communicator()?;
         let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
-        let started = communicator.iallgather(input.bytes.unwrap_or_default(), bytes)?;
+        let started = M::allgather(communicator, input.bytes.unwrap_or_default(), bytes)?;
         let ranks = (served.size(), count);
         let rest = call.fold(memory, ranks, (reduction, element), buffers.receive);
-        return Ok(Operation::new(started, input.staging, rest));
+        return Ok(M::operation(abi, started, input.staging, rest));
     };
-    check_length(own.bytes(), 1)?;
+    call.check_length(own.bytes(), 1)?;
     let communicator = call.communicator()?;
     let output = Output::of(abi, Area::single(buffers.receive, count, element));
     let input = match is_in_place {
@@ -124,11 +128,11 @@ pub(crate) fn iallreduce(call: Call, buffers: Reduced, reduction: Reduction) -> 
         false => Input::of(abi, &own),
     };
     let bytes = output.bytes;
-    let started = with_input!(input, |from| communicator.iallreduce(from, bytes, op))?;
-    Ok(operation(started, input.staging, output.unpacked))
+    let started = with_input!(input, |from| M::allreduce(communicator, from, bytes, op))?;
+    Ok(call.end(started, input.staging, output.unpacked))
 }
 
-pub(crate) fn ireduce(call: Call, buffers: Reduced, reduction: Reduction, root: c_int) -> Start {
+pub(crate) fn reduce<M: Mode>(call: Call<M>, buffers: Reduced, reduction: Reduction, root: c_int) -> Start<M> {
     let Call { abi, served, .. } = call;
     let root = call.root(root)?;
     let (count, element, native) = call.reduction(reduction, buffers.count)?;
@@ -136,21 +140,21 @@ pub(crate) fn ireduce(call: Call, buffers: Reduced, reduction: Reduction, root: 
     let (own, is_in_place) =
         input_of_reduction(call, (buffers.send, buffers.receive, is_root), (count, element))?;
     let Some(op) = native else {
-        check_length(own.bytes(), served.size())?;
+        call.check_length(own.bytes(), served.size())?;
         let communicator = call.communicator()?;
         if !is_root {
             let input = Input::of(abi, &own);
             let from = input.bytes.unwrap_or_default();
-            let started = communicator.igather::<u8, _, &mut [u8]>(from, &mut [], root)?;
-            return Ok(operation(started, input.staging, None));
+            let started = M::gather(communicator, from, &mut [], root)?;
+            return Ok(call.end(started, input.staging, None));
         }
         let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
-        let started = communicator.igather(input.bytes.unwrap_or_default(), bytes, root)?;
+        let started = M::gather(communicator, input.bytes.unwrap_or_default(), bytes, root)?;
         let ranks = (served.size(), count);
         let rest = call.fold(memory, ranks, (reduction, element), buffers.receive);
-        return Ok(Operation::new(started, input.staging, rest));
+        return Ok(M::operation(abi, started, input.staging, rest));
     };
-    check_length(own.bytes(), 1)?;
+    call.check_length(own.bytes(), 1)?;
     let communicator = call.communicator()?;
     let output = match is_root {
         true => Output::of(abi, Area::single(buffers.receive, count, element)),
@@ -161,8 +165,8 @@ pub(crate) fn ireduce(call: Call, buffers: Reduced, reduction: Reduction, root: 
         false => Input::of(abi, &own),
     };
     let bytes = output.bytes;
-    let started = with_input!(input, |from| communicator.ireduce(from, bytes, op, root))?;
-    Ok(operation(started, input.staging, output.unpacked))
+    let started = with_input!(input, |from| M::reduce(communicator, from, bytes, op, root))?;
+    Ok(call.end(started, input.staging, output.unpacked))
 }
 
 /// The form of a prefix reduction.
@@ -174,21 +178,21 @@ pub(crate) enum Prefix {
     Exclusive,
 }
 
-pub(crate) fn iscan(call: Call, buffers: Reduced, reduction: Reduction, prefix: Prefix) -> Start {
+pub(crate) fn scan<M: Mode>(call: Call<M>, buffers: Reduced, reduction: Reduction, prefix: Prefix) -> Start<M> {
     let Call { abi, served, .. } = call;
     let (count, element, native) = call.reduction(reduction, buffers.count)?;
     let (own, is_in_place) =
         input_of_reduction(call, (buffers.send, buffers.receive, true), (count, element))?;
     let Some(op) = native else {
-        check_length(own.bytes(), served.size())?;
+        call.check_length(own.bytes(), served.size())?;
         let communicator = call.communicator()?;
         let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
-        let started = communicator.iallgather(input.bytes.unwrap_or_default(), bytes)?;
+        let started = M::allgather(communicator, input.bytes.unwrap_or_default(), bytes)?;
         let combined = served.rank() + usize::from(prefix == Prefix::Inclusive);
         let rest = call.fold(memory, (combined, count), (reduction, element), buffers.receive);
-        return Ok(Operation::new(started, input.staging, rest));
+        return Ok(M::operation(abi, started, input.staging, rest));
     };
-    check_length(own.bytes(), 1)?;
+    call.check_length(own.bytes(), 1)?;
     let communicator = call.communicator()?;
     let output = Output::of(abi, Area::single(buffers.receive, count, element));
     let input = match is_in_place {
@@ -197,35 +201,35 @@ pub(crate) fn iscan(call: Call, buffers: Reduced, reduction: Reduction, prefix: 
     };
     let bytes = output.bytes;
     let started = with_input!(input, |from| match prefix {
-        Prefix::Inclusive => communicator.iscan(from, bytes, op),
-        Prefix::Exclusive => communicator.iexscan(from, bytes, op),
+        Prefix::Inclusive => M::scan(communicator, from, bytes, op),
+        Prefix::Exclusive => M::exscan(communicator, from, bytes, op),
     })?;
-    Ok(operation(started, input.staging, output.unpacked))
+    Ok(call.end(started, input.staging, output.unpacked))
 }
 
-pub(crate) fn ireduce_scatter_block(call: Call, buffers: Reduced, reduction: Reduction) -> Start {
+pub(crate) fn reduce_scatter_block<M: Mode>(call: Call<M>, buffers: Reduced, reduction: Reduction) -> Start<M> {
     scatter_reduction(call, buffers, reduction, &vec![buffers.count; call.served.size()], true)
 }
 
-pub(crate) fn ireduce_scatter<N: Number>(
-    call: Call,
+pub(crate) fn reduce_scatter<M: Mode, N: Number>(
+    call: Call<M>,
     (send, receive): (Pointer, Pointer),
     counts: *const N,
     reduction: Reduction,
-) -> Start {
+) -> Start<M> {
     let counts = call.lists.numbers(counts, call.served.size());
     let count = counts[call.served.rank()];
     scatter_reduction(call, Reduced { send, receive, count }, reduction, &counts, false)
 }
 
 /// A reduction whose result is distributed in blocks of these numbers of elements.
-fn scatter_reduction(
-    call: Call,
+fn scatter_reduction<M: Mode>(
+    call: Call<M>,
     buffers: Reduced,
     reduction: Reduction,
     counts: &[i64],
     is_equal: bool,
-) -> Start {
+) -> Start<M> {
     let Call { abi, served, .. } = call;
     if counts.iter().any(|count| *count < 0) {
         return Err(INVALID);
@@ -235,10 +239,10 @@ fn scatter_reduction(
     let (all, element, native) = call.reduction(reduction, total)?;
     let (own, is_in_place) =
         input_of_reduction(call, (buffers.send, buffers.receive, true), (all, element))?;
-    check_length(own.bytes(), 1)?;
+    call.check_length(own.bytes(), 1)?;
     if native.is_none() {
         // Contributions travel in blocks of different lengths.
-        call.check_one_node()?;
+        call.check_unknown_lengths()?;
     }
     let communicator = call.communicator()?;
     let count = buffers.count as usize;
@@ -249,10 +253,10 @@ fn scatter_reduction(
         let Gathered { input, memory, bytes } = Gathered::with(input, block * served.size());
         let from = input.bytes.unwrap_or_default();
         let received = vec![block; served.size()];
-        let started = communicator.ialltoallv(from, &sizes, bytes, &received)?;
+        let started = M::alltoallv(communicator, from, &sizes, bytes, &received)?;
         let ranks = (served.size(), count);
         let rest = call.fold(memory, ranks, (reduction, element), buffers.receive);
-        return Ok(Operation::new(started, input.staging, rest));
+        return Ok(M::operation(abi, started, input.staging, rest));
     };
     // In place the output also holds the input.
     let length = if is_in_place { all } else { count };
@@ -263,8 +267,8 @@ fn scatter_reduction(
     };
     let bytes = output.bytes;
     let started = with_input!(input, |from| match is_equal {
-        true => communicator.ireduce_scatter_block(from, bytes, op),
-        false => communicator.ireduce_scatter(from, bytes, &sizes, op),
+        true => M::reduce_scatter_block(communicator, from, bytes, op),
+        false => M::reduce_scatter(communicator, from, bytes, &sizes, op),
     })?;
-    Ok(operation(started, input.staging, output.unpacked))
+    Ok(call.end(started, input.staging, output.unpacked))
 }

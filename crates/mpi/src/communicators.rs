@@ -7,10 +7,13 @@
 
 use crate::abi::Abi;
 use crate::host::{Handle, Pointer, call, pass};
+use crate::report::Kind;
+use crate::table::{Sizes, SizesByKind, sizes_on};
 use shm::biased_mutex::BiasedMutex;
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU64, Ordering};
 use tradewind::{Communicator, Neighbors, Persistent, TwoBuffers};
 
 /// A communicator that tradewind serves.
@@ -19,6 +22,8 @@ pub(crate) struct Served {
     pub(crate) communicator: Communicator,
     /// The topology, if it has one.
     pub(crate) topology: Option<Topology>,
+    /// The sizes at which its blocking collectives run here; empty if none does.
+    blocking: SizesByKind,
 }
 
 /// The neighbours of a communicator with a topology.
@@ -74,6 +79,17 @@ impl Topology {
 }
 
 impl Served {
+    fn new(communicator: Communicator, topology: Option<Topology>) -> Self {
+        let blocking = sizes_on((communicator.size(), communicator.nodes()));
+        Served { communicator, topology, blocking }
+    }
+
+    /// The sizes at which a blocking collective runs here, if there are any.
+    #[inline]
+    pub(crate) fn sizes(&self, kind: Kind) -> Option<&Sizes> {
+        self.blocking.get(kind.place_among_blocking())?.as_ref()
+    }
+
     pub(crate) fn size(&self) -> usize {
         self.communicator.size() as usize
     }
@@ -98,10 +114,34 @@ pub(crate) fn is_active() -> bool {
     IS_ACTIVE.load(Ordering::Acquire)
 }
 
+/// Number of changes of counterparts. A remembered one is valid until the next change.
+static CHANGES: AtomicU64 = AtomicU64::new(1);
+
+/// A communicator, its counterpart if it has one, and the number of changes at that time.
+type Remembered = (Handle, Option<&'static Served>, u64);
+
+thread_local! {
+    /// The last one that this thread has looked up, which takes longer than a short collective may.
+    static REMEMBERED: Cell<Remembered> = const { Cell::new((0, None, 0)) };
+}
+
 /// Returns the counterpart of a communicator. It lives as long as the communicator, which the
 /// program must not free during a call that uses it.
 #[inline]
 pub(crate) fn served(abi: &Abi, communicator: Handle) -> Option<&'static Served> {
+    // Relaxed: a thread that uses a communicator has received it, or word of its end, by a
+    // synchronization of the program.
+    let changes = CHANGES.load(Ordering::Relaxed);
+    let (known, served, at) = REMEMBERED.get();
+    if known == communicator && at == changes {
+        return served;
+    }
+    let found = look_up(abi, communicator);
+    REMEMBERED.set((communicator, found, changes));
+    found
+}
+
+fn look_up(abi: &Abi, communicator: Handle) -> Option<&'static Served> {
     if communicator == abi.comm_null {
         return None;
     }
@@ -132,7 +172,7 @@ pub(crate) fn private() -> (Handle, c_int) {
 /// Sets the world up. Collective over the world.
 pub(crate) fn open(abi: &Abi, world: Communicator) -> Result<(), c_int> {
     KEYVAL.store(create_keyval(delete_attribute)?, Ordering::Relaxed);
-    attach(abi.comm_world, Served { communicator: world, topology: None })?;
+    attach(abi.comm_world, Served::new(world, None))?;
     IS_ACTIVE.store(true, Ordering::Release);
     Ok(())
 }
@@ -182,6 +222,7 @@ pub(crate) fn check(outcome: c_int) -> Result<(), c_int> {
 }
 
 fn attach(communicator: Handle, served: Served) -> Result<(), c_int> {
+    CHANGES.fetch_add(1, Ordering::Relaxed);
     let value = Box::into_raw(Box::new(served));
     let keyval = KEYVAL.load(Ordering::Relaxed);
     check(call!(Comm_set_attr(communicator, keyval, value.cast()))).inspect_err(|_| {
@@ -211,6 +252,7 @@ unsafe extern "C" fn delete_attribute(
     value: Pointer,
     _extra: Pointer,
 ) -> c_int {
+    CHANGES.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the value is from `attach`, and the MPI library deletes an attribute once.
     drop(unsafe { Box::from_raw(value.cast::<Served>()) });
     0
@@ -251,7 +293,7 @@ pub(crate) fn own(abi: &Abi, (handle, served): (Handle, &Served)) -> tradewind::
         Some(_) => neighbors(abi, handle, &communicator)?.map(Topology::new),
         None => None,
     };
-    Ok(Served { communicator, topology })
+    Ok(Served::new(communicator, topology))
 }
 
 fn set_up(abi: &Abi, (parent, served): (Handle, &Served), new: Handle) -> tradewind::Result<()> {
@@ -268,7 +310,7 @@ fn set_up(abi: &Abi, (parent, served): (Handle, &Served), new: Handle) -> tradew
         return Ok(());
     };
     let topology = neighbors(abi, new, &communicator)?.map(Topology::new);
-    if let Err(outcome) = attach(new, Served { communicator, topology }) {
+    if let Err(outcome) = attach(new, Served::new(communicator, topology)) {
         log::warn!("a communicator is left to the MPI library: error {outcome}");
     }
     Ok(())

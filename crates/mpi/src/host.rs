@@ -245,10 +245,6 @@ mod table {
         Comm_delete_attr(Handle, c_int);
         Comm_call_errhandler(Handle, c_int);
 
-        Allgather(Pointer, c_int, Handle, Pointer, c_int, Handle, Handle);
-        Allreduce(Pointer, Pointer, c_int, Handle, Handle, Handle);
-        Reduce(Pointer, Pointer, c_int, Handle, Handle, c_int, Handle);
-
         Type_size(Handle, *mut c_int);
         Type_get_extent(Handle, *mut Aint, *mut Aint);
         Type_get_true_extent(Handle, *mut Aint, *mut Aint);
@@ -280,12 +276,14 @@ mod table {
     }
 
     macro_rules! collectives {
-        ($($name:ident $large:ident $init:ident $init_large:ident($($type:ty),* $(,)?);)*) => {
+        ($($blocking:ident $blocking_large:ident $name:ident $large:ident
+            $init:ident $init_large:ident($($type:ty),* $(,)?);)*) => {
             mod int {
                 use super::*;
                 type N = c_int;
                 type D = c_int;
                 functions! {
+                    $($blocking($($type,)* Handle);)*
                     $($name($($type,)* Handle, Pointer);)*
                     $($init($($type,)* Handle, Handle, Pointer);)*
                 }
@@ -295,6 +293,7 @@ mod table {
                 type N = Count;
                 type D = Aint;
                 functions! {
+                    $($blocking_large($($type,)* Handle);)*
                     $($large($($type,)* Handle, Pointer);)*
                     $($init_large($($type,)* Handle, Handle, Pointer);)*
                 }
@@ -304,33 +303,34 @@ mod table {
         };
     }
 
-    // N is the type of counts, D that of displacements. The communicator and the request follow, and
-    // between them, for the persistent forms, the info.
+    // N is the type of counts, D that of displacements. The communicator follows, then in the
+    // nonblocking forms the request, and in the persistent ones the info and the request.
     collectives! {
-        Ibcast Ibcast_c Bcast_init Bcast_init_c(Pointer, N, Handle, c_int);
-        Igather Igather_c Gather_init Gather_init_c(Pointer, N, Handle, Pointer, N, Handle, c_int);
-        Igatherv Igatherv_c Gatherv_init Gatherv_init_c(Pointer, N, Handle, Pointer, *const N, *const D, Handle, c_int);
-        Iscatter Iscatter_c Scatter_init Scatter_init_c(Pointer, N, Handle, Pointer, N, Handle, c_int);
-        Iscatterv Iscatterv_c Scatterv_init Scatterv_init_c(Pointer, *const N, *const D, Handle, Pointer, N, Handle, c_int);
-        Iallgather Iallgather_c Allgather_init Allgather_init_c(Pointer, N, Handle, Pointer, N, Handle);
-        Iallgatherv Iallgatherv_c Allgatherv_init Allgatherv_init_c(Pointer, N, Handle, Pointer, *const N, *const D, Handle);
-        Ialltoall Ialltoall_c Alltoall_init Alltoall_init_c(Pointer, N, Handle, Pointer, N, Handle);
-        Ialltoallv Ialltoallv_c Alltoallv_init Alltoallv_init_c(Pointer, *const N, *const D, Handle, Pointer, *const N, *const D, Handle);
-        Ialltoallw Ialltoallw_c Alltoallw_init Alltoallw_init_c(Pointer, *const N, *const D, Pointer, Pointer, *const N, *const D, Pointer);
-        Ireduce Ireduce_c Reduce_init Reduce_init_c(Pointer, Pointer, N, Handle, Handle, c_int);
-        Iallreduce Iallreduce_c Allreduce_init Allreduce_init_c(Pointer, Pointer, N, Handle, Handle);
-        Ireduce_scatter Ireduce_scatter_c Reduce_scatter_init Reduce_scatter_init_c(Pointer, Pointer, *const N, Handle, Handle);
-        Ireduce_scatter_block Ireduce_scatter_block_c Reduce_scatter_block_init Reduce_scatter_block_init_c(Pointer, Pointer, N, Handle, Handle);
-        Iscan Iscan_c Scan_init Scan_init_c(Pointer, Pointer, N, Handle, Handle);
-        Iexscan Iexscan_c Exscan_init Exscan_init_c(Pointer, Pointer, N, Handle, Handle);
-        Ineighbor_allgather Ineighbor_allgather_c Neighbor_allgather_init Neighbor_allgather_init_c(Pointer, N, Handle, Pointer, N, Handle);
-        Ineighbor_allgatherv Ineighbor_allgatherv_c Neighbor_allgatherv_init Neighbor_allgatherv_init_c(Pointer, N, Handle, Pointer, *const N, *const D, Handle);
-        Ineighbor_alltoall Ineighbor_alltoall_c Neighbor_alltoall_init Neighbor_alltoall_init_c(Pointer, N, Handle, Pointer, N, Handle);
-        Ineighbor_alltoallv Ineighbor_alltoallv_c Neighbor_alltoallv_init Neighbor_alltoallv_init_c(Pointer, *const N, *const D, Handle, Pointer, *const N, *const D, Handle);
-        Ineighbor_alltoallw Ineighbor_alltoallw_c Neighbor_alltoallw_init Neighbor_alltoallw_init_c(Pointer, *const N, *const Aint, Pointer, Pointer, *const N, *const Aint, Pointer);
+        Bcast Bcast_c Ibcast Ibcast_c Bcast_init Bcast_init_c(Pointer, N, Handle, c_int);
+        Gather Gather_c Igather Igather_c Gather_init Gather_init_c(Pointer, N, Handle, Pointer, N, Handle, c_int);
+        Gatherv Gatherv_c Igatherv Igatherv_c Gatherv_init Gatherv_init_c(Pointer, N, Handle, Pointer, *const N, *const D, Handle, c_int);
+        Scatter Scatter_c Iscatter Iscatter_c Scatter_init Scatter_init_c(Pointer, N, Handle, Pointer, N, Handle, c_int);
+        Scatterv Scatterv_c Iscatterv Iscatterv_c Scatterv_init Scatterv_init_c(Pointer, *const N, *const D, Handle, Pointer, N, Handle, c_int);
+        Allgather Allgather_c Iallgather Iallgather_c Allgather_init Allgather_init_c(Pointer, N, Handle, Pointer, N, Handle);
+        Allgatherv Allgatherv_c Iallgatherv Iallgatherv_c Allgatherv_init Allgatherv_init_c(Pointer, N, Handle, Pointer, *const N, *const D, Handle);
+        Alltoall Alltoall_c Ialltoall Ialltoall_c Alltoall_init Alltoall_init_c(Pointer, N, Handle, Pointer, N, Handle);
+        Alltoallv Alltoallv_c Ialltoallv Ialltoallv_c Alltoallv_init Alltoallv_init_c(Pointer, *const N, *const D, Handle, Pointer, *const N, *const D, Handle);
+        Alltoallw Alltoallw_c Ialltoallw Ialltoallw_c Alltoallw_init Alltoallw_init_c(Pointer, *const N, *const D, Pointer, Pointer, *const N, *const D, Pointer);
+        Reduce Reduce_c Ireduce Ireduce_c Reduce_init Reduce_init_c(Pointer, Pointer, N, Handle, Handle, c_int);
+        Allreduce Allreduce_c Iallreduce Iallreduce_c Allreduce_init Allreduce_init_c(Pointer, Pointer, N, Handle, Handle);
+        Reduce_scatter Reduce_scatter_c Ireduce_scatter Ireduce_scatter_c Reduce_scatter_init Reduce_scatter_init_c(Pointer, Pointer, *const N, Handle, Handle);
+        Reduce_scatter_block Reduce_scatter_block_c Ireduce_scatter_block Ireduce_scatter_block_c Reduce_scatter_block_init Reduce_scatter_block_init_c(Pointer, Pointer, N, Handle, Handle);
+        Scan Scan_c Iscan Iscan_c Scan_init Scan_init_c(Pointer, Pointer, N, Handle, Handle);
+        Exscan Exscan_c Iexscan Iexscan_c Exscan_init Exscan_init_c(Pointer, Pointer, N, Handle, Handle);
+        Neighbor_allgather Neighbor_allgather_c Ineighbor_allgather Ineighbor_allgather_c Neighbor_allgather_init Neighbor_allgather_init_c(Pointer, N, Handle, Pointer, N, Handle);
+        Neighbor_allgatherv Neighbor_allgatherv_c Ineighbor_allgatherv Ineighbor_allgatherv_c Neighbor_allgatherv_init Neighbor_allgatherv_init_c(Pointer, N, Handle, Pointer, *const N, *const D, Handle);
+        Neighbor_alltoall Neighbor_alltoall_c Ineighbor_alltoall Ineighbor_alltoall_c Neighbor_alltoall_init Neighbor_alltoall_init_c(Pointer, N, Handle, Pointer, N, Handle);
+        Neighbor_alltoallv Neighbor_alltoallv_c Ineighbor_alltoallv Ineighbor_alltoallv_c Neighbor_alltoallv_init Neighbor_alltoallv_init_c(Pointer, *const N, *const D, Handle, Pointer, *const N, *const D, Handle);
+        Neighbor_alltoallw Neighbor_alltoallw_c Ineighbor_alltoallw Ineighbor_alltoallw_c Neighbor_alltoallw_init Neighbor_alltoallw_init_c(Pointer, *const N, *const Aint, Pointer, Pointer, *const N, *const Aint, Pointer);
     }
 
     functions! {
+        Barrier(Handle);
         Ibarrier(Handle, Pointer);
         Barrier_init(Handle, Handle, Pointer);
     }

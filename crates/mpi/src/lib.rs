@@ -1,6 +1,7 @@
 //! The preload library `libtradewind_mpi.so`: nonblocking and persistent collectives of an
-//! unmodified MPI program run on tradewind, in the background, and everything else stays with the MPI library that the
-//! program was linked with.
+//! unmodified MPI program run on tradewind, in the background, and blocking ones where a measurement
+//! has found tradewind faster. Everything else stays with the MPI library that the program was
+//! linked with.
 //!
 //! The library defines the names of the functions that it takes over (`names`), loads before the
 //! MPI library (`LD_PRELOAD`), and finds the original functions at run time (`host`). It has no
@@ -18,11 +19,17 @@
 //! * Types that are not contiguous are packed and unpacked by the MPI library (`buffers`), and its
 //!   `MPI_Reduce_local` applies the operations that tradewind lacks (`reductions`).
 //!
+//! A blocking collective (`blocking`) has the same translation of arguments as a nonblocking one;
+//! the two differ in their `mode`. While it waits, it drives the MPI library. The sizes at which
+//! blocking ones run here are in a `table`, which `tuning` measures.
+//!
 //! All ranks must decide alike whether a call runs here. The decision depends only on what the MPI
 //! standard makes equal on all of them: the communicator, the call, and the bytes of its signature.
 
 pub(crate) mod abi;
+pub(crate) mod blocking;
 pub(crate) mod buffers;
+mod collective_forms;
 mod collective_names;
 pub(crate) mod collectives;
 pub(crate) mod combining;
@@ -33,6 +40,7 @@ pub(crate) mod host;
 pub(crate) mod kept;
 pub(crate) mod life;
 pub(crate) mod lists;
+pub(crate) mod mode;
 mod names;
 pub(crate) mod narrow;
 pub(crate) mod neighbors;
@@ -43,4 +51,6 @@ pub(crate) mod relief;
 mod report;
 pub(crate) mod requests;
 pub(crate) mod settings;
+pub(crate) mod table;
 pub(crate) mod take;
+mod tuning;

@@ -1,11 +1,15 @@
 //! The beginning and the end of the MPI library.
 
-use crate::abi::{Abi, abi, library_version};
+use crate::abi::{Abi, abi, library_name, library_version};
+use crate::blocking;
 use crate::communicators;
 use crate::completion::examine_empty_status;
 use crate::host::{Handle, Pointer, call};
+use crate::report::Kind;
 use crate::settings::Settings;
+use crate::table::Takeover;
 use crate::{buffers, persistent, relief, report, requests, take};
+use launch::environment::{Environment, Lookup};
 use std::ffi::{CStr, OsStr, c_int};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -56,9 +60,13 @@ pub(crate) fn before_initialization() {
 
 /// Sets tradewind up after the MPI library is initialized. Collective over the world.
 pub(crate) fn initialized(outcome: c_int) {
-    if outcome != 0 {
-        return;
+    if outcome == 0 {
+        enter(Settings::read);
     }
+}
+
+/// Sets tradewind up with these settings. Collective over the world.
+pub(crate) fn enter(settings: impl FnOnce() -> Settings) {
     static LOGGER: StandardError = StandardError;
     if log::set_logger(&LOGGER).is_ok() {
         log::set_max_level(log::LevelFilter::Warn);
@@ -70,13 +78,14 @@ pub(crate) fn initialized(outcome: c_int) {
         return;
     };
     let world = World::of(abi);
-    let settings = Settings::read();
+    // Read when warnings are printed.
+    let settings = settings();
     let agreement = world.agree(&settings);
     let reports = agreement.reports;
     if reports {
         report::measure_times();
     }
-    let (job, served) = match world.join(&agreement) {
+    let (job, served) = match world.join(&agreement, &settings) {
         Ok(job) => {
             let nodes = match job.world().nodes() {
                 1 => "one node".to_owned(),
@@ -122,8 +131,8 @@ struct Agreement {
     /// Any rank asks for the report, which is collective.
     reports: bool,
     is_on: bool,
-    /// The calls that are taken over, as rank 0 has them.
-    kinds: u64,
+    /// The calls that are taken over whatever their length, as rank 0 has them.
+    kinds: u128,
 }
 
 /// Bytes of a rank in an exchange. Longer messages take a second one.
@@ -141,7 +150,7 @@ impl World {
 
     /// Joins a job with all ranks of the world. Every rank returns alike, unless the MPI library
     /// fails.
-    fn join(&self, agreement: &Agreement) -> Result<Job, String> {
+    fn join(&self, agreement: &Agreement, settings: &Settings) -> Result<Job, String> {
         let abi = self.abi;
         if self.ranks < 2 {
             return Err("there is one rank".into());
@@ -152,7 +161,17 @@ impl World {
         let rank = self.rank.cast_unsigned();
         let ranks = self.ranks.cast_unsigned();
         let command = own_command();
-        let job = Job::join(rank, ranks, command.as_deref(), |own| self.exchange(own));
+        // The first exchange carries the table of rank 0 as well.
+        let mut table = Some(self.own_table(settings));
+        let mut received = None;
+        let job = Job::join(rank, ranks, command.as_deref(), |own| match table.take() {
+            Some(table) => {
+                let (words, table) = self.exchange_with(own, &table)?;
+                received = Some(table);
+                Some(words)
+            }
+            None => self.exchange(own),
+        });
         let job = job.map_err(|error| {
             // All ranks have failed alike: one line says it.
             if rank == 0 {
@@ -163,11 +182,30 @@ impl World {
         buffers::examine_predefined_types(abi);
         examine_empty_status(abi);
         take::set_kinds(agreement.kinds);
+        let takeover = Takeover::from_message(&received.unwrap_or_default());
+        // With a choice of the user's, no table counts.
+        let is_chosen = agreement.kinds != Kind::ALL_BACKGROUND;
+        blocking::set(takeover.with_forced(agreement.kinds & Kind::ALL_BLOCKING), is_chosen);
         communicators::open_private(abi, self.rank)
             .and_then(|()| communicators::open(abi, job.world().clone()))
             .map_err(|outcome| format!("the MPI library reports error {outcome}"))?;
         relief::open(job.world().clone());
         Ok(job)
+    }
+
+    /// The part of this rank's table that concerns the job, as a message. Rank 0's counts.
+    fn own_table(&self, settings: &Settings) -> Vec<u8> {
+        let path = Environment.mpi_table_file().filter(|path| path.is_file());
+        let Some(path) = path.filter(|_| self.rank == 0 && settings.uses_table) else {
+            return Vec::new();
+        };
+        match Takeover::read(&path, &library_name(), self.ranks.cast_unsigned()) {
+            Ok(takeover) => takeover.to_message(),
+            Err(error) => {
+                log::warn!("blocking collectives are left to the MPI library: {error}");
+                Vec::new()
+            }
+        }
     }
 
     /// Returns the settings of all ranks, agreed on in one call: each call costs about a
@@ -183,7 +221,7 @@ impl World {
         let Some([is_silent, is_on, thirds @ ..]) = self.minimum(own) else {
             return Agreement { reports: false, is_on: false, kinds: 0 };
         };
-        let kinds = (0..).zip(thirds).map(|(number, third)| (third as u64) << (22 * number));
+        let kinds = (0..).zip(thirds).map(|(number, third)| (third as u128) << (22 * number));
         Agreement { reports: is_silent == 0, is_on: is_on == 1, kinds: kinds.sum() }
     }
 
@@ -196,6 +234,20 @@ impl World {
         let minimum = self.abi.operation(Op::Minimum);
         let outcome = call!(Allreduce(from, to, N as c_int, int, minimum, comm_world));
         (outcome == 0).then_some(least)
+    }
+
+    /// As [`exchange`](Self::exchange), with a second message behind the first, of which that of rank
+    /// 0 is returned.
+    fn exchange_with(&self, own: &[u8], second: &[u8]) -> Option<(Vec<Vec<u8>>, Vec<u8>)> {
+        let length = u32::try_from(second.len()).ok()?.to_le_bytes();
+        let mut received = self.exchange(&[own, second, &length].concat())?;
+        let mut seconds = received.iter_mut().map(|message| {
+            let length = u32::from_le_bytes(*message.last_chunk::<LENGTH>()?) as usize;
+            message.truncate(message.len() - LENGTH);
+            Some(message.split_off(message.len().checked_sub(length)?))
+        });
+        let seconds = seconds.by_ref().collect::<Option<Vec<_>>>()?;
+        Some((received, seconds.into_iter().next()?))
     }
 
     /// Sends bytes to all ranks and returns those of every rank.

@@ -18,7 +18,7 @@ use std::ffi::c_int;
 macro_rules! export {
     ($($name:ident $profiling:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int $body
+        pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int $body
 
         #[unsafe(no_mangle)]
         unsafe extern "C-unwind" fn $profiling($($argument: $type),*) -> c_int {

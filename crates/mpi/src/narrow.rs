@@ -17,6 +17,7 @@ type Lists = Vec<Vec<c_int>>;
 /// The form of a collective.
 #[derive(Clone, Copy)]
 pub(crate) enum Form {
+    Blocking,
     Nonblocking,
     /// Persistent, with these hints.
     Persistent(Handle),
@@ -25,8 +26,11 @@ pub(crate) enum Form {
 /// Calls a collective of the MPI library in one of its forms, unless a number does not fit.
 macro_rules! call_narrow {
     ($narrow:ident, ($request:ident, $form:ident),
-        $nonblocking:ident $persistent:ident($($argument:expr),*)) => {
+        $blocking:ident $nonblocking:ident $persistent:ident($($argument:expr),*)) => {
         match $form {
+            Form::Blocking => $narrow.call_now(stringify!($blocking), || {
+                call!($blocking($($argument),*))
+            }),
             Form::Nonblocking => $narrow.call(stringify!($nonblocking), $request, || {
                 call!($nonblocking($($argument,)* $request))
             }),
@@ -70,6 +74,11 @@ impl Narrowed {
     fn count(&mut self, count: Count) -> c_int {
         self.fits &= c_int::try_from(count).is_ok();
         count as c_int
+    }
+
+    /// Calls the MPI library, unless a number does not fit.
+    fn call_now(self, name: &str, library: impl FnOnce() -> c_int) -> c_int {
+        if self.fits { library() } else { host::missing(&format!("{name}_c")) }
     }
 
     /// Calls the MPI library, unless a number does not fit, and keeps the lists.
@@ -126,7 +135,7 @@ pub(crate) fn Igatherv(
     let (mut narrow, ranks) = (Narrowed::new(), ranks_at_root(communicator, root));
     let (n, c, d) =
         (narrow.count(sent), narrow.list(counts, ranks), narrow.list(displacements, ranks));
-    call_narrow!(narrow, (request, form), Igatherv Gatherv_init(send, n, send_type, receive, c, d, receive_type, root, communicator))
+    call_narrow!(narrow, (request, form), Gatherv Igatherv Gatherv_init(send, n, send_type, receive, c, d, receive_type, root, communicator))
 }
 
 pub(crate) fn Iscatterv(
@@ -138,7 +147,7 @@ pub(crate) fn Iscatterv(
     let (mut narrow, ranks) = (Narrowed::new(), ranks_at_root(communicator, root));
     let (n, c, d) =
         (narrow.count(received), narrow.list(counts, ranks), narrow.list(displacements, ranks));
-    call_narrow!(narrow, (request, form), Iscatterv Scatterv_init(send, c, d, send_type, receive, n, receive_type, root, communicator))
+    call_narrow!(narrow, (request, form), Scatterv Iscatterv Scatterv_init(send, c, d, send_type, receive, n, receive_type, root, communicator))
 }
 
 pub(crate) fn Iallgatherv(
@@ -150,7 +159,7 @@ pub(crate) fn Iallgatherv(
     let (mut narrow, ranks) = (Narrowed::new(), ranks(communicator));
     let (n, c, d) =
         (narrow.count(sent), narrow.list(counts, ranks), narrow.list(displacements, ranks));
-    call_narrow!(narrow, (request, form), Iallgatherv Allgatherv_init(send, n, send_type, receive, c, d, receive_type, communicator))
+    call_narrow!(narrow, (request, form), Allgatherv Iallgatherv Allgatherv_init(send, n, send_type, receive, c, d, receive_type, communicator))
 }
 
 pub(crate) fn Ialltoallv(
@@ -164,7 +173,7 @@ pub(crate) fn Ialltoallv(
     let sd = narrow.list(send_at, ranks);
     let r = narrow.list(received, ranks);
     let rd = narrow.list(receive_at, ranks);
-    call_narrow!(narrow, (request, form), Ialltoallv Alltoallv_init(send, s, sd, send_type, receive, r, rd, receive_type, communicator))
+    call_narrow!(narrow, (request, form), Alltoallv Ialltoallv Alltoallv_init(send, s, sd, send_type, receive, r, rd, receive_type, communicator))
 }
 
 pub(crate) fn Ialltoallw(
@@ -178,7 +187,7 @@ pub(crate) fn Ialltoallw(
     let sd = narrow.list(send_at, ranks);
     let r = narrow.list(received, ranks);
     let rd = narrow.list(receive_at, ranks);
-    call_narrow!(narrow, (request, form), Ialltoallw Alltoallw_init(send, s, sd, send_types, receive, r, rd, receive_types, communicator))
+    call_narrow!(narrow, (request, form), Alltoallw Ialltoallw Alltoallw_init(send, s, sd, send_types, receive, r, rd, receive_types, communicator))
 }
 
 pub(crate) fn Ireduce_scatter(
@@ -191,7 +200,7 @@ pub(crate) fn Ireduce_scatter(
     let (mut narrow, mut ranks) = (Narrowed::new(), 0);
     call!(Comm_size(communicator, &raw mut ranks));
     let c = narrow.list(counts, ranks.max(0) as usize);
-    call_narrow!(narrow, (request, form), Ireduce_scatter Reduce_scatter_init(send, receive, c, datatype, operation, communicator))
+    call_narrow!(narrow, (request, form), Reduce_scatter Ireduce_scatter Reduce_scatter_init(send, receive, c, datatype, operation, communicator))
 }
 
 pub(crate) fn Ineighbor_allgatherv(
@@ -203,7 +212,7 @@ pub(crate) fn Ineighbor_allgatherv(
     let (mut narrow, (sources, _)) = (Narrowed::new(), neighbors(communicator));
     let (n, c, d) =
         (narrow.count(sent), narrow.list(counts, sources), narrow.list(displacements, sources));
-    call_narrow!(narrow, (request, form), Ineighbor_allgatherv Neighbor_allgatherv_init(send, n, send_type, receive, c, d, receive_type, communicator))
+    call_narrow!(narrow, (request, form), Neighbor_allgatherv Ineighbor_allgatherv Neighbor_allgatherv_init(send, n, send_type, receive, c, d, receive_type, communicator))
 }
 
 pub(crate) fn Ineighbor_alltoallv(
@@ -217,7 +226,7 @@ pub(crate) fn Ineighbor_alltoallv(
     let sd = narrow.list(send_at, destinations);
     let r = narrow.list(received, sources);
     let rd = narrow.list(receive_at, sources);
-    call_narrow!(narrow, (request, form), Ineighbor_alltoallv Neighbor_alltoallv_init(send, s, sd, send_type, receive, r, rd, receive_type, communicator))
+    call_narrow!(narrow, (request, form), Neighbor_alltoallv Ineighbor_alltoallv Neighbor_alltoallv_init(send, s, sd, send_type, receive, r, rd, receive_type, communicator))
 }
 
 pub(crate) fn Ineighbor_alltoallw(
@@ -229,5 +238,5 @@ pub(crate) fn Ineighbor_alltoallw(
     let (mut narrow, (sources, destinations)) = (Narrowed::new(), neighbors(communicator));
     let s = narrow.list(sent, destinations);
     let r = narrow.list(received, sources);
-    call_narrow!(narrow, (request, form), Ineighbor_alltoallw Neighbor_alltoallw_init(send, s, send_at, send_types, receive, r, receive_at, receive_types, communicator))
+    call_narrow!(narrow, (request, form), Neighbor_alltoallw Ineighbor_alltoallw Neighbor_alltoallw_init(send, s, send_at, send_types, receive, r, receive_at, receive_types, communicator))
 }

@@ -12,6 +12,7 @@ use crate::handles::HandleMap;
 use crate::host::{Handle, Pointer, call, pass};
 use crate::kept::{self, Object};
 use crate::lists::{KeptLists, Lists};
+use crate::mode::Background;
 use crate::refusal::{Refusal, failed};
 use crate::report::{self, Kind};
 use crate::requests;
@@ -67,7 +68,7 @@ impl Prepared {
             unsafe { (&*std::ptr::from_ref(&self.served), &*std::ptr::from_ref(&self.lists)) };
         let lists = Lists::Kept(lists);
         let key = (self.kind, self.communicator);
-        match (self.start)(Call { abi, served, lists }) {
+        match (self.start)(Call { abi, served, lists, mode: Background }) {
             Ok(operation) => {
                 requests::activate(abi, key, operation, handle);
                 report::exposed(self.kind, begun);

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 macro_rules! kinds {
     ($($kind:ident),* $(,)?) => {
-        /// A nonblocking or a persistent collective of MPI.
+        /// A collective of MPI: nonblocking, persistent or blocking.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         #[allow(non_camel_case_types, reason = "the names of the MPI standard")]
@@ -20,7 +20,7 @@ macro_rules! kinds {
             pub(crate) const ALL: &[Kind] = &[$(Kind::$kind),*];
 
             /// The kind's place in a set of kinds.
-            pub(crate) fn bit(self) -> u64 {
+            pub(crate) fn bit(self) -> u128 {
                 1 << self as u32
             }
 
@@ -42,6 +42,28 @@ kinds! {
     Reduce_init, Allreduce_init, Reduce_scatter_init, Reduce_scatter_block_init, Scan_init,
     Exscan_init, Neighbor_allgather_init, Neighbor_allgatherv_init, Neighbor_alltoall_init,
     Neighbor_alltoallv_init, Neighbor_alltoallw_init,
+    Barrier, Bcast, Gather, Gatherv, Scatter, Scatterv, Allgather, Allgatherv, Alltoall, Alltoallv,
+    Alltoallw, Reduce, Allreduce, Reduce_scatter, Reduce_scatter_block, Scan, Exscan,
+    Neighbor_allgather, Neighbor_allgatherv, Neighbor_alltoall, Neighbor_alltoallv,
+    Neighbor_alltoallw,
+}
+
+impl Kind {
+    /// The blocking ones.
+    pub(crate) const BLOCKING: &[Kind] = Kind::ALL.split_at(Kind::Barrier as usize).1;
+
+    /// The set of the blocking ones.
+    pub(crate) const ALL_BLOCKING: u128 = Kind::END - (1 << Kind::Barrier as u32);
+
+    /// The set of all others.
+    pub(crate) const ALL_BACKGROUND: u128 = (1 << Kind::Barrier as u32) - 1;
+
+    const END: u128 = 1 << Kind::ALL.len();
+
+    /// The place of a blocking one among them.
+    pub(crate) fn place_among_blocking(self) -> usize {
+        (self as usize).wrapping_sub(Kind::Barrier as usize)
+    }
 }
 
 /// Why a call is left to the MPI library.
@@ -60,9 +82,13 @@ pub(crate) enum Reason {
     Form,
     /// The communicator has ranks on several nodes, and the start would wait for them.
     Nodes,
+    /// No table says which blocking calls are faster here.
+    NoTable,
+    /// By the table the blocking call is not surely faster here.
+    Slower,
 }
 
-const REASONS: usize = 6;
+const REASONS: usize = 8;
 
 struct Counts {
     taken: AtomicU64,
@@ -91,6 +117,23 @@ pub(crate) fn measure_times() {
 pub(crate) fn taken(kind: Kind) {
     let taken = &COUNTS[kind as usize].taken;
     taken.store(taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// Counts a blocking call that was taken, if there will be a report: programs without one are spared
+/// a locked instruction.
+#[inline]
+pub(crate) fn taken_blocking(kind: Kind) {
+    if TIMES.load(Ordering::Relaxed) {
+        COUNTS[kind as usize].taken.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a blocking call that was left, if there will be a report.
+#[inline]
+pub(crate) fn left_blocking(kind: Kind, reason: Reason) {
+    if TIMES.load(Ordering::Relaxed) {
+        left(kind, reason);
+    }
 }
 
 /// Counts a call that was left; for a persistent collective, its initialization.
@@ -152,8 +195,16 @@ fn text(all: &[u64], served: &str) -> String {
         if *taken + total == 0 {
             continue;
         }
-        let reasons =
-            ["communicator", "TRADEWIND_MPI_ONLY", "length", "arguments", "form", "nodes"];
+        let reasons = [
+            "communicator",
+            "TRADEWIND_MPI_ONLY",
+            "length",
+            "arguments",
+            "form",
+            "nodes",
+            "no table",
+            "not faster",
+        ];
         let reasons: Vec<String> = reasons
             .iter()
             .zip(left)

@@ -65,7 +65,7 @@ pub(crate) enum Rest {
 }
 
 impl Rest {
-    fn finish(self, abi: &Abi) -> c_int {
+    pub(crate) fn finish(self, abi: &Abi) -> c_int {
         match self {
             Rest::Unpack(staging, area) => {
                 area.unpack(abi, staging.at(0));

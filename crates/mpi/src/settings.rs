@@ -7,8 +7,11 @@ use launch::environment::{Environment, Lookup, MPI, MPI_ONLY, MPI_REPORT};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) is_on: bool,
-    /// The calls that are taken over, a bit for each [`Kind`].
-    pub(crate) kinds: u64,
+    /// The calls that are taken over whatever their length, a bit for each [`Kind`]. Others are not
+    /// taken over, unless the table decides.
+    pub(crate) kinds: u128,
+    /// The table decides about blocking calls.
+    pub(crate) uses_table: bool,
     pub(crate) reports: bool,
 }
 
@@ -19,18 +22,35 @@ impl Settings {
         let is_on = !text(MPI).is_some_and(|value| value.eq_ignore_ascii_case("off"));
         let only = text(MPI_ONLY).filter(|value| !value.trim().is_empty());
         let reports = text(MPI_REPORT).is_some_and(|value| !value.is_empty() && value != "0");
-        Settings { is_on, kinds: only.map_or(u64::MAX, |list| bits(&list)), reports }
+        Settings {
+            is_on,
+            kinds: only.as_deref().map_or(Kind::ALL_BACKGROUND, bits),
+            uses_table: only.is_none(),
+            reports,
+        }
+    }
+
+    /// Takes every call.
+    pub(crate) fn for_measurements() -> Self {
+        let kinds = Kind::ALL_BACKGROUND | Kind::ALL_BLOCKING;
+        Settings { is_on: true, kinds, uses_table: false, reports: false }
     }
 }
 
-fn bits(list: &str) -> u64 {
+/// Stands for all collectives, blocking ones too.
+const ALL: &str = "all";
+
+fn bits(list: &str) -> u128 {
     list.split(',').map(str::trim).filter(|name| !name.is_empty()).fold(0, |bits, name| {
         let name = name.to_ascii_lowercase();
         let name = name.strip_prefix("mpi_").unwrap_or(&name);
+        if name == ALL {
+            return Kind::ALL_BACKGROUND | Kind::ALL_BLOCKING;
+        }
         match Kind::ALL.iter().find(|kind| kind.name().eq_ignore_ascii_case(name)) {
             Some(kind) => bits | kind.bit(),
             None => {
-                log::warn!("{MPI_ONLY}: there is no nonblocking or persistent collective {name:?}");
+                log::warn!("{MPI_ONLY}: there is no collective {name:?}");
                 bits
             }
         }

@@ -5,6 +5,7 @@ use crate::collectives::{Call, Start};
 use crate::communicators::{Served, is_active, own, served};
 use crate::host::{self, Handle, Pointer};
 use crate::lists::{KeptLists, Lists};
+use crate::mode::Background;
 use crate::persistent::{self, Prepared};
 use crate::refusal::{Refusal, failed};
 use crate::report::{self, Kind, Reason};
@@ -16,8 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The calls that are taken over, a bit for each kind; the same on all ranks.
 static KINDS: AtomicU64 = AtomicU64::new(u64::MAX);
 
-pub(crate) fn set_kinds(bits: u64) {
-    KINDS.store(bits, Ordering::Relaxed);
+pub(crate) fn set_kinds(bits: u128) {
+    // They are fewer than 64, and come first.
+    KINDS.store((bits & Kind::ALL_BACKGROUND) as u64, Ordering::Relaxed);
 }
 
 /// The counterpart of the communicator of a call, if calls of this kind on it run here.
@@ -25,7 +27,7 @@ pub(crate) fn set_kinds(bits: u64) {
 fn find(kind: Kind, abi: &Abi, communicator: Handle) -> Result<&'static Served, Refusal> {
     match served(abi, communicator) {
         None => Err(Refusal::Left(Reason::Communicator)),
-        Some(_) if KINDS.load(Ordering::Relaxed) & kind.bit() == 0 => {
+        Some(_) if u128::from(KINDS.load(Ordering::Relaxed)) & kind.bit() == 0 => {
             Err(Refusal::Left(Reason::Excluded))
         }
         Some(served) => Ok(served),
@@ -52,7 +54,7 @@ pub(crate) unsafe fn take(
     let communicator = abi.handle(passed);
     let begun = report::now();
     let started = find(kind, abi, communicator)
-        .and_then(|served| start(Call { abi, served, lists: Lists::Passed }));
+        .and_then(|served| start(Call { abi, served, lists: Lists::Passed, mode: Background }));
     let reason = match started {
         Ok(operation) => {
             // SAFETY: the caller's promise.
@@ -92,7 +94,7 @@ pub(crate) unsafe fn prepare(
     // SAFETY: the examination uses the copies only during the call.
     let lists = Lists::Copied(unsafe { &*std::ptr::from_ref(&copies) });
     let examined = served.and_then(|served| {
-        match start(Call { abi, served, lists }) {
+        match start(Call { abi, served, lists, mode: Background }) {
             Err(Refusal::Accepted) => Ok(served),
             Err(refusal) => Err(refusal),
             // Each form asks for the communicator before it starts.

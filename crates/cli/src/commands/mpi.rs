@@ -9,11 +9,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Runs an unmodified MPI program: its nonblocking collectives run on tradewind, in the background.
+/// Runs an unmodified MPI program: its nonblocking collectives run on tradewind, in the background,
+/// and blocking ones where `tradewind tune --mpi` has found tradewind faster.
 ///
 /// The program may be a launcher, `tradewind mpi -- mpiexec -n 4 ./program`, or what a launcher
 /// starts, `mpiexec -n 4 tradewind mpi -- ./program`; all ranks of a job need the command alike.
-/// Everything but the nonblocking collectives stays with the MPI library that the program was
+/// Everything but the collectives stays with the MPI library that the program was
 /// linked with: MPICH, Intel MPI, Open MPI, or one with the ABI of the MPI standard.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
@@ -26,7 +27,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     report: bool,
 
-    /// Run only these collectives on tradewind.
+    /// Run only these collectives on tradewind; blocking ones that are named run there at every
+    /// length. `all` stands for all of them.
     #[arg(long, value_name = "IALLREDUCE,...")]
     only: Option<OsString>,
 
@@ -68,7 +70,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// Finds the library: in the directory of this command, or in the `lib` beside its `bin`.
-fn library(own: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn library(own: &Path) -> Result<PathBuf, Failure> {
     let directory = own.parent().unwrap_or(Path::new("."));
     let places = [directory.join(LIBRARY), directory.join("../lib").join(LIBRARY)];
     let found = places.into_iter().find(|place| place.is_file());

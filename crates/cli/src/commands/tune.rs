@@ -1,6 +1,7 @@
 //! `tradewind tune`: the decision table of this machine.
 
 pub(crate) mod export;
+pub(crate) mod mpi;
 
 use super::measure::made_nodes::MadeNodes;
 use super::measure::{nodes, suite};
@@ -8,7 +9,7 @@ use crate::failure::Failure;
 use crate::format::Format;
 use engine::node::RANK_LIMIT;
 use launch::detect::{Launch, detect};
-use launch::environment::Environment;
+use launch::environment::{Environment, Lookup};
 use measure::experiments::decisions::{self, EFFORT, MEASURE_ALL, MODELS_ONLY, RANKS, UNTIL};
 use measure::experiments::networks;
 use measure::harness::Setting;
@@ -83,9 +84,15 @@ pub(crate) struct Arguments {
     #[arg(conflicts_with_all = ["nodes", "check", "models_only", "measure_all"])]
     export: Option<export::Library>,
 
-    /// The directory of the MPI library, with bin/mpicc and bin/mpiexec [default: those in PATH].
-    #[arg(long, value_name = "DIR", requires = "export")]
-    mpi: Option<PathBuf>,
+    /// Times the blocking collectives of an MPI library and tradewind's in turns: `tradewind mpi`
+    /// takes over those that are faster from then on [default of --out: mpi.json beside the decision
+    /// table]. In a job (mpiexec -n 4 tradewind tune --mpi) for its number of ranks; otherwise it
+    /// starts a job for each number of --ranks. DIR is the directory of the library, with bin and
+    /// lib [default: that of the launcher, else the one that the loader finds]; with --export the
+    /// one with bin/mpicc and bin/mpiexec [default: those in PATH].
+    #[arg(long, value_name = "DIR", num_args = 0..=1)]
+    #[arg(conflicts_with_all = ["nodes", "check", "models_only", "measure_all"])]
+    mpi: Option<Option<PathBuf>>,
 
     /// Puts so many ranks on each node.
     #[arg(long, value_name = "R", default_value = "1", requires = "nodes")]
@@ -105,12 +112,20 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         return export::execute(&export::Export {
             library,
             out: &out,
-            mpi: arguments.mpi.as_deref(),
+            mpi: arguments.mpi.as_ref().and_then(Option::as_deref),
             measurements: arguments.measurements.as_deref(),
             ranks: &arguments.ranks,
             time: arguments.time,
             quick: arguments.quick,
         });
+    }
+    if let Some(directory) = &arguments.mpi {
+        let default = || Environment.mpi_table_file();
+        let out = arguments.out.clone().or_else(default).ok_or(Failure::NoPlace)?;
+        folder_of(&out)?;
+        let out = std::path::absolute(&out)?;
+        let time = if arguments.quick { mpi::QUICK } else { arguments.time };
+        return mpi::execute(directory.as_deref(), &out, &arguments.ranks, time);
     }
     // Before minutes are spent on it.
     let out = arguments.out.clone().or_else(service::decisions_path).ok_or(Failure::NoPlace)?;

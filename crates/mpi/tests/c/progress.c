@@ -50,7 +50,7 @@ static void starts_wait_for_no_rank(void) {
 // The first rank waits for a collective while the last one receives its long message.
 static void waits_drive_messages(void) {
     static char message[LONG];
-    for (int form = 0; form < 3; form++) {
+    for (int form = 0; form < 4; form++) {
         MPI_Request requests[2] = { MPI_REQUEST_NULL, MPI_REQUEST_NULL };
         int flag, index;
         if (rank == 0)
@@ -59,7 +59,8 @@ static void waits_drive_messages(void) {
             usleep(2000);
             MPI_Recv(message, LONG, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
-        MPI_Ibarrier(MPI_COMM_WORLD, &requests[0]);
+        if (form == 3) MPI_Barrier(MPI_COMM_WORLD);
+        else MPI_Ibarrier(MPI_COMM_WORLD, &requests[0]);
         if (form == 0) MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
         if (form == 1) do MPI_Test(&requests[0], &flag, MPI_STATUS_IGNORE); while (!flag);
         if (form == 2) MPI_Waitany(1, requests, &index, MPI_STATUS_IGNORE);

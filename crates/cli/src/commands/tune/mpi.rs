@@ -1,0 +1,155 @@
+//! `tradewind tune --mpi`: the blocking collectives that tradewind runs faster than an MPI library.
+//!
+//! The preload library measures them, in each rank of a job of that MPI library
+//! (`tradewind_mpi_tune`). This command loads both libraries in a rank, and starts the jobs
+//! otherwise.
+
+use crate::failure::Failure;
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
+use std::ffi::{CString, OsString, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+use std::time::Duration;
+
+/// Failures of the measurement.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TuneMpiError {
+    /// No MPI library is there.
+    #[error("no MPI library can be loaded ({0}): name its directory, with bin and lib, by --mpi DIR")]
+    NoLibrary(String),
+    /// The preload library cannot be loaded.
+    #[error("{}: {source}", .path.display())]
+    Load { path: PathBuf, source: libloading::Error },
+    /// The launcher cannot be run.
+    #[error(
+        "cannot run {}: {source}; name the directory of the MPI library by --mpi DIR, or start the \
+         ranks yourself: mpiexec -n 4 tradewind tune --mpi", .launcher.display()
+    )]
+    Launcher { launcher: PathBuf, source: std::io::Error },
+    /// A job has failed.
+    #[error("the job of {ranks} ranks has failed ({status}); what it said stands above")]
+    Job { ranks: u32, status: ExitStatus },
+    /// A path that no function of C can take.
+    #[error("{}: the path contains a zero byte", .0.display())]
+    Path(PathBuf),
+}
+
+/// Time of a measurement that is only to be seen.
+pub(super) const QUICK: Duration = Duration::from_secs(1);
+
+/// Variables that launchers set for the ranks of a job.
+const RANK_VARIABLES: [&str; 3] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"];
+
+/// Files of MPI libraries: MPICH and Intel MPI, MPICH of Debian, Open MPI, the standard ABI.
+const FILES: [&str; 4] = ["libmpi.so.12", "libmpich.so.12", "libmpi.so.40", "libmpi_abi.so.1"];
+
+/// Signature of `tradewind_mpi_tune`: the file of the table, and the time in seconds.
+type Tune = unsafe extern "C" fn(*const c_char, f64) -> c_int;
+
+/// Measures the library in this directory, in this rank of a job or in jobs of its own, and adds
+/// the result to the table `out`.
+pub(super) fn execute(
+    directory: Option<&Path>,
+    out: &Path,
+    ranks: &[u32],
+    time: Duration,
+) -> Result<ExitCode, Failure> {
+    if RANK_VARIABLES.iter().any(|name| std::env::var_os(name).is_some()) {
+        return in_rank(directory, out, time);
+    }
+    let share = time.as_secs_f64() / ranks.len().max(1) as f64;
+    for ranks in ranks {
+        run_job(directory, out, *ranks, share)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs this command as a job of `ranks` ranks.
+fn run_job(
+    directory: Option<&Path>,
+    out: &Path,
+    ranks: u32,
+    seconds: f64,
+) -> Result<(), Failure> {
+    let launcher = directory.map_or_else(
+        || PathBuf::from("mpiexec"),
+        |directory| directory.join("bin").join("mpiexec"),
+    );
+    let mut command = Command::new(&launcher);
+    command.args(["-n", &ranks.to_string()]);
+    // Open MPI refuses more ranks than cores, and the superuser, unless it is told otherwise. Other
+    // libraries ignore its variables.
+    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    if rustix::process::geteuid().is_root() {
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    }
+    command.arg(std::env::current_exe()?).args(["tune", "--mpi"]).args(directory);
+    command.arg("--out").arg(out).args(["--time", &seconds.to_string()]);
+    let run = |source| TuneMpiError::Launcher { launcher, source };
+    let status = command.status().map_err(run)?;
+    if status.success() { Ok(()) } else { Err(TuneMpiError::Job { ranks, status }.into()) }
+}
+
+/// Measures as a rank of a job.
+fn in_rank(directory: Option<&Path>, out: &Path, time: Duration) -> Result<ExitCode, Failure> {
+    let path = crate::commands::mpi::library(&std::env::current_exe()?)?;
+    let out = CString::new(out.as_os_str().as_bytes())
+        .map_err(|_| TuneMpiError::Path(out.to_owned()))?;
+    let load = |source| TuneMpiError::Load { path: path.clone(), source };
+    // Held to the end of the process: the MPI library's threads may run until then.
+    let _mpi = std::mem::ManuallyDrop::new(mpi_library(directory)?);
+    // SAFETY: the initialization of this library has no requirements.
+    let ours = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(load)?;
+    let ours = std::mem::ManuallyDrop::new(ours);
+    // SAFETY: the function has this signature.
+    let tune: Symbol<Tune> = unsafe { ours.get(b"tradewind_mpi_tune\0") }.map_err(load)?;
+    // SAFETY: the string is terminated and outlives the call.
+    let status = unsafe { tune(out.as_ptr(), time.as_secs_f64()) };
+    Ok(if status == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Loads the MPI library: of the directory, else of the launcher that has started this rank, else
+/// the one that the loader finds.
+fn mpi_library(directory: Option<&Path>) -> Result<Library, TuneMpiError> {
+    let in_directory = |directory: &Path| {
+        let lib = directory.join("lib");
+        FILES.map(|file| lib.join(file)).into_iter().filter(|path| path.is_file())
+    };
+    let mut candidates: Vec<OsString> = match directory {
+        Some(directory) => in_directory(directory).map(OsString::from).collect(),
+        None => launchers().iter().flat_map(|path| in_directory(path)).map(Into::into).collect(),
+    };
+    if directory.is_none() {
+        candidates.extend(FILES.map(OsString::from));
+    }
+    let mut why = "none is in lib".to_owned();
+    for candidate in candidates {
+        // Local, as Python loads extensions: in the global scope its functions would replace those of
+        // the preload library, which have the same names.
+        // SAFETY: MPI libraries have no requirements before their MPI_Init.
+        match unsafe { Library::open(Some(&candidate), RTLD_NOW | RTLD_LOCAL) } {
+            Ok(library) => return Ok(library),
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(TuneMpiError::NoLibrary(why))
+}
+
+/// The directories above the `bin` of each process that has led to this one.
+fn launchers() -> Vec<PathBuf> {
+    /// Processes between a launcher and a rank, at most: shells and wrappers.
+    const MOST: usize = 6;
+    let parent = |process: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        line.trim().parse().ok().filter(|parent| *parent > 1)
+    };
+    std::iter::successors(Some(std::process::id()), parent)
+        .skip(1)
+        .take(MOST)
+        .filter_map(|process| std::fs::read_link(format!("/proc/{process}/exe")).ok())
+        .filter_map(|program| Some(program.parent()?.parent()?.to_owned()))
+        .collect()
+}

@@ -1,0 +1,166 @@
+//! The table of blocking collectives that run faster on tradewind than in an MPI library.
+//!
+//! A row has the times of one collective on a communicator of one size, in jobs of one size: a job
+//! whose ranks share cores has other times than a smaller one. A call is taken over between sizes
+//! that were measured, and only where tradewind is surely faster at both.
+
+use crate::file::{self, FileError, FileKind};
+use crate::machine::Fingerprint;
+use crate::statistics::Sample;
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+/// Blocking collectives of MPI libraries on one machine.
+///
+/// ```
+/// use models::machine::Fingerprint;
+/// use models::mpi_table::{MpiRow, MpiSize, MpiTable};
+/// let size = |bytes, ratios: &[f64]| MpiSize::new(bytes, (1.0, ratios[0]), ratios);
+/// let row = MpiRow {
+///     library: "MPICH 5".to_owned(),
+///     job: 4,
+///     ranks: 2,
+///     collective: "Allreduce".to_owned(),
+///     sizes: vec![
+///         size(8, &[0.5, 0.5, 0.6]),
+///         size(1024, &[0.7, 0.7, 0.7]),
+///         size(65536, &[1.4, 0.8, 0.8]),
+///     ],
+/// };
+/// // One repetition at 64 KiB took longer.
+/// assert_eq!(row.taken(), [0..=1024]);
+/// assert!(!row.is_taken_at_any_size());
+/// let table = MpiTable::new(Fingerprint::default(), vec![row]);
+/// assert_eq!(table.rows("MPICH 5", 4).count(), 1);
+/// assert_eq!(table.rows("MPICH 5", 2).count(), 0);
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MpiTable {
+    fingerprint: Fingerprint,
+    rows: Vec<MpiRow>,
+}
+
+/// The times of one collective on one communicator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MpiRow {
+    /// The MPI library and its version.
+    pub library: String,
+    /// Number of ranks of the job.
+    pub job: u32,
+    /// Number of ranks of the communicator.
+    pub ranks: u32,
+    /// Name of the call without `MPI_`.
+    pub collective: String,
+    /// The times by size, ascending.
+    pub sizes: Vec<MpiSize>,
+}
+
+/// The times at one size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MpiSize {
+    /// Bytes of the longest buffer, or of a block in exchanges with neighbours.
+    pub bytes: u64,
+    /// Median time of the MPI library, in microseconds.
+    pub library: f64,
+    /// Median time of tradewind, in microseconds.
+    pub tradewind: f64,
+    /// Median of the ratios of repetitions in turns, tradewind to the library.
+    pub ratio: f64,
+    /// Upper quartile of these ratios.
+    pub upper: f64,
+}
+
+/// Largest median ratio of a call that is taken over. The margin covers what differs between the
+/// measurement and a program.
+const MOST_RATIO: f64 = 0.92;
+
+/// Largest upper quartile of the ratios.
+const MOST_UPPER: f64 = 1.0;
+
+impl MpiSize {
+    /// The times at a size: the medians of the library and of tradewind, and the ratios of
+    /// repetitions in turns.
+    pub fn new(bytes: u64, (library, tradewind): (f64, f64), ratios: &[f64]) -> Self {
+        let quantiles = Sample::of(ratios.to_vec()).quantiles;
+        MpiSize { bytes, library, tradewind, ratio: quantiles.median, upper: quantiles.p75 }
+    }
+
+    /// Returns whether tradewind is surely faster.
+    pub fn is_faster(&self) -> bool {
+        self.ratio <= MOST_RATIO && self.upper <= MOST_UPPER
+    }
+}
+
+impl MpiRow {
+    /// The sizes at which calls are taken over, ascending: those between two measured ones that are
+    /// faster. Shorter calls than the shortest measured one count as that.
+    pub fn taken(&self) -> Vec<RangeInclusive<u64>> {
+        let mut ranges: Vec<RangeInclusive<u64>> = Vec::new();
+        let mut was_faster = false;
+        for (index, size) in self.sizes.iter().enumerate() {
+            let is_faster = size.is_faster();
+            if is_faster {
+                let from = if index == 0 { 0 } else { size.bytes };
+                match ranges.last_mut().filter(|_| was_faster) {
+                    Some(range) => *range = *range.start()..=size.bytes,
+                    None => ranges.push(from..=size.bytes),
+                }
+            }
+            was_faster = is_faster;
+        }
+        ranges
+    }
+
+    /// Returns whether tradewind is faster at all sizes: calls whose size not every rank has are
+    /// taken over then.
+    pub fn is_taken_at_any_size(&self) -> bool {
+        !self.sizes.is_empty() && self.sizes.iter().all(MpiSize::is_faster)
+    }
+
+    fn key(&self) -> (&str, u32, u32, &str) {
+        (&self.library, self.job, self.ranks, &self.collective)
+    }
+}
+
+impl MpiTable {
+    /// A table of these rows.
+    pub fn new(fingerprint: Fingerprint, rows: Vec<MpiRow>) -> Self {
+        MpiTable { fingerprint, rows }
+    }
+
+    /// The rows of a library in jobs of this number of ranks.
+    pub fn rows<'a>(&'a self, library: &'a str, job: u32) -> impl Iterator<Item = &'a MpiRow> + 'a {
+        self.rows.iter().filter(move |row| row.library == library && row.job == job)
+    }
+
+    /// The same with the rows of a newer table of the same machine, which replace those of the same
+    /// calls.
+    #[must_use]
+    pub fn replaced_by(mut self, newer: MpiTable) -> Self {
+        self.rows.retain(|row| newer.rows.iter().all(|other| other.key() != row.key()));
+        self.rows.extend(newer.rows);
+        self
+    }
+
+    /// Reads the table of this machine.
+    ///
+    /// # Errors
+    /// [`FileError`], which names the file, the place, and what to do.
+    pub fn read_for(path: &Path, here: &Fingerprint) -> Result<Self, FileError> {
+        let table: MpiTable = file::read(path, &FileKind::MPI_TABLE)?;
+        file::belongs(path, &FileKind::MPI_TABLE, &table.fingerprint, here)?;
+        Ok(table)
+    }
+
+    /// Writes the file, whole or not at all.
+    ///
+    /// # Errors
+    /// [`FileError::Unwritable`].
+    pub fn write(&self, path: &Path) -> Result<(), FileError> {
+        file::write(path, &FileKind::MPI_TABLE, self)
+    }
+}

@@ -1,0 +1,91 @@
+//! The blocking collectives: each runs here where that is faster, and otherwise in the MPI library.
+
+use crate::abi::abi;
+use crate::collectives::{Call, Start};
+use crate::communicators::{is_active, poke, served};
+use crate::host::{self, Handle};
+use crate::lists::Lists;
+use crate::mode::Blocking;
+use crate::refusal::{Refusal, failed};
+use crate::report::{self, Kind, Reason};
+use crate::table::{self, Takeover};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// The kinds of which some calls run here, a bit for each by its place among the blocking ones; the
+/// same on all ranks.
+static KINDS: AtomicU32 = AtomicU32::new(0);
+
+/// True if the user has excluded calls of all other kinds.
+static IS_EXCLUDED: AtomicBool = AtomicBool::new(false);
+
+/// Sets which calls run here. `is_excluded` is true if the user has chosen them.
+pub(crate) fn set(takeover: Takeover, is_excluded: bool) {
+    let kinds = takeover.kinds() >> Kind::Barrier as u32;
+    KINDS.store(kinds as u32, Ordering::Relaxed);
+    IS_EXCLUDED.store(is_excluded, Ordering::Relaxed);
+    table::set(takeover);
+}
+
+/// Runs a blocking call here if it is faster than in the MPI library, and `start` accepts it;
+/// otherwise calls `leave`, which calls the MPI library.
+#[inline]
+pub(crate) fn run(
+    kind: Kind,
+    passed: Handle,
+    start: impl FnOnce(Call<Blocking>) -> Start<Blocking>,
+    leave: impl FnOnce() -> c_int,
+) -> c_int {
+    let kinds = KINDS.load(Ordering::Relaxed);
+    if kinds >> kind.place_among_blocking() & 1 == 0 {
+        report::left_blocking(kind, left_because(kinds));
+        return leave();
+    }
+    if !is_active() || host::is_inside() {
+        return leave();
+    }
+    let Some(abi) = abi() else { return leave() };
+    let communicator = abi.handle(passed);
+    let begun = report::now();
+    let reason = match served(abi, communicator) {
+        None => Reason::Communicator,
+        Some(served) => match served.sizes(kind) {
+            None => Reason::Slower,
+            Some(sizes) => {
+                let call = Call { abi, served, lists: Lists::Passed, mode: Blocking(sizes) };
+                match tradewind::while_waiting(drive, || start(call)) {
+                    Ok(outcome) => {
+                        report::taken_blocking(kind);
+                        report::exposed(kind, begun);
+                        return outcome;
+                    }
+                    Err(Refusal::Left(reason)) => reason,
+                    Err(Refusal::Failed(error)) => {
+                        return failed(abi, (kind, communicator), &error);
+                    }
+                    // Only examinations end so.
+                    Err(Refusal::Accepted) => Reason::Form,
+                }
+            }
+        },
+    };
+    report::left_blocking(kind, reason);
+    leave()
+}
+
+#[cold]
+fn left_because(kinds: u32) -> Reason {
+    match IS_EXCLUDED.load(Ordering::Relaxed) {
+        true => Reason::Excluded,
+        false if kinds == 0 => Reason::NoTable,
+        false => Reason::Slower,
+    }
+}
+
+/// Drives the MPI library: another rank may wait for a message that the program has started before
+/// this call.
+fn drive() {
+    if let Some(abi) = abi() {
+        poke(abi);
+    }
+}

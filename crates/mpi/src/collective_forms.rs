@@ -1,0 +1,206 @@
+//! The forms of a collective: blocking, nonblocking and persistent, each with counts of 32 and of 64
+//! bits.
+//!
+//! Programs may also find the names with the suffix `_c` here that their MPI library lacks. Such a
+//! call reaches the form with counts of 32 bits where the counts fit.
+
+use crate::host::{Count, Handle, Pointer};
+use std::ffi::c_int;
+
+/// An argument of a function with the suffix `_c`, in the form without it.
+pub(crate) trait Narrow {
+    type Narrow;
+    /// `None` if the value does not fit.
+    fn narrow(self) -> Option<Self::Narrow>;
+}
+
+impl Narrow for Count {
+    type Narrow = c_int;
+    fn narrow(self) -> Option<c_int> {
+        self.try_into().ok()
+    }
+}
+
+macro_rules! unchanged {
+    ($($type:ty),*) => {$(
+        impl Narrow for $type {
+            type Narrow = $type;
+            fn narrow(self) -> Option<$type> {
+                Some(self)
+            }
+        }
+    )*};
+}
+
+unchanged!(c_int, Handle, Pointer);
+
+/// Adds the handles among the arguments of a call to a list.
+pub(crate) trait AddHandle {
+    fn add_to(self, _handles: &mut Vec<Handle>);
+}
+
+impl AddHandle for Handle {
+    fn add_to(self, handles: &mut Vec<Handle>) {
+        handles.push(self);
+    }
+}
+
+macro_rules! without_handle {
+    ($($type:ty),*) => {$(
+        impl AddHandle for $type {
+            fn add_to(self, _handles: &mut Vec<Handle>) {}
+        }
+    )*};
+}
+
+without_handle!(c_int, Count, Pointer);
+
+impl<T> AddHandle for *const T {
+    fn add_to(self, _handles: &mut Vec<Handle>) {}
+}
+
+/// The handles among these arguments.
+macro_rules! handles {
+    ($($argument:ident),*) => {{
+        let mut handles = Vec::new();
+        $($argument.add_to(&mut handles);)*
+        handles
+    }};
+}
+
+/// Defines blocking, nonblocking and persistent collectives, with counts `N` and displacements `D`
+/// in both forms. `start` translates the arguments for tradewind.
+macro_rules! collectives {
+    ($($blocking:ident $blocking_large:ident
+        $host:ident $host_large:ident $init:ident $init_large:ident
+        $int_blocking:ident $profiling_blocking:ident
+        $large_blocking:ident $profiling_large_blocking:ident
+        $int:ident $profiling_int:ident $large:ident $profiling_large:ident
+        $int_init:ident $profiling_int_init:ident $large_init:ident $profiling_large_init:ident
+        $lists:tt($($argument:ident: $type:ty),* $(,)?) |$call:ident| $start:expr;)*) => {
+        pub(crate) mod int {
+            use super::*;
+            type N = c_int;
+            type D = c_int;
+            export! {$(
+                $int_blocking $profiling_blocking($($argument: $type,)* communicator: Handle) {
+                    blocking::run(
+                        Kind::$blocking,
+                        communicator,
+                        |$call| $start,
+                        || call!($blocking($($argument,)* communicator)),
+                    )
+                }
+
+                $int $profiling_int($($argument: $type,)* communicator: Handle, request: Pointer) {
+                    // SAFETY: the program passes the address of a handle.
+                    unsafe {
+                        take(
+                            Kind::$host,
+                            communicator,
+                            request,
+                            |$call| $start,
+                            || call!($host($($argument,)* communicator, request)),
+                        )
+                    }
+                }
+
+                $int_init $profiling_int_init(
+                    $($argument: $type,)*
+                    communicator: Handle,
+                    info: Handle,
+                    request: Pointer,
+                ) {
+                    // SAFETY: the program passes the address of a handle.
+                    unsafe {
+                        prepare(
+                            Kind::$init,
+                            (communicator, handles!($($argument),*)),
+                            request,
+                            move |$call| $start,
+                            || call!($init($($argument,)* communicator, info, request)),
+                        )
+                    }
+                }
+            )*}
+        }
+        mod large {
+            use super::*;
+            type N = Count;
+            type D = Aint;
+            export! {$(
+                $large_blocking $profiling_large_blocking(
+                    $($argument: $type,)*
+                    communicator: Handle,
+                ) {
+                    let leave = || match host::$blocking_large.find() {
+                        Some(_) => call!($blocking_large($($argument,)* communicator)),
+                        None => without_large!(
+                            $lists $host $blocking $blocking_large ($($argument),*)
+                            communicator, (std::ptr::null_mut(), Form::Blocking), [communicator]
+                        ),
+                    };
+                    blocking::run(Kind::$blocking, communicator, |$call| $start, leave)
+                }
+
+                $large $profiling_large($($argument: $type,)* communicator: Handle, request: Pointer) {
+                    let leave = || match host::$host_large.find() {
+                        Some(_) => call!($host_large($($argument,)* communicator, request)),
+                        None => without_large!(
+                            $lists $host $host $host_large ($($argument),*)
+                            communicator, (request, Form::Nonblocking), [communicator, request]
+                        ),
+                    };
+                    // SAFETY: the program passes the address of a handle.
+                    unsafe { take(Kind::$host, communicator, request, |$call| $start, leave) }
+                }
+
+                $large_init $profiling_large_init(
+                    $($argument: $type,)*
+                    communicator: Handle,
+                    info: Handle,
+                    request: Pointer,
+                ) {
+                    let leave = || match host::$init_large.find() {
+                        Some(_) => call!($init_large($($argument,)* communicator, info, request)),
+                        None => without_large!(
+                            $lists $host $init $init_large ($($argument),*)
+                            communicator, (request, Form::Persistent(info)),
+                            [communicator, info, request]
+                        ),
+                    };
+                    let handles = handles!($($argument),*);
+                    // SAFETY: the program passes the address of a handle.
+                    unsafe {
+                        prepare(
+                            Kind::$init,
+                            (communicator, handles),
+                            request,
+                            move |$call| $start,
+                            leave,
+                        )
+                    }
+                }
+            )*}
+        }
+    };
+}
+
+/// Calls the form with counts of 32 bits where the MPI library lacks the other one.
+macro_rules! without_large {
+    (scalars $narrow:ident $host:ident $large:ident ($($argument:ident),*)
+        $communicator:ident, $form:expr, [$($last:ident),*]) => {
+        (|| Some(call!($host($($argument.narrow()?,)* $($last),*))))()
+            .unwrap_or_else(|| host::missing(stringify!($large)))
+    };
+    ([$($group:expr),*] $narrow:ident $host:ident $large:ident ($($argument:ident),*)
+        $communicator:ident, $form:expr, [$($last:ident),*]) => {
+        narrow::$narrow($($group,)* $communicator, $form)
+    };
+    ([$($group:expr),*; $root:ident] $narrow:ident $host:ident $large:ident ($($argument:ident),*)
+        $communicator:ident, $form:expr, [$($last:ident),*]) => {
+        narrow::$narrow($($group,)* ($root, $communicator), $form)
+    };
+}
+
+pub(crate) use {collectives, handles, without_large};

@@ -1,0 +1,264 @@
+//! The two modes in which a call runs on tradewind: in the background, or to its end.
+//!
+//! The functions that translate arguments (`collectives`, `combining`, `neighbors`) are generic
+//! over them.
+
+use crate::abi::Abi;
+use crate::buffers::Staging;
+use crate::collectives::{check_block, check_length};
+use crate::communicators::{Form, Served, Topology};
+use crate::refusal::Refusal;
+use crate::report::Reason;
+use crate::requests::{Operation, Rest, Started};
+use crate::table::Sizes;
+use std::ffi::c_int;
+use tradewind::{Communicator, Input, OpOnBytes, Output};
+
+/// Nonblocking and persistent calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Background;
+
+/// Blocking calls: those of sizes at which tradewind is faster than the MPI library.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blocking(pub(crate) &'static Sizes);
+
+/// Defines the collectives of tradewind in both modes.
+macro_rules! modes {
+    ($(
+        $name:ident $start:ident
+        $([$generic:ident: $bound:ident])? ($($argument:ident: $type:ty),* $(,)?);
+    )*) => {
+        /// A mode in which a call runs.
+        pub(crate) trait Mode: Copy + 'static {
+            /// What a collective of tradewind returns.
+            type Begun;
+            /// What remains of a call that has run or started here.
+            type Operation;
+
+            /// The end of a call: the rest follows the part of tradewind.
+            fn operation(
+                abi: &Abi,
+                begun: Self::Begun,
+                input: Option<Staging>,
+                rest: Option<Rest>,
+            ) -> Self::Operation;
+
+            /// Leaves a call to the MPI library because of its length, which all ranks find alike:
+            /// `bytes`, `times` over.
+            fn check_length(self, bytes: usize, times: usize) -> Result<(), Refusal>;
+
+            /// As [`check_length`](Self::check_length), for a block that each of several ranks
+            /// receives from this one.
+            fn check_block(self, bytes: usize) -> Result<(), Refusal>;
+
+            /// Leaves a call to the MPI library whose lengths only some ranks have.
+            fn check_unknown_lengths(self, served: &Served) -> Result<(), Refusal>;
+
+            /// Leaves a reduction to the MPI library whose operation only that library has.
+            fn check_operation_of_library(self) -> Result<(), Refusal>;
+
+            /// An exchange of equal blocks with the neighbours.
+            fn exchange(
+                topology: &'static Topology,
+                exchange: (Form, usize),
+                input: &'static [u8],
+                output: &'static mut [u8],
+            ) -> tradewind::Result<Self::Begun>;
+
+            /// Blocks of different sizes from the neighbours.
+            fn neighbor_allgatherv(
+                topology: &'static Topology,
+                input: &'static [u8],
+                output: &'static mut [u8],
+                received: &[usize],
+            ) -> tradewind::Result<Self::Begun>;
+
+            /// Blocks of different sizes to and from the neighbours.
+            fn neighbor_alltoallv(
+                topology: &'static Topology,
+                sent: (&'static [u8], &[usize]),
+                output: &'static mut [u8],
+                received: &[usize],
+            ) -> tradewind::Result<Self::Begun>;
+
+            $(
+                fn $name $(<$generic: $bound<'static, u8, Back = ()>>)? (
+                    communicator: &Communicator,
+                    $($argument: $type,)*
+                ) -> tradewind::Result<Self::Begun>;
+            )*
+        }
+
+        impl Mode for Background {
+            type Begun = Started;
+            type Operation = Box<Operation>;
+
+            fn operation(
+                _abi: &Abi,
+                begun: Started,
+                input: Option<Staging>,
+                rest: Option<Rest>,
+            ) -> Box<Operation> {
+                Operation::new(begun, input, rest)
+            }
+
+            fn check_length(self, bytes: usize, times: usize) -> Result<(), Refusal> {
+                check_length(bytes, times)
+            }
+
+            fn check_block(self, bytes: usize) -> Result<(), Refusal> {
+                check_block(bytes)
+            }
+
+            /// The start would wait until all ranks of several nodes agree on the lengths.
+            fn check_unknown_lengths(self, served: &Served) -> Result<(), Refusal> {
+                match served.communicator.nodes() {
+                    1 => Ok(()),
+                    _ => Err(Refusal::Left(Reason::Nodes)),
+                }
+            }
+
+            fn check_operation_of_library(self) -> Result<(), Refusal> {
+                Ok(())
+            }
+
+            fn exchange(
+                topology: &'static Topology,
+                exchange: (Form, usize),
+                input: &'static [u8],
+                output: &'static mut [u8],
+            ) -> tradewind::Result<Started> {
+                topology.exchange(exchange, |one| one.start(input, output)).map(Started::from)
+            }
+
+            fn neighbor_allgatherv(
+                topology: &'static Topology,
+                input: &'static [u8],
+                output: &'static mut [u8],
+                received: &[usize],
+            ) -> tradewind::Result<Started> {
+                let started = topology.neighbors.ineighbor_allgatherv(input, output, received);
+                started.map(Started::from)
+            }
+
+            fn neighbor_alltoallv(
+                topology: &'static Topology,
+                (input, sent): (&'static [u8], &[usize]),
+                output: &'static mut [u8],
+                received: &[usize],
+            ) -> tradewind::Result<Started> {
+                let neighbors = &topology.neighbors;
+                let started = neighbors.ineighbor_alltoallv(input, sent, output, received);
+                started.map(Started::from)
+            }
+
+            $(
+                #[inline]
+                fn $name $(<$generic: $bound<'static, u8, Back = ()>>)? (
+                    communicator: &Communicator,
+                    $($argument: $type,)*
+                ) -> tradewind::Result<Started> {
+                    communicator.$start($($argument),*).map(Started::from)
+                }
+            )*
+        }
+
+        impl Mode for Blocking {
+            type Begun = ();
+            type Operation = c_int;
+
+            #[inline]
+            fn operation(
+                abi: &Abi,
+                (): (),
+                _input: Option<Staging>,
+                rest: Option<Rest>,
+            ) -> c_int {
+                rest.map_or(0, |rest| rest.finish(abi))
+            }
+
+            #[inline]
+            fn check_length(self, bytes: usize, times: usize) -> Result<(), Refusal> {
+                check_length(bytes, times)?;
+                let is_taken = self.0.contain((bytes * times) as u64);
+                if is_taken { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
+            }
+
+            /// The length of the whole buffer decides.
+            fn check_block(self, _bytes: usize) -> Result<(), Refusal> {
+                Ok(())
+            }
+
+            fn check_unknown_lengths(self, _served: &Served) -> Result<(), Refusal> {
+                if self.0.all { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
+            }
+
+            /// Their time depends on the operation, which is not measured.
+            fn check_operation_of_library(self) -> Result<(), Refusal> {
+                if self.0.is_forced { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
+            }
+
+            fn exchange(
+                topology: &'static Topology,
+                (form, _bytes): (Form, usize),
+                input: &'static [u8],
+                output: &'static mut [u8],
+            ) -> tradewind::Result<()> {
+                match form {
+                    Form::Allgather => topology.neighbors.neighbor_allgather(input, output),
+                    Form::Alltoall => topology.neighbors.neighbor_alltoall(input, output),
+                }
+            }
+
+            fn neighbor_allgatherv(
+                topology: &'static Topology,
+                input: &'static [u8],
+                output: &'static mut [u8],
+                received: &[usize],
+            ) -> tradewind::Result<()> {
+                topology.neighbors.neighbor_allgatherv(input, output, received)
+            }
+
+            fn neighbor_alltoallv(
+                topology: &'static Topology,
+                (input, sent): (&'static [u8], &[usize]),
+                output: &'static mut [u8],
+                received: &[usize],
+            ) -> tradewind::Result<()> {
+                topology.neighbors.neighbor_alltoallv(input, sent, output, received)
+            }
+
+            $(
+                #[inline]
+                fn $name $(<$generic: $bound<'static, u8, Back = ()>>)? (
+                    communicator: &Communicator,
+                    $($argument: $type,)*
+                ) -> tradewind::Result<()> {
+                    communicator.$name($($argument),*)
+                }
+            )*
+        }
+    };
+}
+
+type From = &'static [u8];
+type To = &'static mut [u8];
+
+modes! {
+    barrier ibarrier();
+    bcast ibcast(buffer: To, root: u32);
+    gather igather[I: Input](input: I, output: To, root: u32);
+    gatherv igatherv[I: Input](input: I, output: To, sizes: &[usize], root: u32);
+    scatter iscatter[O: Output](input: From, output: O, root: u32);
+    scatterv iscatterv[O: Output](input: From, sizes: &[usize], output: O, root: u32);
+    allgather iallgather[I: Input](input: I, output: To);
+    allgatherv iallgatherv[I: Input](input: I, output: To, sizes: &[usize]);
+    alltoall ialltoall[I: Input](input: I, output: To);
+    alltoallv ialltoallv[I: Input](input: I, sent: &[usize], output: To, received: &[usize]);
+    reduce ireduce[I: Input](input: I, output: To, op: OpOnBytes, root: u32);
+    allreduce iallreduce[I: Input](input: I, output: To, op: OpOnBytes);
+    reduce_scatter ireduce_scatter[I: Input](input: I, output: To, sizes: &[usize], op: OpOnBytes);
+    reduce_scatter_block ireduce_scatter_block[I: Input](input: I, output: To, op: OpOnBytes);
+    scan iscan[I: Input](input: I, output: To, op: OpOnBytes);
+    exscan iexscan[I: Input](input: I, output: To, op: OpOnBytes);
+}
