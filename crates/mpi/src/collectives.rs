@@ -350,7 +350,12 @@ fn exchange<M: Mode>(call: Call<M>, sent: Option<Area>, area: Area) -> Start<M> 
     Ok(call.end(started, input.staging, output.unpacked))
 }
 
-pub(crate) fn gather<M: Mode>(call: Call<M>, send: Elements, receive: Elements, root: c_int) -> Start<M> {
+pub(crate) fn gather<M: Mode>(
+    call: Call<M>,
+    send: Elements,
+    receive: Elements,
+    root: c_int,
+) -> Start<M> {
     let Call { abi, served, .. } = call;
     let root = call.root(root)?;
     let ranks = served.size();
@@ -411,7 +416,12 @@ pub(crate) fn gatherv<M: Mode, N: Number, D: Number>(
     Ok(call.end(started, input.staging, output.unpacked))
 }
 
-pub(crate) fn scatter<M: Mode>(call: Call<M>, send: Elements, receive: Elements, root: c_int) -> Start<M> {
+pub(crate) fn scatter<M: Mode>(
+    call: Call<M>,
+    send: Elements,
+    receive: Elements,
+    root: c_int,
+) -> Start<M> {
     let Call { abi, served, .. } = call;
     let root = call.root(root)?;
     let ranks = served.size();

@@ -106,7 +106,11 @@ impl<M: Mode> Call<M> {
     }
 }
 
-pub(crate) fn allreduce<M: Mode>(call: Call<M>, buffers: Reduced, reduction: Reduction) -> Start<M> {
+pub(crate) fn allreduce<M: Mode>(
+    call: Call<M>,
+    buffers: Reduced,
+    reduction: Reduction,
+) -> Start<M> {
     let Call { abi, served, .. } = call;
     let (count, element, native) = call.reduction(reduction, buffers.count)?;
     let (own, is_in_place) =
@@ -132,7 +136,12 @@ pub(crate) fn allreduce<M: Mode>(call: Call<M>, buffers: Reduced, reduction: Red
     Ok(call.end(started, input.staging, output.unpacked))
 }
 
-pub(crate) fn reduce<M: Mode>(call: Call<M>, buffers: Reduced, reduction: Reduction, root: c_int) -> Start<M> {
+pub(crate) fn reduce<M: Mode>(
+    call: Call<M>,
+    buffers: Reduced,
+    reduction: Reduction,
+    root: c_int,
+) -> Start<M> {
     let Call { abi, served, .. } = call;
     let root = call.root(root)?;
     let (count, element, native) = call.reduction(reduction, buffers.count)?;
@@ -178,7 +187,12 @@ pub(crate) enum Prefix {
     Exclusive,
 }
 
-pub(crate) fn scan<M: Mode>(call: Call<M>, buffers: Reduced, reduction: Reduction, prefix: Prefix) -> Start<M> {
+pub(crate) fn scan<M: Mode>(
+    call: Call<M>,
+    buffers: Reduced,
+    reduction: Reduction,
+    prefix: Prefix,
+) -> Start<M> {
     let Call { abi, served, .. } = call;
     let (count, element, native) = call.reduction(reduction, buffers.count)?;
     let (own, is_in_place) =
@@ -207,7 +221,11 @@ pub(crate) fn scan<M: Mode>(call: Call<M>, buffers: Reduced, reduction: Reductio
     Ok(call.end(started, input.staging, output.unpacked))
 }
 
-pub(crate) fn reduce_scatter_block<M: Mode>(call: Call<M>, buffers: Reduced, reduction: Reduction) -> Start<M> {
+pub(crate) fn reduce_scatter_block<M: Mode>(
+    call: Call<M>,
+    buffers: Reduced,
+    reduction: Reduction,
+) -> Start<M> {
     scatter_reduction(call, buffers, reduction, &vec![buffers.count; call.served.size()], true)
 }
 

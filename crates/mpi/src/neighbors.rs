@@ -38,7 +38,11 @@ fn blocks_of<M: Mode>(call: Call<M>, elements: Elements, blocks: usize) -> Resul
     if blocks == 0 { Ok(Area::empty()) } else { call.area(elements, blocks) }
 }
 
-pub(crate) fn neighbor_allgather<M: Mode>(call: Call<M>, send: Elements, receive: Elements) -> Start<M> {
+pub(crate) fn neighbor_allgather<M: Mode>(
+    call: Call<M>,
+    send: Elements,
+    receive: Elements,
+) -> Start<M> {
     let topology = call.topology()?;
     let bytes = block(call, topology, send, receive)?;
     call.communicator()?;
@@ -50,7 +54,11 @@ pub(crate) fn neighbor_allgather<M: Mode>(call: Call<M>, send: Elements, receive
     Ok(call.end(started, input.staging, output.unpacked))
 }
 
-pub(crate) fn neighbor_alltoall<M: Mode>(call: Call<M>, send: Elements, receive: Elements) -> Start<M> {
+pub(crate) fn neighbor_alltoall<M: Mode>(
+    call: Call<M>,
+    send: Elements,
+    receive: Elements,
+) -> Start<M> {
     let topology = call.topology()?;
     let bytes = block(call, topology, send, receive)?;
     call.communicator()?;

@@ -71,12 +71,13 @@ impl Takeover {
 
     /// The entries in a message of rank 0; those before the first that is incomplete.
     pub(crate) fn from_message(message: &[u8]) -> Self {
-        let mut words = message.chunks_exact(8).map(|word| {
-            u64::from_le_bytes(*word.first_chunk().unwrap_or(&[0; 8]))
-        });
+        let mut words = message
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(*word.first_chunk().unwrap_or(&[0; 8])));
         let mut entries = Vec::new();
         while let Some(head) = words.next() {
-            let Some(ranges) = (0..head >> 48).map(|_| Some((words.next()?, words.next()?))).collect()
+            let Some(ranges) =
+                (0..head >> 48).map(|_| Some((words.next()?, words.next()?))).collect()
             else {
                 break;
             };

@@ -391,9 +391,9 @@ impl Arguments {
 fn text(rows: &[MpiRow]) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "{:<22}{:>6}  bytes: time here / in the MPI library", "", "ranks");
+    let _ = writeln!(text, "{:<24}{:>6}  bytes: time here / in the MPI library", "", "ranks");
     for row in rows {
-        let _ = write!(text, "MPI_{:<18}{:>6}  ", row.collective, row.ranks);
+        let _ = write!(text, "MPI_{:<20}{:>6}  ", row.collective, row.ranks);
         for size in &row.sizes {
             let mark = if size.is_faster() { "*" } else { "" };
             let _ = write!(text, " {}: {:.2}{mark}", size.bytes, size.ratio);

@@ -187,38 +187,44 @@ static void at_bottom(void) {
 
 static void complete(MPI_Request *request) { MPI_Wait(request, MPI_STATUS_IGNORE); }
 
+// True with the argument "blocking": the exchanges with neighbours are then blocking ones.
+static int blocks;
+#define EXCHANGE(name, ...)                                                           \
+    (blocks ? (request = MPI_REQUEST_NULL, MPI_Neighbor_##name(__VA_ARGS__))          \
+            : MPI_Ineighbor_##name(__VA_ARGS__, &request))
+
 static void grids(void) {
     int periodic = 1, next = (rank + 1) % size, before = (rank + size - 1) % size;
     MPI_Comm ring, line;
     MPI_Request request;
     int out[2] = { 10 * rank, 10 * rank + 1 }, in[2] = { -1, -1 };
     MPI_Cart_create(world, 1, &size, &periodic, 0, &ring);
-    MPI_Ineighbor_alltoall(out, 1, MPI_INT, in, 1, MPI_INT, ring, &request), complete(&request);
+    EXCHANGE(alltoall, out, 1, MPI_INT, in, 1, MPI_INT, ring), complete(&request);
     CHECK(in[0] == 10 * before + 1 && in[1] == 10 * next);
-    MPI_Ineighbor_allgather(&rank, 1, MPI_INT, in, 1, MPI_INT, ring, &request), complete(&request);
+    EXCHANGE(allgather, &rank, 1, MPI_INT, in, 1, MPI_INT, ring), complete(&request);
     CHECK(in[0] == before && in[1] == next);
     periodic = 0;
     MPI_Cart_create(world, 1, &size, &periodic, 0, &line);
     in[0] = in[1] = -5;
-    MPI_Ineighbor_alltoall(out, 1, MPI_INT, in, 1, MPI_INT, line, &request), complete(&request);
+    EXCHANGE(alltoall, out, 1, MPI_INT, in, 1, MPI_INT, line), complete(&request);
     CHECK(in[0] == (rank > 0 ? 10 * before + 1 : -5));
     CHECK(in[1] == (rank < size - 1 ? 10 * next : -5));
     int counts[2] = { 1, 1 }, offsets[2] = { 1, 0 };
-    MPI_Ineighbor_alltoallv(out, counts, offsets, MPI_INT, in, counts, offsets, MPI_INT, ring, &request);
+    EXCHANGE(alltoallv, out, counts, offsets, MPI_INT, in, counts, offsets, MPI_INT, ring);
     complete(&request);
     CHECK(in[1] == 10 * before && in[0] == 10 * next + 1);
-    MPI_Ineighbor_allgatherv(&rank, 1, MPI_INT, in, counts, offsets, MPI_INT, ring, &request);
+    EXCHANGE(allgatherv, &rank, 1, MPI_INT, in, counts, offsets, MPI_INT, ring);
     complete(&request);
     CHECK(in[1] == before && in[0] == next);
     MPI_Aint places[2] = { 4, 0 };
     MPI_Datatype types[2] = { MPI_INT, MPI_INT };
-    MPI_Ineighbor_alltoallw(out, counts, places, types, in, counts, places, types, ring, &request);
+    EXCHANGE(alltoallw, out, counts, places, types, in, counts, places, types, ring);
     complete(&request);
     CHECK(in[1] == 10 * before && in[0] == 10 * next + 1);
     int keep = 1;
     MPI_Comm part;
     MPI_Cart_sub(ring, &keep, &part);
-    MPI_Ineighbor_allgather(&rank, 1, MPI_INT, in, 1, MPI_INT, part, &request), complete(&request);
+    EXCHANGE(allgather, &rank, 1, MPI_INT, in, 1, MPI_INT, part), complete(&request);
     CHECK(in[0] == before && in[1] == next);
     MPI_Comm_free(&part);
     MPI_Comm_free(&line);
@@ -234,19 +240,19 @@ static void graphs(void) {
     MPI_Request request;
     MPI_Dist_graph_create_adjacent(world, 3, sources, MPI_UNWEIGHTED, 3, destinations, MPI_UNWEIGHTED,
                                    MPI_INFO_NULL, 0, &graph);
-    MPI_Ineighbor_alltoall(out, 1, MPI_INT, in, 1, MPI_INT, graph, &request), complete(&request);
+    EXCHANGE(alltoall, out, 1, MPI_INT, in, 1, MPI_INT, graph), complete(&request);
     CHECK(in[0] == 10 * before && in[1] == 10 * before + 2 && in[2] == 10 * rank + 1);
     MPI_Comm_free(&graph);
     int degree = 1;
     MPI_Dist_graph_create(world, 1, &rank, &degree, &next, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &general);
     in[0] = -1;
-    MPI_Ineighbor_allgather(&rank, 1, MPI_INT, in, 1, MPI_INT, general, &request), complete(&request);
+    EXCHANGE(allgather, &rank, 1, MPI_INT, in, 1, MPI_INT, general), complete(&request);
     CHECK(in[0] == before);
     MPI_Comm_free(&general);
     int index[64], edges[64];
     for (int i = 0; i < size; i++) index[i] = i + 1, edges[i] = size - 1 - i;
     MPI_Graph_create(world, size, index, edges, 0, &old);
-    MPI_Ineighbor_allgather(&rank, 1, MPI_INT, in, 1, MPI_INT, old, &request), complete(&request);
+    EXCHANGE(allgather, &rank, 1, MPI_INT, in, 1, MPI_INT, old), complete(&request);
     CHECK(in[0] == size - 1 - rank);
     MPI_Comm_free(&old);
 }
@@ -300,6 +306,7 @@ static void absent_types(void) {
 
 int main(int argc, char **argv) {
     start(&argc, &argv, MPI_THREAD_SINGLE);
+    blocks = argc > 1 && strcmp(argv[1], "blocking") == 0;
     world = MPI_COMM_WORLD;
     MPI_Type_vector(2, 1, 2, MPI_INT, &spread);
     MPI_Type_commit(&spread);

@@ -1,6 +1,7 @@
 //! Tests of the preload library, with programs of several MPI libraries.
 
 mod benchmarks;
+mod blocking;
 mod deaths;
 mod faults;
 mod harness;

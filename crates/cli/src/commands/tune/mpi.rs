@@ -16,7 +16,9 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TuneMpiError {
     /// No MPI library is there.
-    #[error("no MPI library can be loaded ({0}): name its directory, with bin and lib, by --mpi DIR")]
+    #[error(
+        "no MPI library can be loaded ({0}): name its directory, with bin and lib, by --mpi DIR"
+    )]
     NoLibrary(String),
     /// The preload library cannot be loaded.
     #[error("{}: {source}", .path.display())]
@@ -66,12 +68,7 @@ pub(super) fn execute(
 }
 
 /// Runs this command as a job of `ranks` ranks.
-fn run_job(
-    directory: Option<&Path>,
-    out: &Path,
-    ranks: u32,
-    seconds: f64,
-) -> Result<(), Failure> {
+fn run_job(directory: Option<&Path>, out: &Path, ranks: u32, seconds: f64) -> Result<(), Failure> {
     let launcher = directory.map_or_else(
         || PathBuf::from("mpiexec"),
         |directory| directory.join("bin").join("mpiexec"),
@@ -95,8 +92,8 @@ fn run_job(
 /// Measures as a rank of a job.
 fn in_rank(directory: Option<&Path>, out: &Path, time: Duration) -> Result<ExitCode, Failure> {
     let path = crate::commands::mpi::library(&std::env::current_exe()?)?;
-    let out = CString::new(out.as_os_str().as_bytes())
-        .map_err(|_| TuneMpiError::Path(out.to_owned()))?;
+    let out =
+        CString::new(out.as_os_str().as_bytes()).map_err(|_| TuneMpiError::Path(out.to_owned()))?;
     let load = |source| TuneMpiError::Load { path: path.clone(), source };
     // Held to the end of the process: the MPI library's threads may run until then.
     let _mpi = std::mem::ManuallyDrop::new(mpi_library(directory)?);

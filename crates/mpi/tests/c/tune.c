@@ -1,0 +1,11 @@
+// Measures the blocking collectives for the table whose file is the argument.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+
+int main(int argc, char **argv) {
+    int (*tune)(const char *, double) =
+        (int (*)(const char *, double))dlsym(RTLD_DEFAULT, "tradewind_mpi_tune");
+    // The name makes the linker keep the MPI library.
+    return argc == 2 && tune ? tune(argv[1], 1) : MPI_Abort(MPI_COMM_WORLD, 1);
+}
