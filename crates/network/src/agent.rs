@@ -39,6 +39,7 @@ mod idle;
 mod membership;
 pub mod messages;
 mod payloads;
+pub mod queues;
 pub(crate) mod run;
 pub(crate) mod run_context;
 pub(crate) mod run_table;

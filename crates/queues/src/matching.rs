@@ -46,6 +46,4 @@ pub use line::{Envelope, MAX_BYTES, MessageHead};
 pub use matcher::Pattern;
 pub use memory::{MAILBOX_BYTES, wakeup_word};
 pub use outgoing::EAGER_BYTES;
-pub use remote::{
-    REMOTE_RECORD_BYTES, RemoteExit, RemoteLink, RemoteOptions, RemoteRecord, RemoteWaits,
-};
+pub use remote::{REMOTE_RECORD_BYTES, RemoteExit, RemoteLink, RemoteOptions, RemoteRecord};

@@ -56,6 +56,7 @@ struct Shared {
     size: u32,
     paths: Mutex<HashMap<LinkKey, ExecutionPath>>,
     topologies: AtomicU64,
+    ports: AtomicU64,
     rules: &'static SelectionRules,
     deferred: DeferredBuffers,
     /// Context of the messages between two ranks.
@@ -94,6 +95,7 @@ impl Communicator {
             size,
             paths: Mutex::default(),
             topologies: AtomicU64::new(0),
+            ports: AtomicU64::new(0),
             rules,
             deferred: DeferredBuffers::default(),
             messages,
@@ -259,6 +261,11 @@ impl Communicator {
                 Ok(ExecutionPath::Internode(registered))
             }
         }
+    }
+
+    /// Number of the next port of queues between nodes, the same on all ranks.
+    pub(crate) fn next_port(&self) -> u64 {
+        self.shared.ports.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Number of the next topology, the same on all ranks.

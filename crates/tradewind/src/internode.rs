@@ -8,7 +8,8 @@
 //! `group` has the ranks and their backends, `schedule` a graph that a backend has accepted,
 //! `request` one run of it. `liveness` detects failed ranks for backends that cannot, `call_forms`
 //! ranks in different forms of a call, `probe` tests a backend before the job uses it, `exit` drains
-//! the backends when the process leaves the job, `clocks` and `recording` serve profiles.
+//! the backends when the process leaves the job, `clocks` and `recording` serve profiles, `waits`
+//! marks waiting threads for the agent.
 
 mod call_forms;
 pub(crate) mod clocks;
@@ -20,3 +21,4 @@ mod recording;
 pub(crate) mod request;
 pub(crate) mod schedule;
 mod translation;
+pub(crate) mod waits;

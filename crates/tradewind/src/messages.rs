@@ -5,28 +5,28 @@
 //! messages then take no call into the communicator. The mechanisms are those of [`queues`].
 
 mod error;
+mod queues;
 
-pub use error::MessageError;
-pub use queues::bulk::{BulkError, DEFAULT_STAGING_BYTES, Sender as BulkSender};
-pub use queues::cache_line::{
+pub use ::queues::bulk::{BulkError, DEFAULT_STAGING_BYTES, Sender as BulkSender};
+pub use ::queues::cache_line::{
     CacheLineHeader, CacheLineMessage, CacheLineReceiver, CacheLineSender, LINE_DATA,
 };
-pub use queues::channel::{Sender as ChannelSender, Value};
-pub use queues::error::{CreateError, RecvError, SendError};
-pub use queues::express::{ExpressMessage, ExpressReceiver, ExpressSender};
-pub use queues::id::SourceName;
-pub use queues::window::{Condition, RemoteWindow, Window, WindowError};
+pub use ::queues::channel::{Sender as ChannelSender, Value};
+pub use ::queues::error::{CreateError, RecvError, SendError};
+pub use ::queues::express::{ExpressMessage, ExpressReceiver, ExpressSender};
+pub use ::queues::id::SourceName;
+pub use ::queues::window::{Condition, RemoteWindow, Window, WindowError};
+pub use error::MessageError;
 
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::error::argument;
+use ::queues::bulk::{self, BulkLink};
+use ::queues::channel::{self, Channel};
+use ::queues::one_poll::PollSet;
 use engine::Exit;
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::{CallKind, Signature};
-use queues::bulk::{self, BulkLink};
-use queues::cache_line::CacheLineQueue;
-use queues::channel::{self, Channel};
-use queues::express::ExpressQueue;
 use shm::arena::Arena;
 use shm::liveness::RankLiveness;
 use shm::segment::{Offset, Segment};
@@ -121,6 +121,16 @@ struct Ranks {
     group: Weak<NodeCommunicator>,
     /// The rank that receives; `None` for all other ranks, which may send.
     one: Option<u32>,
+}
+
+impl Ranks {
+    fn one(group: &Arc<NodeCommunicator>, rank: u32) -> Arc<Self> {
+        Arc::new(Ranks { group: Arc::downgrade(group), one: Some(rank) })
+    }
+
+    fn all(group: &Arc<NodeCommunicator>) -> Arc<Self> {
+        Arc::new(Ranks { group: Arc::downgrade(group), one: None })
+    }
 }
 
 impl RankLiveness for Ranks {
@@ -375,20 +385,15 @@ impl Communicator {
         })
     }
 
-    fn watch_one(&self, rank: u32) -> Arc<Ranks> {
-        Arc::new(Ranks { group: Arc::downgrade(self.group()), one: Some(rank) })
-    }
-
-    fn watch_all(&self) -> Arc<Ranks> {
-        Arc::new(Ranks { group: Arc::downgrade(self.group()), one: None })
-    }
-
     /// Creates a receive queue of `capacity` one-word messages on every rank, and senders to all of
     /// them; the capacity is a power of two. A collective call.
     ///
     /// A send to a rank that is gone fails after a tenth of a second instead of waiting for ever.
     /// So does a receive after a rank has failed or all others have left. This holds as long as the
     /// communicator exists.
+    ///
+    /// The ranks may be on several nodes. A send to another node returns as soon as the message is
+    /// in a queue of this node with the same capacity, from which the node services carry it.
     ///
     /// ```
     /// use tradewind::messages::{ExpressMessage, SourceName};
@@ -407,16 +412,43 @@ impl Communicator {
     /// Fails if the capacity is not a power of two, or a rank has no memory left, is gone or in
     /// another collective.
     pub fn express(&self, capacity: usize) -> Result<ExpressPort> {
-        let made = ExpressQueue::create(self.arena(), capacity, None);
-        let call = Signature::new(CallKind::Queues, capacity as u64, 0);
-        let (queue, places) = self.share("a queue", call, made, ExpressQueue::offset)?;
-        let open = |(place, rank)| {
-            Ok(ExpressQueue::connect(self.segment(), place)?
-                .sender()
-                .watching(self.watch_one(rank)))
-        };
-        let senders = places.into_iter().zip(0..).map(open).collect::<Result<_>>()?;
-        Ok(ExpressPort { receiver: queue.receiver()?.watching(self.watch_all()), senders })
+        let (receiver, senders) = self.open_queues(capacity, 0, None)?;
+        Ok(ExpressPort { receiver, senders })
+    }
+
+    /// As [`express`](Self::express), with this rank's queue as the member of a poll set
+    /// ([`OnePoll`](queues::one_poll::OnePoll) receives from it). The ranks' sets and indexes may
+    /// differ.
+    ///
+    /// ```
+    /// use queues::one_poll::{OnePoll, PollSet};
+    /// use tradewind::messages::ExpressMessage;
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local_nodes(&[1, 1], |world| {
+    ///     let set = PollSet::create(world.arena(), 2)?;
+    ///     let urgent = world.express_in_set(64, &set, 0)?;
+    ///     let other = world.express_in_set(64, &set, 1)?;
+    ///     let next = (1 - world.rank()) as usize;
+    ///     other.senders[next].send(&ExpressMessage::new(Default::default(), 0, *b"later"))?;
+    ///     world.barrier()?;
+    ///     let mut members = [Some(urgent.receiver), Some(other.receiver)];
+    ///     let (index, message) = OnePoll::new(&set).poll_blocking(&mut members[..]);
+    ///     assert_eq!((index, message.data()), (1, *b"later"));
+    ///     world.barrier()
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`express`](Self::express); fails if the set has no such index.
+    pub fn express_in_set(
+        &self,
+        capacity: usize,
+        set: &PollSet,
+        index: usize,
+    ) -> Result<ExpressPort> {
+        let (receiver, senders) = self.open_queues(capacity, 0, Some((set, index)))?;
+        Ok(ExpressPort { receiver, senders })
     }
 
     /// Like [`express`](Self::express), with messages of up to a cache line.
@@ -424,15 +456,21 @@ impl Communicator {
     /// # Errors
     /// The errors of [`express`](Self::express).
     pub fn cache_lines(&self, capacity: usize) -> Result<CacheLinePort> {
-        let made = CacheLineQueue::create(self.arena(), capacity, None);
-        let call = Signature::new(CallKind::Queues, capacity as u64, 1);
-        let (queue, places) = self.share("a queue", call, made, CacheLineQueue::offset)?;
-        let open = |(place, rank)| {
-            Ok(CacheLineQueue::connect(self.segment(), place)?
-                .sender()
-                .watching(self.watch_one(rank)))
-        };
-        let senders = places.into_iter().zip(0..).map(open).collect::<Result<_>>()?;
-        Ok(CacheLinePort { receiver: queue.receiver()?.watching(self.watch_all()), senders })
+        let (receiver, senders) = self.open_queues(capacity, 1, None)?;
+        Ok(CacheLinePort { receiver, senders })
+    }
+
+    /// As [`cache_lines`](Self::cache_lines), with this rank's queue as the member of a poll set.
+    ///
+    /// # Errors
+    /// The errors of [`express_in_set`](Self::express_in_set).
+    pub fn cache_lines_in_set(
+        &self,
+        capacity: usize,
+        set: &PollSet,
+        index: usize,
+    ) -> Result<CacheLinePort> {
+        let (receiver, senders) = self.open_queues(capacity, 1, Some((set, index)))?;
+        Ok(CacheLinePort { receiver, senders })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::client_table::{ClientRun, ClientTable, slot_of};
 use super::messages::area::{self, Area};
-use super::messages::port::MessagePort;
+use super::messages::port::{MessagePort, WaitMark};
 use super::schedule::{BufferLayout, check_context, is_supported};
 use super::shared_region::{ENTRIES, FREE, MAX_NAMED, SharedRegion, Submission, refused};
 use crate::backend::{
@@ -14,6 +14,7 @@ use goal::schedule::Schedule;
 use rustix::thread::sched_getcpu;
 use shm::arena::{Arena, ArenaError};
 use shm::completion::Completion;
+use shm::event::Event;
 use shm::process::ProcessHandle;
 use shm::published_wait::{self, Wait};
 use shm::segment::Offset;
@@ -308,6 +309,41 @@ impl AgentClient {
         self.submit(&mut self.table(), Submission::OpenMessages { at, ring })?;
         let service = self.service.clone();
         Ok(MessagePort::new(Arc::clone(&self.region), area, notifier, service))
+    }
+
+    /// Opens the queue at an offset of the job's segment to ranks on other nodes, as port `port` of
+    /// this rank. What this rank submits afterwards, the agent processes after that.
+    ///
+    /// # Errors
+    /// If the node service has ended.
+    pub fn open_incoming_queue(&self, port: u64, at: Offset) -> Result<(), Error> {
+        self.check_agent()?;
+        self.submit(&mut self.table(), Submission::OpenIncoming { port, at })
+    }
+
+    /// Opens the outgoing queues of this node in the [table](super::queues::table) at an offset of
+    /// the job's segment, which lead to port `port` of ranks on other nodes. One rank of the node
+    /// does so.
+    ///
+    /// # Errors
+    /// If the node service has ended.
+    pub fn open_outgoing_queues(&self, port: u64, at: Offset) -> Result<(), Error> {
+        self.check_agent()?;
+        self.submit(&mut self.table(), Submission::OpenOutgoing { port, at })
+    }
+
+    /// Returns the event that wakes the agent, for the ends of [queues](super::queues).
+    ///
+    /// # Errors
+    /// If the system has no descriptor left.
+    pub fn event(&self) -> Result<Event, Error> {
+        let notifier = self.notifier.try_clone();
+        Ok(Event::from_fd(notifier.map_err(|error| system("copy a descriptor", error))?))
+    }
+
+    /// Returns the count of waiting threads.
+    pub fn wait_mark(&self) -> WaitMark {
+        WaitMark::new(Arc::clone(&self.region))
     }
 
     /// Publishes the last entry, once.

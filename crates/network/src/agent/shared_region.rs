@@ -115,6 +115,10 @@ pub(crate) enum Submission {
     QueryNeverStart { communicator: u32, sequence: u64 },
     /// Opens the memory for messages at `at`, with rings of `ring` bytes.
     OpenMessages { at: Offset, ring: u64 },
+    /// Opens the queue at `at` in the job's segment to other nodes, as a port of this rank.
+    OpenIncoming { port: u64, at: Offset },
+    /// Opens the outgoing queues in the table at `at` in the job's segment, all for one port.
+    OpenOutgoing { port: u64, at: Offset },
     /// The last entry.
     Exit,
 }
@@ -146,6 +150,8 @@ impl Submission {
                 [10, 0, pair(communicator, 0), 0, sequence, 0, 0, 0]
             }
             Submission::OpenMessages { at, ring } => [11, 0, 0, at.0, ring, 0, 0, 0],
+            Submission::OpenIncoming { port, at } => [12, port, 0, at.0, 0, 0, 0, 0],
+            Submission::OpenOutgoing { port, at } => [13, port, 0, at.0, 0, 0, 0, 0],
         }
     }
 
@@ -175,6 +181,8 @@ impl Submission {
             9 => Some(Submission::AnnounceExit),
             10 => Some(Submission::QueryNeverStart { communicator: low, sequence: fourth }),
             11 => Some(Submission::OpenMessages { at, ring: fourth }),
+            12 => Some(Submission::OpenIncoming { port: id, at }),
+            13 => Some(Submission::OpenOutgoing { port: id, at }),
             _ => None,
         }
     }

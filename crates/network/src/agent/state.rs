@@ -4,9 +4,11 @@
 mod exits;
 mod held_reports;
 mod messages;
+mod queues;
 
 use super::membership::ShutdownState;
 use super::messages::router::MessageRouter;
+use super::queues::router::QueueRouter;
 use super::run::Run;
 use super::run_context::RunKey;
 use super::run_table::{QUEUE_LIMIT, RunTable};
@@ -34,6 +36,7 @@ pub(crate) struct AgentState {
     locations: HashMap<RunKey, RunLocation>,
     shutdown: ShutdownState,
     messages: MessageRouter,
+    queues: QueueRouter,
     /// Exits of ranks of this node, in order, that are not reported to other nodes.
     unreported_exits: Vec<Frame>,
     /// Reports that wait for something on another connection, in order.
@@ -74,6 +77,7 @@ impl AgentState {
             limits,
             sessions: ranks.iter().map(|_| None).collect(),
             messages: MessageRouter::new(node, count, ranks.len()),
+            queues: QueueRouter::new(count),
             ranks,
             locations: HashMap::new(),
             shutdown: ShutdownState::of_node(node, count),
@@ -113,6 +117,7 @@ impl AgentState {
         // The fence of each session also precedes the look at the send ring of its rank.
         self.sessions.iter_mut().flatten().all(RankSession::arm)
             && self.messages.is_idle(&*self.table.context.transport, QUEUE_LIMIT)
+            && self.queues.arm(&mut *self.table.context.transport, QUEUE_LIMIT)
     }
 
     /// Withdraws the requests: the agent is awake.
@@ -136,10 +141,13 @@ impl AgentState {
         // unexpected ones.
         arrivals.drain(..).for_each(|arrival| self.handle(arrival));
         self.process_held_reports();
+        // Before submissions: a rank that finds another one gone has what it sent before.
+        had_events |= self.queues.retry();
         for local in 0..self.sessions.len() {
             had_events |= self.serve(local);
             had_events |= self.serve_messages(local);
         }
+        had_events |= self.serve_queues();
         // All sends of this turn leave before ranks are woken: other nodes wait for the messages.
         self.table.advance();
         had_events |= self.table.has_transferred();
@@ -232,6 +240,8 @@ impl AgentState {
             Submission::OpenMessages { at, ring } => {
                 self.messages.open(local, session.segment(), at, ring)
             }
+            Submission::OpenIncoming { port, at } => self.open_incoming(local, port, at),
+            Submission::OpenOutgoing { port, at } => self.open_outgoing(local, port, at),
             Submission::Exit => {
                 self.drain_messages(local);
                 self.exit(local, RankExit::Left);
@@ -354,6 +364,7 @@ impl AgentState {
                 }
             }
             Frame::Messages { source, records } => self.receive(node, source, &records),
+            Frame::Queues { records } => self.table.refused += self.queues.receive(node, &records),
             Frame::RankLeaves { rank, started } if self.may_report(node, rank) => {
                 let is_news = self.table.membership.rank_leaves(rank, started.clone());
                 if is_news {

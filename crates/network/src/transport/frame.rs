@@ -27,6 +27,7 @@
 //! | 11 | a segment | 0 | 0 | a part of a payload |
 //! | 12 | [`Frame::RankLeaves`]; destination is the rank | 0 | 0 | the runs it had started |
 //! | 13 | [`Frame::Messages`]; destination is the sender | 0 | 0 | [records](crate::agent::messages::record) |
+//! | 15 | [`Frame::Queues`] | 0 | 0 | records of queues |
 //! | 14 | [`Frame::NodeEnded`]; destination is the node | 1 if in order | 0 | the symptom of a failure |
 //!
 //! If the highest bit of the kind is set, nothing follows the header at once: the payload arrives
@@ -41,6 +42,7 @@
 //! of a request to send holds both.
 
 use crate::agent::messages::record;
+use crate::agent::queues::record as queue_record;
 use crate::error::{self, Error, RankExit};
 use interpreter::{Handle, Packet};
 
@@ -108,6 +110,11 @@ pub enum Frame {
     Messages {
         /// The sender, a rank of the job.
         source: u32,
+        /// Whole records.
+        records: Vec<u8>,
+    },
+    /// Messages for queues of the receiving node, and credit of queues for which it has sent some.
+    Queues {
         /// Whole records.
         records: Vec<u8>,
     },
@@ -231,6 +238,7 @@ const SHUTDOWN_ACK: u8 = 10;
 const RANK_LEAVES: u8 = 12;
 const MESSAGES: u8 = 13;
 const NODE_ENDED: u8 = 14;
+const QUEUES: u8 = 15;
 
 /// The fields of a header.
 #[derive(Clone, Copy, Default)]
@@ -268,7 +276,7 @@ impl FrameHeader {
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let kind = bytes[0];
-        if !(EAGER..=NODE_ENDED).contains(&kind) || kind == SEGMENT {
+        if !(EAGER..=QUEUES).contains(&kind) || kind == SEGMENT {
             return Err(FrameError::Kind(kind));
         }
         let route = Route {
@@ -288,6 +296,7 @@ impl FrameHeader {
             EAGER | DATA | JOIN => MAX_MESSAGE,
             FAIL | RANK_EXITED | RANK_LEAVES | NODE_ENDED => MAX_REPORT,
             MESSAGES => record::MAX_FRAME_BYTES,
+            QUEUES => queue_record::MAX_FRAME_BYTES,
             _ => return Ok(0),
         };
         let FrameHeader { kind, length, .. } = *self;
@@ -310,7 +319,11 @@ impl Frame {
     pub(crate) fn is_ordered(&self) -> bool {
         !matches!(
             self,
-            Frame::Packet(..) | Frame::Join { .. } | Frame::Credit(_) | Frame::Messages { .. }
+            Frame::Packet(..)
+                | Frame::Join { .. }
+                | Frame::Credit(_)
+                | Frame::Messages { .. }
+                | Frame::Queues { .. }
         )
     }
 
@@ -351,6 +364,7 @@ impl Frame {
                 let route = Route { destination: source, ..Route::default() };
                 (MESSAGES, route, 0, 0, records)
             }
+            Frame::Queues { records } => (QUEUES, Route::default(), 0, 0, records),
             Frame::Credit(number) => {
                 let header = FrameHeader { kind: CREDIT, length: number, ..FrameHeader::default() };
                 return (header.bytes(), Vec::new());
@@ -430,7 +444,8 @@ impl Frame {
             MESSAGES if record::is_valid(&payload) => {
                 Frame::Messages { source: route.destination, records: payload }
             }
-            MESSAGES => return Err(damaged),
+            QUEUES if queue_record::is_valid(&payload) => Frame::Queues { records: payload },
+            MESSAGES | QUEUES => return Err(damaged),
             CREDIT => Frame::Credit(length),
             SHUTDOWN => Frame::Shutdown,
             NODE_ENDED => {

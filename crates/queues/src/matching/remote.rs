@@ -21,6 +21,7 @@
 
 use super::line::{Envelope, Kind, Line};
 use super::slab::Key;
+use crate::remote_waits::RemoteWaits;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
 
@@ -70,18 +71,6 @@ pub trait RemoteLink: Send + Debug {
 
     /// Returns true if nothing can be sent or received any more.
     fn has_failed(&self) -> bool;
-}
-
-/// Marks of waiting threads, for the carrier.
-pub trait RemoteWaits: Send + Sync + Debug {
-    /// Begins a wait.
-    fn begin(&self);
-
-    /// Ends a wait.
-    fn end(&self);
-
-    /// Returns true if a thread that polls would keep the carrier from its processor.
-    fn shares_core(&self) -> bool;
 }
 
 /// Ranks on other nodes, and the way to them.

@@ -6,7 +6,7 @@
 //! | 0 to 63: layout, poll set, gate, wake-up word, event request, Empty message | the creator, and receivers that sleep | all |
 //! | 64 to 127: tail | senders | senders |
 //! | 128 to 191: head | receivers | receivers, and senders that need free space |
-//! | 192 to 255: wake-up word of waiting senders | waiting senders | receivers |
+//! | 192 to 255: wake-up word and event request of waiting senders | waiting senders | receivers |
 //! | from 256: slots | senders (and receivers that release a word) | all |
 //! | after them, in a cache-line queue: the senders' processes | new senders | recovery |
 //!
@@ -63,9 +63,10 @@ shm::shared_lines! {
         receivers: AtomicU32,
     }
 
-    /// Wake-up word of waiting senders.
+    /// Wake-up word of waiting senders, and their event request.
     pub(crate) struct SendersWaiting {
         word: AtomicU32,
+        request: AtomicU32,
     }
 
     /// All lines before the slots.
@@ -253,6 +254,12 @@ impl<S: MessageSlot> RingMemory<S> {
         if let Some(event) = event {
             EventRequest(&self.control.settings.request).serve(is_half_full, || event.notify());
         }
+    }
+
+    /// Returns the event request of senders that wait for free space: a carrier of messages from
+    /// other nodes, which cannot sleep on a word.
+    pub(crate) fn space_request(&self) -> EventRequest<'_> {
+        EventRequest(&self.control.space.request)
     }
 
     /// Notifies waiting senders of free space.

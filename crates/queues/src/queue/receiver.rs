@@ -7,8 +7,9 @@ use crate::consumers::{Consumers, Multi};
 use crate::error::RecvError;
 use crate::message::ExpressMessage;
 use crate::one_poll::Polled;
+use crate::remote_waits::{ASLEEP, RemoteWaits, poll_beside};
 use crate::sync::Ordering;
-use shm::event::Notify;
+use shm::event::{Event, Notify};
 use shm::liveness::{RankLiveness, RankWatch};
 use shm::published_wait::Wait;
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
@@ -22,8 +23,20 @@ pub struct Receiver<K: QueueKind, C: Consumers = Multi> {
     state: K::ReceiverState,
     flow: Flow,
     watched: RankWatch,
+    remote: Option<RemoteSenders>,
     form: PhantomData<C>,
 }
+
+/// What a receiver needs for senders on other nodes.
+#[derive(Debug, Clone)]
+struct RemoteSenders {
+    /// Event of the carrier, which waits for free space.
+    space: Event,
+    waits: Arc<dyn RemoteWaits>,
+}
+
+/// Polls of a receiver with senders on other nodes before its thread counts as waiting.
+const FIRST_POLLS: u32 = 100;
 
 impl<K: QueueKind, C: Consumers> Receiver<K, C> {
     pub(super) fn of(ring: RingMemory<K::RingSlot>) -> Self {
@@ -32,8 +45,48 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
             state: K::ReceiverState::default(),
             flow: Flow::of_slots(size_of::<K::RingSlot>()),
             watched: RankWatch::default(),
+            remote: None,
             form: PhantomData,
         }
+    }
+
+    /// Sets what connects the queue with senders on other nodes: the event of their carrier, which
+    /// is notified of free space on request, and its marks of waiting threads.
+    #[must_use]
+    pub fn with_remote_senders(mut self, space: Event, waits: Arc<dyn RemoteWaits>) -> Self {
+        self.remote = Some(RemoteSenders { space, waits });
+        self
+    }
+
+    /// Notifies waiting senders of free space.
+    #[inline(always)]
+    fn announce_space(&self) {
+        let RingMemory { slots, .. } = &self.ring;
+        self.ring.announce_space();
+        if let Some(remote) = &self.remote {
+            // The slots were released before the light fence in `announce_space`; the carrier
+            // requests, passes the heavy one and tries once more.
+            let is_half_free = || !K::holds(&self.ring, slots.len() as u64 / 2 + 1);
+            self.ring.space_request().serve(is_half_free, || remote.space.notify());
+        }
+    }
+
+    /// Waits for a message until the deadline.
+    fn wait(&mut self, deadline: Option<Instant>) -> Option<Result<K::Item, RecvError>> {
+        let Some(RemoteSenders { waits, .. }) = self.remote.clone() else {
+            return wait(self, SpinPolicy::MESSAGE, deadline);
+        };
+        for _ in 0..FIRST_POLLS {
+            let found = self.poll();
+            if found.is_some() {
+                return found;
+            }
+        }
+        waits.begin();
+        let found = poll_beside(&*waits, deadline, || self.poll());
+        let found = found.or_else(|| wait(self, ASLEEP, deadline));
+        waits.end();
+        found
     }
 
     /// Sets a liveness check: waiting ends when it reports that no sender is left.
@@ -53,7 +106,7 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
         // that it has just taken, and blocks no other thread.
         let received = K::try_recv::<C>(&self.ring, &mut self.state);
         if let Ok(Some(_)) = received {
-            self.ring.announce_space();
+            self.announce_space();
         }
         received
     }
@@ -76,7 +129,7 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
         let Self { ring, state, flow, .. } = self;
         let count = flow.receive(into.len(), || K::try_recv_many::<C>(ring, state, into))?;
         if count != 0 {
-            self.ring.announce_space();
+            self.announce_space();
         }
         Ok(count)
     }
@@ -87,7 +140,7 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
     /// [`RecvError`].
     pub fn recv(&mut self) -> Result<K::Item, RecvError> {
         loop {
-            if let Some(message) = wait(self, SpinPolicy::MESSAGE, None).transpose()? {
+            if let Some(message) = self.wait(None).transpose()? {
                 return Ok(message);
             }
         }
@@ -98,7 +151,7 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
     /// # Errors
     /// [`RecvError`].
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Option<K::Item>, RecvError> {
-        wait(self, SpinPolicy::MESSAGE, Instant::now().checked_add(timeout)).transpose()
+        self.wait(Instant::now().checked_add(timeout)).transpose()
     }
 
     /// Receives the next message, waiting until `deadline` at the latest; `None` after that.
@@ -106,7 +159,7 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
     /// # Errors
     /// [`RecvError`].
     pub fn recv_deadline(&mut self, deadline: Instant) -> Result<Option<K::Item>, RecvError> {
-        wait(self, SpinPolicy::MESSAGE, Some(deadline)).transpose()
+        self.wait(Some(deadline)).transpose()
     }
 
     /// Returns whether a message waits, or an unpublished slot that blocks later messages and that
@@ -186,6 +239,7 @@ impl<K: QueueKind> Clone for Receiver<K, Multi> {
         let _ = self.ring.enter_receiver(false);
         let mut clone = Receiver::of(self.ring.clone());
         clone.watched.clone_from(&self.watched);
+        clone.remote.clone_from(&self.remote);
         clone
     }
 }

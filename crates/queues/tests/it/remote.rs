@@ -4,8 +4,9 @@
 use proptest::prelude::*;
 use queues::matching::{
     Endpoint, EndpointOptions, Envelope, MAILBOX_BYTES, MessageHead, Pattern, Processes,
-    RemoteExit, RemoteLink, RemoteOptions, RemoteRecord, RemoteWaits,
+    RemoteExit, RemoteLink, RemoteOptions, RemoteRecord,
 };
+use queues::remote_waits::RemoteWaits;
 use shm::arena::Arena;
 use shm::segment::{Backing, Segment};
 use std::collections::VecDeque;

@@ -2,9 +2,10 @@
 
 use crate::error::Result;
 use crate::internode::group::{InternodeGroup, InternodeJob};
-use network::agent::messages::port::{MessagePort, WaitMark};
+use crate::internode::waits::AgentWaits;
+use network::agent::messages::port::MessagePort;
 use network::agent::messages::record::{Class, Head, MAX_BYTES, record_bytes};
-use queues::matching::{REMOTE_RECORD_BYTES, RemoteLink, RemoteOptions, RemoteRecord, RemoteWaits};
+use queues::matching::{REMOTE_RECORD_BYTES, RemoteLink, RemoteOptions, RemoteRecord};
 use std::sync::Arc;
 
 const _: () = assert!(REMOTE_RECORD_BYTES == MAX_BYTES);
@@ -73,23 +74,5 @@ impl RemoteLink for AgentLink {
 
     fn has_failed(&self) -> bool {
         self.0.has_failed()
-    }
-}
-
-/// Marks of waiting threads for the agent.
-#[derive(Debug)]
-struct AgentWaits(WaitMark);
-
-impl RemoteWaits for AgentWaits {
-    fn begin(&self) {
-        self.0.begin();
-    }
-
-    fn end(&self) {
-        self.0.end();
-    }
-
-    fn shares_core(&self) -> bool {
-        self.0.shares_core()
     }
 }

@@ -4,7 +4,7 @@ use queues::bulk::DEFAULT_STAGING_BYTES;
 use queues::express::ExpressMessage;
 use queues::id::SourceName;
 use tradewind::messages::{BulkEnd, ChannelEnd};
-use tradewind::{Error, Op, local};
+use tradewind::{Communicator, Error, Op, Result, local, local_nodes};
 
 testing::tests![
     a_pipeline_of_channels_carries_every_value_in_order,
@@ -15,7 +15,19 @@ testing::tests![
     every_rank_has_its_place_in_a_pipeline,
     a_bulk_link_carries_messages_of_any_length_one_way,
     waiting_for_ranks_that_have_left_is_an_error,
+    a_queue_that_is_full_stops_its_own_senders_only,
+    several_threads_send_to_one_queue_of_another_node,
 ];
+
+/// Runs a job on one node, then with its ranks on several.
+fn everywhere(ranks: u32, body: impl Fn(Communicator) -> Result<()> + Sync) -> Result<()> {
+    local(ranks, &body)?;
+    if ranks > 1 {
+        local_nodes(&[1, ranks - 1], &body)?;
+        local_nodes(&vec![1; ranks as usize], &body)?;
+    }
+    Ok(())
+}
 
 fn name(rank: u32) -> SourceName {
     SourceName::new(rank as u16).expect("few ranks")
@@ -52,7 +64,7 @@ fn a_pipeline_of_channels_carries_every_value_in_order() {
 fn all_ranks_write_to_all_ranks() {
     const EACH: u64 = 300;
     for ranks in [1, 2, 4] {
-        local(ranks, |world| {
+        everywhere(ranks, |world| {
             let mut port = world.express(32)?;
             let ranks = world.size() as usize;
             let (mut next, mut sent) = (vec![0; ranks], vec![0; ranks]);
@@ -81,7 +93,7 @@ fn all_ranks_write_to_all_ranks() {
 }
 
 fn wide_messages_carry_their_bytes() {
-    local(3, |world| {
+    everywhere(3, |world| {
         use queues::cache_line::{CacheLineHeader, CacheLineMessage};
         let mut port = world.cache_lines(8)?;
         let text = format!("rank {} says: a line holds this", world.rank());
@@ -180,7 +192,7 @@ fn a_bulk_link_carries_messages_of_any_length_one_way() {
 
 fn waiting_for_ranks_that_have_left_is_an_error() {
     use queues::queue::{RecvError, SendError};
-    local(3, |world| {
+    everywhere(3, |world| {
         let mut words = world.express(16)?;
         let mut lines = world.cache_lines(16)?;
         if world.rank() != 1 {
@@ -204,6 +216,93 @@ fn waiting_for_ranks_that_have_left_is_an_error() {
             .find(|sent| sent.is_err());
         assert_eq!(refused, Some(Err(SendError::RankExited { rank: 0 })));
         Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn a_queue_that_is_full_stops_its_own_senders_only() {
+    use queues::queue::SendError;
+    const MESSAGES: u64 = 20_000;
+    everywhere(3, |world| {
+        let mut port = world.express(64)?;
+        match world.rank() {
+            0 => {
+                let message = |number| {
+                    ExpressMessage::of_number(SourceName::default(), 0, number).expect("five bytes")
+                };
+                let mut sent = 0;
+                while port.senders[1].try_send(&message(sent)) != Err(SendError::Full) {
+                    sent += 1;
+                    // The way to another node is as long as its queues and the credit.
+                    assert!(sent < 100_000, "a receiver that is behind stops its senders");
+                    if sent.is_multiple_of(64) {
+                        std::thread::sleep(std::time::Duration::from_micros(200));
+                    }
+                }
+                for number in 0..MESSAGES {
+                    port.senders[2].send(&message(number))?;
+                }
+                assert_eq!(port.receiver.recv()?.number(), MESSAGES, "rank 2 has all of them");
+                // Only now does rank 1 receive.
+                world.barrier()?;
+                port.senders[1].send(&message(sent))?;
+            }
+            1 => {
+                world.barrier()?;
+                let mut next = 0;
+                // Rank 0 has left when the last one arrives, perhaps.
+                while let Ok(message) = port.receiver.recv() {
+                    assert_eq!(message.number(), next);
+                    next += 1;
+                }
+                assert!(next > 64, "{next} have arrived");
+            }
+            _ => {
+                for number in 0..MESSAGES {
+                    assert_eq!(port.receiver.recv()?.number(), number);
+                }
+                let count = ExpressMessage::of_number(SourceName::default(), 0, MESSAGES);
+                port.senders[0].send(&count.expect("five bytes"))?;
+                world.barrier()?;
+            }
+        }
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn several_threads_send_to_one_queue_of_another_node() {
+    use queues::cache_line::{CacheLineHeader, CacheLineMessage};
+    const THREADS: u16 = 3;
+    const EACH: u64 = 2000;
+    everywhere(3, |world| {
+        let mut port = world.cache_lines(16)?;
+        if world.rank() == 0 {
+            let mut next = vec![0; usize::from(2 * THREADS)];
+            for _ in 0..2 * EACH * u64::from(THREADS) {
+                let line = port.receiver.recv()?;
+                let next = &mut next[usize::from(line.header().tag)];
+                assert_eq!(line.data().len() as u64, *next % 48);
+                assert!(line.data().iter().all(|byte| *byte == *next as u8));
+                *next += 1;
+            }
+            return world.barrier();
+        }
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let sender = &port.senders[0];
+                let tag = (world.rank() as u16 - 1) * THREADS + thread;
+                scope.spawn(move || {
+                    let header = CacheLineHeader { source: name(0), handler: 0, tag };
+                    for number in 0..EACH {
+                        let data = vec![number as u8; number as usize % 48];
+                        let line = CacheLineMessage::new(header, &data).expect("it fits");
+                        sender.send(&line).expect("rank 0 receives");
+                    }
+                });
+            }
+        });
+        world.barrier()
     })
     .expect("the job succeeds");
 }

@@ -205,7 +205,7 @@ impl MessagePort {
 
     /// Returns the count of waiting threads, for [`WaitMark`].
     pub fn wait_mark(&self) -> WaitMark {
-        WaitMark { region: Arc::clone(&self.region) }
+        WaitMark::new(Arc::clone(&self.region))
     }
 }
 
@@ -227,6 +227,10 @@ pub struct WaitMark {
 }
 
 impl WaitMark {
+    pub(crate) fn new(region: Arc<SharedRegion>) -> Self {
+        WaitMark { region }
+    }
+
     /// Counts a thread that begins to wait.
     pub fn begin(&self) {
         // Relaxed: a hint for the agent, which orders nothing.

@@ -76,6 +76,11 @@ impl MessageRouter {
         self.ends[local].wakeup = Some(word);
     }
 
+    /// The segment of the ranks of this node, in which that word lies.
+    pub(crate) fn segment(&self, local: usize) -> Option<&Arc<Segment>> {
+        self.ends[local].wakeup.as_ref().map(Mapped::segment)
+    }
+
     /// Opens the area of a rank, with rings of `ring` bytes.
     pub(crate) fn open(
         &mut self,

@@ -135,6 +135,7 @@ impl AgentState {
             return;
         }
         self.messages.close(local);
+        self.queues.close(rank);
         let mut others = self.ranks.iter().filter(|other| **other != rank);
         let is_last = others.all(|other| self.table.membership.has_exited(*other));
         if let Some(session) = self.sessions[local].as_mut() {
@@ -214,6 +215,7 @@ impl AgentState {
         // delay it: no other rank depends on that run.
         let has_unsent = !self.unreported_exits.is_empty()
             || !self.held_reports.is_empty()
+            || self.queues.has_unsent()
             || self.table.runs.values().any(Run::has_unsent);
         if !self.shutdown.is_sent && !has_unsent {
             self.shutdown.is_sent = true;
@@ -235,11 +237,13 @@ impl AgentState {
         }
     }
 
-    /// Time until the traffic of another backend, or reports that wait, are to be polled again.
+    /// Time until the traffic of another backend, or reports or messages that wait, are to be polled
+    /// again.
     pub(crate) fn next_poll(&mut self) -> Option<Duration> {
         const REPORTS: Duration = Duration::from_millis(50);
         let reports = (!self.held_reports.is_empty()).then_some(REPORTS);
-        self.shutdown.next_poll().into_iter().chain(reports).min()
+        let retry = self.queues.next_retry();
+        self.shutdown.next_poll().into_iter().chain(reports).chain(retry).min()
     }
 
     /// Keeps the agent until the ranks of all nodes have exited. `pending` is that of another

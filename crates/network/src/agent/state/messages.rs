@@ -39,6 +39,8 @@ impl AgentState {
         // At most what a ring holds: a process that goes on is no reason to stay here. So much is
         // added to long queues, too, because the send ring is read no more.
         let _ = (0..=MOST_RING / TURN_BYTES).find(|_| !self.serve_up_to(local, u64::MAX));
+        self.queues.check_all();
+        self.serve_queues();
     }
 
     /// Delivers messages of a rank of another node.
@@ -54,12 +56,14 @@ impl AgentState {
 
     /// Reports the exit of a rank of another node to the ranks of this one.
     pub(super) fn report_exit(&mut self, rank: u32, how: &RankExit) {
+        self.queues.end(rank);
         self.messages.report_exit(rank, &Error::RankFailed { rank, how: how.clone() });
     }
 
     /// Reports the loss of a node to the ranks of this one.
     pub(super) fn report_loss(&mut self, node: u32, why: &Error) {
         for rank in self.table.context.nodes.members(node) {
+            self.queues.end(rank);
             self.messages.report_exit(rank, why);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Endpoint;
 use crate::matching::error::MatchError;
-use crate::matching::remote::RemoteWaits;
+use crate::remote_waits::{ASLEEP, poll_beside};
 use shm::published_wait::Wait;
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 use std::sync::atomic::Ordering;
@@ -15,13 +15,6 @@ pub(super) const ALONE: SpinPolicy =
 /// Waiting while threads share processors: the awaited one may need this one.
 const CROWDED: SpinPolicy =
     SpinPolicy { eager: 2, spins: 0, yields: 16, slice: Duration::from_millis(50) };
-
-/// Waiting after all polls.
-const ASLEEP: SpinPolicy =
-    SpinPolicy { eager: 1, spins: 0, yields: 0, slice: Duration::from_millis(50) };
-
-/// Time of polls beside a carrier on another core. It polls for a time of this order, too.
-const CARRIER_POLLING: Duration = Duration::from_micros(500);
 
 /// That which a wait waits for.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +88,7 @@ impl Endpoint {
         }
         let mut outcome = None;
         let policy = if let (Awaited::Any, Some(remote)) = (awaited, &self.remote_waits) {
-            outcome = poll_beside(&**remote, deadline, &mut poll).transpose();
+            outcome = poll_beside(&**remote, deadline, || poll().transpose());
             ASLEEP
         } else if self.may_spin() {
             let bytes = match awaited {
@@ -117,26 +110,6 @@ impl Endpoint {
         }
         outcome.unwrap_or(Err(MatchError::Timeout))
     }
-}
-
-/// Polls while the carrier of messages from other nodes runs on another core, because waking a
-/// thread on an idle core takes longer than a message. On the carrier's own core a poll would keep
-/// it from its work, and a yield does not always pass the core on.
-fn poll_beside<R>(
-    remote: &dyn RemoteWaits,
-    deadline: Option<Instant>,
-    poll: &mut impl FnMut() -> Result<Option<R>, MatchError>,
-) -> Result<Option<R>, MatchError> {
-    let end = Instant::now() + CARRIER_POLLING;
-    let end = deadline.map_or(end, |deadline| deadline.min(end));
-    while !remote.shares_core() && Instant::now() < end {
-        std::thread::yield_now();
-        let found = poll()?;
-        if found.is_some() {
-            return Ok(found);
-        }
-    }
-    Ok(None)
 }
 
 /// Polls once. Some of the unsuccessful `tests` look for the exit of a rank, so that a loop of tests

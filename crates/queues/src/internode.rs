@@ -1,0 +1,224 @@
+//! The ends of queues whose senders are on another node.
+//!
+//! ```text
+//!  Sender ── outgoing queue ──► OutgoingQueue ── bytes ──► IncomingQueue ── queue ──► Receiver
+//! ```
+//!
+//! A queue of the sender's node stands for the one of the receiver, and senders see no difference.
+//! The carrier between the nodes is its only receiver ([`outgoing`]), and one more sender of the
+//! receiver's queue on the other node ([`incoming`]). Messages are encoded here, so that a carrier
+//! need not distinguish kinds of queues. It trusts neither the memory of the queues, which ranks
+//! may damage, nor the bytes from another node.
+
+use crate::cache_line::{CacheLine, CacheLineMessage};
+use crate::error::{CreateError, RecvError, SendError};
+use crate::express::{Express, ExpressMessage};
+use crate::queue::{Queue, QueueKind, Receiver, Sender, Single, sealed::Protocol};
+use shm::event::Notify;
+use shm::segment::{Offset, Segment};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Messages that are taken at once.
+const BATCH: usize = 512;
+
+/// The end of an outgoing queue, of which the carrier is the only receiver.
+pub trait OutgoingQueue: Send + Debug {
+    /// Appends the next messages as bytes: a multiple of 8, at most `limit`. Appends nothing if
+    /// there is none, or if `limit` is less than the longest message ([`MAX_MESSAGE`]).
+    ///
+    /// # Errors
+    /// [`RecvError::Closed`], [`RecvError::Corrupt`].
+    fn take(&mut self, limit: usize, into: &mut Vec<u8>) -> Result<(), RecvError>;
+
+    /// Returns true if there is a message.
+    fn is_ready(&self) -> bool;
+}
+
+/// The queue of a receiver, to which the carrier sends what has arrived.
+pub trait IncomingQueue: Send + Debug {
+    /// Sends messages, as far as the queue has space. Returns the number of bytes that they had;
+    /// the rest is to be sent later.
+    ///
+    /// # Errors
+    /// [`IncomingError`]; the rest can never be sent.
+    fn put(&mut self, bytes: &[u8]) -> Result<usize, IncomingError>;
+
+    /// Requests a notification of the [event](Receiver::with_remote_senders) of the receivers when
+    /// half of the queue is free. The caller then tries once more to send the rest: receivers that
+    /// did not see the request have released their slots before.
+    fn request_space(&self);
+}
+
+/// Reason why bytes cannot be sent to a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IncomingError {
+    /// They are not whole messages.
+    #[error("the bytes are no messages of this kind of queue")]
+    Invalid,
+    /// The queue takes no message any more.
+    #[error(transparent)]
+    Refused(#[from] SendError),
+}
+
+/// Longest encoding of a message in bytes.
+pub const MAX_MESSAGE: usize = 56;
+
+/// Opens the receiving end of the outgoing queue at an offset, of any kind.
+///
+/// # Errors
+/// [`CreateError::NotFound`] if there is none, [`CreateError::Held`] if it has a receiver already.
+pub fn outgoing(segment: &Arc<Segment>, at: Offset) -> Result<Box<dyn OutgoingQueue>, CreateError> {
+    match Queue::<Express>::connect(segment, at) {
+        Ok(queue) => Ok(Box::new(Outgoing::new(&queue)?)),
+        Err(_) => Ok(Box::new(Outgoing::new(&Queue::<CacheLine>::connect(segment, at)?)?)),
+    }
+}
+
+/// Opens a sending end of the queue at an offset, of any kind.
+///
+/// # Errors
+/// [`CreateError::NotFound`] if there is none.
+pub fn incoming(segment: &Arc<Segment>, at: Offset) -> Result<Box<dyn IncomingQueue>, CreateError> {
+    match Queue::<Express>::connect(segment, at) {
+        Ok(queue) => Ok(Box::new(Incoming { sender: queue.sender() })),
+        Err(_) => {
+            let sender = Queue::<CacheLine>::connect(segment, at)?.sender();
+            Ok(Box::new(Incoming { sender }))
+        }
+    }
+}
+
+/// A kind of message that is carried between nodes.
+trait Carried: QueueKind + Debug + Protocol<Item: Send + Debug> {
+    /// Longest encoding.
+    const MOST: usize;
+
+    /// Appends a message: a multiple of 8 bytes.
+    fn encode(message: &Self::Item, into: &mut Vec<u8>);
+
+    /// Reads the first message, and the number of its bytes; `None` if there is no whole one.
+    fn decode(bytes: &[u8]) -> Option<(Self::Item, usize)>;
+}
+
+impl Carried for Express {
+    const MOST: usize = 8;
+
+    #[inline]
+    fn encode(message: &ExpressMessage, into: &mut Vec<u8>) {
+        into.extend_from_slice(&message.to_bits().to_le_bytes());
+    }
+
+    #[inline]
+    fn decode(bytes: &[u8]) -> Option<(ExpressMessage, usize)> {
+        let word = bytes.first_chunk()?;
+        Some((ExpressMessage::from_bits(u64::from_le_bytes(*word)), 8))
+    }
+}
+
+impl Carried for CacheLine {
+    const MOST: usize = MAX_MESSAGE;
+
+    fn encode(message: &CacheLineMessage, into: &mut Vec<u8>) {
+        let data = message.data();
+        into.extend_from_slice(&message.header().pack(data.len()).to_le_bytes());
+        into.extend_from_slice(data);
+        into.resize(into.len().next_multiple_of(8), 0);
+    }
+
+    fn decode(bytes: &[u8]) -> Option<(CacheLineMessage, usize)> {
+        use crate::cache_line::CacheLineHeader as Header;
+        let (word, rest) = bytes.split_first_chunk()?;
+        let word = u64::from_le_bytes(*word);
+        let length = Header::length(word);
+        let message = CacheLineMessage::new(Header::unpack(word), rest.get(..length)?)?;
+        Some((message, 8 + length.next_multiple_of(8)))
+    }
+}
+
+#[derive(Debug)]
+struct Outgoing<K: Carried> {
+    receiver: Receiver<K, Single>,
+    messages: Vec<K::Item>,
+}
+
+impl<K: Carried> Outgoing<K> {
+    fn new(queue: &Queue<K>) -> Result<Self, CreateError> {
+        let none = K::of_empty(ExpressMessage::default());
+        Ok(Outgoing { receiver: queue.single_receiver()?, messages: vec![none; BATCH] })
+    }
+}
+
+impl<K: Carried> OutgoingQueue for Outgoing<K> {
+    fn take(&mut self, limit: usize, into: &mut Vec<u8>) -> Result<(), RecvError> {
+        let count = (limit / K::MOST).min(BATCH);
+        if count == 0 {
+            return Ok(());
+        }
+        let count = self.receiver.try_recv_many(&mut self.messages[..count])?;
+        // `into` begins a record, which is a multiple of 8 bytes long, and so are all messages.
+        self.messages[..count].iter().for_each(|message| K::encode(message, into));
+        Ok(())
+    }
+
+    fn is_ready(&self) -> bool {
+        self.receiver.is_ready()
+    }
+}
+
+#[derive(Debug)]
+struct Incoming<K: Carried> {
+    sender: Sender<K>,
+}
+
+impl<K: Carried> IncomingQueue for Incoming<K> {
+    fn put(&mut self, bytes: &[u8]) -> Result<usize, IncomingError> {
+        let mut sent = 0;
+        while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
+            let (message, length) = K::decode(rest).ok_or(IncomingError::Invalid)?;
+            match self.sender.try_send(&message) {
+                Ok(()) => sent += length,
+                Err(SendError::Full) => break,
+                Err(why) => return Err(why.into()),
+            }
+        }
+        Ok(sent)
+    }
+
+    fn request_space(&self) {
+        self.sender.ring.space_request().request(Notify::HalfFull);
+        // Receivers release slots by plain stores. Pairs with their light fence.
+        shm::fence::heavy();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache_line::CacheLineHeader;
+    use crate::id::SourceName;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn messages_survive(source in 0..1_u16 << 14, handler: u8, tag: u16, word: [u8; 5],
+                            data in proptest::collection::vec(any::<u8>(), 0..=48)) {
+            let source = SourceName::new(source).expect("14 bits");
+            let mut bytes = Vec::new();
+            let short = ExpressMessage::new(source, handler, word);
+            Express::encode(&short, &mut bytes);
+            prop_assert_eq!(Express::decode(&bytes), Some((short, 8)));
+            bytes.clear();
+            let header = CacheLineHeader { source, handler, tag };
+            let line = CacheLineMessage::new(header, &data).expect("48 bytes");
+            CacheLine::encode(&line, &mut bytes);
+            prop_assert!(bytes.len() <= CacheLine::MOST && bytes.len() % 8 == 0);
+            prop_assert_eq!(CacheLine::decode(&bytes), Some((line, bytes.len())));
+            bytes.pop();
+            prop_assert!(CacheLine::decode(&bytes).is_none_or(|(_, length)| length > bytes.len()));
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Waits for something that another process carries here from other nodes.
+
+use shm::wait::SpinPolicy;
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+/// Marks of waiting threads, for the carrier.
+pub trait RemoteWaits: Send + Sync + Debug {
+    /// Begins a wait.
+    fn begin(&self);
+
+    /// Ends a wait.
+    fn end(&self);
+
+    /// Returns true if a thread that polls would keep the carrier from its processor.
+    fn shares_core(&self) -> bool;
+}
+
+/// Waiting after all polls.
+pub(crate) const ASLEEP: SpinPolicy =
+    SpinPolicy { eager: 1, spins: 0, yields: 0, slice: Duration::from_millis(50) };
+
+/// Time of polls beside a carrier on another core. It polls for a time of this order, too.
+const CARRIER_POLLING: Duration = Duration::from_micros(500);
+
+/// Polls while the carrier of messages from other nodes runs on another core, because waking a
+/// thread on an idle core takes longer than a message. On the carrier's own core a poll would keep
+/// it from its work, and a yield does not always pass the core on.
+pub(crate) fn poll_beside<R>(
+    remote: &dyn RemoteWaits,
+    deadline: Option<Instant>,
+    mut poll: impl FnMut() -> Option<R>,
+) -> Option<R> {
+    let end = Instant::now() + CARRIER_POLLING;
+    let end = deadline.map_or(end, |deadline| deadline.min(end));
+    while !remote.shares_core() && Instant::now() < end {
+        std::thread::yield_now();
+        let found = poll();
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
