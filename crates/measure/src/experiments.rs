@@ -44,8 +44,17 @@ pub const EXPERIMENTS: &[(&str, BuildExperiment)] = &[
 
 /// The experiments that also run between nodes, in the order in which `tradewind measure all` runs
 /// them there.
-pub const BETWEEN_NODES: &[&str] =
-    &["plogp", "memory", "pingpong", "barrier", "hypercube", "matchings", "contention", "overlap"];
+pub const BETWEEN_NODES: &[&str] = &[
+    "plogp",
+    "memory",
+    "pingpong",
+    "barrier",
+    "hypercube",
+    "matchings",
+    "contention",
+    "queues",
+    "overlap",
+];
 
 /// Returns the experiment of this name in a job on these nodes, whose ranks all make its steps.
 /// It fills a part of its own for each engine that the job may have been started for.

@@ -16,6 +16,9 @@
 //! threads show then is that a thread which is not running blocks no other, not how they fare side
 //! by side.
 //!
+//! Between nodes, which share no memory, there is no floor, and a stream ends when an answer to its
+//! last message has arrived, because each node has a clock of its own.
+//!
 //! In each round the floor and the mechanism take turns, so that both see the same machine; figures
 //! are medians over the rounds with the tenths below and above.
 //!

@@ -32,6 +32,17 @@ fn records(heads: &[(u32, [u64; 3], usize)]) -> Vec<u8> {
     records
 }
 
+/// Records of messages for queues with these owners, ports and numbers of words.
+fn queue_records(queues: &[(u32, u64, usize)]) -> Vec<u8> {
+    let mut records = Vec::new();
+    for (owner, port, words) in queues.iter().copied() {
+        records.extend((u64::from(owner) | (8 * words as u64) << 32).to_le_bytes());
+        records.extend(port.to_le_bytes());
+        records.resize(records.len() + 8 * words, 3);
+    }
+    records
+}
+
 fn frame() -> impl Strategy<Value = Frame> {
     let bytes = || proptest::collection::vec(any::<u8>(), 0..100);
     let operation = || (0..MAX_OPERATIONS).prop_map(Handle);
@@ -65,6 +76,8 @@ fn frame() -> impl Strategy<Value = Frame> {
             proptest::collection::vec((any::<u32>(), any::<[u64; 3]>(), 0..100_usize), 1..9)
         )
             .prop_map(|(source, heads)| Frame::Messages { source, records: records(&heads) }),
+        proptest::collection::vec((any::<u32>(), any::<u64>(), 0..50_usize), 1..9)
+            .prop_map(|queues| Frame::Queues { records: queue_records(&queues) }),
         any::<u64>().prop_map(Frame::Credit),
         Just(Frame::Shutdown),
         Just(Frame::ShutdownAck),

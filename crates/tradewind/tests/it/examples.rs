@@ -11,16 +11,20 @@ mod heat;
 #[path = "../../examples/hello.rs"]
 mod hello;
 #[allow(dead_code, reason = "the example's main is not called")]
+#[path = "../../examples/hello_queue.rs"]
+mod hello_queue;
+#[allow(dead_code, reason = "the example's main is not called")]
 #[path = "../../examples/ring_exchange.rs"]
 mod ring_exchange;
 #[allow(dead_code, reason = "the example's main and its printing are not called")]
 #[path = "../../examples/tree_gather.rs"]
 mod tree_gather;
 
-use tradewind::{EngineKind, local, local_with};
+use tradewind::{EngineKind, local, local_nodes, local_with};
 
 testing::tests![
     hello_adds_up,
+    every_rank_receives_from_all_nodes,
     every_rank_has_the_bytes_of_the_broadcast,
     a_value_travels_around_all_ranks,
     heat_equals_the_serial_solution,
@@ -35,6 +39,15 @@ fn hello_adds_up() {
         Ok(())
     })
     .expect("four ranks greet");
+}
+
+fn every_rank_receives_from_all_nodes() {
+    local_nodes(&[2, 1], |world| {
+        let expected = format!("rank {} has hello from 0, hello from 1, hello from 2", world.rank());
+        assert_eq!(hello_queue::greet(&world)?, expected);
+        Ok(())
+    })
+    .expect("three ranks greet");
 }
 
 fn every_rank_has_the_bytes_of_the_broadcast() {

@@ -2,15 +2,25 @@
 
 mod table;
 
+use super::made_nodes::MadeNodes;
+use super::nodes::{experiment, of_job};
 use super::suite::{self, ResultsLocation};
+use crate::commands::overlap::figures::ranks_on_cores;
+use crate::commands::values::number;
 use crate::failure::Failure;
 use crate::format::Format;
 use clap::error::ErrorKind;
+use launch::detect::{Launch, detect};
+use launch::environment::Environment;
 use measure::experiments::queues::{Crossover, Mechanism, Plan, QueueRow, rows_of};
-use measure::harness::Setting;
+use measure::harness::{Nodes, Setting};
+use measure::results::Part;
+use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tradewind::Job;
 
 /// Measures overhead, latency and gap of queues, channels, remote memory and bulk transfers.
 ///
@@ -36,6 +46,10 @@ use std::process::ExitCode;
 /// accumulate they poll. Only express, one-poll, wide and tag-on are measured with several threads,
 /// which send through one queue from the first rank's core and get their answers in a queue each.
 ///
+/// With --nodes the two ranks are on two nodes, which are network namespaces made for it. Express,
+/// one-poll and wide are measured there: latency, and the gap or rate of a stream from the first
+/// send to an answer to the last message.
+///
 /// Idle is the processor time of 8 sleeping receivers in percent of one core.
 ///
 /// With --out the rows are kept in a directory too, as they come: when the command is interrupted,
@@ -50,6 +64,10 @@ pub(crate) struct Arguments {
     /// Keeps the rows in this directory, made if it is not there.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+
+    /// Measures between two of so many nodes, with ranks that mpiexec.hydra starts. Needs root.
+    #[arg(long, value_name = "N", value_parser = number("nodes", 2..=16_u32))]
+    nodes: Option<u32>,
 
     /// Measures anew what is in the directory already.
     #[arg(long, requires = "out")]
@@ -100,9 +118,12 @@ struct QueuesReport<'a> {
 }
 
 impl PlanArguments {
-    /// The plan of these arguments.
-    fn into_plan(self) -> Plan {
-        let usual = Plan::default();
+    /// The plan of these arguments. Between nodes those mechanisms are usual that cross them.
+    fn into_plan(self, is_between_nodes: bool) -> Plan {
+        let mut usual = Plan::default();
+        if is_between_nodes {
+            usual.mechanisms.retain(|mechanism| mechanism.crosses_nodes());
+        }
         let or = |given: Vec<u64>, usual| if given.is_empty() { usual } else { given };
         Plan {
             mechanisms: if self.mechanisms.is_empty() {
@@ -129,10 +150,17 @@ fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
 }
 
 pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, Failure> {
-    let plan = arguments.plan.into_plan();
+    let is_in_job = matches!(detect(&Environment), Ok(Launch::ManyNodes { .. }));
+    let is_between_nodes = is_in_job || arguments.nodes.is_some();
+    let plan = arguments.plan.into_plan(is_between_nodes);
     if let Err(error) = plan.check() {
         // Before any rank is started.
         clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).exit();
+    }
+    let stays = |mechanism: &&Mechanism| is_between_nodes && !mechanism.crosses_nodes();
+    if let Some(mechanism) = plan.mechanisms.iter().find(stays) {
+        let error = format!("{mechanism} is measured on one node: leave --nodes out\n");
+        clap::Error::raw(ErrorKind::ValueValidation, error).exit();
     }
     let temporary = tempfile::tempdir()?;
     let place = ResultsLocation {
@@ -140,21 +168,66 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
         out: arguments.out.unwrap_or_else(|| temporary.path().to_owned()),
         again: arguments.again,
     };
+    if let Some(nodes) = arguments.nodes {
+        on_made_nodes(nodes, &plan, &place, format)?;
+        note_if_temporary(&place);
+        return Ok(ExitCode::SUCCESS);
+    }
     let setting = Setting { options: plan.options(), ..Setting::default() };
+    if is_in_job {
+        return in_job(setting, &place, format);
+    }
     let measured = suite::measure_one("queues", &setting, &place)?;
     if let Some(part) = measured.parts.first() {
-        print(&rows_of(part), &part.notes, format)?;
+        print(&ranks_on_cores(2), part, format)?;
     }
-    if place.temporary && std::io::stderr().is_terminal() {
-        eprintln!("tradewind: these rows are kept nowhere; --out DIR keeps them");
-    }
+    note_if_temporary(&place);
     Ok(measured.status)
 }
 
-fn print(rows: &[QueueRow], left_out: &[String], format: Format) -> Result<(), Failure> {
+fn note_if_temporary(place: &ResultsLocation) {
+    if place.temporary && std::io::stderr().is_terminal() {
+        eprintln!("tradewind: these rows are kept nowhere; --out DIR keeps them");
+    }
+}
+
+/// Starts this command as two ranks on nodes that are made for it.
+fn on_made_nodes(
+    nodes: u32,
+    plan: &Plan,
+    place: &ResultsLocation,
+    format: Format,
+) -> Result<(), Failure> {
+    let made = MadeNodes::new(nodes, NonZeroU32::MIN)?;
+    let out = std::path::absolute(&place.out)?;
+    let mut line: Vec<OsString> = ["measure", "queues", "--out"].map(OsString::from).into();
+    line.push(out.into());
+    line.extend(place.again.then(|| "--again".into()));
+    for (name, value) in plan.options() {
+        line.extend([format!("--{name}").into(), value.into()]);
+    }
+    // Node services carry queues, whatever engine runs collectives.
+    made.run("direct", &line, format)
+}
+
+/// Measures between the first two nodes of the job that this process is a rank of.
+fn in_job(setting: Setting, place: &ResultsLocation, format: Format) -> Result<ExitCode, Failure> {
+    let job = Job::init()?;
+    let setting = of_job(job.world(), setting)?;
+    let measured = super::in_job::in_job(&job, &setting, place, || experiment("queues", &setting))?;
+    if let Some(part) = measured.parts.first() {
+        let ranks = setting.nodes.as_ref().map_or_else(String::new, Nodes::describe);
+        print(&format!("2 ranks on 2 of {ranks}"), part, format)?;
+    }
+    job.finish()?;
+    Ok(measured.status)
+}
+
+fn print(ranks: &str, part: &Part, format: Format) -> Result<(), Failure> {
+    let rows = &rows_of(part)[..];
     let crossovers = Crossover::all(rows);
     format.print(
-        || table::of(rows, &crossovers, left_out),
+        || table::of(ranks, rows, &crossovers, &part.notes),
         &QueuesReport { rows, crossovers: &crossovers },
     )
 }
@@ -172,7 +245,7 @@ mod tests {
             rounds: 7,
             row_ms: 1,
         };
-        let plan = arguments.into_plan();
+        let plan = arguments.into_plan(false);
         assert_eq!(
             (plan.threads, plan.mechanisms, plan.sizes),
             (vec![2, 1], vec![Mechanism::Wide], vec![48, 8])

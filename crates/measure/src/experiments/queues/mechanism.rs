@@ -130,6 +130,11 @@ impl Mechanism {
         }
     }
 
+    /// Returns true if it also moves messages between nodes.
+    pub const fn crosses_nodes(self) -> bool {
+        matches!(self, Mechanism::Express | Mechanism::OnePoll | Mechanism::Wide)
+    }
+
     /// Returns true if several threads send through one of it.
     pub const fn is_shared(self) -> bool {
         matches!(self, Mechanism::Express | Mechanism::OnePoll | Mechanism::Wide | Mechanism::TagOn)

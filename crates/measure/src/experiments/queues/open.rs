@@ -9,7 +9,7 @@ use super::words::{Command, Doubles, Remote, WORDS};
 use crate::harness::Error;
 use queues::basic;
 use queues::bulk::{DEFAULT_STAGING_BYTES, Policy};
-use queues::express::{ExpressQueue, ExpressSender};
+use queues::express::{ExpressQueue, ExpressReceiver, ExpressSender};
 use queues::id::SourceName;
 use queues::one_poll::{OnePoll, PollSet};
 use queues::tag_on::{TagOnPool, TagOnPools};
@@ -142,26 +142,24 @@ pub(super) fn ring(world: &Communicator) -> Result<Vec<Ring>, Error> {
     Ok(vec![Ring { sender, receiver, payload: Vec::new(), received: Vec::new() }])
 }
 
-/// A poll set with all of its queues, and a sender to the last of the other rank's.
-fn poll_set(world: &Communicator) -> Result<((PollSet, Vec<ExpressQueue>), ExpressSender), Error> {
+/// The receivers of a poll set, and a sender to the last queue of the other rank's.
+type PollSetEnds = ((OnePoll, Vec<Option<ExpressReceiver>>), ExpressSender);
+
+fn poll_set(world: &Communicator) -> Result<PollSetEnds, Error> {
     let arena = world.arena();
     let set = PollSet::create(arena, POLLED)?;
-    let capacity = |index| if index == LAST { CAPACITY } else { UNUSED_CAPACITY };
-    let queues: Vec<_> = (0..POLLED)
-        .map(|index| ExpressQueue::create(arena, capacity(index), Some((&set, index))))
-        .collect::<Result<_, _>>()?;
-    let theirs = exchange(world, queues[LAST].offset())?;
-    Ok(((set, queues), ExpressQueue::connect(arena.segment(), theirs)?.sender()))
+    let unused =
+        |index| ExpressQueue::create(arena, UNUSED_CAPACITY, Some((&set, index)))?.receiver();
+    let mut receivers: Vec<_> =
+        (0..LAST).map(|index| unused(index).map(Some)).collect::<Result<_, _>>()?;
+    let mut port = world.express_in_set(CAPACITY, &set, LAST)?;
+    receivers.push(Some(port.receiver));
+    Ok(((OnePoll::new(&set), receivers), port.senders.swap_remove(other(world))))
 }
 
 /// Express behind the poll of many queues.
 pub(super) fn polled(world: &Communicator, threads: usize) -> Result<Vec<Parts<Polled>>, Error> {
-    let open = || {
-        let ((set, queues), sender) = poll_set(world)?;
-        let receivers =
-            queues.iter().map(|queue| queue.receiver().map(Some)).collect::<Result<Vec<_>, _>>()?;
-        Ok(((OnePoll::new(&set), receivers), sender))
-    };
+    let open = || poll_set(world);
     share(world, threads, open, |source, (poll, receivers), senders| {
         Parts::new(Polled { source, senders, poll, receivers }, threads)
     })

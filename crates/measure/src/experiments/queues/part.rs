@@ -71,7 +71,11 @@ impl Plan {
 
 /// The experiment: the plan that the setting's options tell, or the suite's own.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let plan = Plan::of_options(&setting.options).unwrap_or_else(|| Plan::of_suite(setting.quick));
+    let mut plan =
+        Plan::of_options(&setting.options).unwrap_or_else(|| Plan::of_suite(setting.quick));
+    if setting.nodes.is_some() {
+        plan.mechanisms.retain(|mechanism| mechanism.crosses_nodes());
+    }
     let shape = JobShape::bound(setting, 2).with_engine(EngineKind::Caller);
     if shape.is_crowded() {
         return Experiment::new(not_here(&shape), []);

@@ -64,8 +64,9 @@ pub fn run(
         let found = world.size().to_string();
         return Err(Error::Argument { what: "the number of ranks", found, expected: "2" });
     }
-    let mut experiment =
-        QueueExperiment { world, floor: [open::floor(world)?], plan, tell: &mut tell };
+    // Nodes share no memory for a bare word.
+    let floor = if world.nodes() > 1 { Vec::new() } else { vec![open::floor(world)?] };
+    let mut experiment = QueueExperiment { world, floor, plan, tell: &mut tell };
     plan.groups()
         .into_iter()
         .try_for_each(|(mechanism, threads)| experiment.group(mechanism, threads))
@@ -74,7 +75,8 @@ pub fn run(
 /// The experiment on one job.
 struct QueueExperiment<'a, T> {
     world: &'a Communicator,
-    floor: [Floor; 1],
+    /// None between nodes.
+    floor: Vec<Floor>,
     plan: &'a Plan,
     tell: &'a mut T,
 }

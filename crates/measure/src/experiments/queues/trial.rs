@@ -11,6 +11,9 @@ use tradewind::{Communicator, Op};
 const FIRST_LOOK: u64 = 24;
 /// Messages of a batch at most: more would only leave the caches.
 const MOST_IN_A_BATCH: usize = 256;
+/// Messages of the first look at a stream between nodes, where a message takes much longer than the
+/// next one follows.
+const FIRST_STREAM: u64 = 4096;
 /// About what two barriers, and starting threads, cost beside a batch, in nanoseconds.
 const AROUND_A_BATCH: f64 = 10_000.0;
 
@@ -54,6 +57,18 @@ pub(super) fn measure<W: MessagePath>(
     Ok(row(case, plan, counts, &rounds))
 }
 
+/// Half a round trip of the floor; `None` between nodes, which have none.
+fn floor_trips(
+    world: &Communicator,
+    floor: &mut [Floor],
+    count: u64,
+) -> Result<Option<f64>, Error> {
+    if floor.is_empty() {
+        return Ok(None);
+    }
+    round_trips(world, floor, 1, count).map(Some)
+}
+
 /// Settles how often things are done: each takes about a quarter of the round.
 fn counts<W: MessagePath>(
     world: &Communicator,
@@ -63,11 +78,15 @@ fn counts<W: MessagePath>(
     plan: &Plan,
 ) -> Result<TrialCounts, Error> {
     let threads = case.threads as usize;
-    round_trips(world, floor, 1, FIRST_LOOK)?;
+    floor_trips(world, floor, FIRST_LOOK)?;
     round_trips(world, ways, threads, FIRST_LOOK)?;
-    let seen =
-        [round_trips(world, floor, 1, FIRST_LOOK)?, round_trips(world, ways, threads, FIRST_LOOK)?];
+    let floor_ns = floor_trips(world, floor, FIRST_LOOK)?.unwrap_or(0.0);
+    let seen = [floor_ns, round_trips(world, ways, threads, FIRST_LOOK)?];
     let [floor_ns, way_ns] = largest(world, seen)?.map(|time| time.max(1.0));
+    let gap_ns = match world.nodes() {
+        1 => way_ns,
+        _ => stream(world, ways, threads, FIRST_STREAM)?.max(1.0),
+    };
     let slice = plan.row_ms as f64 * 1e6 / f64::from(plan.rounds) / 4.0;
     let many = |time: f64, least| ((slice / time) as u64).clamp(least, 1_000_000);
     let batch = (ways[0].room() / threads).min(MOST_IN_A_BATCH / threads) as u64;
@@ -75,7 +94,7 @@ fn counts<W: MessagePath>(
     Ok(TrialCounts {
         floor: many(2.0 * floor_ns, 16),
         trips: per_thread(many(2.0 * way_ns, 4)),
-        stream: per_thread(many(way_ns, 16)),
+        stream: per_thread(many(gap_ns, 16)),
         batch,
         batches: many(AROUND_A_BATCH * f64::from(case.threads) + 2.0 * way_ns * batch as f64, 3),
     })
@@ -91,19 +110,21 @@ fn one_round<W: MessagePath>(
     rounds: &mut Rounds,
 ) -> Result<(), Error> {
     let threads = case.threads as usize;
-    let mut floor_ns = 0.0;
+    let mut floor_ns = None;
     let mut latency_ns = 0.0;
     // The order alternates, so that neither profits from it.
     for turn in 0..2 {
         if (turn + round).is_multiple_of(2) {
-            floor_ns = round_trips(world, floor, 1, counts.floor)?;
+            floor_ns = floor_trips(world, floor, counts.floor)?;
         } else {
             latency_ns = round_trips(world, ways, threads, counts.trips)?;
         }
     }
-    rounds.floor.push(floor_ns);
     rounds.latency.push(latency_ns);
-    rounds.ratio.push(latency_ns / floor_ns.max(f64::MIN_POSITIVE));
+    if let Some(floor_ns) = floor_ns {
+        rounds.floor.push(floor_ns);
+        rounds.ratio.push(latency_ns / floor_ns.max(f64::MIN_POSITIVE));
+    }
     rounds.gap.push(stream(world, ways, threads, counts.stream)?);
     if counts.batch > 0 {
         let [send, receive] = batches(world, ways, threads, counts.batch, counts.batches)?;

@@ -82,6 +82,8 @@ struct Batches {
     by_node: Vec<Vec<u8>>,
     /// Nodes with records.
     begun: Vec<u32>,
+    /// A frame was sent since the last call of `send_all`.
+    had_any: bool,
 }
 
 impl Batches {
@@ -97,12 +99,13 @@ impl Batches {
     fn send_long(&mut self, node: u32, transport: &mut dyn Transport) {
         let batch = &mut self.by_node[node as usize];
         if batch.len() >= BATCH_BYTES {
+            self.had_any = true;
             transport.send(node, Frame::Queues { records: std::mem::take(batch) });
         }
     }
 
     fn send_all(&mut self, transport: &mut dyn Transport) -> bool {
-        let mut had_any = false;
+        let mut had_any = std::mem::take(&mut self.had_any);
         for node in self.begun.drain(..) {
             let records = std::mem::take(&mut self.by_node[node as usize]);
             if !records.is_empty() {
@@ -201,7 +204,7 @@ impl QueueRouter {
             incoming: HashMap::new(),
             waiting: Vec::new(),
             full: Vec::new(),
-            batches: Batches { by_node, begun: Vec::new() },
+            batches: Batches { by_node, begun: Vec::new(), had_any: false },
         }
     }
 
@@ -327,6 +330,9 @@ impl QueueRouter {
         }
         sender.held += bytes.len() as u64;
         if !sender.kept.is_empty() {
+            if sender.start as u64 >= CREDIT {
+                sender.kept.drain(..std::mem::take(&mut sender.start));
+            }
             sender.kept.extend_from_slice(bytes);
             return true;
         }
@@ -427,5 +433,155 @@ impl SenderNode {
             self.held -= owed;
             batches.of(node).extend(id.credit(owed));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::memory;
+    use queues::express::{ExpressMessage, ExpressQueue, ExpressReceiver, ExpressSender};
+    use queues::id::SourceName;
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+    use shm::arena::Arena;
+    use shm::segment::Backing;
+
+    const LIMIT: u64 = 1 << 20;
+    const PORT: u64 = 5;
+
+    /// A router of node 0 with rank 0; ranks 1 and 2 are on nodes 1 and 2. Rank 0 has a queue, and
+    /// a sender to that of rank 1.
+    struct Node {
+        router: QueueRouter,
+        transport: memory::Memory,
+        receiver: ExpressReceiver,
+        sender: ExpressSender,
+    }
+
+    fn node() -> Node {
+        let nodes = NodeMap::new(["a", "b", "c"]);
+        let mut transport = memory::connect(3).expect("descriptors").remove(0);
+        let segment = Arc::new(Segment::create(1 << 20, Backing::Memory).expect("memory"));
+        let arena = Arena::new(Arc::clone(&segment), 64..1 << 20).expect("inside");
+        let mut router = QueueRouter::new(3);
+        let queue = ExpressQueue::create(&arena, 16, None).expect("memory");
+        let own = QueueId { owner: 0, port: PORT };
+        assert!(router.open_incoming(own, &segment, queue.offset()).is_ok());
+        assert!(router.open_incoming(own, &segment, queue.offset()).is_err(), "once");
+        let set = PollSet::create(&arena, 1).expect("memory");
+        let to = ExpressQueue::create(&arena, 1 << 14, Some((&set, 0))).expect("memory");
+        let table = OutgoingTable { set: set.offset(), queues: vec![(1, to.offset())] };
+        let at = table.publish(&arena).expect("memory");
+        assert_eq!(OutgoingTable::read(&segment, at, 3), Ok(table));
+        let opened = router.open_outgoing(PORT, &segment, at, &nodes, &mut transport);
+        assert!(opened.is_ok());
+        let to_itself = OutgoingTable { set: set.offset(), queues: vec![(0, to.offset())] };
+        let at = to_itself.publish(&arena).expect("memory");
+        let refused = router.open_outgoing(PORT, &segment, at, &nodes, &mut transport);
+        assert!(refused.is_err(), "a rank of this node needs no way out");
+        let receiver = queue.receiver().expect("the first");
+        Node { router, transport, receiver, sender: to.sender() }
+    }
+
+    fn message(number: u64) -> ExpressMessage {
+        ExpressMessage::of_number(SourceName::default(), 0, number).expect("five bytes")
+    }
+
+    /// A record of messages with these numbers.
+    fn record(id: QueueId, numbers: std::ops::Range<u64>) -> Vec<u8> {
+        let mut record = id.head(8 * (numbers.end - numbers.start) as usize).to_vec();
+        numbers.for_each(|number| record.extend(number.to_le_bytes()));
+        record
+    }
+
+    #[test]
+    fn an_outgoing_queue_sends_as_much_as_it_has_credit() {
+        let Node { mut router, mut transport, sender, .. } = node();
+        let to = QueueId { owner: 1, port: PORT };
+        let all = 2 * CREDIT / 8;
+        (0..all).for_each(|number| sender.try_send(&message(number)).expect("space"));
+        assert!(router.serve(&mut transport, LIMIT));
+        let queued = transport.queued(1);
+        assert!((CREDIT..CREDIT + 8192).contains(&queued), "{queued}");
+        assert!(!router.serve(&mut transport, LIMIT) && router.arm(&mut transport, LIMIT));
+        assert!(router.has_unsent());
+        assert_eq!(router.receive(2, &to.credit(8)), 1, "node 2 has taken nothing");
+        assert_eq!(router.receive(1, &to.credit(CREDIT + 8)), 1, "more than was sent");
+        assert_eq!(router.receive(1, &to.credit(CREDIT / 4)), 0);
+        assert!(!router.arm(&mut transport, LIMIT), "there is something to send");
+        assert!(router.serve(&mut transport, LIMIT));
+        assert_eq!(router.receive(1, &to.credit(CREDIT / 2)), 0);
+        assert!(!router.serve(&mut transport, 0), "the queue of the node is too long");
+        assert!(router.serve(&mut transport, LIMIT));
+        assert!(router.has_unsent(), "a quarter is left");
+        router.end(1);
+        assert!(!router.has_unsent() && !router.serve(&mut transport, LIMIT));
+    }
+
+    #[test]
+    fn a_full_queue_takes_the_rest_when_it_has_space() {
+        let Node { mut router, mut transport, mut receiver, .. } = node();
+        let own = QueueId { owner: 0, port: PORT };
+        assert_eq!(router.receive(1, &record(own, 0..100)), 0);
+        assert_eq!(router.receive(1, &record(own, 100..4000)), 0);
+        assert_eq!(router.receive(1, &record(own, 4000..8000)), 0);
+        assert_eq!(router.receive(1, &record(own, 0..200)), 1, "more than the credit");
+        for number in 0..8000 {
+            let found = receiver.try_recv().expect("open").or_else(|| {
+                assert!(router.next_retry().is_some() && router.retry());
+                receiver.try_recv().expect("open")
+            });
+            assert_eq!(found.map(ExpressMessage::number), Some(number));
+        }
+        assert!(!router.retry() && router.next_retry().is_none());
+        assert!(router.arm(&mut transport, LIMIT));
+        router.serve(&mut transport, LIMIT);
+        assert!(transport.queued(1) > 0, "credit returns");
+    }
+
+    /// A node sends a million records that no agent sends, among them whole messages for queues
+    /// that exist. The memory stays bounded, and a node in order is served.
+    #[test]
+    fn a_million_invalid_records_harm_no_other_node() {
+        let Node { mut router, mut receiver, .. } = node();
+        let mut random = SmallRng::seed_from_u64(7);
+        let own = QueueId { owner: 0, port: PORT };
+        let mut refused = 0;
+        for _ in 0..1_000_000 {
+            let id = QueueId { owner: random.random_range(0..3), port: random.random_range(4..7) };
+            let mut record = match random.random_range(0..3) {
+                0 => id.credit(random.random()).to_vec(),
+                1 => record(id, 0..random.random_range(0..20)),
+                _ => id.head(random.random_range(0..4)).to_vec(),
+            };
+            if random.random_range(0..4) == 0 {
+                let at = random.random_range(0..record.len());
+                record[at] ^= 1 << random.random_range(0..8);
+            }
+            if record::is_valid(&record) {
+                refused += router.receive(2, &record);
+            } else {
+                refused += 1;
+            }
+        }
+        assert!(refused > 500_000, "{refused}");
+        let kept: usize = router
+            .incoming
+            .values()
+            .flat_map(|one| one.senders.values())
+            .map(|sender| sender.kept.len())
+            .sum();
+        assert!(kept as u64 <= 2 * CREDIT, "{kept}");
+        while receiver.try_recv().expect("open").is_some() {}
+        assert_eq!(router.receive(1, &record(own, 1000..1010)), 0);
+        let mut ours = Vec::new();
+        for _ in 0..40_000 {
+            match receiver.try_recv().expect("open").map(ExpressMessage::number) {
+                Some(number) => ours.extend((1000..1010).contains(&number).then_some(number)),
+                None => _ = router.retry(),
+            }
+        }
+        assert!((1000..1010).eq(ours));
     }
 }
