@@ -180,7 +180,7 @@ impl RankLiveness for JobRanks {
     fn exited(&self) -> Option<u32> {
         let job = self.job.upgrade()?;
         let agent = job.agent();
-        let others = (0..self.members.len() as u32).filter(|rank| *rank != self.own);
+        let mut others = (0..self.members.len() as u32).filter(|rank| *rank != self.own);
         if agent.check_agent().is_err() {
             // Nothing arrives from another node any more.
             return self.one.or_else(|| others.clone().next());
@@ -198,6 +198,6 @@ impl RankLiveness for JobRanks {
             return Some(rank);
         }
         let all_have_left = others.clone().all(|rank| exit_of(rank).is_some());
-        others.last().filter(|_| all_have_left)
+        others.next_back().filter(|_| all_have_left)
     }
 }
