@@ -55,7 +55,10 @@ unsafe fn copy_lines(from: *const u8, into: *mut u8, bytes: usize) {
     use core::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_storeu_si256};
     let whole = bytes / LINE * LINE;
     for at in (0..whole).step_by(LINE) {
-        prefetch_line(from.wrapping_add(at + AHEAD * LINE), Purpose::Read);
+        // Not beyond the end: what follows may be the place that the other core writes next.
+        if at + AHEAD * LINE < bytes {
+            prefetch_line(from.wrapping_add(at + AHEAD * LINE), Purpose::Read);
+        }
         // SAFETY: the line lies below `bytes` in both ranges, which the caller has checked; these
         // instructions need no alignment.
         unsafe {
