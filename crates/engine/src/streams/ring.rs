@@ -3,8 +3,9 @@
 use super::words::{self, PieceState};
 use crate::error::{Error, Outcome};
 use shm::mapped::{Mapped, MappedSlice};
-use shm::memory::SegmentMemory;
+use shm::memory::{Purpose, SegmentMemory};
 use shm::part_claims::PartClaims;
+use shm::prefetch::prefetch;
 use shm::process_memory::GuardValue;
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
@@ -245,7 +246,23 @@ impl PieceRing {
         line.message_tag.store(message.tag, Ordering::Relaxed);
         words::publish(&line.tag, self.next, call);
         self.advance(bytes.len());
+        self.prefetch_next(bytes.len());
         Ok(())
+    }
+
+    /// Prefetches the place of the next piece, as long as this one as a rule, for writing. The
+    /// receiver, or the cache that all share, has its lines. They come while this rank waits, where
+    /// the stores of the next call would wait for them.
+    #[inline]
+    fn prefetch_next(&self, length: usize) {
+        /// Of a longer piece the rest comes in time: the processor prefetches in a long copy.
+        const LONGEST: u64 = 8 << 10;
+        let (line, at) = self.next_piece();
+        prefetch((&raw const *line).cast(), size_of::<PieceLine>(), Purpose::Write);
+        if length > SHORT_BYTES {
+            // Only a hint: the place lies in the ring, where the piece itself will be written.
+            let _ = self.memory.prefetch(at, (length as u64).min(LONGEST), Purpose::Write);
+        }
     }
 
     /// Offers a whole message, which takes one position. [`is_writable`](Self::is_writable) has
