@@ -56,6 +56,13 @@ impl Messages<'_> {
         self.receivings.iter().fold(0, |ranks, receiving| ranks | to & 1 << receiving.from)
     }
 
+    /// Returns whether a rank that has no message for this one waits for further pieces. It copies
+    /// them while this rank copies its own block.
+    pub(super) fn has_pieces_to_send(&self, mutual: u64) -> bool {
+        let is_one_way = |sending: &Sending<'_>| mutual >> sending.to & 1 == 0;
+        self.sendings.iter().any(|sending| !sending.is_offered && is_one_way(sending))
+    }
+
     /// Returns the number of bytes that other ranks are to read from this rank's memory.
     pub(super) fn offered_bytes(&self) -> u64 {
         let offered = self.sendings.iter().filter(|sending| sending.is_offered);

@@ -70,7 +70,7 @@ pub(super) struct PieceMover<'s> {
     pub(super) call: Signature,
     call_tag: u32,
     /// See [`Messages::mutual`].
-    mutual: u64,
+    pub(super) mutual: u64,
     /// Length from which messages are offered.
     single_copy_from: u64,
     /// Number of messages that are offered and have not been taken.

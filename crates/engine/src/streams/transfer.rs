@@ -134,7 +134,8 @@ impl<'a> Transfer<'a> {
             // `|` instead of `||`: both directions move in every round.
             let has_moved = mover.send(messages)? | mover.receive(messages)?;
             mover.notify();
-            let has_moved = messages.copy_own() | has_moved;
+            let is_urgent = has_moved && messages.has_pieces_to_send(mover.mutual);
+            let has_moved = !is_urgent && messages.copy_own() || has_moved;
             idle_rounds = if has_moved { 0 } else { idle_rounds + 1 };
             // A short piece that is on its way arrives before a wait could begin.
             if idle_rounds > IDLE_ROUNDS {
