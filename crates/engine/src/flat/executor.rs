@@ -8,7 +8,9 @@
 use crate::argument::{Argument, Binding};
 use crate::error::{Error, Outcome};
 use crate::flat::chunks::{ChunkedWork, ContributionLocation, WorkLine};
-use crate::flat::pattern::{ContributionPlacement, FlatCollective, ReducedBy, ResultRule, Role};
+use crate::flat::pattern::{
+    ContributionPlacement, FlatCollective, Pattern, ReducedBy, ResultRule, Role,
+};
 use crate::flat::result_binding::ResultBinding;
 use crate::flat::variable_blocks::{Edge, VariableBlocks, block};
 use crate::staging::{Staging, class_of};
@@ -114,12 +116,20 @@ impl FlatExecutor {
         collective.placement(CONTRIBUTION_BYTES, self.cell_bytes)
     }
 
-    /// Returns whether contributions are too long for the slots' cells. Between neighbours this is
-    /// known if all blocks have one length.
+    /// Returns whether contributions are too long for the slots' cells, or long enough for a stream
+    /// between two ranks to be quicker. Between neighbours this is known if all blocks have one
+    /// length.
     #[inline]
     pub(crate) fn is_long(&self, collective: &FlatCollective) -> bool {
+        /// A stream has the lines of its next piece in the sender's cache, and the cell of the next
+        /// run may belong to any collective. With shorter contributions both took as long.
+        const STREAMED_BETWEEN_TWO: u64 = 512;
+        // The first rank of a scan only contributes: it writes its cell and leaves.
+        let is_scan = matches!(collective.pattern, Pattern::Scan | Pattern::Exscan);
+        let longest =
+            if self.ranks == 2 && !is_scan { STREAMED_BETWEEN_TWO } else { self.cell_bytes };
         match &collective.blocks {
-            None => self.placement(collective) == ContributionPlacement::Arena,
+            None => collective.bytes > longest,
             Some(blocks) => blocks.sources.is_some() && collective.call.bytes > self.cell_bytes,
         }
     }
