@@ -81,7 +81,6 @@ impl Communicator {
             BlockingState::Queued(run) => return self.finish_queued(*run, collective, outputs),
         };
         if self.flat.executor.is_complete(number.run, collective) {
-            // The other ranks are ahead of this one: their next contributions can travel now.
             self.flat.executor.prefetch_next(number.run, collective);
         } else {
             self.wait_blocking(number, collective, bindings)?;

@@ -11,8 +11,8 @@ use shm::memory::Purpose;
 use shm::prefetch::prefetch;
 use shm::sync::{Ordering, fence};
 
-/// Number of slots to prefetch ahead: a line transfer between cores takes about as long as two
-/// back-to-back small collectives.
+/// Number of slots to prefetch ahead for reading: a line transfer between cores takes about as long
+/// as two back-to-back small collectives.
 const AHEAD: u64 = 2;
 
 impl FlatExecutor {
@@ -63,17 +63,29 @@ impl FlatExecutor {
         Ok(())
     }
 
-    /// Prefetches the cells of a later slot. Called when all awaited ranks had already arrived: if
-    /// they do not wait for this rank, they are ahead, and the contributions of their later calls
-    /// can travel while this call ends.
+    /// Prefetches lines of later slots. Called when all awaited ranks had already arrived.
     #[inline(always)]
     pub(crate) fn prefetch_next(&self, run: u64, collective: &FlatCollective) {
-        if let RankSet::First(count) = self.role(collective).waits_for {
-            let others = (0..count).filter(|rank| *rank != self.rank);
-            let rank_cells = &*self.slot(run + AHEAD).rank_cells;
-            others.for_each(|rank| {
-                prefetch((&raw const rank_cells[rank as usize]).cast(), 64, Purpose::Read)
-            });
+        // The arrival word and the contribution behind it.
+        let bytes = size_of::<u64>() as u64
+            + match self.placement(collective) {
+                ContributionPlacement::Inline => collective.bytes,
+                _ => 0,
+            };
+        let prefetch_cell = |run: u64, rank: u32, purpose: Purpose| {
+            let cell = &raw const self.slot(run).rank_cells[rank as usize];
+            prefetch(cell.cast(), bytes as usize, purpose);
+        };
+        match self.role(collective).waits_for {
+            // If the awaited ranks do not wait for this one, they are ahead, and the contributions
+            // of their later calls can travel while this call ends.
+            RankSet::First(count) => (0..count)
+                .filter(|rank| *rank != self.rank)
+                .for_each(|rank| prefetch_cell(run + AHEAD, rank, Purpose::Read)),
+            // No rank looks at this rank's next cell before it has this rank's arrival at this run,
+            // which has just left.
+            RankSet::All => prefetch_cell(run + 1, self.rank, Purpose::Write),
+            RankSet::One(_) | RankSet::AllBut(_) | RankSet::Sources => {}
         }
     }
 
