@@ -108,11 +108,9 @@ impl Neighbors {
             self.neighborhood.destinations().len(),
             size_of_val(output),
         )?;
-        self.plan_equal::<T>(CallKind::NeighborAlltoall, bytes)?.run(
-            &self.communicator,
-            input,
-            output,
-        )
+        self.with_equal(CallKind::NeighborAlltoall, bytes, |plan| {
+            plan.run(&self.communicator, input, output)
+        })
     }
 
     /// Starts a [`neighbor_alltoall`](Self::neighbor_alltoall).
@@ -126,11 +124,9 @@ impl Neighbors {
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         let destinations = self.neighborhood.destinations().len();
         let bytes = self.block(input.bytes().len(), destinations, output.bytes().len())?;
-        self.plan_equal::<T>(CallKind::NeighborAlltoall, bytes)?.start(
-            &self.communicator,
-            input,
-            output,
-        )
+        self.with_equal(CallKind::NeighborAlltoall, bytes, |plan| {
+            plan.start(&self.communicator, input, output)
+        })
     }
 
     /// Prepares a persistent neighbor_alltoall of `count` elements a neighbour.
@@ -238,11 +234,9 @@ impl Neighbors {
         output: &mut [T],
     ) -> Result<()> {
         let bytes = self.block(input.bytes().len(), 1, size_of_val(output))?;
-        self.plan_equal::<T>(CallKind::NeighborAllgather, bytes)?.run(
-            &self.communicator,
-            input,
-            output,
-        )
+        self.with_equal(CallKind::NeighborAllgather, bytes, |plan| {
+            plan.run(&self.communicator, input, output)
+        })
     }
 
     /// Starts a [`neighbor_allgather`](Self::neighbor_allgather).
@@ -255,11 +249,9 @@ impl Neighbors {
         mut output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         let bytes = self.block(input.bytes().len(), 1, output.bytes().len())?;
-        self.plan_equal::<T>(CallKind::NeighborAllgather, bytes)?.start(
-            &self.communicator,
-            input,
-            output,
-        )
+        self.with_equal(CallKind::NeighborAllgather, bytes, |plan| {
+            plan.start(&self.communicator, input, output)
+        })
     }
 
     /// Prepares a persistent neighbor_allgather of `count` elements.

@@ -15,6 +15,8 @@ use engine::flat::{Edge, EdgeKey, FlatCollective, Pattern, VariableBlocks};
 use engine::signature::{CallKind, Signature};
 use goal::graph::Graph;
 use models::decision::CallForm;
+use shm::biased_mutex::BiasedMutex;
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -55,6 +57,17 @@ struct Edges {
     /// Positions of the edges from the rank to itself among the destinations and among the sources;
     /// `None` if the lists do not agree, which the engine reports.
     own: Option<Vec<(usize, usize)>>,
+    kept: BiasedMutex<Option<KeptPlan>>,
+}
+
+/// The plan of the last flat collective with blocks of equal size. Programs repeat their exchanges,
+/// and to make a plan takes longer than a small exchange.
+#[derive(Debug)]
+struct KeptPlan {
+    kind: CallKind,
+    bytes: u64,
+    /// A [`CollectivePlan`] for the elements of that call.
+    plan: Box<dyn Any + Send + Sync>,
 }
 
 impl Edges {
@@ -74,7 +87,7 @@ impl Edges {
         let sources: Arc<[_]> = neighborhood.sources().iter().map(&mut edge).collect();
         let labels: Arc<[_]> = neighborhood.destinations().iter().map(label).collect();
         let own = Edges::own_edges(rank, &labels, &sources);
-        Edges { sources, labels, own }
+        Edges { sources, labels, own, kept: BiasedMutex::new(None) }
     }
 
     /// The n-th block of the rank for itself with a tag is its n-th block from itself with this
@@ -125,6 +138,29 @@ impl Neighbors {
             format!("{input} and {output} bytes"),
             format!("{blocks} and {sources} blocks of equal length"),
         ))
+    }
+
+    /// Calls `use_plan` with the plan of a collective with blocks of equal size.
+    pub(super) fn with_equal<T: Pod, R>(
+        &self,
+        kind: CallKind,
+        bytes: u64,
+        use_plan: impl FnOnce(&CollectivePlan<TwoBuffers<T>>) -> Result<R>,
+    ) -> Result<R> {
+        // Taken out while it is used: a thread that calls meanwhile makes its own.
+        let fits = |kept: &mut KeptPlan| kept.kind == kind && kept.bytes == bytes;
+        let kept = self.edges.kept.lock().take_if(fits);
+        let plan: Box<CollectivePlan<TwoBuffers<T>>> = match kept.map(|kept| kept.plan.downcast()) {
+            Some(Ok(plan)) => plan,
+            _ => Box::new(self.plan_equal(kind, bytes)?),
+        };
+        let outcome = use_plan(&plan);
+        // The communicator keeps linked schedules. Whether one is there must not depend on what this
+        // rank alone keeps.
+        if matches!(plan.path, ExecutionPath::Flat(_)) {
+            *self.edges.kept.lock() = Some(KeptPlan { kind, bytes, plan });
+        }
+        outcome
     }
 
     /// The plan of a collective with blocks of equal size.
@@ -183,10 +219,10 @@ impl Neighbors {
         let equal = vec![bytes; neighborhood.sources().len()];
         let (path, own) = match algorithm {
             Algorithm::Join if kind == CallKind::NeighborAllgather => {
-                self.flat_path(call, &[bytes], equal)
+                self.flat_path(call, &[bytes], equal, true)
             }
             Algorithm::Join => {
-                self.flat_path(call, &vec![bytes; neighborhood.destinations().len()], equal)
+                self.flat_path(call, &vec![bytes; neighborhood.destinations().len()], equal, true)
             }
             _ => match combined {
                 None => (self.link_equal(call, bytes, graph)?, None),
@@ -216,7 +252,7 @@ impl Neighbors {
         };
         if joins {
             let received = received.bytes.iter().copied();
-            let (path, own) = self.flat_path(call, &sent.bytes, received);
+            let (path, own) = self.flat_path(call, &sent.bytes, received, false);
             return Ok((path, shape, own));
         }
         // If the sizes of another rank have changed, a rank with unchanged sizes links again, too.
@@ -240,6 +276,7 @@ impl Neighbors {
         call: Signature,
         sent: &[u64],
         received: impl IntoIterator<Item = u64>,
+        is_kept: bool,
     ) -> (ExecutionPath, Option<Arc<[OwnBlock]>>) {
         let edges = &self.edges;
         let gathers =
@@ -255,7 +292,7 @@ impl Neighbors {
                 VariableBlocks::between_neighbors(sent, received, sources, labels)
             }
         };
-        let own = self.own_blocks(&blocks).filter(|_| !gathers);
+        let own = self.own_blocks(&blocks, is_kept).filter(|_| !gathers);
         let flat = FlatCollective {
             blocks: Some(Arc::new(blocks)),
             leaves_own: own.is_some(),
@@ -264,10 +301,11 @@ impl Neighbors {
         (ExecutionPath::Flat(flat), own)
     }
 
-    /// The blocks of the rank for itself, if they are long and have the same lengths in both
-    /// buffers. Otherwise they are staged as all others, and the engine reports different lengths.
-    fn own_blocks(&self, blocks: &VariableBlocks) -> Option<Arc<[OwnBlock]>> {
-        /// Bytes below which a list of the blocks costs more than to stage them.
+    /// The blocks of the rank for itself, if they are long or the plan is kept, and if they have the
+    /// same lengths in both buffers. Otherwise they are staged as all others, and the engine
+    /// reports different lengths.
+    fn own_blocks(&self, blocks: &VariableBlocks, is_kept: bool) -> Option<Arc<[OwnBlock]>> {
+        /// Bytes below which a list of the blocks for one call costs more than to stage them.
         const SHORTEST: u64 = 4096;
         let own = self.edges.own.as_ref()?.iter().map(|(from, to)| {
             let sent = blocks.sent_block(*from);
@@ -277,7 +315,7 @@ impl Neighbors {
             (bytes == received.end - received.start).then_some(own)
         });
         let total = own.clone().flatten().fold(0u64, |sum, own| sum.saturating_add(own.bytes));
-        if total < SHORTEST {
+        if !is_kept && total < SHORTEST {
             return None;
         }
         own.collect()

@@ -218,6 +218,10 @@ fn neighbours_get_each_others_blocks() {
             let expected: Vec<u32> =
                 (0..2).flat_map(|edge| vec![before[edge as usize] * 2 + edge; count]).collect();
             assert_eq!(got, expected);
+            // As many bytes again, in elements of another type.
+            let mut bytes = vec![0; 8 * count];
+            ring.neighbor_alltoall(bytemuck::cast_slice::<u32, u8>(&mine), &mut bytes)?;
+            assert_eq!(bytes, bytemuck::cast_slice::<u32, u8>(&expected));
 
             let mut shared = world.alloc::<u32>(2 * count)?;
             shared.copy_from_slice(&mine);
@@ -273,8 +277,9 @@ fn a_long_call_that_waits_does_not_match_one_that_does_not() {
 }
 
 fn long_blocking_collectives_stream_any_length() {
-    // Around a piece, around four pieces, and longer than the ring of a pair.
-    let lengths = [2049, 4095, 4096, 4097, 131_071, 131_073, 5_000_001];
+    // The first that stream, around a piece, around four pieces, and longer than the ring of a
+    // pair.
+    let lengths = [512, 513, 2049, 4095, 4096, 4097, 131_071, 131_073, 5_000_001];
     local(2, |world| {
         for length in lengths {
             for turn in 0..3u8 {
