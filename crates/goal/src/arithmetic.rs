@@ -16,7 +16,7 @@
 //! * **A NaN result is always the canonical one**: quiet, positive, without payload (`0x7fc00000`
 //!   for `f32`, `0x7ff8000000000000` for `f64`). Without this rule the payload would depend on the
 //!   machine and on operand order.
-//! * **And, or and xor** are defined on integers only.
+//! * **And, or and xor** are defined on integers and bits, and are the only operations on bits.
 
 mod data_type;
 mod error;

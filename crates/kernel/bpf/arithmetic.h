@@ -4,7 +4,7 @@
 
 #include "float.h"
 
-enum { U8, U16, U32, U64, I8, I16, I32, I64, F32, F64 };
+enum { U8, U16, U32, U64, I8, I16, I32, I64, F32, F64, BIT };
 
 static __always_inline __u64 divide_signed(__s64 left, __s64 right)
 {
@@ -60,7 +60,7 @@ __noinline __u32 combine(struct rank_memory *rank __arg_nonnull, __u64 what, __u
 	__u8 *destination_place = AT(rank, __u8, destination_at);
 	__u32 operation = what & 0xff, bytes = what >> 16, zero_divisor = 0;
 	switch (what >> 8 & 0xff) {
-	case U8: INTEGERS(__u8, 0);
+	case U8: case BIT: INTEGERS(__u8, 0);
 	case U16: INTEGERS(__u16, 0);
 	case U32: INTEGERS(__u32, 0);
 	case U64: INTEGERS(__u64, 0);

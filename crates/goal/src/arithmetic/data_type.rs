@@ -13,7 +13,7 @@ use super::unknown_name::UnknownName;
 ///
 /// assert_eq!(DataType::F32.bytes(), 4);
 /// assert_eq!("i16".parse(), Ok(DataType::I16));
-/// assert_eq!(DataType::from_u8(10), None);
+/// assert_eq!(DataType::from_u8(11), None);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -38,11 +38,14 @@ pub enum DataType {
     F32 = 8,
     /// Floating-point number, IEEE 754 binary64.
     F64 = 9,
+    /// One bit, with the logical operations only. Eight of them are packed in each byte, the first one
+    /// in its lowest bit.
+    Bit = 10,
 }
 
 impl DataType {
     /// All data types; each stands at the index that is its discriminant.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::U8,
         Self::U16,
         Self::U32,
@@ -53,6 +56,7 @@ impl DataType {
         Self::I64,
         Self::F32,
         Self::F64,
+        Self::Bit,
     ];
 
     /// The data type with this discriminant, if there is one.
@@ -65,7 +69,7 @@ impl DataType {
         }
     }
 
-    /// The name, which is also that of the Rust type: `u8` … `f64`.
+    /// The name: that of the Rust type, `u8` … `f64`, or `bit`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::U8 => "u8",
@@ -78,14 +82,15 @@ impl DataType {
             Self::I64 => "i64",
             Self::F32 => "f32",
             Self::F64 => "f64",
+            Self::Bit => "bit",
         }
     }
 
-    /// The size of one element in bytes: 1, 2, 4 or 8.
+    /// The size of one element in bytes: 1, 2, 4 or 8. Bits come in whole bytes, so theirs is 1.
     #[inline]
     pub const fn bytes(self) -> usize {
         match self {
-            Self::U8 | Self::I8 => 1,
+            Self::U8 | Self::I8 | Self::Bit => 1,
             Self::U16 | Self::I16 => 2,
             Self::U32 | Self::I32 | Self::F32 => 4,
             Self::U64 | Self::I64 | Self::F64 => 8,

@@ -26,6 +26,8 @@ pub(super) fn run<B: Blocks>(
         DataType::I64 => integers::<i64, 8>(operation, blocks),
         DataType::F32 => floats::<f32, 4>(operation, data_type, blocks),
         DataType::F64 => floats::<f64, 8>(operation, data_type, blocks),
+        DataType::Bit if operation.is_bitwise() => integers::<u8, 1>(operation, blocks),
+        DataType::Bit => Err(ArithmeticError::NotApplicable { operation, data_type }),
     }
 }
 

@@ -33,11 +33,11 @@ pub enum Arithmetic {
     Minimum = 4,
     /// The greater of left and right.
     Maximum = 5,
-    /// Bitwise and; integers only.
+    /// Bitwise and; integers and bits only.
     And = 6,
-    /// Bitwise or; integers only.
+    /// Bitwise or; integers and bits only.
     Or = 7,
-    /// Bitwise exclusive or; integers only.
+    /// Bitwise exclusive or; integers and bits only.
     Xor = 8,
 }
 
@@ -80,11 +80,21 @@ impl Arithmetic {
         }
     }
 
-    /// Returns `true` if the operation is defined on the data type: all are, except for the bitwise
-    /// ones on floating-point numbers.
+    /// Returns `true` if the operation is defined on the data type: all are on integers, the bitwise
+    /// ones alone on bits, the others on floating-point numbers.
     #[inline]
     pub const fn applies_to(self, data_type: DataType) -> bool {
-        !(data_type.is_float() && matches!(self, Self::And | Self::Or | Self::Xor))
+        match data_type {
+            DataType::F32 | DataType::F64 => !self.is_bitwise(),
+            DataType::Bit => self.is_bitwise(),
+            _ => true,
+        }
+    }
+
+    /// Returns `true` for and, or and xor.
+    #[inline]
+    pub const fn is_bitwise(self) -> bool {
+        matches!(self, Self::And | Self::Or | Self::Xor)
     }
 }
 
