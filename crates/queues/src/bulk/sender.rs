@@ -14,12 +14,17 @@ use shm::owned::OwnedBytes;
 use shm::process_memory;
 use shm::process_table::End;
 use shm::segment::{Offset, Segment};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Fewest bytes between two publications: each costs about as much as the transfer of one or two
 /// cache lines.
 const MIN_PIECE: u64 = 4096;
+
+/// Fewest bytes that the receiver copies alone while the sender computes: the sender stages fewer in
+/// less time than a transfer takes to begin.
+const MIN_UNATTENDED: usize = 32 << 10;
 
 /// Bytes of the staging area that the sender prefetches for the next message.
 const AHEAD: u64 = 4096;
@@ -109,6 +114,61 @@ impl Sender {
         self.send_before(bytes, Some(deadline))
     }
 
+    /// Sends a message while `compute` runs in this thread: the receiver copies it alone, so the
+    /// transfer adds almost nothing to the computation. Returns the result of `compute`, and the path
+    /// that was used, when `bytes` may be modified.
+    ///
+    /// Short messages, and those that the receiver may not read from this process's memory, are sent
+    /// as by [`Sender::send`] before the computation begins.
+    ///
+    /// ```
+    /// use queues::bulk;
+    /// # use shm::{arena::Arena, segment::{Backing, Segment}};
+    /// # use std::sync::Arc;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let segment = Arc::new(Segment::create(4 << 20, Backing::Memory)?);
+    /// # let arena = Arc::new(Arena::new(segment, 0..4 << 20)?);
+    /// let (mut sender, mut receiver) = bulk::pair(&arena, bulk::DEFAULT_STAGING_BYTES)?;
+    /// let message = vec![7; 1 << 20];
+    /// std::thread::scope(|scope| {
+    ///     let received = scope.spawn(move || {
+    ///         let mut buffer = vec![0; 1 << 20];
+    ///         receiver.recv(&mut buffer).map(|_| buffer)
+    ///     });
+    ///     let (sum, sent) = sender.send_while(&message, || (1..=1000).sum::<u32>());
+    ///     sent?;
+    ///     assert_eq!(sum, 500_500);
+    ///     assert_eq!(received.join().expect("no panic")?, message);
+    ///     Ok::<(), bulk::BulkError>(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Sender::send`], beside the result of `compute`, which runs in any case.
+    pub fn send_while<R>(
+        &mut self,
+        bytes: &[u8],
+        compute: impl FnOnce() -> R,
+    ) -> (R, Result<Path, BulkError>) {
+        let is_unattended = self.policy != Policy::Staged
+            && bytes.len() >= MIN_UNATTENDED
+            && self.direct_path().there;
+        if !is_unattended {
+            let sent = self.send(bytes);
+            return (compute(), sent);
+        }
+        let offered = self.publish_offer(None, direct_header(bytes));
+        // The receiver reads from `bytes` from here on, so the transfer ends before a panic goes on.
+        let result = catch_unwind(AssertUnwindSafe(compute));
+        let sent = offered
+            .and_then(|()| self.await_join(None))
+            .and_then(|()| self.copy_direct(bytes))
+            .map(|()| Path::Direct);
+        (result.unwrap_or_else(|panic| resume_unwind(panic)), sent)
+    }
+
     fn send_before(&mut self, bytes: &[u8], deadline: Option<Instant>) -> Result<Path, BulkError> {
         if self.is_direct(bytes.len())? {
             self.send_direct(bytes, deadline).map(|()| Path::Direct)
@@ -161,9 +221,13 @@ impl Sender {
     }
 
     fn send_direct(&mut self, bytes: &[u8], deadline: Option<Instant>) -> Result<(), BulkError> {
-        let address = bytes.as_ptr() as u64;
+        self.offer(deadline, direct_header(bytes))?;
+        self.copy_direct(bytes)
+    }
+
+    /// Copies parts of a transfer that the receiver has joined, and waits until all are done.
+    fn copy_direct(&mut self, bytes: &[u8]) -> Result<(), BulkError> {
         let length = bytes.len() as u64;
-        self.offer(deadline, |transfer| BulkHeader::Direct { bytes: length, address, transfer })?;
         let memory = &self.memory;
         let link = memory.offset();
         let shared = &memory.header.transfer;
@@ -196,6 +260,16 @@ impl Sender {
         deadline: Option<Instant>,
         header: impl Fn(u64) -> BulkHeader,
     ) -> Result<(), BulkError> {
+        self.publish_offer(deadline, header)?;
+        self.await_join(deadline)
+    }
+
+    /// Offers a transfer, which the receiver may then join at any time.
+    fn publish_offer(
+        &mut self,
+        deadline: Option<Instant>,
+        header: impl Fn(u64) -> BulkHeader,
+    ) -> Result<(), BulkError> {
         self.wait_for_credit(header::BYTES, deadline)?;
         let memory = &self.memory;
         let last = self.transfer;
@@ -208,7 +282,13 @@ impl Sender {
         transfer.offer(number);
         self.memory.stage(self.filled, &header(number).to_line()).map_err(|_| self.broken())?;
         self.publish(header::BYTES);
+        Ok(())
+    }
+
+    /// Waits until the receiver has joined the offered transfer, and otherwise withdraws it.
+    fn await_join(&mut self, deadline: Option<Instant>) -> Result<(), BulkError> {
         let memory = &self.memory;
+        let number = self.transfer;
         let transfer = &memory.header.transfer;
         let poll = || {
             let joined = transfer.is(number, TransferState::Joined)
@@ -309,6 +389,12 @@ impl Sender {
     fn broken(&self) -> BulkError {
         BulkError::Corrupt { link: self.memory.offset() }
     }
+}
+
+/// The header of a direct transfer, by the number of the transfer.
+fn direct_header(bytes: &[u8]) -> impl Fn(u64) -> BulkHeader + use<> {
+    let (address, bytes) = (bytes.as_ptr() as u64, bytes.len() as u64);
+    move |transfer| BulkHeader::Direct { bytes, address, transfer }
 }
 
 impl Drop for Sender {

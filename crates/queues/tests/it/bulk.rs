@@ -23,6 +23,9 @@ testing::tests![
     every_byte_arrives_directly_if_permitted,
     every_byte_arrives_over_the_chosen_path,
     bytes_in_the_segment_are_read_in_place,
+    a_message_is_received_while_its_sender_computes,
+    a_panic_of_the_computation_leaves_the_link_usable,
+    a_computation_goes_on_beside_a_receiver_that_is_gone,
     without_a_direct_path_everything_is_staged_and_the_reason_is_kept,
     a_message_longer_than_the_buffer_stays_available,
     a_message_aborted_at_its_deadline_was_never_sent,
@@ -57,6 +60,9 @@ fn message(number: u64, bytes: usize) -> Vec<u8> {
     all.truncate(bytes);
     all
 }
+
+/// Longest wait for what must happen.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Staging area; many of the lengths below are more than twice as long.
 const AREA: u64 = 16 << 10;
@@ -133,6 +139,68 @@ fn every_byte_arrives_through_the_staging_area() {
             assert_eq!(send_all(sender), [Path::Staged; LENGTHS.len()]);
         });
     }
+}
+
+/// The computation of the sender ends only after the receiver has the message, so the receiver has
+/// copied it without the sender.
+fn a_message_is_received_while_its_sender_computes() {
+    let (_, arena) = memory(8 << 20);
+    let (mut sender, mut receiver) = pair(&arena, AREA).expect("memory");
+    // Each end has probed the other.
+    assert!(receiver.direct_path().here.is_ok() && sender.direct_path().there, "threads may read");
+    let (received, is_received) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for (number, length) in LENGTHS.into_iter().enumerate() {
+                let mut buffer = vec![0; length];
+                receiver.recv(&mut buffer).expect("sent");
+                received.send(buffer == message(number as u64, length)).expect("awaited");
+            }
+        });
+        for (number, length) in LENGTHS.into_iter().enumerate() {
+            let bytes = message(number as u64, length);
+            let (is_right, sent) =
+                sender.send_while(&bytes, || is_received.recv_timeout(LIMIT).expect("received"));
+            assert!(is_right, "every byte of the message of {length} bytes");
+            let expected = if length < 32 << 10 { Path::Staged } else { Path::Direct };
+            assert_eq!(sent.expect("received"), expected, "{length} bytes");
+        }
+    });
+}
+
+fn a_panic_of_the_computation_leaves_the_link_usable() {
+    let (_, arena) = memory(8 << 20);
+    let (mut sender, mut receiver) = pair(&arena, AREA).expect("memory");
+    assert!(receiver.direct_path().here.is_ok());
+    let bytes = message(1, 1 << 20);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for _ in 0..2 {
+                let mut buffer = vec![0; 1 << 20];
+                receiver.recv(&mut buffer).expect("sent");
+                assert!(buffer == message(1, 1 << 20));
+            }
+        });
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let (never, _) = sender.send_while(&bytes, || std::panic::resume_unwind(Box::new(7)));
+            never
+        }));
+        let payload = panicked.expect_err("the computation panics");
+        assert_eq!(payload.downcast().ok(), Some(Box::new(7)));
+        sender.send(&bytes).expect("received");
+    });
+}
+
+fn a_computation_goes_on_beside_a_receiver_that_is_gone() {
+    let (_, arena) = memory(8 << 20);
+    let (mut sender, mut receiver) = pair(&arena, AREA).expect("memory");
+    assert!(receiver.direct_path().here.is_ok());
+    let (is_closed, sent) = sender.send_while(&message(1, 1 << 20), || {
+        drop(receiver);
+        true
+    });
+    assert!(is_closed);
+    assert!(matches!(sent, Err(BulkError::Closed { .. })), "{sent:?}");
 }
 
 fn every_byte_arrives_directly_if_permitted() {
