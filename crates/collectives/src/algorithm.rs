@@ -127,7 +127,9 @@ impl Collective {
             Collective::Reduce => {
                 &[Flat, Chain, SegmentedChain, Binomial, Dary, Rabenseifner, Join]
             }
-            Collective::Allreduce => &[RecursiveDoubling, Ring, Rabenseifner, ReduceBcast, Join],
+            Collective::Allreduce => {
+                &[RecursiveDoubling, Dissemination, Ring, Rabenseifner, ReduceBcast, Join]
+            }
             Collective::ReduceScatter => {
                 &[Ring, Pairwise, RecursiveHalving, ReduceThenScatter, Join]
             }
@@ -185,10 +187,16 @@ impl Collective {
     pub const fn keeps_rank_order(self, algorithm: Algorithm) -> bool {
         use Algorithm::*;
         match self {
-            Collective::Allreduce => !matches!(algorithm, Ring),
+            Collective::Allreduce => !matches!(algorithm, Ring | Dissemination),
             Collective::ReduceScatter => !matches!(algorithm, Ring | RecursiveHalving),
             _ => true,
         }
+    }
+
+    /// Returns `true` if all ranks combine the contributions of an element in one order, and so get
+    /// the same bits whatever the operation, or if the collective combines nothing.
+    pub const fn has_common_order(self, algorithm: Algorithm) -> bool {
+        !matches!((self, algorithm), (Collective::Allreduce, Algorithm::Dissemination))
     }
 
     const fn algorithm_kind(self) -> &'static str {

@@ -15,6 +15,15 @@
 //!   lower is the left operand. Both partners therefore compute the same expression, and all ranks
 //!   end with the same bits whatever the order of arrival; a floating-point result depends on the
 //!   number of ranks alone.
+//! - **dissemination**: In each round a rank sends what it has to the rank as many places further on,
+//!   and combines what arrives with it. ⌈log₂ ranks⌉ rounds for any number of ranks, of one message a
+//!   rank each. Every rank combines in an order of its own, so the algorithm takes only operations
+//!   whose result [does not depend on it](Reduction::depends_on_order).
+//!
+//!   Hensgen, Finkel, Manber: "Two Algorithms for Barrier Synchronization", International Journal of
+//!   Parallel Programming 17(1), 1988: the dissemination algorithm. Bruck, Ho: "Efficient Global
+//!   Combine Operations in Multi-Port Message-Passing Systems", Parallel Processing Letters 3(4),
+//!   1993: no contribution is counted twice, whatever the number of ranks.
 //! - **ring**: Every part of the vector passes round the ring once and is combined at each rank,
 //!   then once more to distribute the result. 2 · (`ranks` − 1) messages a rank and as many deep;
 //!   each rank sends about twice the vector. For long vectors.
@@ -53,7 +62,7 @@ use goal::graph::{Access, Block, Graph, JoinMode};
 /// [`CollectiveError::NotWholeElements`], [`CollectiveError::NotApplicable`],
 /// [`CollectiveError::TooManyBytes`]; for subtraction and division,
 /// [`CollectiveError::NotAssociative`] unless the algorithm [folds from the
-/// left](Collective::folds_from_left).
+/// left](Collective::folds_from_left); [`CollectiveError::DependsOnOrder`] by dissemination.
 ///
 /// ```
 /// use collectives::{Algorithm, Reduction, allreduce};
@@ -101,6 +110,7 @@ pub(crate) fn build(
         Algorithm::RecursiveDoubling => {
             core(builder, reduction, input, output, recursive_doubling)?
         }
+        Algorithm::Dissemination => dissemination(builder, reduction, input, output)?,
         Algorithm::Rabenseifner => core(builder, reduction, input, output, rabenseifner)?,
         Algorithm::Ring => {
             let sizes = Sizes::even(member.ranks(), input.length, reduction.unit());
@@ -207,6 +217,46 @@ fn recursive_doubling(builder: &mut GraphBuilder, core: Core) -> Result<(), Coll
         let (left, right) = if position & distance == 0 { (held, theirs) } else { (theirs, held) };
         builder.combine(reduction, left, right, destination);
         held = destination;
+    }
+    Ok(())
+}
+
+/// After a round a rank has the combination of the `count` ranks before it. The counts are the
+/// leading binary digits of `ranks` − 1: where the next digit is 1, ranks send their own
+/// contribution, too, and one place further.
+fn dissemination(
+    builder: &mut GraphBuilder,
+    reduction: Reduction,
+    input: Block,
+    output: Block,
+) -> Result<(), CollectiveError> {
+    let member = builder.member();
+    let others = member.ranks() - 1;
+    let mut below: Option<Block> = None;
+    let mut count = 0;
+    for (round, digit) in (0..=others.ilog2()).rev().enumerate() {
+        let with_own = others >> digit & 1;
+        let sent = match below {
+            None => input,
+            Some(below) if with_own == 0 => below,
+            Some(below) => {
+                let both = builder.scratchpad(input.length)?;
+                builder.combine(reduction, below, input, both);
+                both
+            }
+        };
+        let (distance, tag) = (count + with_own, round as u32);
+        let theirs = builder.scratchpad(input.length)?;
+        builder.receive(theirs, member.before(distance), tag);
+        builder.send(sent, member.after(distance), tag);
+        if let Some(below) = below {
+            builder.combine(reduction, theirs, below, theirs);
+        }
+        below = Some(theirs);
+        count += distance;
+    }
+    if let Some(below) = below {
+        builder.combine(reduction, below, input, output);
     }
     Ok(())
 }

@@ -120,6 +120,20 @@ pub enum CollectiveError {
         /// The collective.
         collective: Collective,
     },
+    /// The result of the operation depends on the order of its operands, which differs between the
+    /// ranks.
+    #[error(
+        "the result of {operation} on {data_type} depends on the order of its operands, which is another \
+         one on every rank in {algorithm}: use an algorithm with one order, such as recursive-doubling"
+    )]
+    DependsOnOrder {
+        /// The operation.
+        operation: Arithmetic,
+        /// The data type.
+        data_type: DataType,
+        /// The algorithm.
+        algorithm: &'static str,
+    },
     /// The operation depends on the grouping of operands, which the algorithm does not keep.
     #[error(
         "{operation} depends on how operands are grouped, which {algorithm} does in its own way: \

@@ -13,7 +13,7 @@
 //! | [`allgather`] | ring, recursive-doubling, bruck, gather-bcast, join | input: one block | output: a block from each rank |
 //! | [`alltoall`] | bruck, direct, rotated-direct, pairwise, multiphase, join | input: a block for each rank | output: a block from each rank |
 //! | [`reduce`] | flat, chain, segmented-chain, binomial, d-ary, rabenseifner, join | input: the contribution | output: at the root the result, elsewhere empty |
-//! | [`allreduce`] | recursive-doubling, ring, rabenseifner, reduce-bcast, join | input: the contribution | output: the result, as long |
+//! | [`allreduce`] | recursive-doubling, dissemination, ring, rabenseifner, reduce-bcast, join | input: the contribution | output: the result, as long |
 //! | [`reduce_scatter`] | ring, pairwise, recursive-halving, reduce-then-scatter, join | input: the contribution to the blocks of all ranks | output: the rank's block of the result |
 //! | [`scan`], [`exscan`] | chain, recursive-doubling, join | input: the contribution | output: the result, as long |
 //! | [`neighbor`] | [`neighbor_alltoall`](neighbor::neighbor_alltoall), [`neighbor_alltoallv`](neighbor::neighbor_alltoallv) | input: a block for each destination | output: a block from each source |

@@ -35,8 +35,30 @@ impl Reduction {
         Ok(())
     }
 
+    /// Returns `true` if the result depends on the order or the grouping of the operands: sums and
+    /// products of floating-point numbers are rounded, differences and quotients are not
+    /// associative.
+    ///
+    /// ```
+    /// use collectives::Reduction;
+    /// use goal::arithmetic::{Arithmetic, DataType};
+    ///
+    /// assert!(Reduction::new(Arithmetic::Add, DataType::F64).depends_on_order());
+    /// assert!(!Reduction::new(Arithmetic::Add, DataType::I64).depends_on_order());
+    /// assert!(!Reduction::new(Arithmetic::Maximum, DataType::F64).depends_on_order());
+    /// ```
+    pub const fn depends_on_order(self) -> bool {
+        match self.operation {
+            Arithmetic::Subtract | Arithmetic::Divide => true,
+            Arithmetic::Add | Arithmetic::Multiply => self.data_type.is_float(),
+            Arithmetic::Minimum | Arithmetic::Maximum => false,
+            Arithmetic::And | Arithmetic::Or | Arithmetic::Xor => false,
+        }
+    }
+
     /// Refuses an operation that depends on how operands are grouped, unless the algorithm, one of
-    /// the collective's, folds from the left in rank order.
+    /// the collective's, folds from the left in rank order; and one that depends on their order,
+    /// unless that is the same on all ranks.
     pub(crate) fn check_grouping(
         self,
         collective: Collective,
@@ -46,7 +68,13 @@ impl Reduction {
         if collective.folds_from_left(algorithm) {
             return Ok(());
         }
-        self.check_associative(algorithm)
+        self.check_associative(algorithm)?;
+        if !collective.has_common_order(algorithm) && self.depends_on_order() {
+            let Reduction { operation, data_type } = self;
+            let algorithm = algorithm.name();
+            return Err(CollectiveError::DependsOnOrder { operation, data_type, algorithm });
+        }
+        Ok(())
     }
 
     /// Refuses an operation that depends on how operands are grouped.

@@ -37,6 +37,7 @@
 //! | reduce | d-ary | 2004, section 3 | upper bound |
 //! | allgather, allreduce, reduce_scatter | ring, pairwise, bruck | derived | exact |
 //! | barrier | dissemination | derived | exact |
+//! | allreduce | dissemination | derived | exact where combining takes no time, else an upper bound |
 //! | barrier, allgather, allreduce, reduce_scatter | recursive-doubling, recursive-halving, rabenseifner | derived | exact for powers of two |
 //! | scan, exscan | chain, recursive-doubling | derived | chain exact; the other up to a gap a round longer, and shorter between powers of two |
 //! | barrier | flat, tree | derived | as their two parts |

@@ -109,9 +109,17 @@ impl Models {
         engines.iter().filter_map(move |engine| Some((*engine, self.levels.get(&(*engine, form))?)))
     }
 
-    /// All plans, fastest first, each with the segment size and degree that suit it. Empty if no
-    /// costs are known.
+    /// The plans that run any operation, fastest first, each with the segment size and degree that
+    /// suit it. Empty if no costs are known.
     pub fn candidates(&self, query: &Query) -> Vec<Prediction> {
+        let mut all = self.exact_candidates(query);
+        all.retain(|one| query.operation.has_common_order(one.plan.algorithm));
+        all
+    }
+
+    /// As [`candidates`](Self::candidates), with those that run only operations whose result [does
+    /// not depend on the order](collectives::Reduction::depends_on_order) of their operands.
+    pub fn exact_candidates(&self, query: &Query) -> Vec<Prediction> {
         let mut all = Vec::new();
         for (engine, level) in self.engines(query) {
             // The kernel sends packets anyway, and takes graphs of few messages only.
@@ -227,7 +235,8 @@ fn is_available(
 mod tests {
     use super::*;
     use crate::simulation::linked;
-    use collectives::{GraphSpec, build};
+    use collectives::{GraphSpec, Reduction, build};
+    use goal::arithmetic::{Arithmetic, DataType};
     use std::num::NonZeroU32;
 
     #[test]
@@ -245,6 +254,8 @@ mod tests {
                         let query = Query { operation, form, ranks, ranks_per_node, bytes };
                         let spec = GraphSpec {
                             ranks_per_node: NonZeroU32::new(ranks_per_node).expect("not zero"),
+                            // All algorithms accept this operation on this type.
+                            reduction: Reduction::new(Arithmetic::Add, DataType::U8),
                             ..linked::call(collective, ranks, bytes)
                         };
                         let choice = Choice { levels, ..Choice::of(algorithm) };

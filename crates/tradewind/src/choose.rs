@@ -102,9 +102,10 @@ impl Communicator {
         self.explain_form(CallForm::Blocking, operation, bytes)
     }
 
-    /// As [`explain`](Self::explain), for calls of this form.
+    /// As [`explain`](Self::explain), for calls of this form. A reduction is one of floating-point
+    /// numbers: for others an algorithm may be selected whose order differs between the ranks.
     pub fn explain_form(&self, form: CallForm, operation: Collective, bytes: u64) -> Explanation {
-        self.selector().explain(form, operation, bytes)
+        self.selector().explain(form, operation, bytes, FoldOrder::Common)
     }
 
     /// The selector of this communicator's algorithms.

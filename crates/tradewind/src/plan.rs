@@ -10,7 +10,7 @@ use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
 use crate::internode::request::run_lent;
 use crate::path::ExecutionPath;
-use crate::reduction::FoldFunction;
+use crate::reduction::{FoldFunction, FoldOrder};
 use crate::request::{CopiedOutput, FoldedOutput, Outputs, Request};
 use crate::selection::choice::SelectedAlgorithm;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
@@ -35,6 +35,8 @@ use std::sync::Arc;
 pub(crate) struct CollectivePlan<B> {
     pub(crate) path: ExecutionPath,
     buffers: B,
+    /// Order of contributions, by which the algorithm was selected.
+    order: FoldOrder,
 }
 
 /// Buffers of a [`Persistent`](crate::Persistent) barrier: none.
@@ -104,7 +106,7 @@ impl CollectivePlan<NoBuffers> {
     /// A plan without buffers.
     #[inline]
     pub(crate) fn without_buffers(path: ExecutionPath) -> Self {
-        CollectivePlan { path, buffers: NoBuffers(()) }
+        CollectivePlan { path, buffers: NoBuffers(()), order: FoldOrder::Common }
     }
 
     /// Starts the collective.
@@ -132,7 +134,8 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
     /// A plan with one buffer of `bytes` bytes.
     #[inline]
     pub(crate) fn with_one_buffer(path: ExecutionPath, bytes: u64, is_root: bool) -> Self {
-        CollectivePlan { path, buffers: OneBuffer { bytes, is_root, element: PhantomData } }
+        let buffers = OneBuffer { bytes, is_root, element: PhantomData };
+        CollectivePlan { path, buffers, order: FoldOrder::Common }
     }
 
     /// Starts the collective with its buffer.
@@ -200,6 +203,12 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
 }
 
 impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
+    /// The plan of a reduction whose algorithm was selected for this order.
+    #[inline]
+    pub(crate) fn in_order(self, order: FoldOrder) -> Self {
+        CollectivePlan { order, ..self }
+    }
+
     /// A plan with a path that delivers the result.
     #[inline]
     pub(crate) fn new(path: ExecutionPath, shape: BufferShape) -> Self {
@@ -214,7 +223,7 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         own_edges: Option<Arc<[OwnBlock]>>,
     ) -> Self {
         let buffers = TwoBuffers { shape, own_edges, fold: None, element: PhantomData };
-        CollectivePlan { path, buffers }
+        CollectivePlan { path, buffers, order: FoldOrder::Common }
     }
 
     /// A plan with a path that gathers `gathered` contributions of `bytes` bytes, of which the first
@@ -231,7 +240,7 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
             folded: 0..u64::from(count).saturating_mul(bytes) as usize,
         };
         let buffers = TwoBuffers { shape, own_edges: None, fold: Some(fold), element: PhantomData };
-        CollectivePlan { path, buffers }
+        CollectivePlan { path, buffers, order: FoldOrder::Common }
     }
 
     /// Starts the collective with an input and an output, waits and fetches the result.
@@ -406,7 +415,8 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
                 Outputs::Folded(Box::new(folded), output_of_back::<T, I, O>)
             }
         };
-        Ok(Request::new(communicator, started, outputs, (input.into_back(), back)))
+        let request = Request::new(communicator, started, outputs, (input.into_back(), back));
+        Ok(request.in_order(self.order))
     }
 
     /// Checks the lengths of the buffers.

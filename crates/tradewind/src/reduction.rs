@@ -18,11 +18,11 @@ pub enum Op {
     Minimum,
     /// The larger; NaN if either is.
     Maximum,
-    /// Bitwise and, on integers.
+    /// Bitwise and, on integers and bits.
     And,
-    /// Bitwise or, on integers.
+    /// Bitwise or, on integers and bits.
     Or,
-    /// Bitwise exclusive or, on integers.
+    /// Bitwise exclusive or, on integers and bits.
     Xor,
     /// ((c₀ − c₁) − c₂) − …, in rank order; run by algorithms that fold in this order, else by
     /// `join`.
@@ -30,18 +30,6 @@ pub enum Op {
     /// ((c₀ / c₁) / c₂) / …, in rank order; run by algorithms that fold in this order, else by
     /// `join`.
     Quotient,
-}
-
-impl Op {
-    /// Freedom of an algorithm to order the contributions of a reduction.
-    #[inline]
-    pub(crate) fn order(self) -> FoldOrder {
-        if matches!(self, Op::Difference | Op::Quotient) {
-            FoldOrder::FromLeft
-        } else {
-            FoldOrder::Any
-        }
-    }
 }
 
 /// An [`Op`] on elements whose type is known at run time only; the buffers are bytes. Made by
@@ -64,6 +52,23 @@ impl Op {
     ///     let mut sum = [0; 8];
     ///     world.allreduce(&mine, &mut sum, Op::Sum.on_bytes(DataType::F64))?;
     ///     assert_eq!(f64::from_ne_bytes(sum), 3.0);
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// Bits are packed, eight in a byte, and have the operations and, or and xor:
+    ///
+    /// ```
+    /// use tradewind::{DataType, Op};
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(3, |world| {
+    ///     // Flag r of 40 on rank r.
+    ///     let mut mine = [0u8; 5];
+    ///     mine[world.rank() as usize / 8] |= 1 << (world.rank() % 8);
+    ///     let mut any = [0; 5];
+    ///     world.allreduce(&mine, &mut any, Op::Or.on_bytes(DataType::Bit))?;
+    ///     assert_eq!(any, [0b111, 0, 0, 0, 0]);
     ///     Ok(())
     /// })
     /// # }
@@ -93,8 +98,11 @@ impl From<Op> for Arithmetic {
 /// Freedom of an algorithm to order the contributions of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FoldOrder {
-    /// The operation is associative: every order is allowed.
+    /// The result does not depend on the order, or nothing is combined.
     Any,
+    /// The operation is associative but for rounding: every order is allowed that is the same on all
+    /// ranks.
+    Common,
     /// Only a fold in rank order, from the left, has a meaning.
     FromLeft,
 }
@@ -187,6 +195,16 @@ impl BuiltInReduction {
 
     pub(crate) fn reduction(self) -> collectives::Reduction {
         collectives::Reduction::new(self.op.into(), self.data_type)
+    }
+
+    /// Freedom of an algorithm to order the contributions.
+    #[inline]
+    pub(crate) fn order(self) -> FoldOrder {
+        match self.op {
+            Op::Difference | Op::Quotient => FoldOrder::FromLeft,
+            _ if self.reduction().depends_on_order() => FoldOrder::Common,
+            _ => FoldOrder::Any,
+        }
     }
 
     /// A number of 16 bits, distinct for each operation and type.

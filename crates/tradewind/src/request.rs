@@ -4,7 +4,7 @@ use crate::communicator::Communicator;
 use crate::deferred::DeferredBuffers;
 use crate::error::Result;
 use crate::path::StartedCollective;
-use crate::reduction::FoldFunction;
+use crate::reduction::{FoldFunction, FoldOrder};
 use crate::selection::explanation::{Explanation, Reason};
 use crate::selection::selector::Selector;
 use collectives::{Algorithm, Collective};
@@ -138,6 +138,7 @@ pub struct Request<'a, B: Send + 'static = ()> {
     deferred: Option<DeferredBuffers>,
     /// Selects the algorithm again, for [`explain`](Self::explain).
     selector: Selector,
+    order: FoldOrder,
 }
 
 impl<'a, B: Send + 'static> Request<'a, B> {
@@ -155,7 +156,15 @@ impl<'a, B: Send + 'static> Request<'a, B> {
             back: Some(back),
             deferred: (size_of::<B>() > 0).then(|| communicator.deferred().clone()),
             selector: communicator.selector(),
+            order: FoldOrder::Common,
         }
+    }
+
+    /// The request of a reduction whose algorithm was selected for this order.
+    #[inline]
+    pub(crate) fn in_order(mut self, order: FoldOrder) -> Self {
+        self.order = order;
+        self
     }
 
     /// Returns `true` if the collective is complete; private results are then in their buffers.
@@ -207,7 +216,8 @@ impl<'a, B: Send + 'static> Request<'a, B> {
             _ if folded => (transport_of_fold(operation), bytes),
             _ => (operation, bytes),
         };
-        let mut explanation = self.selector.explain(CallForm::Nonblocking, operation, bytes);
+        let form = CallForm::Nonblocking;
+        let mut explanation = self.selector.explain(form, operation, bytes, self.order);
         if self.started.is_flat() && explanation.algorithm != Algorithm::Join {
             explanation.replace_by_join(match call.kind {
                 CallKind::Alltoallv | CallKind::Gatherv | CallKind::Scatterv => {

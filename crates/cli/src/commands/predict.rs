@@ -82,7 +82,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         bytes,
     };
     let models = Models::of(&machine);
-    let found = models.candidates(&query);
+    let found = models.exact_candidates(&query);
     let Some(least) = found.first().map(|best| best.microseconds) else {
         return Err(Failure::NoParameters { path, query: query.to_string() });
     };

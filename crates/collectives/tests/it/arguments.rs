@@ -187,7 +187,7 @@ fn algorithms_are_found_by_their_names() {
     assert_eq!(names(Collective::Allgather), allgathers);
     assert_eq!(names(Collective::Alltoall).len(), 6);
     assert_eq!(names(Collective::Reduce).len(), 7);
-    assert_eq!(names(Collective::Allreduce).len(), 5);
+    assert_eq!(names(Collective::Allreduce).len(), 6);
     assert_eq!(names(Collective::ReduceScatter).len(), 5);
     assert_eq!(names(Collective::Scan), names(Collective::Exscan));
     let error = Collective::Scatter.algorithm("binary").unwrap_err();

@@ -169,6 +169,8 @@ fn reductions() {
             figures(ranks, |rank| allreduce::graph(algorithm, rank, ranks, bytes, SUM).unwrap())
         };
         is_folded(all(Algorithm::RecursiveDoubling), ranks, ranks.ilog2());
+        let everywhere = (ceiling(ranks), ranks * ceiling(ranks));
+        assert_eq!(all(Algorithm::Dissemination), everywhere);
         assert_eq!(all(Algorithm::Ring), (2 * others, 2 * ranks * others));
         is_folded(all(Algorithm::Rabenseifner), ranks, 2 * ranks.ilog2());
         assert_eq!(all(Algorithm::ReduceBcast), (2 * ranks.ilog2(), 2 * others));

@@ -201,6 +201,9 @@ impl Costs {
             (Collective::Allreduce, A::RecursiveDoubling) => {
                 allreduce::recursive_doubling(network, combine, ranks, bytes)
             }
+            (Collective::Allreduce, A::Dissemination) => {
+                allreduce::dissemination(network, combine, ranks, bytes)
+            }
             (Collective::Allreduce, A::Ring) => allreduce::ring(network, combine, ranks, bytes),
             (Collective::Allreduce, A::Rabenseifner) => {
                 allreduce::rabenseifner(network, combine, ranks, bytes)

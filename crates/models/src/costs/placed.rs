@@ -51,7 +51,7 @@ pub(super) fn messages(
         (C::Allreduce | C::Reduce, A::Rabenseifner) => {
             Some(within(bytes.div_ceil(u64::from(nodes)))? + together(bytes)?)
         }
-        (C::Barrier, A::Dissemination)
+        (C::Barrier | C::Allreduce, A::Dissemination)
         | (C::Allgather | C::Alltoall, A::Bruck)
         | (C::Alltoall, A::Multiphase) => {
             shared(f64::from(here)).messages(operation, plan, ranks, bytes)

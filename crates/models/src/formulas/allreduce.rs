@@ -2,7 +2,7 @@
 //! byte.
 
 use super::halving::{halving, part};
-use super::{among, bcast, core, floor_log2, reduce};
+use super::{among, bcast, ceil_log2, core, floor_log2, reduce};
 use crate::parameters::Parameters;
 
 /// Recursive doubling: log₂ P × (exchange(m) + c×m).
@@ -17,6 +17,18 @@ pub fn recursive_doubling(network: &Parameters, combine: f64, ranks: u32, bytes:
     let rounds = f64::from(floor_log2(ranks)) * (network.exchange(bytes) + combining);
     let folding = 2.0 * network.arrival(bytes) + combining;
     if core(ranks).1 { rounds + folding } else { rounds }
+}
+
+/// Dissemination: ⌈log₂ P⌉ × exchange(m), and c×m for each round and each further binary digit 1 of
+/// P−1.
+///
+/// Bruck, Ho: "Efficient Global Combine Operations in Multi-Port Message-Passing Systems", Parallel
+/// Processing Letters 3(4), 1993.
+pub fn dissemination(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
+    let rounds = ceil_log2(ranks);
+    let further_digits = ranks.saturating_sub(1).count_ones().saturating_sub(1);
+    let combining = combine * bytes as f64;
+    f64::from(rounds) * network.exchange(bytes) + f64::from(rounds + further_digits) * combining
 }
 
 /// Ring: parts of b = ⌈m/P⌉ bytes are combined on one way round and handed out on another:

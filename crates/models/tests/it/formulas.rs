@@ -127,6 +127,8 @@ fn further_operations_by_hand() {
     assert_eq!(reduce::dary(n, c, 5, 8, degree(1)), reduce::chain(n, c, 5, 8));
     assert_eq!(allreduce::recursive_doubling(n, c, 4, 8), 36.0); // 2×18
     assert_eq!(allreduce::recursive_doubling(n, c, 5, 8), 70.0); // 36 + 2×16 + 2
+    assert_eq!(allreduce::dissemination(n, c, 5, 8), 54.0); // 3×18: four others are 100
+    assert_eq!(allreduce::dissemination(n, c, 4, 8), 38.0); // 2×18 + 2: three are 11
     assert_eq!(allreduce::ring(n, c, 4, 32), 102.0); // 3×(2×16 + 2)
     // 16 and 8 bytes there and back: 2×20 + 4 + 2×16 + 2.
     assert_eq!(allreduce::rabenseifner(n, c, 4, 32), 78.0);

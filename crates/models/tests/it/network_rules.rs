@@ -205,6 +205,10 @@ proptest! {
         // Messages that come early make others late, at most once a level.
         let late = f64::from(ranks.next_power_of_two().ilog2()) * n.gap(bytes);
         check.upper("scatter-allgather", bcast::scatter_allgather(n, ranks, whole) + late, ring)?;
+        let disseminated = || rounds::dissemination_of_whole(ranks, bytes);
+        check.upper("dissemination", allreduce::dissemination(n, 0.003, ranks, bytes), disseminated())?;
+        let free = Check { network: n.clone(), combine: 0.0, ranks };
+        free.exact("dissemination", allreduce::dissemination(n, 0.0, ranks, bytes), disseminated())?;
         check.upper("scan", scan::recursive_doubling(n, 0.003, ranks, bytes) + late, rounds::scan(ranks, bytes))?;
     }
 

@@ -100,7 +100,7 @@ impl Communicator {
                 ));
             }
         };
-        let choice = self.choose(form, Collective::Allreduce, bytes, known.op.order());
+        let choice = self.choose(form, Collective::Allreduce, bytes, known.order());
         let arguments = choice.digest() << 16 | known.number();
         let call = Signature::new(CallKind::Allreduce, bytes, arguments);
         if choice.is_join() {
@@ -111,7 +111,7 @@ impl Communicator {
             return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
         let reduction = known.reduction();
-        let path = if known.op.order() == FoldOrder::FromLeft {
+        let path = if known.order() == FoldOrder::FromLeft {
             self.linked((call, &choice), (arguments, Vec::new()), |rank| {
                 Collective::Allreduce.check_algorithm(choice.algorithm)?;
                 collectives::allreduce::fold_from_left(rank, self.size(), bytes, reduction)
@@ -119,6 +119,6 @@ impl Communicator {
         } else {
             self.linked_equal((call, &choice), arguments, (0, bytes, Some(reduction)))?
         };
-        Ok(CollectivePlan::new(path, shape))
+        Ok(CollectivePlan::new(path, shape).in_order(known.order()))
     }
 }

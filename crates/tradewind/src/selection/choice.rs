@@ -20,6 +20,12 @@ pub(crate) enum ChoiceReason {
     SeveralNodes,
     /// The operation is not associative, and the caller's algorithm does not fold in rank order.
     RankOrder,
+    /// The result of the operation depends on the order of its operands, and the caller's algorithm
+    /// has another one on each rank.
+    CommonOrder,
+    /// As `Open`, in place of the algorithm for any operation: the result does not depend on the
+    /// order of the operands.
+    AnyOrder,
 }
 
 /// The algorithm of a collective, and its reason.

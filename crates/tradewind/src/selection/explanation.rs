@@ -57,6 +57,12 @@ pub enum Reason {
     /// The operation has a meaning only as a fold in rank order, which the caller's algorithm is
     /// not.
     RankOrder,
+    /// The result of the operation depends on the order of its operands, and the caller's algorithm
+    /// has another one on each rank.
+    CommonOrder,
+    /// The result of the operation does not depend on the order of its operands, so it takes a round
+    /// less than by recursive doubling, the choice for other operations.
+    AnyOrder,
     /// The start may not wait for the sizes of other ranks' blocks, which all algorithms but a join
     /// need.
     UnknownSizes,
@@ -161,6 +167,16 @@ impl fmt::Display for Explanation {
                     "  because only a fold in rank order has a meaning for the operation"
                 )
             }
+            Reason::CommonOrder => write!(
+                formatter,
+                "  because the result depends on the order of the operands, which must be the same on \
+                 all ranks"
+            ),
+            Reason::AnyOrder => write!(
+                formatter,
+                "  instead of recursive-doubling, because the result does not depend on the order of \
+                 the operands"
+            ),
             Reason::UnknownSizes => write!(
                 formatter,
                 "  because the start does not wait for the sizes that only other ranks know"

@@ -314,6 +314,8 @@ impl SelectionRules {
         let reason = match selected.why {
             ChoiceReason::Forced => Reason::Forced,
             ChoiceReason::RankOrder => Reason::RankOrder,
+            ChoiceReason::CommonOrder => Reason::CommonOrder,
+            ChoiceReason::AnyOrder => Reason::AnyOrder,
             ChoiceReason::SeveralNodes => Reason::SeveralNodes,
             ChoiceReason::Open if nodes == 1 && self.engine == EngineKind::Caller => {
                 Reason::CallerEngine

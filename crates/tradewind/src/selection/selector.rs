@@ -9,7 +9,7 @@ use crate::reduction::FoldOrder;
 use collectives::{Algorithm, Collective, Levels};
 use engine::node::EngineKind;
 use models::decision::{CallForm, Query, Range, rules};
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
 /// Most segments of a message. Where a decision table has more, the collective is a join.
 const MOST_SEGMENTS: u64 = 1024;
@@ -33,8 +33,14 @@ impl Selector {
     }
 
     /// Explains the algorithm of a collective; bytes as [`Collective`] counts them.
-    pub(crate) fn explain(&self, form: CallForm, operation: Collective, bytes: u64) -> Explanation {
-        self.rules.explain(&self.select(form, operation, bytes, FoldOrder::Any), bytes)
+    pub(crate) fn explain(
+        &self,
+        form: CallForm,
+        operation: Collective,
+        bytes: u64,
+        order: FoldOrder,
+    ) -> Explanation {
+        self.rules.explain(&self.select(form, operation, bytes, order), bytes)
     }
 
     pub(crate) fn select(
@@ -78,7 +84,24 @@ impl Selector {
         if plan.segment_bytes.is_some_and(|segment| bytes / segment > MOST_SEGMENTS) {
             return join;
         }
-        SelectedAlgorithm { algorithm, tuning: plan.tuning(), ..join }
+        let selected = SelectedAlgorithm { algorithm, tuning: plan.tuning(), ..join };
+        self.in_any_order(selected, order)
+    }
+
+    /// The algorithm for an operation whose result does not depend on the order of its operands:
+    /// where the number of ranks is no power of two, dissemination takes a round less than recursive
+    /// doubling.
+    fn in_any_order(&self, selected: SelectedAlgorithm, order: FoldOrder) -> SelectedAlgorithm {
+        let here = selected.ranks_per_node.map_or(1, NonZeroU32::get);
+        let members = self.rules.ranks().div_ceil(here);
+        let is_replaced = selected.collective == Collective::Allreduce
+            && selected.algorithm == Algorithm::RecursiveDoubling
+            && !members.is_power_of_two();
+        if order != FoldOrder::Any || !is_replaced {
+            return selected;
+        }
+        let algorithm = Algorithm::Dissemination;
+        SelectedAlgorithm { algorithm, why: ChoiceReason::AnyOrder, ..selected }
     }
 
     fn select_forced(
@@ -94,9 +117,15 @@ impl Selector {
         {
             return SelectedAlgorithm::join(form, collective, ChoiceReason::RankOrder);
         }
+        let (algorithm, why) = if order == FoldOrder::Any || collective.has_common_order(algorithm)
+        {
+            (algorithm, ChoiceReason::Forced)
+        } else {
+            (Algorithm::RecursiveDoubling, ChoiceReason::CommonOrder)
+        };
         let Algorithms { tuning, ranks_per_node, .. } = self.algorithms;
         let ranks_per_node = ranks_per_node.filter(|_| collective.has_two_levels(algorithm));
-        let forced = SelectedAlgorithm::new(form, collective, algorithm, ChoiceReason::Forced);
+        let forced = SelectedAlgorithm::new(form, collective, algorithm, why);
         SelectedAlgorithm { tuning, ranks_per_node, ..forced }
     }
 
@@ -148,12 +177,13 @@ impl Selector {
                 (rules::classical(&query), None)
             }
         };
-        SelectedAlgorithm {
+        let selected = SelectedAlgorithm {
             tuning: plan.tuning(),
             ranks_per_node: layout.ranks_per_node.filter(|_| plan.levels == Levels::Two),
             engine,
             ..SelectedAlgorithm::new(form, collective, plan.algorithm, why)
-        }
+        };
+        self.in_any_order(selected, order)
     }
 
     /// The choice of MPI libraries, as if every rank were alone on its node.
@@ -166,7 +196,7 @@ impl Selector {
         let ranks = self.rules.ranks();
         let query = Query { operation: collective, form, ranks, ranks_per_node: 1, bytes };
         let algorithm = rules::classical(&query).algorithm;
-        if order == FoldOrder::Any || collective.folds_from_left(algorithm) {
+        if order != FoldOrder::FromLeft || collective.folds_from_left(algorithm) {
             SelectedAlgorithm::new(form, collective, algorithm, ChoiceReason::Open)
         } else {
             SelectedAlgorithm::join(form, collective, ChoiceReason::RankOrder)

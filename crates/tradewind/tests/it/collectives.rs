@@ -2,11 +2,12 @@
 //! sizes, private and shared buffers mixed, every kind of job.
 
 use crate::job_kinds::KINDS;
-use tradewind::{Algorithms, Collective, Communicator, Op, Result, local};
+use tradewind::{Algorithms, Collective, Communicator, DataType, Op, Result, local};
 
 testing::tests![
     no_rank_leaves_a_barrier_before_all_have_come,
     allreduce_gives_every_rank_the_same_right_bits,
+    masks_are_combined_bit_by_bit,
     a_join_reduces_in_rank_order,
     alltoall_gives_part_j_of_rank_i_to_rank_j,
     bcast_gives_everyone_the_roots_buffer,
@@ -110,6 +111,39 @@ fn allreduce(world: &Communicator, mine: &[u64], expected: &[u64]) -> Result<()>
     world.allreduce(&bits, &mut high, Op::Maximum)?;
     assert_eq!(low, high);
     Ok(())
+}
+
+fn masks_are_combined_bit_by_bit() {
+    every_job(|world| {
+        let bit = |op: Op| op.on_bytes(DataType::Bit);
+        for bytes in [1, 13, 5000] {
+            let mine = |rank: u32| (0..bytes).map(move |at| (at as u32 * 37 + rank * 11) as u8);
+            let fold = |combine: fn(u8, u8) -> u8| -> Vec<u8> {
+                let all = (0..world.size()).map(|rank| mine(rank).collect::<Vec<_>>());
+                let fold = |one: Vec<u8>, other: Vec<u8>| {
+                    one.into_iter().zip(other).map(|(one, other)| combine(one, other)).collect()
+                };
+                all.reduce(fold).expect("there are ranks")
+            };
+            let own: Vec<u8> = mine(world.rank()).collect();
+            let cases: [(Op, fn(u8, u8) -> u8); 3] = [
+                (Op::And, |one, other| one & other),
+                (Op::Or, |one, other| one | other),
+                (Op::Xor, |one, other| one ^ other),
+            ];
+            for (op, combine) in cases {
+                let mut found = vec![0; bytes];
+                world.allreduce(&own, &mut found, bit(op))?;
+                assert_eq!(found, fold(combine), "{op:?} of {bytes} bytes");
+                world.iallreduce(&own, &mut found, bit(op))?.wait()?;
+                assert_eq!(found, fold(combine), "{op:?} of {bytes} bytes");
+            }
+            let refused = world.allreduce(&own, &mut vec![0; bytes], bit(Op::Sum));
+            let refused = refused.expect_err("bits have no sum").to_string();
+            assert!(refused.contains("add on bit"), "{refused}");
+        }
+        Ok(())
+    });
 }
 
 fn a_join_reduces_in_rank_order() {

@@ -7,6 +7,7 @@ testing::tests![
     splits_of_a_job_on_several_nodes_are_communicators_like_any_other,
     communicators_of_several_nodes_do_not_take_each_others_messages,
     an_explanation_names_the_engine_and_the_nodes,
+    a_sum_of_integers_takes_a_round_less_than_one_of_floating_point_numbers,
     an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one,
     algorithms_that_are_forced_have_the_levels_that_are_asked_for,
     neighbours_on_shared_nodes_exchange_short_blocks_and_long_ones,
@@ -95,6 +96,39 @@ fn an_explanation_names_the_engine_and_the_nodes() {
         assert!(text.contains(", agent engine\n  built-in parameters, because no"), "{text}");
         assert!(text.contains(" bytes: predicted ") && text.contains(" µs; next: "), "{text}");
         assert_eq!(world.explain_form(tradewind::CallForm::Nonblocking, tradewind::Collective::Allreduce, 8), explanation);
+        Ok(())
+    })
+    .expect("the job is sound");
+}
+
+/// Among ranks whose number is no power of two, unless the caller has set an algorithm.
+fn a_sum_of_integers_takes_a_round_less_than_one_of_floating_point_numbers() {
+    use tradewind::Reason;
+    let explained = |world: &Communicator| -> Result<[(Algorithm, Reason); 3]> {
+        let (mut count, mut sum, mut largest) = ([0_u64], [0.0], [0.0]);
+        let values = [1.0 / f64::from(world.rank() + 3)];
+        let counted = world.iallreduce(&[1], &mut count, Op::Sum)?;
+        let summed = world.iallreduce(&values, &mut sum, Op::Sum)?;
+        let found = world.iallreduce(&values, &mut largest, Op::Maximum)?;
+        let all = [counted.explain(), summed.explain(), found.explain()];
+        counted.wait()?;
+        summed.wait()?;
+        found.wait()?;
+        assert_eq!((count[0], largest[0]), (u64::from(world.size()), 1.0 / 3.0));
+        let all = all.map(|one| one.expect("an allreduce has algorithms"));
+        Ok(all.map(|one| (one.algorithm, one.reason)))
+    };
+    local_nodes(&[1, 1, 1], |world| {
+        let [counted, summed, found] = explained(&world)?;
+        let any_order = (Algorithm::Dissemination, Reason::AnyOrder);
+        assert_eq!((&counted, &found), (&any_order, &any_order));
+        assert_eq!(summed.0, Algorithm::RecursiveDoubling);
+
+        let mut forced = world.algorithms();
+        forced.allreduce = Some(Algorithm::Dissemination);
+        let [counted, summed, _] = explained(&world.with_algorithms(forced))?;
+        assert_eq!(counted, (Algorithm::Dissemination, Reason::Forced));
+        assert_eq!(summed, (Algorithm::RecursiveDoubling, Reason::CommonOrder));
         Ok(())
     })
     .expect("the job is sound");

@@ -78,6 +78,15 @@ pub(crate) fn dissemination(ranks: u32, bytes: u64) -> Schedule {
     rounds.schedule
 }
 
+/// Each rank passes on whole messages, and combines.
+pub(crate) fn dissemination_of_whole(ranks: u32, bytes: u64) -> Schedule {
+    let mut rounds = Rounds::new(ranks);
+    for distance in powers_of_two(ranks) {
+        rounds.round(|rank| (rank + distance) % ranks, bytes, true);
+    }
+    rounds.schedule
+}
+
 /// Partners exchange halves of what they still have, and combine; for powers of two.
 pub(crate) fn halving(ranks: u32, bytes: u64) -> Rounds {
     let mut rounds = Rounds::new(ranks);
