@@ -11,6 +11,7 @@ mod messages;
 mod point_to_point;
 mod requests;
 mod several_nodes;
+mod shared_memory;
 mod starts;
 mod unattended;
 
