@@ -113,12 +113,14 @@ fn allreduce(world: &Communicator, mine: &[u64], expected: &[u64]) -> Result<()>
     Ok(())
 }
 
+type Combine = fn(u8, u8) -> u8;
+
 fn masks_are_combined_bit_by_bit() {
     every_job(|world| {
         let bit = |op: Op| op.on_bytes(DataType::Bit);
         for bytes in [1, 13, 5000] {
             let mine = |rank: u32| (0..bytes).map(move |at| (at as u32 * 37 + rank * 11) as u8);
-            let fold = |combine: fn(u8, u8) -> u8| -> Vec<u8> {
+            let fold = |combine: Combine| -> Vec<u8> {
                 let all = (0..world.size()).map(|rank| mine(rank).collect::<Vec<_>>());
                 let fold = |one: Vec<u8>, other: Vec<u8>| {
                     one.into_iter().zip(other).map(|(one, other)| combine(one, other)).collect()
@@ -126,7 +128,7 @@ fn masks_are_combined_bit_by_bit() {
                 all.reduce(fold).expect("there are ranks")
             };
             let own: Vec<u8> = mine(world.rank()).collect();
-            let cases: [(Op, fn(u8, u8) -> u8); 3] = [
+            let cases: [(Op, Combine); 3] = [
                 (Op::And, |one, other| one & other),
                 (Op::Or, |one, other| one | other),
                 (Op::Xor, |one, other| one ^ other),

@@ -1,5 +1,6 @@
 //! Integration tests of the crate `tradewind`.
 
+mod coherence;
 mod collective_errors;
 mod collectives;
 mod conformance;
@@ -11,7 +12,6 @@ mod messages;
 mod point_to_point;
 mod requests;
 mod several_nodes;
-mod shared_memory;
 mod starts;
 mod unattended;
 
