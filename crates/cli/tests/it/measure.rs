@@ -98,23 +98,25 @@ fn every_mechanism_has_a_row_for_each_size_that_it_carries() {
     let mut add = |name: &str, threads: u64, sizes: &[u64]| {
         expected.extend(sizes.iter().map(|bytes| (name.to_owned(), threads, *bytes)));
     };
-    let shared: [(&str, &[u64]); 4] = [
+    let tagged_on = [0, 8, 48, 1024, 1 << 20];
+    let before: [(&str, &[u64]); 5] = [
         ("express", &[0, 8, 48]),
         ("one-poll", &[0, 8, 48]),
         ("wide", &[0, 8, 48, 1024]),
-        ("tag-on", &[0, 8, 48, 1024, 1 << 20]),
+        ("tag-on", &tagged_on),
+        ("tag-on-resident", &tagged_on),
     ];
-    for (name, sizes) in shared {
+    let locked = ("basic-locked", &[0, 8, 48, 1024][..]);
+    for (name, sizes) in before.into_iter().chain([("basic", &[0, 8, 48, 1024][..]), locked]) {
         add(name, 1, sizes);
     }
-    add("basic", 1, &[0, 8, 48, 1024]);
     for name in ["channel", "write", "read", "accumulate"] {
         add(name, 1, &[8]);
     }
     add("bulk", 1, &[0, 8, 48, 1024, 1 << 20]);
     add("bulk-staged", 1, &[1024, 1 << 20]);
     add("idle", 8, &[0]);
-    for (name, sizes) in shared {
+    for (name, sizes) in before.into_iter().chain([locked]) {
         add(name, 2, sizes);
     }
     assert_eq!(found, expected);

@@ -23,9 +23,10 @@
 //! are medians over the rounds with the tenths below and above.
 //!
 //! A message that is longer than a word or a line is several of them, and is complete when it lies
-//! in the receiver's own buffer. Basic is measured in both of its forms: the unshared one, in a
-//! ring of 4096 lines, and the shared one, which is wide Express. Tag-On goes to one receiver here;
-//! its data is written to the segment once and read from there once. Receivers look for about a
+//! in the receiver's own buffer. Basic is measured in three forms: the unshared one, in a ring of 4096
+//! lines; the same with locks, as threads share it in StarT-Voyager; and wide Express, which needs
+//! none. Tag-On goes to one receiver here; its data is written to the segment for each message, or
+//! once (resident), and read from there by each receive. Receivers look for about a
 //! microsecond and then sleep: senders always pay for the check for sleeping receivers. The
 //! windows' remote memory commands are the exception, there the receiver polls a word: write and
 //! accumulate its own, read the sender's. A stream of these has no flow control; the receiver

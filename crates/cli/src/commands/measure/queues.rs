@@ -24,7 +24,7 @@ use tradewind::Job;
 
 /// Measures overhead, latency and gap of queues, channels, remote memory and bulk transfers.
 ///
-/// All of it is 914 rows and takes a few minutes; --row-ms gives each row less time, --mechanisms,
+/// All of it is 1460 rows and takes some minutes; --row-ms gives each row less time, --mechanisms,
 /// --sizes and --threads leave rows out.
 ///
 /// Starts two rank processes, each bound to a core of its own where there are two. Every row
@@ -39,12 +39,14 @@ use tradewind::Job;
 ///
 /// Express moves 5 bytes a word and wide Express, which is also the shared form of Basic, 48 a
 /// line; a longer message is several of them. One-poll is Express behind the poll of 512 queues.
-/// Tag-on sends a line that refers to data in the segment, to one receiver; basic is the unshared
-/// ring, with messages of up to a quarter of it. Channel, write, read and accumulate move 8 bytes,
-/// whatever sizes are given. Bulk moves private buffers, on the path that the library chooses or on
-/// one that is prescribed. Receivers look for a microsecond and then sleep; with write, read and
-/// accumulate they poll. Only express, one-poll, wide and tag-on are measured with several threads,
-/// which send through one queue from the first rank's core and get their answers in a queue each.
+/// Tag-on sends a line that refers to data in the segment, to one receiver; the data is copied there
+/// for each message, or with tag-on-resident once. Basic is the unshared ring, with messages of up
+/// to a quarter of it, and basic-locked the same with a lock around each send and each receive.
+/// Channel, write, read and accumulate move 8 bytes, whatever sizes are given. Bulk moves private
+/// buffers, on the path that the library chooses or on one that is prescribed. Receivers look for a
+/// microsecond and then sleep; with write, read and accumulate they poll. Express, one-poll, wide,
+/// both of tag-on and basic-locked are measured with several threads, too, which send through one
+/// queue from the first rank's core and get their answers in a queue each.
 ///
 /// With --nodes the two ranks are on two nodes, which are network namespaces made for it. Express,
 /// one-poll and wide are measured there: latency, and the gap or rate of a stream from the first
@@ -81,14 +83,14 @@ struct PlanArguments {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2")]
     threads: Vec<u32>,
 
-    /// Mechanisms: express, one-poll, wide, tag-on, basic, channel, write, read, accumulate, bulk,
-    /// bulk-staged, bulk-direct, idle [default: all].
+    /// Mechanisms: express, one-poll, wide, tag-on, tag-on-resident, basic, basic-locked, channel,
+    /// write, read, accumulate, bulk, bulk-staged, bulk-direct, idle [default: all].
     #[arg(long, value_name = "MECHANISM,...", value_delimiter = ',')]
     mechanisms: Vec<Mechanism>,
 
     /// Sizes in bytes, of which express and one-poll take those up to 128, wide those up to 49152,
-    /// basic those up to 65528, tag-on those up to 1048576, bulk-staged and bulk-direct those from
-    /// 1024 [default: 0 to 1024 by 8, then by doubling to 1048576].
+    /// both of basic those up to 65528, both of tag-on those up to 1048576, bulk-staged and
+    /// bulk-direct those from 1024 [default: 0 to 1024 by 8, then by doubling to 1048576].
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
     sizes: Vec<u64>,
 

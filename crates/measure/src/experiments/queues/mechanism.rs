@@ -21,8 +21,13 @@ pub enum Mechanism {
     Wide,
     /// Tag-On: a header in a line that refers to the data in a buffer of the segment.
     TagOn,
+    /// Tag-On of data that lie in the segment already, as for every receiver of a multicast but the
+    /// first.
+    TagOnResident,
     /// Basic, unshared: a ring in which messages of up to a quarter of it lie in one piece.
     Basic,
+    /// The same, with a lock around each send and each receive, for several threads.
+    BasicLocked,
     /// One double through a channel.
     Channel,
     /// A remote write of eight bytes; the target polls its own window.
@@ -54,12 +59,14 @@ const LEAST_ON_A_PATH: u64 = 1024;
 
 impl Mechanism {
     /// All of them.
-    pub const ALL: [Mechanism; 13] = [
+    pub const ALL: [Mechanism; 15] = [
         Mechanism::Express,
         Mechanism::OnePoll,
         Mechanism::Wide,
         Mechanism::TagOn,
+        Mechanism::TagOnResident,
         Mechanism::Basic,
+        Mechanism::BasicLocked,
         Mechanism::Channel,
         Mechanism::Write,
         Mechanism::Read,
@@ -77,7 +84,9 @@ impl Mechanism {
             Mechanism::OnePoll => "one-poll",
             Mechanism::Wide => "wide",
             Mechanism::TagOn => "tag-on",
+            Mechanism::TagOnResident => "tag-on-resident",
             Mechanism::Basic => "basic",
+            Mechanism::BasicLocked => "basic-locked",
             Mechanism::Channel => "channel",
             Mechanism::Write => "write",
             Mechanism::Read => "read",
@@ -123,8 +132,8 @@ impl Mechanism {
             (_, Some(only)) => only..=only,
             (Mechanism::Express | Mechanism::OnePoll, _) => 0..=MOST_IN_WORDS,
             (Mechanism::Wide, _) => 0..=MOST_IN_LINES,
-            (Mechanism::TagOn, _) => 0..=MOST_TAGGED_ON,
-            (Mechanism::Basic, _) => 0..=MOST_IN_A_RING,
+            (Mechanism::TagOn | Mechanism::TagOnResident, _) => 0..=MOST_TAGGED_ON,
+            (Mechanism::Basic | Mechanism::BasicLocked, _) => 0..=MOST_IN_A_RING,
             (Mechanism::BulkStaged | Mechanism::BulkDirect, _) => LEAST_ON_A_PATH..=MOST_BYTES,
             _ => 0..=MOST_BYTES,
         }
@@ -137,7 +146,15 @@ impl Mechanism {
 
     /// Returns true if several threads send through one of it.
     pub const fn is_shared(self) -> bool {
-        matches!(self, Mechanism::Express | Mechanism::OnePoll | Mechanism::Wide | Mechanism::TagOn)
+        matches!(
+            self,
+            Mechanism::Express
+                | Mechanism::OnePoll
+                | Mechanism::Wide
+                | Mechanism::TagOn
+                | Mechanism::TagOnResident
+                | Mechanism::BasicLocked
+        )
     }
 }
 

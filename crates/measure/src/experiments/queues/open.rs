@@ -3,7 +3,7 @@
 use super::bulk::Bulk;
 use super::message_path::Floor;
 use super::parts::{CAPACITY, Lines, Parts, Polled, Words};
-use super::ring::{LINES, Ring};
+use super::ring::{LINES, LockedRing, Ring};
 use super::tagged::{Tagged, buffers};
 use super::words::{Command, Doubles, Remote, WORDS};
 use crate::harness::Error;
@@ -15,6 +15,7 @@ use queues::one_poll::{OnePoll, PollSet};
 use queues::tag_on::{TagOnPool, TagOnPools};
 use shm::mapped::Mapped;
 use shm::segment::Offset;
+use std::sync::{Arc, Mutex};
 use tradewind::messages::{BulkEnd, ChannelEnd};
 use tradewind::{Communicator, Op};
 
@@ -101,11 +102,13 @@ pub(crate) fn lines(world: &Communicator, threads: usize) -> Result<Vec<Parts<Li
     })
 }
 
-/// Tag-On with data of up to `largest` bytes.
+/// Tag-On with data of up to `largest` bytes, which are copied to the segment for each message, or
+/// once.
 pub(super) fn tagged(
     world: &Communicator,
     threads: usize,
     largest: u64,
+    is_resident: bool,
 ) -> Result<Vec<Tagged>, Error> {
     let open = || {
         let mut port = world.cache_lines(CAPACITY)?;
@@ -124,6 +127,8 @@ pub(super) fn tagged(
             receiver,
             pool,
             buffers,
+            is_resident,
+            resident: None,
             pools,
             payload: Vec::new(),
             received: Vec::new(),
@@ -132,14 +137,31 @@ pub(super) fn tagged(
     ends.into_iter().map(tag).collect()
 }
 
-/// A Basic ring in each direction.
-pub(super) fn ring(world: &Communicator) -> Result<Vec<Ring>, Error> {
+/// A Basic ring to this rank, and the sender to that of the other rank.
+fn basic_ends(world: &Communicator) -> Result<(basic::Receiver, basic::Sender), Error> {
     let arena = world.arena();
     let mine = arena.allocate_zeroed(basic::bytes_for(LINES)?, 128)?;
     let theirs = exchange(world, mine)?;
     let receiver = basic::Receiver::connect(arena.segment(), mine, LINES)?;
-    let sender = basic::Sender::connect(arena.segment(), theirs, LINES)?;
+    Ok((receiver, basic::Sender::connect(arena.segment(), theirs, LINES)?))
+}
+
+/// A Basic ring in each direction.
+pub(super) fn ring(world: &Communicator) -> Result<Vec<Ring>, Error> {
+    let (receiver, sender) = basic_ends(world)?;
     Ok(vec![Ring { sender, receiver, payload: Vec::new(), received: Vec::new() }])
+}
+
+/// Basic rings with locks.
+pub(super) fn locked_ring(world: &Communicator, threads: usize) -> Result<Vec<LockedRing>, Error> {
+    let open = || {
+        let (receiver, sender) = basic_ends(world)?;
+        Ok((Mutex::new(receiver), Arc::new(Mutex::new(sender))))
+    };
+    share(world, threads, open, |source, receiver, senders| {
+        let (payload, received) = (Vec::new(), Vec::new());
+        LockedRing { source, senders, receiver, payload, received }
+    })
 }
 
 /// The receivers of a poll set, and a sender to the last queue of the other rank's.

@@ -1,10 +1,12 @@
-//! A way through Basic rings: composed and published where it is read, then copied to the
-//! receiver's own buffer.
+//! Ways through Basic rings: composed and published where it is read, then copied to the receiver's
+//! own buffer. Threads that share an end of a ring lock it.
 
 use super::message_path::{LOOKS, MessagePath, pattern};
 use crate::harness::Error;
 use queues::basic::{BasicHeader, Receiver, Sender};
+use queues::id::SourceName;
 use std::hint::black_box;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Lines of a ring; a quarter of it is the longest message.
 pub(super) const LINES: u64 = 4096;
@@ -18,6 +20,12 @@ pub(super) struct Ring {
     pub(super) received: Vec<u8>,
 }
 
+/// Messages of this length that a ring holds: half of it is always free, whatever the receiver has yet
+/// to release.
+fn room(bytes: usize) -> usize {
+    LINES as usize / 2 / (bytes + 8).div_ceil(64)
+}
+
 impl MessagePath for Ring {
     fn resize(&mut self, bytes: u64) {
         self.payload = pattern(bytes);
@@ -25,8 +33,7 @@ impl MessagePath for Ring {
     }
 
     fn room(&self) -> usize {
-        // Half of the ring is always free, whatever the receiver has yet to release.
-        LINES as usize / 2 / (self.payload.len() + 8).div_ceil(64)
+        room(self.payload.len())
     }
 
     #[inline]
@@ -41,6 +48,48 @@ impl MessagePath for Ring {
         self.received.copy_from_slice(message.as_slice());
         black_box(&self.received);
         Ok(0)
+    }
+
+    fn is_right(&self) -> bool {
+        self.received == self.payload
+    }
+}
+
+/// Rings whose ends are locked for each message.
+#[derive(Debug)]
+pub(super) struct LockedRing {
+    pub(super) source: SourceName,
+    /// By thread of the other rank; the threads of this rank share them.
+    pub(super) senders: Vec<Arc<Mutex<Sender>>>,
+    pub(super) receiver: Mutex<Receiver>,
+    pub(super) payload: Vec<u8>,
+    pub(super) received: Vec<u8>,
+}
+
+impl MessagePath for LockedRing {
+    fn resize(&mut self, bytes: u64) {
+        self.payload = pattern(bytes);
+        self.received = vec![0; bytes as usize];
+    }
+
+    fn room(&self) -> usize {
+        room(self.payload.len())
+    }
+
+    #[inline]
+    fn send(&mut self, to: usize) -> Result<(), Error> {
+        let mut sender = self.senders[to].lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(sender.send(BasicHeader { source: self.source, handler: 0 }, &self.payload)?)
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<usize, Error> {
+        let mut receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = (0..LOOKS).any(|_| receiver.is_ready());
+        let message = receiver.recv()?;
+        self.received.copy_from_slice(message.as_slice());
+        black_box(&self.received);
+        Ok(message.header().source.number().into())
     }
 
     fn is_right(&self) -> bool {

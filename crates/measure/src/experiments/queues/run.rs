@@ -91,11 +91,16 @@ impl<T: FnMut(QueueProgress)> QueueExperiment<'_, T> {
             Mechanism::Express => self.sizes(mechanism, threads, open::words(world, many)?),
             Mechanism::OnePoll => self.sizes(mechanism, threads, open::polled(world, many)?),
             Mechanism::Wide => self.sizes(mechanism, threads, open::lines(world, many)?),
-            Mechanism::TagOn => {
+            Mechanism::TagOn | Mechanism::TagOnResident => {
                 let largest = self.plan.sizes_of(mechanism).into_iter().max().unwrap_or(0);
-                self.sizes(mechanism, threads, open::tagged(world, many, largest)?)
+                let is_resident = mechanism == Mechanism::TagOnResident;
+                let ways = open::tagged(world, many, largest, is_resident)?;
+                self.sizes(mechanism, threads, ways)
             }
             Mechanism::Basic => self.sizes(mechanism, threads, open::ring(world)?),
+            Mechanism::BasicLocked => {
+                self.sizes(mechanism, threads, open::locked_ring(world, many)?)
+            }
             Mechanism::Channel => self.sizes(mechanism, threads, open::doubles(world)?),
             Mechanism::Write => self.sizes(mechanism, threads, remote(Command::Write)?),
             Mechanism::Read => self.sizes(mechanism, threads, remote(Command::Read)?),

@@ -1,10 +1,12 @@
-//! Ways of Tag-On: a header in a line, the data in a buffer of the segment; to one receiver.
+//! Ways of Tag-On: a header in a line, the data in a buffer of the segment; to one receiver. The data
+//! are copied there for each message, or lie there already.
 
 use super::message_path::{LOOKS, MessagePath, pattern};
+use super::parts::CAPACITY;
 use crate::harness::Error;
 use queues::cache_line::{CacheLineHeader, CacheLineReceiver, CacheLineSender, SendError};
 use queues::id::SourceName;
-use queues::tag_on::{TagOnError, TagOnPool, TagOnPools};
+use queues::tag_on::{SharedBuffer, TagOnError, TagOnPool, TagOnPools};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -26,24 +28,19 @@ pub(super) struct Tagged {
     pub(super) receiver: CacheLineReceiver,
     pub(super) pool: TagOnPool,
     pub(super) buffers: u64,
+    /// The data of all messages are the same buffer.
+    pub(super) is_resident: bool,
+    pub(super) resident: Option<SharedBuffer>,
     /// Pools of the other rank's threads.
     pub(super) pools: TagOnPools,
     pub(super) payload: Vec<u8>,
     pub(super) received: Vec<u8>,
 }
 
-impl MessagePath for Tagged {
-    fn resize(&mut self, bytes: u64) {
-        self.payload = pattern(bytes);
-        self.received = vec![0; bytes as usize];
-    }
-
-    fn room(&self) -> usize {
-        self.buffers as usize
-    }
-
+impl Tagged {
+    /// Copies the data of a message to the segment.
     #[inline]
-    fn send(&mut self, to: usize) -> Result<(), Error> {
+    fn fill(&self) -> Result<SharedBuffer, Error> {
         let mut draft = loop {
             match self.pool.take() {
                 Err(TagOnError::Exhausted { .. }) => std::thread::yield_now(),
@@ -51,7 +48,12 @@ impl MessagePath for Tagged {
             }
         };
         draft[..self.payload.len()].copy_from_slice(&self.payload);
-        let data = draft.finish(self.payload.len() as u64);
+        Ok(draft.finish(self.payload.len() as u64))
+    }
+
+    /// Sends a header that refers to data.
+    #[inline]
+    fn refer(&self, to: usize, data: &SharedBuffer) -> Result<(), Error> {
         let (sender, header) =
             (&self.senders[to], CacheLineHeader { source: self.source, handler: 0, tag: 0 });
         match data.send(sender, header, &[]) {
@@ -60,6 +62,31 @@ impl MessagePath for Tagged {
             }
             other => Ok(other?),
         }
+    }
+}
+
+impl MessagePath for Tagged {
+    fn resize(&mut self, bytes: u64) {
+        self.payload = pattern(bytes);
+        self.received = vec![0; bytes as usize];
+        self.resident = None;
+    }
+
+    fn room(&self) -> usize {
+        if self.is_resident { CAPACITY } else { self.buffers as usize }
+    }
+
+    #[inline]
+    fn send(&mut self, to: usize) -> Result<(), Error> {
+        if let Some(data) = &self.resident {
+            return self.refer(to, data);
+        }
+        let data = self.fill()?;
+        self.refer(to, &data)?;
+        if self.is_resident {
+            self.resident = Some(data);
+        }
+        Ok(())
     }
 
     #[inline]
