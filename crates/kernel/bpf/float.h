@@ -171,24 +171,13 @@ static __always_inline __u64 float_divide(struct unpacked left, struct unpacked 
 	return pack(sign, exponent, quotient << 2 | (remainder != 0), wide);
 }
 
-/* The number in an order in which comparing bits compares values. */
-static __always_inline __u64 ordered(__u64 bits, __u32 wide)
-{
-	__u64 sign = 1ull << SIGN_SHIFT(wide);
-	return bits & sign ? ~bits & (sign | (sign - 1)) : bits | sign;
-}
-
-/* One element: left OPERATION right, as bits. */
+/* One element: left OPERATION right, as bits; minimum and maximum are computed in words. */
 __noinline __u64 combine_floats(__u32 operation, __u32 wide, __u64 left, __u64 right)
 {
 	__u64 magnitude = (1ull << SIGN_SHIFT(wide)) - 1, infinity = INFINITY_BITS(wide);
 	__u64 left_size = left & magnitude, right_size = right & magnitude;
 	if (left_size > infinity || right_size > infinity)
 		return NAN_BITS(wide);
-	if (operation == MINIMUM)
-		return ordered(left, wide) < ordered(right, wide) ? left : right;
-	if (operation == MAXIMUM)
-		return ordered(left, wide) < ordered(right, wide) ? right : left;
 	if (operation == SUBTRACT)
 		right ^= magnitude + 1;
 	__u64 sign = (left ^ right) & (magnitude + 1);

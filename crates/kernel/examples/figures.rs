@@ -8,6 +8,7 @@
 #[path = "../tests/it/world/mod.rs"]
 mod world;
 
+use goal::arithmetic::{Arithmetic, DataType, apply_in_place_left};
 use goal::compile::compile;
 use goal::graph::{Blocks, Graph};
 use goal::schedule::Schedule;
@@ -25,6 +26,7 @@ fn main() {
         println!("instructions that the verifier looked at: {:?}", loader.verified_instructions());
     }
     chain(&world);
+    reductions(&world);
     test_and_late_wait(&world);
     for (name, cores) in
         [("in the sender's call", [0, 0]), ("on the receiver's core (RPS)", [1, 2])]
@@ -40,8 +42,8 @@ fn main() {
 
 /// Runs a schedule repeatedly on one rank. Returns the median of one run in nanoseconds: start,
 /// wait and fetch together.
-fn laps(rank: &Rank, prepared: ScheduleId, first: u64) -> u64 {
-    let mut times: Vec<u64> = (0..LAPS)
+fn laps(rank: &Rank, prepared: ScheduleId, first: u64, count: u64) -> u64 {
+    let mut times: Vec<u64> = (0..count)
         .map(|lap| {
             let before = Instant::now();
             let ticket = rank.start(prepared, first + lap, &[]).expect("it starts");
@@ -68,13 +70,7 @@ fn chain_of(length: u64, kind: &str) -> Schedule {
         let vertex = match kind {
             "nothing" => graph.calc(0),
             "copy of 8 bytes" => graph.copy(from, to),
-            _ => graph.local(
-                goal::arithmetic::Arithmetic::Add,
-                goal::arithmetic::DataType::U64,
-                to,
-                from,
-                to,
-            ),
+            _ => graph.local(Arithmetic::Add, DataType::U64, to, from, to),
         };
         if let Some(last) = last {
             graph.requires(vertex, last);
@@ -97,7 +93,7 @@ fn chain(world: &World) {
                 };
                 let prepared =
                     rank.register(&context, &chain_of(length, kind), 0).expect("it is small");
-                laps(rank, prepared, 0)
+                laps(rank, prepared, 0, LAPS)
             })
         })[0];
         println!(
@@ -105,6 +101,71 @@ fn chain(world: &World) {
             (many - one) / LENGTH
         );
     }
+}
+
+/// Vectors that are combined, by operation, type and length: in the kernel, and by the same arithmetic
+/// in user space (figure 4b of the ESPGOAL paper).
+fn reductions(world: &World) {
+    const OPERATIONS: [(Arithmetic, DataType); 6] = [
+        (Arithmetic::Maximum, DataType::F32),
+        (Arithmetic::Add, DataType::F64),
+        (Arithmetic::Add, DataType::I64),
+        (Arithmetic::Add, DataType::U8),
+        (Arithmetic::Minimum, DataType::I32),
+        (Arithmetic::Or, DataType::Bit),
+    ];
+    println!("reductions: bytes of each vector, ns in the kernel, ns in user space");
+    for (operation, data_type) in OPERATIONS {
+        for bytes in [1 << 10, 4 << 10, 16 << 10, 64 << 10] {
+            let [one, several] = [1, 1 + REDUCTIONS].map(|length| {
+                let number = world.communicator();
+                let times = world.run(1, move |_, rank| {
+                    let context = CommunicatorContext { number, members: [0].into(), rank: 0 };
+                    let schedule = chain_of_reductions(length, (operation, data_type), bytes);
+                    let prepared = rank.register(&context, &schedule, 0).expect("it is small");
+                    laps(rank, prepared, 0, 300)
+                });
+                times[0]
+            });
+            let here = in_user_space((operation, data_type), bytes as usize);
+            let there = several.saturating_sub(one) / REDUCTIONS;
+            println!("  {operation} of {data_type}: {bytes} {there} {here}");
+        }
+    }
+}
+
+/// Further reductions of a run, over which the difference of two runs is divided.
+const REDUCTIONS: u64 = 8;
+
+fn chain_of_reductions(
+    length: u64,
+    (operation, data_type): (Arithmetic, DataType),
+    bytes: u64,
+) -> Schedule {
+    let mut graph = Graph::new(0, 1);
+    let [from, to] = [(); 2].map(|()| graph.scratchpad(bytes));
+    let mut last = None;
+    for _ in 0..length {
+        let vertex = graph.local(operation, data_type, to, from, to);
+        if let Some(last) = last {
+            graph.requires(vertex, last);
+        }
+        last = Some(vertex);
+    }
+    compile(&graph).expect("the graph is right")
+}
+
+fn in_user_space((operation, data_type): (Arithmetic, DataType), bytes: usize) -> u64 {
+    let (from, mut to) = (vec![0; bytes], vec![0; bytes]);
+    let mut times: Vec<u64> = (0..2000)
+        .map(|_| {
+            let before = Instant::now();
+            let (to, from) = (&mut to, std::hint::black_box(&from));
+            apply_in_place_left(operation, data_type, to, from).expect("it is defined");
+            before.elapsed().as_nanos() as u64
+        })
+        .collect();
+    median(&mut times)
 }
 
 /// Returns a rank's part of an exchange of empty messages between two ranks.
@@ -192,7 +253,7 @@ fn barrier(world: &World) {
         let context = CommunicatorContext { number, members: [0, 1].into(), rank: rank as u32 };
         let prepared = here.register(&context, &exchange(rank), 0).expect("it is small");
         let before = Instant::now();
-        let typical = laps(here, prepared, 0);
+        let typical = laps(here, prepared, 0, LAPS);
         (typical, before.elapsed().as_nanos() as u64 / LAPS)
     });
     println!("  barrier of two nodes: median {} ns, mean {} ns", times[0].0, times[0].1);

@@ -20,7 +20,7 @@ use virtual_nodes::VirtualNodes;
 /// Bytes of the messages of the ping-pong.
 const MESSAGES: [u64; 6] = [8, 64, 512, 4096, 65_536, 1 << 20];
 /// Bytes of the vectors that are reduced.
-const VECTORS: [u64; 4] = [4, 64, 512, 4096];
+const VECTORS: [u64; 7] = [4, 64, 512, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 /// Bytes of the blocks of an all-to-all.
 const BLOCKS: [u64; 7] = [8, 64, 256, 512, 1024, 4096, 16384];
 
