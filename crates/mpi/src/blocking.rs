@@ -2,7 +2,7 @@
 
 use crate::abi::abi;
 use crate::collectives::{Call, Start};
-use crate::communicators::{is_active, poke, served};
+use crate::communicators::{is_active, served};
 use crate::host::{self, Handle};
 use crate::lists::Lists;
 use crate::mode::Blocking;
@@ -53,7 +53,7 @@ pub(crate) fn run(
             None => Reason::Slower,
             Some(sizes) => {
                 let call = Call { abi, served, lists: Lists::Passed, mode: Blocking(sizes) };
-                match tradewind::while_waiting(drive, || start(call)) {
+                match start(call) {
                     Ok(outcome) => {
                         report::taken_blocking(kind);
                         report::exposed(kind, begun);
@@ -79,13 +79,5 @@ fn left_because(kinds: u32) -> Reason {
         true => Reason::Excluded,
         false if kinds == 0 => Reason::NoTable,
         false => Reason::Slower,
-    }
-}
-
-/// Drives the MPI library: another rank may wait for a message that the program has started before
-/// this call.
-fn drive() {
-    if let Some(abi) = abi() {
-        poke(abi);
     }
 }

@@ -16,15 +16,6 @@ use crate::requests::Rest;
 use std::ffi::c_int;
 use tradewind::{Communicator, InPlace};
 
-/// Longest data of a collective, in bytes of all ranks, that is taken over. The contribution of a
-/// nonblocking call is copied into shared memory.
-const MOST_BYTES: usize = 256 << 20;
-
-/// Longest block, in bytes, of an all-to-all that is taken over. Each rank copies longer ones in at
-/// the start and out at the end, which took up to twice as long as the exchange of the MPI
-/// libraries (docs/mpi.md).
-const MOST_BYTES_OF_EXCHANGE: usize = 32 << 10;
-
 pub(crate) type Start<M = Background> = Result<<M as Mode>::Operation, Refusal>;
 
 /// A call, as far as every collective needs it.
@@ -187,19 +178,6 @@ impl<M: Mode> Call<M> {
         let is_same = send.count == count && send.datatype == datatype && count != 0;
         if is_same { self.check_apart(send.at, receive.at) } else { Ok(()) }
     }
-}
-
-/// Leaves a call to the MPI library if its data are too long, which all ranks find alike.
-pub(crate) fn check_length(bytes: usize, times: usize) -> Result<(), Refusal> {
-    match bytes.checked_mul(times) {
-        Some(all) if all <= MOST_BYTES => Ok(()),
-        _ => Err(Refusal::Left(Reason::Length)),
-    }
-}
-
-/// As [`check_length`], for a block of an all-to-all with equal blocks.
-pub(crate) fn check_block(bytes: usize) -> Result<(), Refusal> {
-    if bytes <= MOST_BYTES_OF_EXCHANGE { Ok(()) } else { Err(Refusal::Left(Reason::Length)) }
 }
 
 /// Calls a collective of tradewind with an input that may be in place.

@@ -5,7 +5,7 @@
 //! (`MPI_Comm_create_group`, sessions, spawned processes, `MPI_Comm_idup`), have none: all ranks
 //! leave their collectives to the MPI library.
 
-use crate::abi::Abi;
+use crate::abi::{Abi, abi};
 use crate::host::{Handle, Pointer, call, pass};
 use crate::report::Kind;
 use crate::table::{Sizes, SizesByKind, sizes_on};
@@ -162,6 +162,14 @@ pub(crate) fn poke(abi: &Abi) {
     let source = abi.any_source;
     let tag = abi.any_tag;
     call!(Iprobe(source, tag, communicator, &raw mut found, abi.ignored_status()));
+}
+
+/// Drives the MPI library: another rank may wait for a message that the program has started before
+/// this call.
+pub(crate) fn drive() {
+    if let Some(abi) = abi() {
+        poke(abi);
+    }
 }
 
 /// A communicator of the MPI library on which nothing is sent, and this process's rank in it.

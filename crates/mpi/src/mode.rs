@@ -5,14 +5,35 @@
 
 use crate::abi::Abi;
 use crate::buffers::Staging;
-use crate::collectives::{check_block, check_length};
-use crate::communicators::{Form, Served, Topology};
+use crate::communicators::{Form, Served, Topology, drive};
 use crate::refusal::Refusal;
 use crate::report::Reason;
 use crate::requests::{Operation, Rest, Started};
 use crate::table::Sizes;
 use std::ffi::c_int;
-use tradewind::{Communicator, Input, OpOnBytes, Output};
+use tradewind::{Communicator, Input, OpOnBytes, Output, while_waiting};
+
+/// Longest data of a collective, in bytes of all ranks, that is taken over. The contribution of a
+/// nonblocking call is copied into shared memory.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Longest block, in bytes, of an all-to-all that is taken over. Each rank copies longer ones in at
+/// the start and out at the end, which took up to twice as long as the exchange of the MPI
+/// libraries (docs/mpi.md).
+const MOST_BYTES_OF_EXCHANGE: usize = 32 << 10;
+
+/// Leaves a call to the MPI library if its data are too long, which all ranks find alike.
+fn check_length(bytes: usize, times: usize) -> Result<(), Refusal> {
+    match bytes.checked_mul(times) {
+        Some(all) if all <= MOST_BYTES => Ok(()),
+        _ => Err(Refusal::Left(Reason::Length)),
+    }
+}
+
+/// As [`check_length`], for a block of an all-to-all with equal blocks.
+fn check_block(bytes: usize) -> Result<(), Refusal> {
+    if bytes <= MOST_BYTES_OF_EXCHANGE { Ok(()) } else { Err(Refusal::Left(Reason::Length)) }
+}
 
 /// Nonblocking and persistent calls.
 #[derive(Clone, Copy, Debug)]
@@ -204,10 +225,10 @@ macro_rules! modes {
                 input: &'static [u8],
                 output: &'static mut [u8],
             ) -> tradewind::Result<()> {
-                match form {
+                while_waiting(drive, || match form {
                     Form::Allgather => topology.neighbors.neighbor_allgather(input, output),
                     Form::Alltoall => topology.neighbors.neighbor_alltoall(input, output),
-                }
+                })
             }
 
             fn neighbor_allgatherv(
@@ -216,7 +237,8 @@ macro_rules! modes {
                 output: &'static mut [u8],
                 received: &[usize],
             ) -> tradewind::Result<()> {
-                topology.neighbors.neighbor_allgatherv(input, output, received)
+                let neighbors = &topology.neighbors;
+                while_waiting(drive, || neighbors.neighbor_allgatherv(input, output, received))
             }
 
             fn neighbor_alltoallv(
@@ -225,7 +247,8 @@ macro_rules! modes {
                 output: &'static mut [u8],
                 received: &[usize],
             ) -> tradewind::Result<()> {
-                topology.neighbors.neighbor_alltoallv(input, sent, output, received)
+                let neighbors = &topology.neighbors;
+                while_waiting(drive, || neighbors.neighbor_alltoallv(input, sent, output, received))
             }
 
             $(
@@ -234,7 +257,7 @@ macro_rules! modes {
                     communicator: &Communicator,
                     $($argument: $type,)*
                 ) -> tradewind::Result<()> {
-                    communicator.$name($($argument),*)
+                    while_waiting(drive, || communicator.$name($($argument),*))
                 }
             )*
         }

@@ -13,6 +13,15 @@ use std::sync::OnceLock;
 /// Number of blocking collectives.
 pub(crate) const BLOCKING: usize = Kind::BLOCKING.len();
 
+/// Calls whose lengths only some ranks have. They run here only if that is faster at all lengths.
+const HAVE_UNKNOWN_LENGTHS: [Kind; 5] = [
+    Kind::Gatherv,
+    Kind::Scatterv,
+    Kind::Alltoallv,
+    Kind::Neighbor_allgatherv,
+    Kind::Neighbor_alltoallv,
+];
+
 /// The sizes at which one blocking collective on one communicator runs here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sizes {
@@ -63,6 +72,9 @@ impl Takeover {
             let kind = Kind::BLOCKING.iter().position(|kind| kind.name() == row.collective)?;
             let ranges: Vec<_> = row.taken().iter().map(|one| (*one.start(), *one.end())).collect();
             let all = row.is_taken_at_any_size();
+            if HAVE_UNKNOWN_LENGTHS.contains(&Kind::BLOCKING[kind]) && !all {
+                return None;
+            }
             let sizes = Sizes { ranges, all, is_forced: false };
             (!sizes.ranges.is_empty()).then_some(Entry { kind, ranks: row.ranks, sizes })
         });
