@@ -142,7 +142,7 @@ pub(crate) enum Failure {
     Export(#[from] crate::commands::tune::export::error::ExportError),
     /// The collectives of an MPI library cannot be measured.
     #[error(transparent)]
-    TuneMpi(#[from] crate::commands::tune::mpi::TuneMpiError),
+    TuneMpi(#[from] crate::commands::tune::mpi::error::TuneMpiError),
     /// A job cannot be run.
     #[error(transparent)]
     Job(#[from] ServiceError),

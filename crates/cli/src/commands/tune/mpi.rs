@@ -4,38 +4,16 @@
 //! (`tradewind_mpi_tune`). This command loads both libraries in a rank, and starts the jobs
 //! otherwise.
 
+pub(crate) mod error;
+
 use crate::failure::Failure;
+use error::TuneMpiError;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
 use std::ffi::{CString, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode};
 use std::time::Duration;
-
-/// Failures of the measurement.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TuneMpiError {
-    /// No MPI library is there.
-    #[error(
-        "no MPI library can be loaded ({0}): name its directory, with bin and lib, by --mpi DIR"
-    )]
-    NoLibrary(String),
-    /// The preload library cannot be loaded.
-    #[error("{}: {source}", .path.display())]
-    Load { path: PathBuf, source: libloading::Error },
-    /// The launcher cannot be run.
-    #[error(
-        "cannot run {}: {source}; name the directory of the MPI library by --mpi DIR, or start the \
-         ranks yourself: mpiexec -n 4 tradewind tune --mpi", .launcher.display()
-    )]
-    Launcher { launcher: PathBuf, source: std::io::Error },
-    /// A job has failed.
-    #[error("the job of {ranks} ranks has failed ({status}); what it said stands above")]
-    Job { ranks: u32, status: ExitStatus },
-    /// A path that no function of C can take.
-    #[error("{}: the path contains a zero byte", .0.display())]
-    Path(PathBuf),
-}
 
 /// Time of a measurement that is only to be seen.
 pub(super) const QUICK: Duration = Duration::from_secs(1);

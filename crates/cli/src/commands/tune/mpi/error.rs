@@ -1,0 +1,29 @@
+//! Errors of `tradewind tune --mpi`.
+
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+/// Failures of the measurement.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TuneMpiError {
+    /// No MPI library is there.
+    #[error(
+        "no MPI library can be loaded ({0}): name its directory, with bin and lib, by --mpi DIR"
+    )]
+    NoLibrary(String),
+    /// The preload library cannot be loaded.
+    #[error("{}: {source}", .path.display())]
+    Load { path: PathBuf, source: libloading::Error },
+    /// The launcher cannot be run.
+    #[error(
+        "cannot run {}: {source}; name the directory of the MPI library by --mpi DIR, or start the \
+         ranks yourself: mpiexec -n 4 tradewind tune --mpi", .launcher.display()
+    )]
+    Launcher { launcher: PathBuf, source: std::io::Error },
+    /// A job has failed.
+    #[error("the job of {ranks} ranks has failed ({status}); what it said stands above")]
+    Job { ranks: u32, status: ExitStatus },
+    /// A path that no function of C can take.
+    #[error("{}: the path contains a zero byte", .0.display())]
+    Path(PathBuf),
+}
