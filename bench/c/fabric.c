@@ -6,7 +6,7 @@
  *   fabric ROUNDS OWN-ADDRESS PROVIDER OTHER-ADDRESS    the one that connects and prints
  *
  * A long message is answered by 8 bytes for every WINDOW of them, so that the time ends when all have arrived. Over libfabric it
- * travels in messages of PIECE bytes, as the transport of tradewind cuts its stream. */
+ * travels in messages of PIECE bytes, as the payloads of tradewind's transport do, whose messages have headers besides. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

@@ -54,8 +54,9 @@ const MOST_SKIPPED: u32 = 16;
 pub const SENDS: usize = 64;
 /// Number of posted receives.
 pub const RECEIVES: usize = 64;
-/// Length of the longest message.
-pub const MESSAGE_BYTES: usize = 64 << 10;
+/// Length of the longest message: a payload of 64 KiB with its headers, so that payloads of powers
+/// of two do not end in a message of a few bytes.
+pub const MESSAGE_BYTES: usize = 68 << 10;
 
 /// One node's endpoint, and its connections to the other nodes.
 #[derive(Debug)]
