@@ -3,6 +3,7 @@
 
 pub(crate) mod harness;
 mod messages;
+mod queues;
 mod rank;
 
 use harness::{Hydra, SIGN, Said, User};

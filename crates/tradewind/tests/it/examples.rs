@@ -43,7 +43,8 @@ fn hello_adds_up() {
 
 fn every_rank_receives_from_all_nodes() {
     local_nodes(&[2, 1], |world| {
-        let expected = format!("rank {} has hello from 0, hello from 1, hello from 2", world.rank());
+        let expected =
+            format!("rank {} has hello from 0, hello from 1, hello from 2", world.rank());
         assert_eq!(hello_queue::greet(&world)?, expected);
         Ok(())
     })
