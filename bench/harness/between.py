@@ -37,7 +37,7 @@ BUDGET_MS = 40
 # with their values of TRADEWIND_INTERNODE. The first of these is compared with the peers.
 PROGRAMS = {
     "blocking": (COLLECTIVES, {"blocking_us": ""}, {"direct": "direct", "agent": "agent"}),
-    "overlap": (OVERLAPPED, {"alone_us": ", alone", "exposed_us": ", exposed"}, {"tradewind": "direct"}),
+    "overlap": (OVERLAPPED, {"alone_us": ", alone", "exposed_us": ", exposed", "processor_us": ", processor"}, {"ranks": "ranks", "agent": "direct"}),
     "messages": (MESSAGES, {"message_us": ""}, {"tradewind": "direct"}),
 }
 
@@ -51,8 +51,17 @@ def read(arguments):
     parser.add_argument("--calls", type=positive, default=500, help="calls of a round (500)")
     parser.add_argument("--computation", type=positive, default=250, metavar="US", help="over the exchange (250)")
     parser.add_argument("--receiver-core", action="store_true", help="packets are received on the receiver's core (RPS)")
+    parser.add_argument("--program", action="append", choices=["backends", *PROGRAMS], help="measure this part only; repeatable")
+    parser.add_argument("--only", action="append", metavar="ROW", help="measure collectives whose row contains ROW, such as barrier; repeatable")
+    parser.add_argument("--contender", action="append", metavar="NAME", help="measure contenders whose name contains NAME only; repeatable")
+    parser.add_argument("--beside", type=Path, metavar="ROOT", help="measure another checkout's builds in turns with this one's, as `before`")
     parser.add_argument("--skip-build", action="store_true", help="use what earlier runs installed and built")
     return parser.parse_args(arguments)
+
+
+def is_wanted(name, wanted):
+    """Whether an option that selects by parts of names, or is absent, selects this name."""
+    return not wanted or any(part in name for part in wanted)
 
 
 def build(say):
@@ -137,13 +146,17 @@ def collective_commands(places, folder, options, number, program):
     """The command line of each contender's collectives in a round, by name."""
     started = launchers(places, folder, options)
     rows, _, ours = PROGRAMS[program]
+    rows = [row for row in rows if is_wanted(row, options.only)]
     arguments = [str(BUDGET_MS), str(number), "10", *rows]
     found = {name: [*launcher, program_of(name, program), *arguments] for name, launcher in started.items() if name != "mpich"}
-    for contender, backend in ours.items():
-        variables = {"TRADEWIND_COMMAND": release(ROOT) / "tradewind", "TRADEWIND_INTERNODE": backend, "TRADEWIND_DECISIONS": ""}
-        settings = [word for name, value in variables.items() for word in ("-genv", name, str(value))]
-        found[contender] = [*started["mpich"], *settings, str(release(LOOPS) / "loops"), program, "private", *arguments]
-    return found
+    roots = {"": ROOT, **({"before, ": options.beside} if options.beside else {})}
+    for prefix, root in roots.items():
+        for contender, backend in ours.items():
+            variables = {"TRADEWIND_COMMAND": release(root) / "tradewind", "TRADEWIND_INTERNODE": backend, "TRADEWIND_DECISIONS": ""}
+            settings = [word for name, value in variables.items() for word in ("-genv", name, str(value))]
+            loops = release(root / LOOPS.relative_to(ROOT)) / "loops"
+            found[prefix + contender] = [*started["mpich"], *settings, str(loops), program, "private", *arguments]
+    return {name: command for name, command in found.items() if rows and is_wanted(name, options.contender)}
 
 
 def measure_collectives(places, folder, options, table, say, program):
@@ -190,7 +203,8 @@ def measure(options, say):
         peers = commands(places, Path(name), options)
         for number in range(options.rounds):
             say(f"round {number + 1} of {options.rounds}")
-            for contender, command in [("tradewind", own_command(options)), *peers.items()]:
+            contenders = [("tradewind", own_command(options)), *peers.items()] if is_wanted("backends", options.program) else []
+            for contender, command in contenders:
                 try:
                     found = figures(contender, command, {"TRADEWIND_BENCH_NODES": str(table)})
                 except Failed as failure:
@@ -202,7 +216,7 @@ def measure(options, say):
                     key = line["what"] if not line.get("bytes", 0) or line["bytes"] == 8 else f"{line['what']}, {line['bytes']} bytes"
                     values.setdefault(engine, {}).setdefault(key, []).append(value)
         collectives = {}
-        for program in PROGRAMS:
+        for program in (program for program in PROGRAMS if is_wanted(program, options.program)):
             collectives[program], failed = measure_collectives(places, Path(name), options, table, say, program)
             failures.update(failed)
     return values, collectives, failures
@@ -288,7 +302,7 @@ def main(arguments):
     RESULTS.mkdir(parents=True, exist_ok=True)
     way = "receiver-core" if options.receiver_core else "sender-call"
     stem = f"{described['fingerprint']}-{options.nodes}-nodes-{way}-{described['date'][:16].replace(' ', 'T').replace(':', '')}"
-    everything = {"machine": described, "options": vars(options), "values": values, "collectives": collectives, "failures": failures}
+    everything = {"machine": described, "options": {name: str(value) for name, value in vars(options).items()}, "values": values, "collectives": collectives, "failures": failures}
     (RESULTS / f"{stem}.json").write_text(json.dumps(everything, indent=1) + "\n")
     (RESULTS / f"{stem}.md").write_text(text)
     print(text)
