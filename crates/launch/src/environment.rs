@@ -38,8 +38,8 @@ macro_rules! variables {
 variables! {
     ENGINE = "TRADEWIND_ENGINE", "`peers` or `caller`", "`peers`",
         "Progress of collectives within a node: by any rank of the node, or only in calls of the rank itself.";
-    INTERNODE = "TRADEWIND_INTERNODE", "`kernel`, `direct` or `agent`", "the kernel engine where all nodes have it",
-        "Engine of collectives between nodes: `kernel` for those it supports, which is an error where it is missing; `direct` for none in the kernel; `agent` for all in the node service, blocking ones too.";
+    INTERNODE = "TRADEWIND_INTERNODE", "`kernel`, `direct`, `ranks` or `agent`", "the kernel engine where all nodes have it",
+        "Engine of collectives between nodes: `kernel` for those it supports, which is an error where it is missing; `direct` for none in the kernel; `ranks` for all in the ranks themselves, nonblocking ones too; `agent` for all in the node service, blocking ones too.";
     NETWORK = "TRADEWIND_NETWORK", "`tcp`, `fabric`, `fabric:PROVIDER` or `auto`", "`tcp`",
         "Network between node services: TCP, or libfabric with any provider or the named one, which is an error where it is missing; `auto` takes the network that `tradewind tune` has measured to be the fastest between these nodes, and TCP where it has not.";
     LIBFABRIC = "TRADEWIND_LIBFABRIC", "path", "libfabric.so.1 of the system",
@@ -166,6 +166,8 @@ pub enum InternodeEngine {
     Kernel,
     /// The agent, and direct connections between the ranks for blocking collectives.
     Direct,
+    /// Direct connections between the ranks for all collectives, and the agent for the rest.
+    Ranks,
     /// The agent alone.
     Agent,
 }
@@ -231,10 +233,11 @@ pub trait Lookup {
             None => Ok(InternodeEngine::Any),
             Some("kernel") => Ok(InternodeEngine::Kernel),
             Some("direct") => Ok(InternodeEngine::Direct),
+            Some("ranks") => Ok(InternodeEngine::Ranks),
             Some("agent") => Ok(InternodeEngine::Agent),
             Some(other) => {
                 let value = other.into();
-                let expected = "kernel, direct or agent";
+                let expected = "kernel, direct, ranks or agent";
                 Err(LaunchError::Variable { name: INTERNODE, value, expected })
             }
         }
@@ -447,10 +450,12 @@ mod tests {
         let wanted = |word| HashMap::from([(INTERNODE, word)]).internode_engine();
         assert_eq!(wanted("kernel").expect("it is known"), InternodeEngine::Kernel);
         assert_eq!(wanted("direct").expect("it is known"), InternodeEngine::Direct);
+        assert_eq!(wanted("ranks").expect("it is known"), InternodeEngine::Ranks);
         assert_eq!(wanted("agent").expect("it is known"), InternodeEngine::Agent);
         assert_eq!(wanted("").expect("it is empty"), InternodeEngine::Any);
         let error = wanted("kernal").expect_err("there is no such engine").to_string();
-        let expected = format!("{INTERNODE} is \"kernal\", it must be kernel, direct or agent");
+        let expected =
+            format!("{INTERNODE} is \"kernal\", it must be kernel, direct, ranks or agent");
         assert!(error.starts_with(&expected), "{error}");
     }
 

@@ -1,15 +1,21 @@
-//! The direct engine: every rank executes its own runs between nodes, inside its calls.
+//! The direct engine: every rank executes its own runs between nodes.
 //!
-//! A rank has a TCP connection with every other rank of the job. The thread that waits for a run
-//! writes and reads the sockets itself. A message thus passes through two threads, where the agent
-//! needs four and a change of thread on each node. Nothing progresses between the calls, so this
-//! backend is for blocking collectives, in which every rank waits. Their buffers may be
+//! A rank has a TCP connection with every other rank of the job. A thread that starts a run sends
+//! its first messages itself, and a thread that waits writes and reads the sockets itself: a message
+//! passes through two threads, where the agent needs four and a change of thread on each node. While
+//! no thread of the rank waits, a [background thread](background) sleeps until something arrives,
+//! and executes what that enables. The buffers of a call that waits for the end of its run may be
 //! [lent](DirectBackend::start_lent), and are then used in place.
 //!
 //! Runs and messages are in the table that the agent has, too. The end of a connection fails no
 //! run, because the other rank may have left after its part. It ends a wait, [`Backend::lost`]
-//! reports such ranks, and the agents of the job report the reason for the exit.
+//! reports such ranks, and the agents of the job report the reason for the exit. A rank that leaves
+//! first sends what its runs have left to send ([`Backend::drain`]). The runs of a process that is
+//! killed end with it.
 
+mod background;
+mod drain;
+mod driver;
 mod engine;
 mod run;
 mod submissions;
@@ -21,19 +27,21 @@ use crate::backend::{
     Backend, CommunicatorContext, Departures, DrainOutcome, RunId, ScheduleId, check_inputs,
     check_outputs,
 };
-use crate::error::{Error, system};
+use crate::error::Error;
 use crate::job_nodes::Key;
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
 use crate::transport::tcp::{Listener, Tcp, Timeouts};
+use background::Background;
+use driver::Driver;
 use engine::DirectEngine;
 use goal::schedule::Schedule;
-use run::DirectRun;
+use run::{DirectRun, DirectSchedule};
 use shm::loan::LentBytes;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use submissions::Submissions;
 
@@ -41,16 +49,12 @@ use submissions::Submissions;
 const OTHER_DRIVER_INTERVAL: Duration = Duration::from_millis(1);
 /// Time limit for the drain of a backend that is dropped.
 const DROP_LIMIT: Duration = Duration::from_secs(5);
-/// Time between two checks whether the other ranks have acknowledged everything.
-const DRAIN_INTERVAL: Duration = Duration::from_micros(200);
 
 /// A rank's connections with all other ranks, and its runs: a [`Backend`].
 #[derive(Debug)]
 pub struct DirectBackend {
     rank: u32,
-    /// Locked by the thread that executes runs.
-    engine: Mutex<DirectEngine>,
-    submissions: Arc<Submissions>,
+    driver: Arc<Driver>,
     table: Mutex<CallerTable>,
 }
 
@@ -58,7 +62,7 @@ pub struct DirectBackend {
 #[derive(Debug, Default)]
 struct CallerTable {
     next: u64,
-    schedules: HashMap<u64, Arc<RegisteredSchedule>>,
+    schedules: HashMap<u64, Arc<DirectSchedule>>,
     runs: HashMap<u64, Arc<DirectRun>>,
 }
 
@@ -87,17 +91,18 @@ impl DirectBackend {
         // Wakes a thread that sleeps in the engine when another thread of the rank needs it.
         let notifier = notifier()?;
         transport.watch(notifier.as_fd(), 0)?;
+        let background = Background::new(transport.as_fd())?;
         // Every rank is a node of its own.
         let nodes = NodeMap::new(0..addresses.len() as u32);
         let submissions = Arc::new(Submissions::new(notifier));
         let engine = DirectEngine::new(nodes, Box::new(transport), Arc::clone(&submissions));
-        let table = Mutex::default();
-        Ok(DirectBackend { rank, engine: Mutex::new(engine), submissions, table })
+        let driver = Arc::new(Driver::new(engine, submissions, background));
+        Ok(DirectBackend { rank, driver, table: Mutex::default() })
     }
 
     /// Starts a run with these buffers, one for each that the schedule declares, instead of copies
-    /// of them. The caller waits for its end, or [discards](Backend::discard) it, before the loan
-    /// ends. [`Backend::fetch`] then needs no outputs.
+    /// of them. The caller waits for its end at once, or [discards](Backend::discard) it before the
+    /// loan ends. [`Backend::fetch`] then needs no outputs.
     ///
     /// # Errors
     /// As [`Backend::start`].
@@ -107,10 +112,8 @@ impl DirectBackend {
         sequence: u64,
         buffers: Vec<LentBytes>,
     ) -> Result<RunId, Error> {
-        let mut table = self.table();
-        let schedule = table.schedules.get(&schedule.0).ok_or_else(|| unknown("schedule"))?;
-        let schedule = Arc::clone(schedule);
-        let records = &schedule.layout.records;
+        let schedule = self.schedule(schedule)?;
+        let records = &schedule.registered.layout.records;
         if buffers.len() != records.len() {
             return Err(Error::BufferCount { expected: records.len(), found: buffers.len() });
         }
@@ -120,13 +123,37 @@ impl DirectBackend {
                 return Err(Error::Length { buffer, expected, found });
             }
         }
-        let key = RunKey { rank: self.rank, communicator: schedule.communicator, sequence };
-        let run = Arc::new(DirectRun { key, schedule, buffers, outcome: OnceLock::new() });
+        // The caller's wait executes it.
+        Ok(self.submit(schedule, sequence, buffers, true))
+    }
+
+    fn submit(
+        &self,
+        schedule: Arc<DirectSchedule>,
+        sequence: u64,
+        buffers: Vec<LentBytes>,
+        is_lent: bool,
+    ) -> RunId {
+        let key =
+            RunKey { rank: self.rank, communicator: schedule.registered.communicator, sequence };
+        let run = Arc::new(DirectRun { key, schedule, buffers, is_lent, outcome: OnceLock::new() });
+        let mut table = self.table();
         let id = table.next();
         table.runs.insert(id, Arc::clone(&run));
         drop(table);
-        self.submissions.start(run);
-        Ok(RunId(id))
+        self.driver.submissions.start(run);
+        RunId(id)
+    }
+
+    fn schedule(&self, schedule: ScheduleId) -> Result<Arc<DirectSchedule>, Error> {
+        let registered = self.table().schedules.get(&schedule.0).cloned();
+        registered.ok_or_else(|| unknown("schedule"))
+    }
+
+    fn cancel(&self, run: &DirectRun) {
+        if !run.has_ended() {
+            self.driver.submissions.interrupt(|| self.driver.lock().cancel(run));
+        }
     }
 
     fn table(&self) -> MutexGuard<'_, CallerTable> {
@@ -136,19 +163,6 @@ impl DirectBackend {
 
     fn run(&self, run: RunId) -> Option<Arc<DirectRun>> {
         self.table().runs.get(&run.0).cloned()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, DirectEngine> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The engine, unless another thread executes runs.
-    fn try_lock(&self) -> Option<MutexGuard<'_, DirectEngine>> {
-        match self.engine.try_lock() {
-            Ok(engine) => Some(engine),
-            Err(TryLockError::Poisoned(engine)) => Some(engine.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
     }
 }
 
@@ -180,7 +194,7 @@ impl Backend for DirectBackend {
         let registered = RegisteredSchedule::new(schedule.clone(), numbers, members, nodes, 0);
         let mut table = self.table();
         let id = table.next();
-        table.schedules.insert(id, Arc::new(registered));
+        table.schedules.insert(id, Arc::new(DirectSchedule::new(registered)));
         Ok(ScheduleId(id))
     }
 
@@ -189,21 +203,14 @@ impl Backend for DirectBackend {
     }
 
     fn start(&self, schedule: ScheduleId, sequence: u64, inputs: &[&[u8]]) -> Result<RunId, Error> {
-        let registered = self.table().schedules.get(&schedule.0).cloned();
-        let registered = registered.ok_or_else(|| unknown("schedule"))?;
-        check_inputs(&registered.layout.records, inputs)?;
-        let mut buffers = Vec::with_capacity(inputs.len());
-        for (buffer, input) in registered.layout.buffers.iter().zip(inputs) {
-            let mut bytes = Vec::new();
-            let length = usize::try_from(buffer.length).unwrap_or(usize::MAX);
-            bytes
-                .try_reserve_exact(length)
-                .map_err(|_| system("take memory for a run", "there is none left"))?;
-            bytes.extend_from_slice(if buffer.is_read { input } else { &[] });
-            bytes.resize(length, 0);
-            buffers.push(LentBytes::owned(bytes));
-        }
-        self.start_lent(schedule, sequence, buffers)
+        let schedule = self.schedule(schedule)?;
+        check_inputs(&schedule.registered.layout.records, inputs)?;
+        let buffers = schedule.buffers(inputs)?;
+        self.driver.background.start(&self.driver)?;
+        let run = self.submit(schedule, sequence, buffers, false);
+        // This thread sends what can be sent now: waking another one would take longer.
+        self.driver.advance();
+        Ok(run)
     }
 
     fn is_complete(&self, run: RunId) -> bool {
@@ -212,12 +219,13 @@ impl Backend for DirectBackend {
 
     fn wait(&self, run: RunId, deadline: Option<Instant>) -> Result<bool, Error> {
         let run = self.run(run).ok_or_else(|| unknown("run"))?;
+        let submissions = &self.driver.submissions;
         loop {
-            if let Some(mut engine) = self.try_lock() {
+            if let Some(mut engine) = self.driver.try_lock() {
+                self.driver.background.disarm();
                 let driven = engine.drive(&run, deadline);
                 let has_new_loss = engine.take_new_loss();
                 drop(engine);
-                self.submissions.notify_change();
                 if driven? {
                     return Ok(true);
                 }
@@ -225,7 +233,7 @@ impl Backend for DirectBackend {
                     return Ok(run.has_ended());
                 }
             } else {
-                self.submissions.wait_for_change(OTHER_DRIVER_INTERVAL, || run.has_ended());
+                submissions.wait_for_change(OTHER_DRIVER_INTERVAL, || run.has_ended());
                 // The thread that executes runs also sends what this one has left.
                 if run.has_ended() {
                     return Ok(true);
@@ -234,7 +242,7 @@ impl Backend for DirectBackend {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(run.has_ended());
             }
-            if self.submissions.is_interrupted() {
+            if submissions.is_interrupted() {
                 // Another thread waits for the engine.
                 std::thread::yield_now();
             }
@@ -242,22 +250,22 @@ impl Backend for DirectBackend {
     }
 
     fn progress(&self, _: RunId) -> Result<(), Error> {
-        self.try_lock().map_or(Ok(()), |mut engine| engine.poll())
+        self.driver.try_lock().map_or(Ok(()), |mut engine| engine.poll())
     }
 
     fn waiting_for(&self, run: RunId) -> Vec<u32> {
         let Some(run) = self.run(run) else { return Vec::new() };
-        self.try_lock().map_or_else(Vec::new, |engine| engine.waiting_for(&run))
+        self.driver.try_lock().map_or_else(Vec::new, |engine| engine.waiting_for(&run))
     }
 
     fn lost(&self) -> Vec<u32> {
-        self.try_lock().map_or_else(Vec::new, |engine| engine.lost())
+        self.driver.try_lock().map_or_else(Vec::new, |engine| engine.lost())
     }
 
     fn has_unexpected(&self, context: &CommunicatorContext, sequence: u64) -> bool {
         let key = RunKey { rank: self.rank, communicator: context.number, sequence };
-        self.try_lock().is_some_and(|mut engine| {
-            // Nothing is read between the calls. If the system refuses, the next check reads.
+        self.driver.try_lock().is_some_and(|mut engine| {
+            // Perhaps nothing is read between the calls. If the system refuses, the next check reads.
             engine.poll().is_ok() && engine.has_unexpected(key)
         })
     }
@@ -265,51 +273,33 @@ impl Backend for DirectBackend {
     fn fetch(&self, run: RunId, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
         let id = run;
         let run = self.run(id).ok_or_else(|| unknown("run"))?;
-        let Some(outcome) = run.outcome.get() else {
+        if !run.has_ended() {
             let why = "the run has not ended: wait for it before you fetch its results";
             return Err(Error::Operation(why.into()));
-        };
-        check_outputs(&run.schedule.layout.records, outputs)?;
-        self.table().runs.remove(&id.0);
-        if let Ok(()) | Err(Error::DivisionByZero { .. }) = outcome {
-            let layout = run.schedule.layout.buffers.iter().zip(&run.buffers);
-            for ((buffer, bytes), output) in
-                layout.zip(outputs).filter(|(_, output)| !output.is_empty())
-            {
-                for range in &buffer.written {
-                    let range = range.start as usize..range.end as usize;
-                    bytes.with(|bytes| output[range.clone()].copy_from_slice(&bytes[range]));
-                }
-            }
         }
-        outcome.clone()
+        check_outputs(&run.registered().layout.records, outputs)?;
+        self.table().runs.remove(&id.0);
+        run.fetch(outputs)
     }
 
-    /// Discards the results of a run. One that has not ended ends here for all ranks: nothing would
-    /// execute it after this call, and its buffers may be about to be revoked.
+    /// Discards the results of a run. One with lent buffers that has not ended ends here for all
+    /// ranks, because its buffers are about to be revoked.
     fn discard(&self, run: RunId) {
         let Some(run) = self.table().runs.remove(&run.0) else { return };
-        if !run.has_ended() {
-            self.submissions.interrupt(|| self.lock().cancel(&run));
+        if run.is_lent {
+            self.cancel(&run);
         }
     }
 
-    fn drain(&self, deadline: Instant, _: &dyn Departures) -> Result<DrainOutcome, Error> {
-        // A socket that is closed with unread data resets its connection, and the kernel then
-        // discards what it has not sent. So this rank leaves when the kernels of the others have
-        // everything.
-        loop {
-            if let Some(mut engine) = self.try_lock() {
-                engine.poll()?;
-                if !engine.has_unacknowledged() {
-                    return Ok(DrainOutcome::Drained);
-                }
-            }
-            if Instant::now() >= deadline {
-                return Ok(DrainOutcome::TimedOut);
-            }
-            std::thread::sleep(DRAIN_INTERVAL);
+    /// Ends the run for all ranks.
+    fn abandon(&self, run: RunId) {
+        if let Some(run) = self.run(run) {
+            self.cancel(&run);
         }
+    }
+
+    fn drain(&self, deadline: Instant, departures: &dyn Departures) -> Result<DrainOutcome, Error> {
+        drain::drain(&self.driver, deadline, departures)
     }
 }
 
@@ -320,5 +310,6 @@ impl Drop for DirectBackend {
             // It fails only if the system refuses to read. Then nothing more can be done.
             let _ = self.drain(Instant::now() + DROP_LIMIT, &Vec::new);
         }
+        self.driver.background.stop();
     }
 }

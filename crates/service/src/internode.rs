@@ -84,7 +84,7 @@ impl Internode {
         // if the user demands the kernel engine.
         let reservation = match (listen, Environment.internode_engine()?) {
             (None, _) => Err("the job is on one node".into()),
-            (_, InternodeEngine::Agent | InternodeEngine::Direct) => {
+            (_, InternodeEngine::Agent | InternodeEngine::Direct | InternodeEngine::Ranks) => {
                 Err(format!("{INTERNODE} excludes the kernel engine"))
             }
             // All messages of a job travel over the network that the user has chosen.

@@ -119,7 +119,7 @@ impl Job {
             internode = internode.preferring(kernel);
         }
         if let Some(direct) = direct {
-            internode = internode.blocking_on(direct);
+            internode = internode.in_ranks(direct, wanted == InternodeEngine::Ranks);
         }
         Ok(Job { world: Communicator::world(group, Some(internode), table), address, profile })
     }
@@ -341,7 +341,7 @@ where
     for (node, ranks) in created {
         for ((local, agent), direct) in (0..ranks).zip(agents.by_ref()).zip(direct.by_ref()) {
             let job = InternodeJob::new(nodes.clone(), Arc::new(agent));
-            let job = job.blocking_on(Arc::new(direct));
+            let job = job.in_ranks(Arc::new(direct), false);
             members.push((node.join(local)?, Some(job)));
         }
     }

@@ -24,13 +24,34 @@ pub(crate) struct NodeLayout {
     pub(crate) ranks_per_node: Option<NonZeroU32>,
     /// Name of the preferred backend between the nodes.
     pub(crate) backend: &'static str,
-    /// True if blocking calls can run inside the ranks.
-    pub(crate) direct: bool,
+    /// Collectives that run inside the ranks instead of the node service.
+    pub(crate) in_ranks: InRanks,
+}
+
+/// Collectives that run inside the ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InRanks {
+    /// None: the ranks are not connected.
+    Nothing,
+    /// Those in blocking form.
+    Blocking,
+    /// Those in both forms.
+    All,
+}
+
+impl InRanks {
+    /// Returns true if calls of this form run inside the ranks.
+    fn has(self, form: CallForm) -> bool {
+        match form {
+            CallForm::Blocking => self != InRanks::Nothing,
+            CallForm::Nonblocking => self == InRanks::All,
+        }
+    }
 }
 
 impl NodeLayout {
     /// Arrangement that follows from the node of each rank.
-    pub(crate) fn new(nodes: &[u32], backend: &'static str, direct: bool) -> Self {
+    pub(crate) fn new(nodes: &[u32], backend: &'static str, in_ranks: InRanks) -> Self {
         let mut distinct = nodes.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
@@ -40,14 +61,13 @@ impl NodeLayout {
             && nodes.len().div_ceil(each) == count
             && nodes.chunks(each).all(|chunk| chunk.iter().all(|node| *node == chunk[0]));
         let ranks_per_node = if regular { NonZeroU32::new(each as u32) } else { None };
-        NodeLayout { nodes: count as u32, ranks_per_node, backend, direct }
+        NodeLayout { nodes: count as u32, ranks_per_node, backend, in_ranks }
     }
 
     /// Name of the engine of calls of a form with graphs that this backend executes: where ranks
-    /// are connected, blocking calls of the node service's graphs run inside the ranks.
+    /// are connected, the node service's graphs run inside them in one form or both.
     pub(crate) fn engine_of(&self, form: CallForm, backend: &'static str) -> &'static str {
-        let runs_in_ranks = form == CallForm::Blocking && self.direct;
-        if runs_in_ranks && backend == Engine::Agent.name() {
+        if self.in_ranks.has(form) && backend == Engine::Agent.name() {
             Engine::Direct.name()
         } else {
             backend
@@ -62,7 +82,7 @@ mod tests {
     #[test]
     fn consecutive_ranks_of_equal_nodes_form_levels() {
         let levels = |nodes: &[u32]| {
-            let layout = NodeLayout::new(nodes, "", false);
+            let layout = NodeLayout::new(nodes, "", InRanks::Nothing);
             (layout.nodes, layout.ranks_per_node.map_or(1, NonZeroU32::get))
         };
         assert_eq!(levels(&[0, 0, 1, 1]), (2, 2));

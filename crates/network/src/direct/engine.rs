@@ -86,7 +86,7 @@ impl DirectEngine {
             return run.finish(None, false, Err(error));
         }
         let prepared = run.prepare(limits());
-        let schedule = Arc::clone(&run.schedule);
+        let schedule = Arc::clone(run.registered());
         let key = run.key;
         self.runs.insert(key, run);
         self.table.start(key, schedule, prepared);
@@ -107,6 +107,16 @@ impl DirectEngine {
         }
         self.table.ended = ended;
         self.submissions.notify_change();
+    }
+
+    /// Processes what has arrived and what was started, with one look at the connections.
+    ///
+    /// # Errors
+    /// If the system refuses to read.
+    pub(super) fn advance(&mut self) -> Result<(), Error> {
+        let polled = self.table.poll(&mut self.arrivals);
+        self.turn();
+        polled
     }
 
     /// Processes what was started and what has arrived, without waiting.
@@ -174,14 +184,23 @@ impl DirectEngine {
     /// time is over.
     fn sleep(&mut self, limit: Option<Duration>) -> Result<(), Error> {
         let timeout = if self.submissions.prepare_sleep() {
-            let timer = self.table.context.timers.next();
-            timer.map(until).into_iter().chain(limit).min()
+            self.next_timer().map(until).into_iter().chain(limit).min()
         } else {
             Some(Duration::ZERO)
         };
         let slept = self.table.wait(timeout, &mut self.arrivals);
         self.submissions.end_sleep();
         slept
+    }
+
+    /// Returns true if there is something to do without a call of the rank.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.runs.is_empty() || self.table.has_queued()
+    }
+
+    /// Time at which the next computation ends, in nanoseconds of the engine's clock.
+    pub(super) fn next_timer(&self) -> Option<u64> {
+        self.table.context.timers.next()
     }
 
     /// Ends a run for all ranks, because its caller leaves before its end.
@@ -215,6 +234,13 @@ impl DirectEngine {
     /// Returns true if there are messages for a run that has not started.
     pub(super) fn has_unexpected(&self, key: RunKey) -> bool {
         self.table.has_unexpected(key)
+    }
+
+    /// Runs with messages that have not been handed to the transport, and the ranks of the job that
+    /// each waits for.
+    pub(super) fn unsent(&self) -> Vec<(RunKey, Vec<u32>)> {
+        let unsent = self.table.runs.iter().filter(|(_, run)| run.has_unsent());
+        unsent.map(|(key, run)| (*key, run.waiting_for().into_iter().collect())).collect()
     }
 
     /// Returns true if the kernel of another rank has not acknowledged everything.

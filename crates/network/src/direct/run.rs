@@ -1,21 +1,81 @@
-//! A run, shared between the rank's calls and the engine.
+//! A run, shared between the rank's calls and the engine, and the schedule that it executes.
 
 use crate::agent::run::{PreparedRun, RunOutcome};
 use crate::agent::run_context::RunKey;
 use crate::agent::schedule::RegisteredSchedule;
 use crate::agent::zero_copy::BorrowedMemory;
-use crate::error::Error;
+use crate::error::{Error, system};
 use interpreter::{Interpreter, Limits};
 use shm::loan::LentBytes;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Largest number of sets of buffers that a schedule keeps for its next runs, and the largest of
+/// them but one.
+const IDLE_SETS: usize = 64;
+const IDLE_BYTES: u64 = 1 << 20;
+
+/// A schedule that a rank has registered.
+#[derive(Debug)]
+pub(super) struct DirectSchedule {
+    pub(super) registered: Arc<RegisteredSchedule>,
+    /// Buffers of runs that have been fetched.
+    idle: Mutex<Vec<Vec<LentBytes>>>,
+}
+
+impl DirectSchedule {
+    pub(super) fn new(registered: RegisteredSchedule) -> Self {
+        DirectSchedule { registered: Arc::new(registered), idle: Mutex::default() }
+    }
+
+    /// Buffers for a run with these inputs, which [fit](crate::backend::check_inputs) the schedule.
+    pub(super) fn buffers(&self, inputs: &[&[u8]]) -> Result<Vec<LentBytes>, Error> {
+        let layout = &self.registered.layout;
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let buffers = match idle {
+            Some(buffers) => buffers,
+            None => layout
+                .buffers
+                .iter()
+                .map(|buffer| allocate(buffer.length))
+                .collect::<Result<Vec<LentBytes>, Error>>()?,
+        };
+        for ((layout, buffer), input) in layout.buffers.iter().zip(&buffers).zip(inputs) {
+            if layout.is_read {
+                buffer.with_mut(|bytes| bytes.copy_from_slice(input));
+            }
+        }
+        Ok(buffers)
+    }
+
+    /// Keeps the buffers of a run that has been fetched, unless there are many or they are long.
+    fn put_idle(&self, buffers: Vec<LentBytes>) {
+        let bytes: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_SETS && (bytes <= IDLE_BYTES || idle.is_empty()) {
+            idle.push(buffers);
+        }
+    }
+}
+
+fn allocate(length: u64) -> Result<LentBytes, Error> {
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(length)
+        .map_err(|_| system("take memory for a run", "there is none left"))?;
+    bytes.resize(length, 0);
+    Ok(LentBytes::owned(bytes))
+}
 
 /// A run that a rank has started and not fetched.
 #[derive(Debug)]
 pub(super) struct DirectRun {
     pub(super) key: RunKey,
-    pub(super) schedule: Arc<RegisteredSchedule>,
+    pub(super) schedule: Arc<DirectSchedule>,
     /// By buffer of the schedule, and as long.
     pub(super) buffers: Vec<LentBytes>,
+    /// True if a call lends the buffers, which must not return before the run has ended.
+    pub(super) is_lent: bool,
     /// Set once the results are in the buffers.
     pub(super) outcome: OnceLock<RunOutcome>,
 }
@@ -25,10 +85,36 @@ impl DirectRun {
         self.outcome.get().is_some()
     }
 
+    pub(super) fn registered(&self) -> &Arc<RegisteredSchedule> {
+        &self.schedule.registered
+    }
+
+    /// Copies the results to `outputs`, one for each buffer or none at all, and returns the outcome.
+    /// The run has ended, and is not fetched again.
+    pub(super) fn fetch(&self, outputs: &mut [&mut [u8]]) -> RunOutcome {
+        let outcome = self.outcome.get().cloned().unwrap_or(Ok(()));
+        if let Ok(()) | Err(Error::DivisionByZero { .. }) = outcome {
+            let layout = self.registered().layout.buffers.iter().zip(&self.buffers);
+            for ((buffer, bytes), output) in
+                layout.zip(outputs).filter(|(_, output)| !output.is_empty())
+            {
+                for range in &buffer.written {
+                    let range = range.start as usize..range.end as usize;
+                    bytes.with(|bytes| output[range.clone()].copy_from_slice(&bytes[range]));
+                }
+            }
+            // The engine uses buffers until it sets the outcome.
+            if !self.is_lent {
+                self.schedule.put_idle(self.buffers.clone());
+            }
+        }
+        outcome
+    }
+
     /// An interpreter that uses long buffers in place, and copies of the others.
     pub(super) fn prepare(&self, limits: Limits) -> Result<PreparedRun, Error> {
-        let mut prepared = PreparedRun::of(self.schedule.take_idle(limits)?);
-        let uses = self.schedule.layout.buffers.iter().zip(&self.buffers);
+        let mut prepared = PreparedRun::of(self.registered().take_idle(limits)?);
+        let uses = self.registered().layout.buffers.iter().zip(&self.buffers);
         for (number, (buffer, lent)) in uses.enumerate() {
             if buffer.is_borrowed() {
                 prepared.borrow_buffer(number, BorrowedMemory::Lent(lent.clone()))?;
@@ -49,14 +135,14 @@ impl DirectRun {
     ) {
         if let Some(mut interpreter) = interpreter {
             let copies = interpreter.reset();
-            let uses = self.schedule.layout.buffers.iter().zip(&self.buffers).zip(&copies);
+            let uses = self.registered().layout.buffers.iter().zip(&self.buffers).zip(&copies);
             for ((buffer, lent), copy) in uses.filter(|(_, copy)| has_results && !copy.is_empty()) {
                 for range in &buffer.written {
                     let range = range.start as usize..range.end as usize;
                     lent.with_mut(|bytes| bytes[range.clone()].copy_from_slice(&copy[range]));
                 }
             }
-            self.schedule.put_idle(interpreter, copies);
+            self.registered().put_idle(interpreter, copies);
         }
         // Only the engine ends runs, and each once.
         let _ = self.outcome.set(outcome);

@@ -61,6 +61,11 @@ impl Submissions {
         }
     }
 
+    /// Returns true if runs have been passed that were not taken.
+    pub(super) fn has_started(&self) -> bool {
+        !self.queue().started.is_empty()
+    }
+
     /// Takes the runs that have been passed.
     pub(super) fn take(&self) -> Vec<Arc<DirectRun>> {
         std::mem::take(&mut self.queue().started)

@@ -4,7 +4,7 @@ use crate::error::{Error, refused};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Descriptors, each with a number that its owner chooses.
@@ -64,5 +64,12 @@ impl Poller {
             Err(error) => return Err(refused("sleep until something arrives")(error)),
         }
         Ok(self.ready.drain(..))
+    }
+}
+
+impl AsFd for Poller {
+    /// Returns a descriptor that is readable while one of the set is ready.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }

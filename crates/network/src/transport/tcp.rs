@@ -31,7 +31,7 @@ use interpreter::Packet;
 use rustix::event::epoll::EventFlags;
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -262,6 +262,13 @@ impl Tcp {
             // Reported by the next `wait`: the caller may be in the middle of its sends.
             self.lost.push((node, lost.to_string()));
         }
+    }
+}
+
+impl AsFd for Tcp {
+    /// Returns a descriptor that is readable while [`wait`](Transport::wait) would not sleep.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
     }
 }
 

@@ -6,7 +6,7 @@ use super::liveness::LivenessWatch;
 use super::translation::{rank_in, translate};
 use crate::context_numbers::ContextNumbers;
 use crate::error::{Error, Result};
-use crate::placement::{NodeLayout, Placement};
+use crate::placement::{InRanks, NodeLayout, Placement};
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::Signature;
 use network::agent::AgentClient;
@@ -40,6 +40,8 @@ pub(crate) struct Backends {
     pub(crate) special: Vec<Arc<dyn Backend>>,
     /// Runs blocking collectives instead of the general backend, if there is one.
     pub(crate) blocking: Option<Arc<DirectBackend>>,
+    /// True if that one runs nonblocking collectives as well.
+    pub(crate) all_in_ranks: bool,
 }
 
 /// Bits of a communicator's number that are its first rank.
@@ -48,7 +50,7 @@ const RANK_BITS: u32 = 16;
 impl Backends {
     /// One backend for everything.
     fn only(general: Arc<dyn Backend>) -> Self {
-        Backends { general, special: Vec::new(), blocking: None }
+        Backends { general, special: Vec::new(), blocking: None, all_in_ranks: false }
     }
 }
 
@@ -73,18 +75,17 @@ impl InternodeJob {
     /// The same job, with `backend` preferred for the schedules that it accepts.
     fn preferring(&self, backend: Arc<dyn Backend>) -> Arc<Self> {
         self.drain_on_exit(&backend);
-        let Backends { general, special, blocking } = self.backends.clone();
-        let special = [backend].into_iter().chain(special).collect();
-        let backends = Backends { general, special, blocking };
+        let mut backends = self.backends.clone();
+        backends.special.insert(0, backend);
         let agent = Arc::clone(&self.agent);
         InternodeJob::with_backends(self.nodes.clone(), backends, agent, self.exit.clone())
     }
 
-    /// The same job, with `backend` for blocking collectives.
-    pub(crate) fn blocking_on(&self, backend: Arc<DirectBackend>) -> Arc<Self> {
+    /// The same job, with `backend` for blocking collectives, or for all.
+    pub(crate) fn in_ranks(&self, backend: Arc<DirectBackend>, all_in_ranks: bool) -> Arc<Self> {
         let drained: Arc<dyn Backend> = Arc::clone(&backend) as Arc<dyn Backend>;
         self.drain_on_exit(&drained);
-        let backends = Backends { blocking: Some(backend), ..self.backends.clone() };
+        let backends = Backends { blocking: Some(backend), all_in_ranks, ..self.backends.clone() };
         let agent = Arc::clone(&self.agent);
         InternodeJob::with_backends(self.nodes.clone(), backends, agent, self.exit.clone())
     }
@@ -159,10 +160,10 @@ impl InternodeGroup {
         self.with_job(self.job.preferring(backend))
     }
 
-    /// The same ranks, with `backend` for blocking collectives. The numbers of collectives
-    /// continue.
-    pub(crate) fn blocking_on(&self, backend: Arc<DirectBackend>) -> Arc<Self> {
-        self.with_job(self.job.blocking_on(backend))
+    /// The same ranks, with `backend` for blocking collectives, or for all. The numbers of
+    /// collectives continue.
+    pub(crate) fn in_ranks(&self, backend: Arc<DirectBackend>, all: bool) -> Arc<Self> {
+        self.with_job(self.job.in_ranks(backend, all))
     }
 
     fn with_job(&self, job: Arc<InternodeJob>) -> Arc<Self> {
@@ -230,9 +231,14 @@ impl InternodeGroup {
 
     /// Placement of the ranks.
     pub(crate) fn placement(&self) -> Placement {
-        let Backends { general, special, blocking } = &self.job.backends;
+        let Backends { general, special, blocking, all_in_ranks } = &self.job.backends;
         let preferred = special.first().unwrap_or(general).name();
-        Placement::Nodes(NodeLayout::new(&self.nodes_of_ranks(), preferred, blocking.is_some()))
+        let in_ranks = match blocking {
+            None => InRanks::Nothing,
+            Some(_) if *all_in_ranks => InRanks::All,
+            Some(_) => InRanks::Blocking,
+        };
+        Placement::Nodes(NodeLayout::new(&self.nodes_of_ranks(), preferred, in_ranks))
     }
 
     /// Fails if a rank is gone without which this run of `backend` cannot complete. The general

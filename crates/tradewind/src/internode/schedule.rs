@@ -17,7 +17,7 @@ pub(crate) struct InternodeSchedule {
     pub(super) internode: Arc<InternodeGroup>,
     /// For nonblocking and persistent calls.
     background: Registration,
-    /// For blocking calls, if another backend runs them.
+    /// For blocking calls, if the ranks run them themselves.
     blocking: Option<Registration>,
     direct: Option<Arc<DirectBackend>>,
     pub(super) call: Signature,
@@ -65,17 +65,20 @@ impl InternodeSchedule {
         if schedule.view().operations().iter().any(|record| record.kind() == Kind::Join) {
             return Err(Error::NeedsSharedMemory { what: "joins of a user-defined schedule" });
         }
-        let background = Registration::new(internode, backend, schedule, call)?;
-        // Another backend than the general one runs its blocking calls, too. All ranks decide
-        // alike, because all have the same backends.
+        // Another backend than the general one runs its blocking calls, too, and perhaps all. All
+        // ranks decide alike, because all have the same backends.
         let backends = &internode.job().backends;
         let is_general = Arc::ptr_eq(backend, &backends.general);
         let direct = backends.blocking.clone().filter(|_| is_general);
-        let blocking = match direct.clone() {
-            Some(direct) => {
-                let direct: Arc<dyn Backend> = direct;
-                Some(Registration::new(internode, &direct, schedule, call)?)
-            }
+        let in_ranks = direct.clone().map(|direct| direct as Arc<dyn Backend>);
+        let (background, of_blocking) = match &in_ranks {
+            // On one backend, messages of the two forms differ in their signatures.
+            Some(direct) if backends.all_in_ranks => (direct, call.blocking()),
+            _ => (backend, call),
+        };
+        let background = Registration::new(internode, background, schedule, call)?;
+        let blocking = match &in_ranks {
+            Some(direct) => Some(Registration::new(internode, direct, schedule, of_blocking)?),
             None => None,
         };
         let recording =
@@ -95,7 +98,8 @@ impl InternodeSchedule {
 impl InternodeSchedule {
     /// The backend of calls of the other form, if it is another one.
     pub(super) fn backend_of_other_form(&self, form: CallForm) -> Option<&Arc<dyn Backend>> {
-        let blocking = self.blocking.as_ref()?;
+        let is_other = |one: &&Registration| !Arc::ptr_eq(&one.backend, &self.background.backend);
+        let blocking = self.blocking.as_ref().filter(is_other)?;
         Some(match form {
             CallForm::Blocking => &self.background.backend,
             CallForm::Nonblocking => &blocking.backend,

@@ -7,7 +7,7 @@
 
 use super::choice::{ChoiceReason, SelectedAlgorithm};
 use super::explanation::{Explanation, Reason};
-use crate::placement::Placement;
+use crate::placement::{InRanks, Placement};
 use collectives::{Algorithm, Choice, Collective};
 use engine::Decisions;
 use engine::node::{EngineKind, Node};
@@ -273,7 +273,7 @@ impl SelectionRules {
             let has = |engine| match engine {
                 Engine::Kernel => layout.backend == Engine::Kernel.name(),
                 _ if self.demands_kernel => false,
-                Engine::Direct => layout.direct,
+                Engine::Direct => layout.in_ranks != InRanks::Nothing,
                 _ => true,
             };
             let models = builtin::models().clone().only(has);

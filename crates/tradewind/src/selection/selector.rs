@@ -6,13 +6,17 @@ use super::explanation::Explanation;
 use super::rules::SelectionRules;
 use crate::placement::{NodeLayout, Placement};
 use crate::reduction::FoldOrder;
-use collectives::{Algorithm, Collective, Levels};
+use collectives::{Algorithm, Choice, Collective, Levels};
 use engine::node::EngineKind;
 use models::decision::{CallForm, Query, Range, rules};
 use std::num::{NonZeroU32, NonZeroU64};
 
 /// Most segments of a message. Where a decision table has more, the collective is a join.
 const MOST_SEGMENTS: u64 = 1024;
+
+/// Longest message between two ranks that the built-in parameters never cut into segments. With
+/// 64 KiB one message takes less time than segments, with 1 MiB more.
+const MOST_UNSEGMENTED: u64 = 128 << 10;
 
 /// Everything that a choice depends on besides the call: the rules and the caller's algorithms.
 #[derive(Clone, Copy, Debug)]
@@ -164,8 +168,16 @@ impl Selector {
         };
         let by_table = self.rules.range(form, collective, bytes).filter(is_possible);
         let built_in = || self.rules.built_in_range(form, collective, bytes).filter(is_possible);
+        let is_measured = by_table.is_some();
         let (plan, engine) = match by_table.or_else(built_in) {
-            Some(range) => (range.plan, range.engine.filter(|_| !self.rules.demands_kernel())),
+            Some(range) => {
+                let plan = if is_measured {
+                    range.plan
+                } else {
+                    self.without_short_segments(range.plan, bytes)
+                };
+                (plan, range.engine.filter(|_| !self.rules.demands_kernel()))
+            }
             None => {
                 let query = Query {
                     operation: collective,
@@ -184,6 +196,18 @@ impl Selector {
             ..SelectedAlgorithm::new(form, collective, plan.algorithm, why)
         };
         self.in_any_order(selected, order)
+    }
+
+    /// The same plan without segments where these overlap nothing: between two ranks, unless the
+    /// message is so long that both ends copy at the same time. The network cuts messages itself, and
+    /// the built-in parameters are too coarse to compare one message with a hundred.
+    fn without_short_segments(&self, plan: Choice, bytes: u64) -> Choice {
+        let is_pipelined = self.rules.ranks() > 2 || bytes > MOST_UNSEGMENTED;
+        if is_pipelined || !plan.algorithm.is_segmented() {
+            return plan;
+        }
+        let algorithm = plan.algorithm.unsegmented().unwrap_or(Algorithm::Binomial);
+        Choice { algorithm, segment_bytes: None, ..plan }
     }
 
     /// The choice of MPI libraries, as if every rank were alone on its node.

@@ -182,7 +182,7 @@ fn kernel_engine() -> Finding {
     let note = |text: String| Finding::new("kernel engine", Weight::Note, text);
     match Environment.internode_engine() {
         Err(error) => return Finding::new("kernel engine", Weight::Problem, error.to_string()),
-        Ok(InternodeEngine::Agent | InternodeEngine::Direct) => {
+        Ok(InternodeEngine::Agent | InternodeEngine::Direct | InternodeEngine::Ranks) => {
             return note("excluded by TRADEWIND_INTERNODE".into());
         }
         Ok(InternodeEngine::Any | InternodeEngine::Kernel) => {}

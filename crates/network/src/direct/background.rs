@@ -1,0 +1,154 @@
+//! The thread that executes a rank's runs while none of its other threads does.
+//!
+//! A thread that waits for a run sleeps on the set of all connections. The background thread sleeps
+//! on a set of its own with that set as a member, which is *armed* while runs are under way that no
+//! thread waits for. The next arrival wakes the background thread, once (`EPOLLONESHOT`). A thread
+//! that begins to wait disarms the member: an arrival wakes one thread, not two, and a rank whose
+//! calls are all blocking arms nothing.
+
+use super::driver::Driver;
+use crate::agent::clock::until;
+use crate::agent::shared_region::notifier;
+use crate::error::{Error, refused, system};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Pause after a refusal of the system to read, which the next attempt may not meet.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Numbers of the members of the set; the loop does not distinguish them.
+const CONNECTIONS: u64 = 0;
+const NOTIFIER: u64 = 1;
+
+/// A set on which the background thread sleeps, and its state.
+#[derive(Debug)]
+pub(super) struct Background {
+    set: OwnedFd,
+    /// The set of all connections.
+    connections: OwnedFd,
+    /// Wakes the thread for another reason than an arrival.
+    notifier: OwnedFd,
+    /// A hint: false if the member is not armed for sure.
+    is_armed: AtomicBool,
+    is_over: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Background {
+    /// Watches a set of connections, which is not armed.
+    pub(super) fn new(connections: BorrowedFd<'_>) -> Result<Background, Error> {
+        let what = "watch the connections of a rank";
+        let connections = connections.try_clone_to_owned();
+        let connections = connections.map_err(|error| system(what, error))?;
+        let set = epoll::create(CreateFlags::CLOEXEC).map_err(refused(what))?;
+        let notifier = notifier()?;
+        let add = |descriptor: &OwnedFd, number, flags| {
+            epoll::add(&set, descriptor, EventData::new_u64(number), flags).map_err(refused(what))
+        };
+        add(&connections, CONNECTIONS, EventFlags::empty())?;
+        // Edge-triggered: the counter of the notifier is never read.
+        add(&notifier, NOTIFIER, EventFlags::IN | EventFlags::ET)?;
+        Ok(Background {
+            set,
+            connections,
+            notifier,
+            is_armed: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            thread: Mutex::default(),
+        })
+    }
+
+    /// Starts the thread, unless it runs already.
+    ///
+    /// # Errors
+    /// If the system has no thread left.
+    pub(super) fn start(&self, driver: &Arc<Driver>) -> Result<(), Error> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_some() {
+            return Ok(());
+        }
+        let driver = Arc::clone(driver);
+        let body = move || run(&driver);
+        let started = std::thread::Builder::new().name("tradewind-runs".into()).spawn(body);
+        *thread = Some(started.map_err(|error| system("start a thread for runs", error))?);
+        Ok(())
+    }
+
+    /// Ends the thread.
+    pub(super) fn stop(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.notify();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A panic of the thread has been reported where it happened.
+        thread.into_iter().for_each(|thread| drop(thread.join()));
+    }
+
+    /// Makes the next arrival wake the thread, or one that is there already.
+    pub(super) fn arm(&self) {
+        self.is_armed.store(true, Ordering::Relaxed);
+        self.change(EventFlags::IN | EventFlags::ONESHOT);
+    }
+
+    /// Withdraws [`arm`](Self::arm). A thread that arms at the same moment may prevail; then an
+    /// arrival wakes the background thread in vain.
+    pub(super) fn disarm(&self) {
+        if self.is_armed.load(Ordering::Relaxed) {
+            self.is_armed.store(false, Ordering::Relaxed);
+            self.change(EventFlags::empty());
+        }
+    }
+
+    fn change(&self, flags: EventFlags) {
+        let data = EventData::new_u64(CONNECTIONS);
+        // The member is there as long as the set, so the system has no reason to refuse.
+        let changed = epoll::modify(&self.set, &self.connections, data, flags);
+        debug_assert!(changed.is_ok(), "{changed:?}");
+    }
+
+    /// Wakes the thread.
+    pub(super) fn notify(&self) {
+        // It fails only if the counter is full, and then the descriptor is readable.
+        let _ = rustix::io::write(&self.notifier, &1u64.to_ne_bytes());
+    }
+
+    /// Sleeps until an arrival, a notification, or the end of the time.
+    fn sleep(&self, timeout: Option<Duration>) -> Result<(), Errno> {
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut space = [const { MaybeUninit::<epoll::Event>::uninit() }; 2];
+        epoll::wait(&self.set, &mut space[..], timeout.as_ref()).map(drop)
+    }
+}
+
+/// The thread.
+fn run(driver: &Driver) {
+    let background = &driver.background;
+    let mut timeout = None;
+    loop {
+        if let Err(error) = background.sleep(timeout)
+            && error != Errno::INTR
+        {
+            std::thread::sleep(PAUSE);
+        }
+        // Acquire: pairs with the Release in `stop`.
+        if background.is_over.load(Ordering::Acquire) {
+            return;
+        }
+        timeout = None;
+        // A thread that has the engine arms the set when it leaves it, and then notifies this one
+        // of timers.
+        if let Some(mut engine) = driver.try_lock() {
+            engine.is_background = true;
+            if engine.poll().is_err() {
+                std::thread::sleep(PAUSE);
+            }
+            timeout = engine.next_timer().map(until);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The engine of a rank, and the thread that executes its runs.
+//!
+//! One thread has the engine at a time: one that waits for a run, one that starts a run, or the
+//! background thread. Whoever leaves it makes sure that the rest goes on: it takes runs that were
+//! passed meanwhile, and arms the background thread if runs are under way.
+
+use super::background::Background;
+use super::engine::DirectEngine;
+use super::submissions::Submissions;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// The engine of a rank.
+#[derive(Debug)]
+pub(super) struct Driver {
+    /// Locked by the thread that executes runs.
+    engine: Mutex<DirectEngine>,
+    pub(super) submissions: Arc<Submissions>,
+    pub(super) background: Background,
+}
+
+impl Driver {
+    pub(super) fn new(
+        engine: DirectEngine,
+        submissions: Arc<Submissions>,
+        background: Background,
+    ) -> Driver {
+        Driver { engine: Mutex::new(engine), submissions, background }
+    }
+
+    /// The engine, when no other thread executes runs.
+    pub(super) fn lock(&self) -> Driving<'_> {
+        self.driving(self.engine.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The engine, unless another thread executes runs.
+    pub(super) fn try_lock(&self) -> Option<Driving<'_>> {
+        match self.engine.try_lock() {
+            Ok(engine) => Some(self.driving(engine)),
+            Err(TryLockError::Poisoned(engine)) => Some(self.driving(engine.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn driving<'a>(&'a self, engine: MutexGuard<'a, DirectEngine>) -> Driving<'a> {
+        Driving { driver: self, engine: Some(engine), is_background: false }
+    }
+
+    /// Executes what was passed, unless another thread has the engine, which then does that.
+    pub(super) fn advance(&self) {
+        if let Some(mut engine) = self.try_lock() {
+            // If the system refuses to read, the next wait reports that.
+            let _ = engine.advance();
+        }
+    }
+}
+
+/// The engine, for the thread that executes runs.
+#[derive(Debug)]
+pub(super) struct Driving<'a> {
+    driver: &'a Driver,
+    /// Present until the drop.
+    engine: Option<MutexGuard<'a, DirectEngine>>,
+    /// True for the background thread.
+    pub(super) is_background: bool,
+}
+
+impl Deref for Driving<'_> {
+    type Target = DirectEngine;
+
+    fn deref(&self) -> &DirectEngine {
+        self.engine.as_deref().expect("it is there until the drop")
+    }
+}
+
+impl DerefMut for Driving<'_> {
+    fn deref_mut(&mut self) -> &mut DirectEngine {
+        self.engine.as_deref_mut().expect("it is there until the drop")
+    }
+}
+
+impl Drop for Driving<'_> {
+    fn drop(&mut self) {
+        let Driver { submissions, background, .. } = self.driver;
+        let Some(engine) = self.engine.take() else { return };
+        let is_busy = engine.is_busy();
+        let has_timer = engine.next_timer().is_some();
+        drop(engine);
+        // Only now: the thread that an arrival wakes must find the engine free. Something that has
+        // arrived before is reported, too, because the set is level-triggered for its member.
+        if is_busy {
+            background.arm();
+        }
+        if has_timer && !self.is_background {
+            background.notify();
+        }
+        submissions.notify_change();
+        // A thread that found the engine locked has passed its run before, so this check finds it;
+        // or its attempt came after the release, and it has the engine itself.
+        if submissions.has_started() {
+            self.driver.advance();
+        }
+    }
+}
