@@ -134,7 +134,7 @@ fn what_a_rank_has_sent_outlives_it() {
 /// The same where the node service is killed as soon as the last rank of its node has ended.
 fn what_a_rank_has_sent_outlives_its_node_service() {
     let testbed = nodes(3);
-    for engine in ["agent", "kernel"] {
+    for engine in ["agent", "kernel", "ranks"] {
         for round in 0..3 {
             let said = Hydra::new(&testbed, &[1, 2, 1])
                 .variable("TRADEWIND_INTERNODE", engine)

@@ -1,0 +1,127 @@
+//! Runs of the direct engine that no thread of their rank waits for.
+
+use crate::jobs::{deadline, world};
+use goal::compile::compile;
+use goal::graph::{Access, Graph};
+use network::backend::{Backend, DrainOutcome, RunId, ScheduleId};
+use network::direct::DirectBackend;
+use network::error::Error;
+use network::local;
+use std::time::{Duration, Instant};
+
+testing::tests![
+    a_rank_that_never_waits_takes_part,
+    a_discarded_run_is_completed_before_the_rank_leaves,
+    a_run_that_only_exited_ranks_could_advance_holds_no_exit,
+    an_abandoned_run_ends_for_the_other_rank,
+];
+
+/// Longer than what is sent without the receiver's consent.
+const LONG: u64 = 4 << 20;
+
+/// A message from rank 0 to rank 1 and back.
+fn round_trip(rank: u32, bytes: u64) -> Graph {
+    let mut graph = Graph::new(rank, 2);
+    let given = graph.buffer(Access::Input, bytes);
+    let taken = graph.buffer(Access::Output, bytes);
+    if rank == 0 {
+        graph.send(given, 1, 0);
+        graph.receive(taken, 1, 0);
+    } else {
+        let received = graph.receive(taken, 0, 0);
+        let returned = graph.send(taken, 0, 0);
+        graph.requires(returned, received);
+    }
+    graph
+}
+
+/// A message from rank 0 to rank 1.
+fn message(rank: u32, bytes: u64) -> Graph {
+    let mut graph = Graph::new(rank, 2);
+    if rank == 0 {
+        let block = graph.buffer(Access::Input, bytes);
+        graph.send(block, 1, 0);
+    } else {
+        let block = graph.buffer(Access::Output, bytes);
+        graph.receive(block, 0, 0);
+    }
+    graph
+}
+
+fn pair() -> [DirectBackend; 2] {
+    let ranks = local::connect_directly(2).expect("sockets");
+    ranks.try_into().expect("two ranks")
+}
+
+fn register(backend: &DirectBackend, graph: &Graph) -> ScheduleId {
+    let schedule = compile(graph).expect("in order");
+    backend.register(&world(0, graph.rank(), 2), &schedule, 0).expect("it is small")
+}
+
+fn fetch(backend: &DirectBackend, run: RunId, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+    assert_eq!(backend.wait(run, deadline()), Ok(true));
+    backend.fetch(run, outputs)
+}
+
+/// Rank 1 returns every message while its only thread does something else.
+fn a_rank_that_never_waits_takes_part() {
+    let ranks = pair();
+    for bytes in [8, 20_000, LONG] {
+        let prepared = [0, 1].map(|rank| register(&ranks[rank], &round_trip(rank as u32, bytes)));
+        let input: Vec<u8> = (0..bytes).map(|at| (at * 7 + bytes) as u8).collect();
+        for sequence in 0..20u64 {
+            let number = sequence + 100 * bytes;
+            let background = ranks[1].start(prepared[1], number, &[&input, &[]]).expect("memory");
+            let run = ranks[0].start(prepared[0], number, &[&input, &[]]).expect("memory");
+            let mut output = vec![0; bytes as usize];
+            fetch(&ranks[0], run, &mut [&mut [], &mut output]).expect("nobody fails");
+            assert!(output == input, "{bytes} bytes come back");
+            while !ranks[1].is_complete(background) {
+                std::thread::yield_now();
+            }
+            ranks[1].fetch(background, &mut []).expect("nobody fails");
+        }
+    }
+}
+
+fn a_discarded_run_is_completed_before_the_rank_leaves() {
+    let [first, second] = pair();
+    let prepared = register(&first, &message(0, LONG));
+    let input = vec![3; LONG as usize];
+    let run = first.start(prepared, 0, &[&input]).expect("memory");
+    first.discard(run);
+    std::thread::scope(|scope| {
+        let leaving = scope.spawn(move || first.drain(Instant::now() + LIMIT, &Vec::new));
+        let prepared = register(&second, &message(1, LONG));
+        let run = second.start(prepared, 0, &[&[]]).expect("memory");
+        let mut output = vec![0; LONG as usize];
+        fetch(&second, run, &mut [&mut output]).expect("the sender has not left before");
+        assert!(output == input);
+        assert_eq!(leaving.join().expect("no panic"), Ok(DrainOutcome::Drained));
+    });
+}
+
+/// Time limit of a rank that leaves.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn a_run_that_only_exited_ranks_could_advance_holds_no_exit() {
+    let [first, second] = pair();
+    let prepared = register(&first, &message(0, LONG));
+    let run = first.start(prepared, 0, &[&vec![3; LONG as usize]]).expect("memory");
+    first.discard(run);
+    drop(second);
+    let drained = first.drain(Instant::now() + LIMIT, &Vec::new);
+    assert!(matches!(drained, Ok(DrainOutcome::Undeliverable { runs: 1 })), "{drained:?}");
+}
+
+fn an_abandoned_run_ends_for_the_other_rank() {
+    let ranks = pair();
+    let prepared = [0, 1].map(|rank| register(&ranks[rank], &round_trip(rank as u32, LONG)));
+    let input = vec![3; LONG as usize];
+    let run = ranks[0].start(prepared[0], 0, &[&input, &[]]).expect("memory");
+    ranks[0].abandon(run);
+    ranks[0].discard(run);
+    let run = ranks[1].start(prepared[1], 0, &[&input, &[]]).expect("memory");
+    let failed = fetch(&ranks[1], run, &mut []).expect_err("rank 0 has left the run");
+    assert!(failed.to_string().contains("rank 0"), "{failed}");
+}
