@@ -1,10 +1,10 @@
 //! The direct engine: every rank executes its own runs between nodes.
 //!
 //! A rank has a TCP connection with every other rank of the job. A thread that starts a run sends
-//! its first messages itself, and a thread that waits writes and reads the sockets itself: a message
-//! passes through two threads, where the agent needs four and a change of thread on each node. While
-//! no thread of the rank waits, a [background thread](background) sleeps until something arrives,
-//! and executes what that enables. The buffers of a call that waits for the end of its run may be
+//! its first messages itself, and a thread that waits writes and reads the sockets itself: a
+//! message passes through two threads, where the agent needs four and a change of thread on each
+//! node. While no thread of the rank waits, a [background thread](background) sleeps until
+//! something arrives, and executes what that enables. The buffers of a call that waits for the end of its run may be
 //! [lent](DirectBackend::start_lent), and are then used in place.
 //!
 //! Runs and messages are in the table that the agent has, too. The end of a connection fails no
@@ -265,7 +265,8 @@ impl Backend for DirectBackend {
     fn has_unexpected(&self, context: &CommunicatorContext, sequence: u64) -> bool {
         let key = RunKey { rank: self.rank, communicator: context.number, sequence };
         self.driver.try_lock().is_some_and(|mut engine| {
-            // Perhaps nothing is read between the calls. If the system refuses, the next check reads.
+            // Perhaps nothing is read between the calls. If the system refuses, the next check
+            // reads.
             engine.poll().is_ok() && engine.has_unexpected(key)
         })
     }

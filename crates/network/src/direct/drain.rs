@@ -2,8 +2,8 @@
 //!
 //! It sends what its runs have left to send, as far as other ranks can still make them advance. A
 //! run may wait for ranks that have exited, or that are about to: those make it advance no more, so
-//! it does not hold this rank. Two ranks that leave at once, each with a run that the other has never
-//! started, both wait until the deadline.
+//! it does not hold this rank. Two ranks that leave at once, each with a run that the other has
+//! never started, both wait until the deadline.
 
 use super::driver::Driver;
 use crate::agent::run_context::RunKey;

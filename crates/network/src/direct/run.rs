@@ -89,8 +89,8 @@ impl DirectRun {
         &self.schedule.registered
     }
 
-    /// Copies the results to `outputs`, one for each buffer or none at all, and returns the outcome.
-    /// The run has ended, and is not fetched again.
+    /// Copies the results to `outputs`, one for each buffer or none at all, and returns the
+    /// outcome. The run has ended, and is not fetched again.
     pub(super) fn fetch(&self, outputs: &mut [&mut [u8]]) -> RunOutcome {
         let outcome = self.outcome.get().cloned().unwrap_or(Ok(()));
         if let Ok(()) | Err(Error::DivisionByZero { .. }) = outcome {

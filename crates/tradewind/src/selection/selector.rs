@@ -199,8 +199,8 @@ impl Selector {
     }
 
     /// The same plan without segments where these overlap nothing: between two ranks, unless the
-    /// message is so long that both ends copy at the same time. The network cuts messages itself, and
-    /// the built-in parameters are too coarse to compare one message with a hundred.
+    /// message is so long that both ends copy at the same time. The network cuts messages itself,
+    /// and the built-in parameters are too coarse to compare one message with a hundred.
     fn without_short_segments(&self, plan: Choice, bytes: u64) -> Choice {
         let is_pipelined = self.rules.ranks() > 2 || bytes > MOST_UNSEGMENTED;
         if is_pipelined || !plan.algorithm.is_segmented() {
