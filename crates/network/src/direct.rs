@@ -3,7 +3,7 @@
 //! A rank has a TCP connection with every other rank of the job. A thread that starts a run sends
 //! its first messages itself, and a thread that waits writes and reads the sockets itself: a
 //! message passes through two threads, where the agent needs four and a change of thread on each
-//! node. While no thread of the rank waits, a [background thread](background) sleeps until
+//! node. While no thread of the rank waits, a background thread (`background`) sleeps until
 //! something arrives, and executes what that enables. The buffers of a call that waits for the end of its run may be
 //! [lent](DirectBackend::start_lent), and are then used in place.
 //!
