@@ -101,6 +101,10 @@ impl BitOr for OwnTasks {
 /// Number of polls without a pause, for events about to happen.
 const EAGER_POLLS: u32 = 32;
 
+/// Longest time for yields, several wake-ups long. On a core that another rank computes on, one
+/// yield lasts for the rest of that rank's time slice, and a sleep is better.
+const YIELD_TIME: Duration = Duration::from_micros(300);
+
 /// Number of polls and yields before a waiter sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpinPolicy {
@@ -115,8 +119,7 @@ impl SpinPolicy {
     /// fastest. With fewer cores it may need this core, so there is no polling but yields, which
     /// are faster than a futex while the other ranks only wait too. They go on for longer than a
     /// wake-up takes: one rank that sleeps makes the others wait long enough to sleep as well, and
-    /// all calls then take several times as long. On a core that another rank computes on, each
-    /// yield lasts for the rest of that rank's time slice.
+    /// all calls then take several times as long.
     pub(crate) fn new(ranks: u32, cores: u32) -> Self {
         if ranks <= cores {
             SpinPolicy { polls: 2000, yields: 2 }
@@ -226,6 +229,7 @@ pub(crate) fn until<A: WaitCondition>(
             std::hint::spin_loop();
         }
     }
+    let first_yield = Instant::now();
     for _ in 0..spin_policy.yields {
         if awaited.is_met() {
             return Ok(true);
@@ -233,6 +237,9 @@ pub(crate) fn until<A: WaitCondition>(
         progress()?;
         drive_other_runtime();
         std::thread::yield_now();
+        if first_yield.elapsed() > YIELD_TIME {
+            break;
+        }
     }
     let _published = published_wait::publish(subject());
     let mut driven_sleep = FIRST_DRIVEN_SLEEP;
@@ -282,12 +289,20 @@ pub(crate) fn for_slot(
 ) -> Result<bool, Error> {
     const FIRST_SLEEP: Duration = Duration::from_micros(20);
     const LAST_SLEEP: Duration = Duration::from_millis(5);
+    let start = Instant::now();
     for poll in 0..spin_policy.polls + spin_policy.yields {
         if has_begun()? {
             return Ok(true);
         }
         // If each rank has a core, the awaited ranks are running.
-        if poll < spin_policy.polls { std::hint::spin_loop() } else { std::thread::yield_now() }
+        if poll < spin_policy.polls {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+            if start.elapsed() > YIELD_TIME {
+                break;
+            }
+        }
     }
     let _published = published_wait::publish(subject());
     let mut interval = FIRST_SLEEP;

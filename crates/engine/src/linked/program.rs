@@ -252,10 +252,10 @@ impl LinkedProgram {
         }
     }
 
-    /// Returns the upper half of a fault of this run. The first bit tells it from a word that has
-    /// never been written: the number of uses may have wrapped to 0.
+    /// Returns the upper half of a fault of this run: the number of the use of its slot, which skips
+    /// 0 where it wraps, because a word that has never been written is 0.
     fn fault_of(&self, run: u64) -> u64 {
-        1 << 63 | u64::from(self.uses(run)) << 32
+        ((run >> self.layout.slots.ilog2()) % u64::from(u32::MAX) + 1) << 32
     }
 
     /// Returns the error of a complete run: of this rank's operations first, then of other ranks'.
