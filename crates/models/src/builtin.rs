@@ -2,13 +2,12 @@
 //! [Decisions](crate::decision::rules) on one node are built in as well.
 //!
 //! They were measured between two network namespaces on one virtual Ethernet, with two ranks on
-//! each, by a single pair of ranks. Start costs, latencies and factors of the gaps were then fitted
-//! to recorded times of all collectives: there the ranks share cores with each other and with the
-//! packets, which a single pair does not see. The start of a call takes from twice (agent) to five
-//! times (kernel) as long, and a message of the kernel twice the gap. Latencies inside a node are
-//! open against start costs; where fits had the same error, those with the better choices were
-//! taken. What is true of other networks, too, is their order: a blocking call costs less than the
-//! node service, the kernel starts fast and copies slowly.
+//! each, by a single pair of ranks. For each engine, start costs, latencies, factors of the gaps,
+//! overheads as a constant and a share of the gap, the time of combining and γ were then fitted to
+//! recorded times of all collectives, by least absolute logarithms of ratios: there the ranks share
+//! cores with each other and with the packets, which a single pair does not see. What is true of
+//! other networks, too, is their order: a blocking call costs less than the node service, the kernel
+//! starts fast, copies slowly, and combines more slowly still.
 
 use crate::machine::Fingerprint;
 use crate::machine_file::Machine;

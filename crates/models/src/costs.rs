@@ -6,6 +6,7 @@ mod level;
 mod placed;
 pub mod segment;
 mod sharing;
+mod work;
 
 pub use candidates::CostModel;
 pub use flat::{FlatCosts, FlatError, FlatPoint};

@@ -95,7 +95,7 @@ fn blocks(count: impl Into<u64>, bytes: u64) -> u64 {
 }
 
 /// The size of a segment that is no longer than the message, and the number of segments.
-fn segments(bytes: u64, segment: NonZeroU64) -> (u64, f64) {
+pub(crate) fn segments(bytes: u64, segment: NonZeroU64) -> (u64, f64) {
     let size = segment.get().min(bytes);
     (size, bytes.div_ceil(segment.get()).max(1) as f64)
 }

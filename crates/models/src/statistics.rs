@@ -109,3 +109,19 @@ pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     // In this form equal neighbours give themselves, without rounding.
     sorted[below] + (sorted[above] - sorted[below]) * weight
 }
+
+/// Lowers each value to the least of those behind it, so that no value is above a later one: what
+/// disturbances have lengthened is at most as long as what cannot be shorter.
+///
+/// ```
+/// let mut values = [1.0, 4.0, 2.0, 5.0];
+/// models::statistics::never_falling(&mut values);
+/// assert_eq!(values, [1.0, 2.0, 2.0, 5.0]);
+/// ```
+pub fn never_falling(values: &mut [f64]) {
+    let mut least = f64::INFINITY;
+    for value in values.iter_mut().rev() {
+        least = value.min(least);
+        *value = least;
+    }
+}

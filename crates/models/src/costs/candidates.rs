@@ -1,7 +1,7 @@
 //! Every way to run a collective that there is a model of, with its price.
 
 use super::level::{Candidate, Costs};
-use super::placed;
+use super::{placed, work};
 use crate::query::Query;
 use collectives::{Algorithm, Collective};
 use collectives::{Choice, Levels};
@@ -17,6 +17,10 @@ pub struct CostModel<'a> {
     /// implementation.
     pub available: &'a dyn Fn(Collective, Algorithm, Levels) -> bool,
 }
+
+/// Share of its chain that a scan takes: its ranks wait for lower ranks only, so that calls which
+/// follow each other overlap, and the work of the nodes decides.
+const OVERLAPPING_SCANS: f64 = 0.5;
 
 impl CostModel<'_> {
     /// All ways, fastest first, each with the segment size and degree that suit it; of equals,
@@ -36,8 +40,10 @@ impl CostModel<'_> {
     /// Returns the time of this plan for a query, in microseconds; `None` if the plan does not
     /// apply.
     ///
-    /// A one-level plan on several nodes is priced by placement where its algorithm has a
-    /// formula for that, else as if all its messages went between nodes. A two-level plan runs
+    /// On several nodes it is the time of the longest chain of messages, but not less than what all
+    /// messages take of the busiest node. The chain of a one-level plan goes by placement where the
+    /// algorithm has a formula for that, else as if all its messages went between nodes; of a
+    /// scan, half of the chain counts. A two-level plan runs
     ///
     /// | operation | first | then | last |
     /// |---|---|---|---|
@@ -52,22 +58,22 @@ impl CostModel<'_> {
     /// it is an upper bound.
     pub fn price(&self, plan: &Choice, query: &Query) -> Option<f64> {
         let Query { operation, ranks, bytes, .. } = *query;
-        let nodes = query.nodes();
-        match plan.levels {
-            Levels::One if plan.algorithm == Algorithm::Join && nodes > 1 => None,
-            Levels::One => {
-                let all = self.among_all(nodes)?;
-                let placed = |between| placed::messages(self.inside, between, plan, query);
-                match self.between.and_then(placed) {
-                    Some(messages) => Some(messages + all.start.of(operation, ranks, bytes)),
-                    None => all.predict(operation, plan, ranks, bytes),
-                }
-            }
-            Levels::Two => {
-                let messages = self.two_levels(plan, query)?;
-                Some(messages + self.between?.start.of(operation, ranks, bytes))
-            }
+        if query.nodes() < 2 {
+            let is_one_level = plan.levels == Levels::One;
+            return self.inside.predict(operation, plan, ranks, bytes).filter(|_| is_one_level);
         }
+        let between = self.between?;
+        let chain = match plan.levels {
+            Levels::One => placed::messages(self.inside, between, plan, query)
+                .or_else(|| between.messages(operation, plan, ranks, bytes))?,
+            Levels::Two => self.two_levels(plan, query)?,
+        };
+        let chain = match operation {
+            Collective::Scan | Collective::Exscan => OVERLAPPING_SCANS * chain,
+            _ => chain,
+        };
+        let work = work::of_busiest_node(self.inside, between, plan, query);
+        Some(chain.max(work) + between.start.of(operation, ranks, bytes))
     }
 
     fn two_levels(&self, plan: &Choice, query: &Query) -> Option<f64> {
@@ -119,27 +125,19 @@ impl CostModel<'_> {
         if !available(algorithm) || (levels == Levels::Two && !query.has_two_levels()) {
             return None;
         }
-        // Segments and degrees of a two-level plan are those that suit the messages between nodes,
-        // the slow ones.
-        let best = match (levels, operation) {
-            (Levels::One, _) => self.among_all(nodes)?.best(operation, algorithm, ranks, bytes)?,
-            (Levels::Two, Collective::Allgather) => {
-                let of_node = bytes.saturating_mul(u64::from(query.ranks_per_node));
-                self.between?.best(operation, algorithm, nodes, of_node)?
-            }
-            (Levels::Two, _) => self.between?.best(operation, algorithm, nodes, bytes)?,
+        let plain = Choice { levels, ..Choice::of(algorithm) };
+        let (costs, members) = match (nodes, levels) {
+            (1, _) => (self.inside, ranks),
+            (_, Levels::One) => (self.between?, ranks),
+            // The degrees of a two-level plan are those that suit the messages between nodes.
+            (_, Levels::Two) => (self.between?, nodes),
         };
-        let Choice { segment_bytes, degree, .. } = best.plan;
-        let one_segment = segment_bytes.is_some_and(|segment| segment.get() >= bytes);
+        let best =
+            costs.tuned(plain, (operation, members, bytes), |plan| self.price(plan, query))?;
+        let one_segment = best.plan.segment_bytes.is_some_and(|segment| segment.get() >= bytes);
         if one_segment && algorithm.unsegmented().is_some_and(available) {
             return None; // the same under another name
         }
-        let plan = Choice { levels, algorithm, segment_bytes, degree };
-        Some(Candidate { plan, microseconds: self.price(&plan, query)? })
-    }
-
-    /// The costs of an algorithm among all ranks.
-    fn among_all(&self, nodes: u32) -> Option<&Costs> {
-        if nodes == 1 { Some(self.inside) } else { self.between }
+        Some(best)
     }
 }

@@ -241,41 +241,37 @@ impl Costs {
         })
     }
 
-    /// The same, with the segment size or the degree that makes the algorithm fastest. Segments are
-    /// multiples of 64 bytes, and of one part in 256 of the message.
-    pub fn best(
+    /// The algorithm with the segment size or the degree that makes it fastest by `price`, which
+    /// returns the time of a plan. Segments are multiples of 64 bytes, and of one part in 256 of
+    /// the message.
+    pub(super) fn tuned(
         &self,
-        operation: Collective,
-        algorithm: Algorithm,
-        ranks: u32,
-        bytes: u64,
+        plain: Choice,
+        (operation, ranks, bytes): (Collective, u32, u64),
+        price: impl Fn(&Choice) -> Option<f64>,
     ) -> Option<Candidate> {
         /// Segments that begin in the middle of a cache line cost more than they save.
         const LINE: u64 = 64;
         /// Shorter segments only make graphs longer.
         const MOST_SEGMENTS: u64 = 256;
-        let plain = Choice::of(algorithm);
-        let predict = |choice: &Choice| self.predict(operation, choice, ranks, bytes);
-        predict(&plain)?;
-        let plan = match algorithm {
-            _ if algorithm.has_degree() => {
+        price(&plain)?;
+        let time = |plan: &Choice| price(plan).unwrap_or(f64::INFINITY);
+        let plan = match plain.algorithm {
+            algorithm if algorithm.has_degree() => {
                 let with = |degree| Choice { degree: Some(degree), ..plain };
-                let time = |plan: &Choice| predict(plan).unwrap_or(f64::INFINITY);
                 let degrees = self.degrees(operation, ranks, bytes).into_iter().map(with);
                 degrees.min_by(|left, right| time(left).total_cmp(&time(right)))?
             }
-            _ if algorithm.is_segmented() => {
+            algorithm if algorithm.is_segmented() => {
                 let with = |bytes| Choice { segment_bytes: NonZeroU64::new(bytes), ..plain };
                 let granule = (bytes / MOST_SEGMENTS).next_multiple_of(LINE).max(LINE);
                 let granule = NonZeroU64::new(granule).unwrap_or(NonZeroU64::MIN);
-                let found = super::segment::search(bytes, granule, |bytes| {
-                    predict(&with(bytes)).unwrap_or(f64::INFINITY)
-                });
+                let found = super::segment::search(bytes, granule, |bytes| time(&with(bytes)));
                 Choice { segment_bytes: Some(found.bytes), ..plain }
             }
             _ => plain,
         };
-        Some(Candidate { plan, microseconds: predict(&plan)? })
+        Some(Candidate { plan, microseconds: price(&plan)? })
     }
 
     /// Degrees among which the fastest is sought: few, and the one that the formulas find.
@@ -286,9 +282,6 @@ impl Costs {
             Collective::Alltoall => alltoall::best_degree(&self.network, ranks, bytes),
             _ => bcast::best_degree(&self.network, ranks, bytes),
         };
-        if self.sharing.is_empty() {
-            return vec![by_formula];
-        }
         let few = FEW.into_iter().filter(|degree| *degree < ranks.max(3));
         few.filter_map(NonZeroU32::new).chain([by_formula]).collect()
     }

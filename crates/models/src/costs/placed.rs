@@ -49,7 +49,8 @@ pub(super) fn messages(
             Some(within(bytes)? + together(of_node)?)
         }
         (C::Allreduce | C::Reduce, A::Rabenseifner) => {
-            Some(within(bytes.div_ceil(u64::from(nodes)))? + together(bytes)?)
+            // Near partners come first, with the longest messages.
+            Some(within(bytes)? + together(bytes.div_ceil(u64::from(here)))?)
         }
         (C::Barrier | C::Allreduce, A::Dissemination)
         | (C::Allgather | C::Alltoall, A::Bruck)

@@ -56,7 +56,7 @@ impl MachineClass {
 /// let form = CallForm::Nonblocking;
 /// let query =
 ///     Query { operation: Collective::Alltoall, form, ranks: 4, ranks_per_node: 2, bytes: 8 };
-/// assert_eq!(plan(&query, MachineClass::SharedCores).to_string(), "two-level pairwise");
+/// assert_eq!(plan(&query, MachineClass::SharedCores).to_string(), "two-level rotated-direct");
 /// let one_node = Query { ranks_per_node: 4, ..query };
 /// assert_eq!(plan(&one_node, MachineClass::SharedCores).to_string(), "join");
 /// ```

@@ -83,7 +83,7 @@ pub fn multiphase(network: &Parameters, ranks: u32, bytes: u64, degree: NonZeroU
 }
 
 /// Returns how many of 0 … limit−1 have this digit at this place.
-fn with_digit(limit: u64, place: u64, degree: u64, digit: u64) -> u64 {
+pub(crate) fn with_digit(limit: u64, place: u64, degree: u64, digit: u64) -> u64 {
     let cycle = place * degree;
     let from = place * digit;
     limit / cycle * place + (limit % cycle).saturating_sub(from).min(place)

@@ -91,6 +91,10 @@ pub struct EngineCosts {
     /// bound, where it was not fitted.
     #[serde(default)]
     pub contention: BTreeMap<PairClass, f64>,
+    /// Time to combine two contributions under this engine, in microseconds a byte, where it was
+    /// measured; that of the [machine](Machine::combine) elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub combine: Option<f64>,
 }
 
 /// Disturbances of the measurements, as seen by a loop that only reads the clock.
@@ -259,7 +263,7 @@ impl Machine {
         Some(Costs {
             network,
             start: start.unwrap_or_default(),
-            combine: self.combine,
+            combine: costs.and_then(|costs| costs.combine).unwrap_or(self.combine),
             contention: contention.unwrap_or(1.0),
             flat: self.flat.get(&form).filter(|_| cooperative).cloned().unwrap_or_default(),
             sharing: if cooperative { self.sharing.clone() } else { Vec::new() },
@@ -321,6 +325,9 @@ impl TryFrom<Unchecked> for Machine {
         for (engine, costs) in &engines {
             for (class, ratio) in &costs.contention {
                 moderate(format!("engines.{engine}.contention.{class}"), *ratio)?;
+            }
+            if let Some(combine) = costs.combine {
+                not_negative(&format!("engines.{engine}.combine"), combine)?;
             }
             for (class, start) in &costs.starts {
                 not_negative(&format!("engines.{engine}.starts.{class}.fixed"), start.fixed)?;

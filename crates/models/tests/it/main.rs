@@ -9,6 +9,7 @@ mod formulas;
 mod hostile;
 mod linked_programs;
 mod network_rules;
+mod node_work;
 mod order_statistics;
 mod recorded;
 mod sample_machine;

@@ -91,11 +91,19 @@ fn an_explanation_names_the_engine_and_the_nodes() {
         request.wait()?;
         assert_eq!((explanation.engine, explanation.nodes), ("agent", 2));
         let text = explanation.to_string();
-        let expected = "nonblocking allreduce of 8 bytes among 4 ranks on 2 nodes: two-level, 2 ranks a node, ";
+        let expected =
+            "nonblocking allreduce of 8 bytes among 4 ranks on 2 nodes: recursive-doubling";
         assert!(text.starts_with(expected), "{text}");
         assert!(text.contains(", agent engine\n  built-in parameters, because no"), "{text}");
         assert!(text.contains(" bytes: predicted ") && text.contains(" µs; next: "), "{text}");
-        assert_eq!(world.explain_form(tradewind::CallForm::Nonblocking, tradewind::Collective::Allreduce, 8), explanation);
+        assert_eq!(
+            world.explain_form(
+                tradewind::CallForm::Nonblocking,
+                tradewind::Collective::Allreduce,
+                8
+            ),
+            explanation
+        );
         Ok(())
     })
     .expect("the job is sound");

@@ -124,6 +124,7 @@ fn step(
         (Distance::Between, Some(group)) => exchanges(&group, form, effort)?,
         _ => Vec::new(),
     };
+    let own_combine = starts::combine_between_nodes(world, (form, engine), effort.laps)?;
     let fingerprints = fingerprints(world)?;
     let combine = starts::combine(&world.split_by_node()?, effort.combinations)?;
     let Some(found) = measured.flatten().filter(|_| world.rank() == FIRST) else {
@@ -145,6 +146,7 @@ fn step(
             costs.classes.insert(class, network.clone());
             costs.samples.insert(class, found.survey.samples.clone());
             costs.starts.insert(class, found.start);
+            costs.combine = own_combine.or(costs.combine);
             costs.contention.extend(ratio.map(|ratio| (class, ratio)));
         })?;
     }

@@ -237,6 +237,22 @@ pub(super) fn bare_round_trip((rank, ranks): (u32, u32), private_bytes: u64) -> 
     graph
 }
 
+/// So many combinations of as many bytes, one after the other; every rank for itself.
+pub(super) fn combinations((rank, ranks): (u32, u32), bytes: u64, count: u32) -> Graph {
+    let mut graph = Graph::new(rank, ranks);
+    let data = graph.scratchpad(2 * bytes);
+    let left = data.part(0, bytes);
+    let right = data.part(bytes, bytes);
+    let mut last = None;
+    for _ in 0..count {
+        let sum = graph.local(Arithmetic::Add, DataType::F64, left, right, left);
+        if let Some(last) = last.replace(sum) {
+            graph.requires(sum, last);
+        }
+    }
+    graph
+}
+
 /// One combination of as many bytes, with stamps 0 and 1 around it; every rank for itself.
 pub(super) fn combination(rank: u32, ranks: u32, bytes: u64) -> Graph {
     let mut graph = Graph::new(rank, ranks);

@@ -4,6 +4,7 @@ use super::patterns;
 use crate::harness::Error;
 use crate::harness::repetition::Repetition;
 use models::costs::StartCosts;
+use models::machine_file::Engine;
 use models::parameters::Parameters;
 use models::statistics::percentile;
 use tradewind::{Buffers, CallForm, Communicator, Schedule};
@@ -75,6 +76,26 @@ pub(super) fn combine(world: &Communicator, runs: usize) -> Result<f64, Error> {
     }
     times.sort_by(f64::total_cmp);
     Ok(percentile(&times, 0.25) / COMBINED_BYTES as f64)
+}
+
+/// Measures what an engine between nodes takes for combining, in microseconds a byte, by the
+/// difference of runs with one combination and with several; `None` if another engine runs them.
+/// All ranks call this.
+pub(super) fn combine_between_nodes(
+    world: &Communicator,
+    (form, engine): (CallForm, Engine),
+    laps: Repetition,
+) -> Result<Option<f64>, Error> {
+    const SEVERAL: u32 = 5;
+    let rank = (world.rank(), world.size());
+    let run = |count| world.compile(&patterns::combinations(rank, COMBINED_BYTES, count));
+    let one = run(1)?;
+    let several = run(SEVERAL)?;
+    if [&one, &several].iter().any(|schedule| schedule.engine(form) != engine.name()) {
+        return Ok(None);
+    }
+    let more = lap(world, &several, form, &[], laps)? - lap(world, &one, form, &[], laps)?;
+    Ok(Some((more / f64::from(SEVERAL - 1) / COMBINED_BYTES as f64).max(0.0)))
 }
 
 #[cfg(test)]
