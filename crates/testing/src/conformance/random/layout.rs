@@ -189,15 +189,16 @@ fn add_join(plan: &Plan, ranks: &mut [RankDraft], number: usize, step: &Step) {
     }
 }
 
-/// Returns the operation and its type with two exceptions. Addition replaces integer division,
-/// since engines may report a division by zero in different rounds. Maximum replaces an operation
-/// that does not apply to the type.
+/// Returns the operation and its type with three exceptions. Addition replaces integer division,
+/// since engines may report a division by zero in different rounds. Another operation replaces one
+/// that does not apply to the type: maximum, or exclusive or for bits.
 fn allowed(operation: Arithmetic, data_type: DataType) -> (Arithmetic, DataType) {
-    match operation {
-        Arithmetic::Divide if !data_type.is_float() => (Arithmetic::Add, data_type),
-        other if !other.applies_to(data_type) => (Arithmetic::Maximum, data_type),
-        other => (other, data_type),
-    }
+    let operation = match operation {
+        Arithmetic::Divide if !data_type.is_float() => Arithmetic::Add,
+        other => other,
+    };
+    let instead = if data_type == DataType::Bit { Arithmetic::Xor } else { Arithmetic::Maximum };
+    (if operation.applies_to(data_type) { operation } else { instead }, data_type)
 }
 
 /// Key by which operations are paired in vertex order.
