@@ -99,15 +99,23 @@ pub struct CommonNetwork {
     pub other: IpAddr,
 }
 
-/// The networks in which both nodes have an address of their own.
+/// The networks in which both nodes have an address of their own, each once: with the first address
+/// of either node in it.
 pub(crate) fn common(own: &[Network], others: &[Network]) -> Vec<CommonNetwork> {
-    let with = |network: &Network| {
+    let mut found: Vec<CommonNetwork> = Vec::new();
+    for network in own {
+        let range = network.range();
         let other = others.iter().map(|other| other.address).find(|other| {
             network.contains(*other) && own.iter().all(|network| network.address != *other)
-        })?;
-        Some(CommonNetwork { range: network.range(), own: network.address, other })
-    };
-    own.iter().filter_map(with).collect()
+        });
+        if let Some(other) = other
+            && others.iter().all(|other| other.address != network.address)
+            && found.iter().all(|common| common.range != range)
+        {
+            found.push(CommonNetwork { range, own: network.address, other });
+        }
+    }
+    found
 }
 
 /// Moves the addresses in these networks to the start of a list, in their order.
@@ -280,6 +288,26 @@ mod tests {
         );
     }
 
+    /// Temporary addresses of IPv6, secondary ones of IPv4.
+    #[test]
+    fn several_addresses_in_a_network_are_one_network() {
+        let first = node(&["fd00::1/64", "fd00::a7/64", "10.0.0.1/8", "10.0.0.5/8"]);
+        let second = node(&["10.0.0.2/8", "fd00::9/64"]);
+        let shown = |own: &[Network], others: &[Network]| {
+            let all = common(own, others);
+            let show = |CommonNetwork { range, own, other }| format!("{range} {own} {other}");
+            all.into_iter().map(show).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            shown(&first, &second),
+            ["fd00::/64 fd00::1 fd00::9", "10.0.0.0/8 10.0.0.1 10.0.0.2"]
+        );
+        assert_eq!(
+            shown(&second, &first),
+            ["10.0.0.0/8 10.0.0.2 10.0.0.1", "fd00::/64 fd00::9 fd00::1"]
+        );
+    }
+
     #[test]
     fn networks_that_were_measured_come_first() {
         let [mut first, second] = [
@@ -298,6 +326,9 @@ mod tests {
         assert_eq!(ranges(both), ["10.0.0.0/8", "192.168.7.0/24"]);
         // A bridge to containers has one address on both nodes.
         assert_eq!(ranges(common(&node(&["172.17.0.1/16"]), &node(&["172.17.0.1/16"]))), [""; 0]);
+        // Even if another network of theirs has the same range.
+        let [one, two] = [node(&["172.17.0.1/16"]), node(&["172.17.0.1/16", "172.17.0.9/16"])];
+        assert_eq!((ranges(common(&one, &two)), ranges(common(&two, &one))), (vec![], vec![]));
         assert_eq!(chosen(&[first.clone(), second.clone()]), "10.0.0.1 10.9.0.2");
         prefer(&mut first, &["fd09::/64".into(), "192.168.7.0/24".into()]);
         assert_eq!(chosen(&[first, second]), "192.168.7.1 192.168.7.2");

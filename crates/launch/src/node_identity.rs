@@ -50,13 +50,15 @@ impl NodeIdentity {
         self.addresses.iter().map(|network| network.address)
     }
 
-    /// Formats the addresses with their networks, for [`in_common`](Self::in_common) of another node.
+    /// Formats the addresses with their networks, for [`in_common`](Self::in_common) of another
+    /// node.
     pub fn networks(&self) -> String {
         addresses::write_list(&self.addresses)
     }
 
     /// Returns the networks that this node has in common with another one, of which `networks` are
-    /// the [`networks`](Self::networks).
+    /// the [`networks`](Self::networks): each once, in the order of this node's addresses. The
+    /// other node may find another order and other addresses, so that only one of both calls this.
     pub fn in_common(&self, networks: &str) -> Vec<CommonNetwork> {
         let others = addresses::read_list(networks).unwrap_or_default();
         addresses::common(&self.addresses, &others)
