@@ -11,7 +11,7 @@ use engine::node::RANK_LIMIT;
 use launch::detect::{Launch, detect};
 use launch::environment::{Environment, Lookup};
 use measure::experiments::decisions::{self, EFFORT, MEASURE_ALL, MODELS_ONLY, RANKS, UNTIL};
-use measure::experiments::networks;
+use measure::experiments::networks::{self, Comparison};
 use measure::harness::Setting;
 use measure::results::Directory;
 use models::decision::{DecisionTable, Evidence};
@@ -208,7 +208,7 @@ fn in_job(
     super::measure::in_job::in_job(&job, &plain, &place(false), || {
         nodes::experiment("plogp", &plain)
     })?;
-    let networks = compare_networks(&job, &setting)?;
+    let networks = compare_networks(&job, &setting);
     let first = world.split_by_node()?.size();
     let mut ranks_per_node = [first];
     world.bcast(&mut ranks_per_node, 0)?;
@@ -233,16 +233,25 @@ fn in_job(
 }
 
 /// Times over the networks between the first two nodes, on rank 0, which prints the fastest one.
-fn compare_networks(job: &Job, setting: &Setting) -> Result<Networks, Failure> {
-    let Some(address) = job.address() else { return Ok(Networks::default()) };
-    let networks = networks::compare(job.world(), address, setting)?;
-    if job.world().rank() == 0
-        && let Some(FastestNetwork { provider, why }) = networks.fastest()
-    {
+/// Without them the rest of the measurements counts.
+fn compare_networks(job: &Job, setting: &Setting) -> Networks {
+    let Some(address) = job.address() else { return Networks::default() };
+    let compared = networks::compare(job.world(), address, setting);
+    if job.world().rank() != 0 {
+        return Networks::default();
+    }
+    let Comparison { networks, skipped } = compared.unwrap_or_else(|error| Comparison {
+        skipped: vec![format!("networks are not compared: {error}")],
+        ..Comparison::default()
+    });
+    for text in skipped {
+        eprintln!("tradewind: {text}");
+    }
+    if let Some(FastestNetwork { provider, why }) = networks.fastest() {
         let name = provider.map_or_else(|| TCP.to_owned(), |name| Networks::of_provider(&name));
         eprintln!("tradewind: TRADEWIND_NETWORK=auto takes {name}: {why}");
     }
-    Ok(networks)
+    networks
 }
 
 /// Adds a directory's table and parameters to those that are kept.

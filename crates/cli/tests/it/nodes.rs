@@ -3,6 +3,7 @@
 
 pub(crate) mod harness;
 mod messages;
+mod networks;
 mod queues;
 mod rank;
 

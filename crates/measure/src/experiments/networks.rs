@@ -20,8 +20,8 @@ use network::transport::Transport;
 use network::transport::fabric::{Fabric, MESSAGE_BYTES, RECEIVES, SENDS};
 use network::transport::tcp::{Listener, Tcp, Timeouts};
 use rustix::time::{ClockId, clock_gettime};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -31,6 +31,11 @@ use tradewind::Communicator;
 /// Round trips of one run, and long messages.
 const TRIPS: u32 = 16;
 const WINDOW: u32 = 8;
+/// Runs for each one that warms up.
+const WARM_UP: u32 = 10;
+/// The nodes connect at the same time, and are connected in milliseconds or not at all.
+const TIMEOUTS: Timeouts =
+    Timeouts { connecting: Duration::from_secs(3), unanswered: Duration::from_secs(15) };
 /// Sizes in bytes, and the number of runs in a round.
 pub const SIZES: [(u64, u32); 5] =
     [(8, 125), (64 << 10, 100), (256 << 10, 30), (1 << 20, 10), (4 << 20, 3)];
@@ -66,7 +71,8 @@ impl NetworkPath {
         Ok(NetworkPath { client, schedules, sequence: 0 })
     }
 
-    /// Makes runs of one of the [`SIZES`], by its position, at the same time as the other node. Returns microseconds for a message, and of this process's processor time.
+    /// Makes runs of one of the [`SIZES`], by its position, at the same time as the other node.
+    /// Returns microseconds for a message, and of this process's processor time.
     ///
     /// # Errors
     /// If the other node fails.
@@ -138,17 +144,27 @@ fn graph(rank: u32, bytes: u64) -> Graph {
     graph
 }
 
+/// Times over the networks between two nodes.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    /// The networks that connect the nodes.
+    pub networks: Networks,
+    /// Networks that do not, each with its addresses and the reason.
+    pub skipped: Vec<String>,
+}
+
 /// Measures the networks between the first two nodes of a job, in turns: TCP at the
 /// job's addresses, the providers of libfabric, and TCP over each network that the nodes have in
-/// common, if there are several. Every rank calls it, with its node's address; rank 0 gets the times.
+/// common, if there are several. A network that fails on either node is skipped. Every rank calls
+/// it, with its node's address; rank 0 gets the times.
 ///
 /// # Errors
-/// If the nodes cannot be connected, or a rank is gone.
+/// If a rank is gone, or a node does not know its networks.
 pub fn compare(
     world: &Communicator,
     address: IpAddr,
     setting: &Setting,
-) -> Result<Networks, Error> {
+) -> Result<Comparison, Error> {
     let mut leaders = leaders_of_ranks(world)?;
     leaders.sort_unstable();
     leaders.dedup();
@@ -160,56 +176,142 @@ pub fn compare(
     Ok(found?.unwrap_or_default())
 }
 
+/// A network to measure, as the first node chooses it for both.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Candidate {
+    /// Name among [`Networks`].
+    name: String,
+    /// The provider of libfabric; `None` for TCP.
+    provider: Option<String>,
+    /// Addresses of both nodes.
+    addresses: [IpAddr; 2],
+}
+
+/// What a node contributes to the choice.
+#[derive(Debug, Serialize, Deserialize)]
+struct NodeNetworks {
+    /// The job's address of the node.
+    address: IpAddr,
+    /// Providers of libfabric.
+    providers: Vec<String>,
+    /// Addresses with their networks, of [`NodeIdentity::networks`].
+    networks: String,
+}
+
+/// The reason why a network has no times.
+#[derive(Debug)]
+enum NoTimes {
+    /// Communication between the two ranks failed: nothing more can be measured.
+    Job(Error),
+    /// The network failed on a node.
+    Network(String),
+}
+
+impl From<Error> for NoTimes {
+    fn from(error: Error) -> Self {
+        NoTimes::Job(error)
+    }
+}
+
 /// Measures the networks between the nodes of two ranks.
-fn between(pair: &Communicator, address: IpAddr, setting: &Setting) -> Result<Networks, Error> {
+fn between(pair: &Communicator, address: IpAddr, setting: &Setting) -> Result<Comparison, Error> {
     // Rounds, and by how much each of them has fewer runs.
     let (rounds, shorter) = setting.choose((1, 25), (5, 1));
     let node = pair.rank();
-    // Known to the two processes only: everybody can connect with their ports.
-    let key = if node == 0 { Some(random_key()?) } else { None };
-    let key: Key = agreement::of_first(pair, key.as_ref())?;
     let library = Environment.get(LIBFABRIC).map(PathBuf::from);
     let library = Library::open(library.as_deref().map(Path::new)).ok();
-    let own = library.as_ref().map(fabric::providers).unwrap_or_default();
-    let [mut providers, theirs] = exchange(pair, &own)?;
-    providers.retain(|provider| theirs.contains(provider));
-    let tcp = connect(pair, address, key)?;
-    let mut paths = vec![(TCP.to_owned(), NetworkPath::new(node, Box::new(tcp))?)];
-    for provider in providers {
-        let fabric = connect_fabric(pair, library.as_ref(), &provider, (address, key))?;
-        if let Some(fabric) = fabric {
-            let path = NetworkPath::new(node, Box::new(fabric))?;
-            paths.push((Networks::of_provider(&provider), path));
-        }
-    }
-    let interface = Environment.text(INTERFACE).map_err(why)?;
-    let here = NodeIdentity::of_this_process(None, interface.as_deref()).map_err(why)?;
-    let lists = exchange(pair, &here.networks())?;
-    let common = here.in_common(&lists[1 - node as usize]);
-    // A single one leaves nothing to choose.
-    for CommonNetwork { range, own, .. } in common.iter().filter(|_| common.len() > 1) {
-        let path = NetworkPath::new(node, Box::new(connect(pair, *own, key)?))?;
-        paths.push((Networks::of_range(range), path));
-    }
-    let mut samples: BTreeMap<(String, u64), Vec<f64>> = BTreeMap::new();
-    for round in 0..=rounds {
-        for (name, path) in &mut paths {
-            for (size, (bytes, runs)) in SIZES.iter().enumerate() {
-                pair.barrier()?;
-                let [time, _] = path.measure(size, runs.div_ceil(shorter))?;
-                // The first round warms up.
-                if round > 0 {
-                    samples.entry((name.clone(), *bytes)).or_default().push(time);
+    let (candidates, key) = candidates(pair, address, library.as_ref())?;
+    let mut samples: BTreeMap<String, Vec<Vec<f64>>> = BTreeMap::new();
+    let mut skipped: BTreeMap<String, String> = BTreeMap::new();
+    for _ in 0..rounds {
+        for candidate in &candidates {
+            let Candidate { name, addresses: [first, second], .. } = candidate;
+            if skipped.contains_key(name) {
+                continue;
+            }
+            // One agent at a time: others would poll, and each network takes a port.
+            let times = connect(pair, candidate, library.as_ref(), key)
+                .and_then(|path| both(pair, measure_sizes(path, shorter)));
+            match times {
+                Ok((_, times)) => samples.entry(name.clone()).or_default().push(times),
+                Err(NoTimes::Job(error)) => return Err(error),
+                Err(NoTimes::Network(why)) => {
+                    let text = format!("{name} between {first} and {second} is skipped: {why}");
+                    skipped.insert(name.clone(), text);
                 }
             }
         }
     }
     let mut networks = Networks::default();
-    for ((name, bytes), times) in samples {
-        networks.0.entry(name).or_default().insert(bytes, median(&times));
+    for (name, rounds) in samples.into_iter().filter(|(name, _)| !skipped.contains_key(name)) {
+        let median_of = |size: usize| {
+            let times: Vec<f64> = rounds.iter().map(|times| times[size]).collect();
+            (SIZES[size].0, median(&times))
+        };
+        networks.0.insert(name, (0..SIZES.len()).map(median_of).collect());
     }
     // The second node sends: its times end with the answer.
-    agreement::of_rank(pair, 1, (node == 1).then_some(&networks))
+    let networks = agreement::of_rank(pair, 1, (node == 1).then_some(&networks))?;
+    Ok(Comparison { networks, skipped: skipped.into_values().collect() })
+}
+
+/// The networks to measure, and the key of their connections. The first node chooses for both: two
+/// nodes may see different numbers of networks, in different orders.
+fn candidates(
+    pair: &Communicator,
+    address: IpAddr,
+    library: Option<&Library>,
+) -> Result<(Vec<Candidate>, Key), Error> {
+    let identity = || {
+        let interface = Environment.text(INTERFACE).map_err(why)?;
+        let here = NodeIdentity::of_this_process(None, interface.as_deref()).map_err(why)?;
+        // Known to the two processes only: everybody can connect with their ports.
+        Ok((here, random_key()?))
+    };
+    let (here, key) = both(pair, identity()).map_err(|none| match none {
+        NoTimes::Job(error) => error,
+        NoTimes::Network(what) => {
+            Error::Impossible { what, way_out: "correct it on that node".to_owned() }
+        }
+    })?;
+    let own = NodeNetworks {
+        address,
+        providers: library.map(fabric::providers).unwrap_or_default(),
+        networks: here.networks(),
+    };
+    let [first, second] = exchange(pair, &own)?;
+    let chosen = (pair.rank() == 0).then(|| (choose(&here, &first, &second), key));
+    agreement::of_first(pair, chosen.as_ref())
+}
+
+/// The networks between the node of this process, the first one, and another.
+fn choose(here: &NodeIdentity, first: &NodeNetworks, second: &NodeNetworks) -> Vec<Candidate> {
+    let addresses = [first.address, second.address];
+    let mut all = vec![Candidate { name: TCP.to_owned(), provider: None, addresses }];
+    for provider in first.providers.iter().filter(|name| second.providers.contains(name)) {
+        let name = Networks::of_provider(provider);
+        all.push(Candidate { name, provider: Some(provider.clone()), addresses });
+    }
+    let common = here.in_common(&second.networks);
+    // A single one leaves nothing to choose.
+    for CommonNetwork { range, own, other } in common.iter().filter(|_| common.len() > 1) {
+        let name = Networks::of_range(range);
+        all.push(Candidate { name, provider: None, addresses: [*own, *other] });
+    }
+    all
+}
+
+/// The times of all sizes. On an error the agent ends, so that the other node's runs fail too.
+fn measure_sizes(mut path: NetworkPath, shorter: u32) -> Result<(NetworkPath, Vec<f64>), Error> {
+    let mut times = Vec::new();
+    for (size, (_, runs)) in SIZES.iter().enumerate() {
+        let runs = runs.div_ceil(shorter);
+        // Both nodes begin together after the first runs, which warm up.
+        path.measure(size, runs.div_ceil(WARM_UP))?;
+        let [time, _] = path.measure(size, runs)?;
+        times.push(time);
+    }
+    Ok((path, times))
 }
 
 /// The values of both ranks.
@@ -221,38 +323,64 @@ fn exchange<T: Serialize + DeserializeOwned>(
     Ok([of(0)?, of(1)?])
 }
 
-/// Connects the two nodes by TCP.
-fn connect(pair: &Communicator, address: IpAddr, key: Key) -> Result<Tcp, Error> {
-    let ports = Environment.ports().map_err(why)?;
-    let socket = ports.bind(|port| TcpListener::bind((address, port)))?;
-    let listener = Listener::with_socket(socket)?;
-    let addresses: [SocketAddr; 2] = exchange(pair, &listener.address())?;
-    Ok(Tcp::connect(listener, pair.rank(), &addresses, key, Timeouts::default())?)
+/// Returns this node's result if the other one succeeded too, so that both go the same way.
+fn both<T>(pair: &Communicator, own: Result<T, Error>) -> Result<T, NoTimes> {
+    let failure = own.as_ref().err().map(Error::to_string);
+    let failures = exchange(pair, &failure)?;
+    match (own, failures.into_iter().flatten().next()) {
+        (Ok(own), None) => Ok(own),
+        (_, why) => Err(NoTimes::Network(why.unwrap_or_default())),
+    }
 }
 
-/// Connects the two nodes by a provider; `None` if one of them cannot open it.
-fn connect_fabric(
+/// Starts the agents of both nodes over a network.
+fn connect(
     pair: &Communicator,
+    candidate: &Candidate,
     library: Option<&Library>,
-    provider: &str,
-    (address, key): (IpAddr, Key),
-) -> Result<Option<Fabric>, Error> {
-    let open = |library| {
-        let request = Request {
-            choice: provider.parse().ok()?,
-            address,
-            sends: SENDS,
-            receives: RECEIVES,
-            message_bytes: MESSAGE_BYTES,
-        };
-        Endpoint::open(library, &request).ok()
+    key: Key,
+) -> Result<NetworkPath, NoTimes> {
+    let node = pair.rank();
+    let address = candidate.addresses[node as usize];
+    let Some(provider) = &candidate.provider else {
+        let tcp = connect_tcp(pair, address, key)?;
+        return both(pair, NetworkPath::new(node, Box::new(tcp)));
     };
-    let endpoint = library.and_then(open);
-    let name = endpoint.as_ref().map(|endpoint| endpoint.name().to_vec());
-    let names: Vec<Vec<u8>> = exchange(pair, &name)?.into_iter().flatten().collect();
-    let Some(endpoint) = endpoint.filter(|_| names.len() == 2) else { return Ok(None) };
-    let mesh = connect(pair, address, key)?;
-    Ok(Some(Fabric::new(mesh, endpoint, &names, key, Timeouts::default().unanswered)?))
+    let endpoint = both(pair, open(library, provider, address))?;
+    let names = exchange(pair, &endpoint.name().to_vec())?;
+    let mesh = connect_tcp(pair, address, key)?;
+    let fabric = Fabric::new(mesh, endpoint, &names, key, TIMEOUTS.unanswered);
+    let path =
+        fabric.map_err(Error::from).and_then(|fabric| NetworkPath::new(node, Box::new(fabric)));
+    both(pair, path)
+}
+
+/// Connects the two nodes by TCP.
+fn connect_tcp(pair: &Communicator, address: IpAddr, key: Key) -> Result<Tcp, NoTimes> {
+    let listen = || {
+        let ports = Environment.ports().map_err(why)?;
+        let socket = ports.bind(|port| TcpListener::bind((address, port)))?;
+        Ok(Listener::with_socket(socket)?)
+    };
+    let listener = both(pair, listen())?;
+    let addresses: [SocketAddr; 2] = exchange(pair, &listener.address())?;
+    let tcp = Tcp::connect(listener, pair.rank(), &addresses, key, TIMEOUTS);
+    both(pair, tcp.map_err(Error::from))
+}
+
+/// Opens a provider on this node.
+fn open(library: Option<&Library>, provider: &str, address: IpAddr) -> Result<Endpoint, Error> {
+    let impossible =
+        |what: String| Error::Impossible { what, way_out: "see `tradewind doctor`".to_owned() };
+    let library = library.ok_or_else(|| impossible("libfabric is not installed".to_owned()))?;
+    let request = Request {
+        choice: provider.parse().map_err(|error| impossible(format!("{error}")))?,
+        address,
+        sends: SENDS,
+        receives: RECEIVES,
+        message_bytes: MESSAGE_BYTES,
+    };
+    Endpoint::open(library, &request).map_err(|error| impossible(error.to_string()))
 }
 
 /// An invalid variable of the environment.
