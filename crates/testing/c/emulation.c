@@ -1,14 +1,18 @@
-/* An emulation of libfabric's providers for network adapters, inside one process: their rules without their hardware. It is a library
- * that is opened as libfabric itself is. A caller that breaks a rule ends the process with the name of the rule.
+/* An emulation of libfabric's providers for network adapters, inside one process: their rules
+ * without their hardware. It is a library that is opened as libfabric itself is. A caller that
+ * breaks a rule ends the process with the name of the rule.
  *
  * What providers may do, and what an emulated one does as often as it can:
- *  - memory: messages lie in registered memory (FI_MR_LOCAL), which has pages (FI_MR_ALLOCATED), keys that the provider chooses
- *    (FI_MR_PROV_KEY), and is bound to an endpoint and enabled before its use (FI_MR_ENDPOINT);
- *  - a buffer is read when the message leaves, not when the send is posted, and the words of its context belong to the provider;
+ *  - memory: messages lie in registered memory (FI_MR_LOCAL), which has pages (FI_MR_ALLOCATED),
+ *    keys that the provider chooses (FI_MR_PROV_KEY), and is bound to an endpoint and enabled
+ *    before its use (FI_MR_ENDPOINT);
+ *  - a buffer is read when the message leaves, not when the send is posted, and the words of its
+ *    context belong to the provider;
  *  - sends and receives are refused (FI_EAGAIN), because queues are short and at random;
  *  - completions come in any order, and messages too where the provider promises none;
  *  - nothing moves but in calls of fi_cq_read, by one thread at a time;
- *  - a queue has a descriptor that stays readable until fi_trywait, or none: fi_cq_open or FI_GETWAIT refuses it. */
+ *  - a queue has a descriptor that stays readable until fi_trywait, or none: fi_cq_open or
+ *    FI_GETWAIT refuses it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -146,7 +150,8 @@ static void *zeroed(size_t bytes) {
 }
 
 static void enter(struct domain *domain) {
-    must(!atomic_exchange(&domain->is_used, true), "FI_THREAD_DOMAIN: two threads call one domain at once");
+    must(!atomic_exchange(&domain->is_used, true),
+        "FI_THREAD_DOMAIN: two threads call one domain at once");
     pthread_mutex_lock(&lock);
 }
 
@@ -161,7 +166,8 @@ static void notify(struct queue *queue) {
         must(eventfd_write(queue->descriptor, 1) == 0, "an event is counted");
 }
 
-static void complete(struct queue *queue, const struct operation *operation, uint64_t flags, size_t length, int error) {
+static void complete(struct queue *queue, const struct operation *operation, uint64_t flags,
+    size_t length, int error) {
     if (operation->memory)
         operation->memory->uses--;
     if (operation->context)
@@ -175,15 +181,19 @@ static void complete(struct queue *queue, const struct operation *operation, uin
 }
 
 /* Memory of an operation, which must follow the rules of the provider. */
-static struct registration *memory_of(struct endpoint *endpoint, const char *start, size_t length, void *descriptor, uint64_t access) {
+static struct registration *memory_of(struct endpoint *endpoint, const char *start, size_t length,
+    void *descriptor, uint64_t access) {
     int mode = endpoint->domain->rules->mr_mode;
     if (!(mode & FI_MR_LOCAL))
         return NULL;
     struct registration *memory = descriptor;
-    must(memory != NULL && memory->domain == endpoint->domain, "FI_MR_LOCAL: an operation without the descriptor of its memory");
-    must(start >= memory->start && start + length <= memory->start + memory->length, "FI_MR_LOCAL: memory outside the registration");
+    must(memory != NULL && memory->domain == endpoint->domain,
+        "FI_MR_LOCAL: an operation without the descriptor of its memory");
+    must(start >= memory->start && start + length <= memory->start + memory->length,
+        "FI_MR_LOCAL: memory outside the registration");
     must(memory->access & access, "the registration does not permit the access");
-    must(!(mode & FI_MR_ENDPOINT) || (memory->endpoint == endpoint && memory->is_enabled), "FI_MR_ENDPOINT: not bound and enabled");
+    must(!(mode & FI_MR_ENDPOINT) || (memory->endpoint == endpoint && memory->is_enabled),
+        "FI_MR_ENDPOINT: not bound and enabled");
     memory->uses++;
     return memory;
 }
@@ -227,7 +237,8 @@ static void progress(struct endpoint *endpoint) {
         bool fits = message->length <= receive.length;
         if (fits)
             memcpy(receive.buffer, message->bytes, message->length);
-        complete(endpoint->queue, &receive, FI_MSG | FI_RECV, message->length, fits ? 0 : FI_ETRUNC);
+        complete(
+            endpoint->queue, &receive, FI_MSG | FI_RECV, message->length, fits ? 0 : FI_ETRUNC);
         endpoint->inbox = message->next;
         free(message);
     }
@@ -271,7 +282,8 @@ static int close_registration(struct fid *fid) {
 static int bind_registration(struct fid *fid, struct fid *other, uint64_t flags) {
     (void)flags;
     struct registration *memory = (struct registration *)fid;
-    must(memory->domain->rules->mr_mode & FI_MR_ENDPOINT && other->fclass == FI_CLASS_EP, "a registration is bound to an endpoint");
+    must(memory->domain->rules->mr_mode & FI_MR_ENDPOINT && other->fclass == FI_CLASS_EP,
+        "a registration is bound to an endpoint");
     memory->endpoint = (struct endpoint *)other;
     return 0;
 }
@@ -279,29 +291,35 @@ static int bind_registration(struct fid *fid, struct fid *other, uint64_t flags)
 static int control_registration(struct fid *fid, int command, void *argument) {
     (void)argument;
     struct registration *memory = (struct registration *)fid;
-    must(command == FI_ENABLE && memory->endpoint && memory->endpoint->is_enabled, "FI_MR_ENDPOINT: bound to an open endpoint first");
+    must(command == FI_ENABLE && memory->endpoint && memory->endpoint->is_enabled,
+        "FI_MR_ENDPOINT: bound to an open endpoint first");
     memory->is_enabled = true;
     return 0;
 }
 
-static struct fi_ops registration_ops = {sizeof(struct fi_ops), close_registration, bind_registration, control_registration, NULL};
+static struct fi_ops registration_ops
+    = {sizeof(struct fi_ops), close_registration, bind_registration, control_registration, NULL};
 
-static int register_memory(struct fid *fid, const void *start, size_t length, uint64_t access, uint64_t offset, uint64_t key,
-                           uint64_t flags, struct fid_mr **created, void *context) {
+static int register_memory(struct fid *fid, const void *start, size_t length, uint64_t access,
+    uint64_t offset, uint64_t key, uint64_t flags, struct fid_mr **created, void *context) {
     struct domain *domain = (struct domain *)fid;
-    must(fid->fclass == FI_CLASS_DOMAIN && offset == 0 && flags == 0, "memory is registered with a domain");
-    must(access && !(access & ~(uint64_t)(FI_SEND | FI_RECV)), "messages need no other access to memory");
+    must(fid->fclass == FI_CLASS_DOMAIN && offset == 0 && flags == 0,
+        "memory is registered with a domain");
+    must(access && !(access & ~(uint64_t)(FI_SEND | FI_RECV)),
+        "messages need no other access to memory");
     enter(domain);
     if (domain->rules->mr_mode & FI_MR_ALLOCATED) {
         uintptr_t first = (uintptr_t)start / PAGE * PAGE, end = (uintptr_t)start + length;
         for (uintptr_t page = first; page < end; page += PAGE) {
             unsigned char resident = 0;
-            must(mincore((void *)page, PAGE, &resident) == 0 && resident & 1, "FI_MR_ALLOCATED: registered memory without pages");
+            must(mincore((void *)page, PAGE, &resident) == 0 && resident & 1,
+                "FI_MR_ALLOCATED: registered memory without pages");
         }
     }
     struct registration *memory = zeroed(sizeof *memory);
     bool chooses = domain->rules->mr_mode & FI_MR_PROV_KEY;
-    memory->fid = (struct fid_mr){{FI_CLASS_MR, context, &registration_ops}, memory, chooses ? 1000 + domain->next_key++ : key};
+    memory->fid = (struct fid_mr){{FI_CLASS_MR, context, &registration_ops}, memory,
+        chooses ? 1000 + domain->next_key++ : key};
     memory->domain = domain;
     memory->start = start;
     memory->length = length;
@@ -355,17 +373,21 @@ static ssize_t read_error(struct fid_cq *fid, struct fi_cq_err_entry *entry, uin
         struct completion found = queue->completions[at];
         if (!found.error)
             continue;
-        *entry = (struct fi_cq_err_entry){.op_context = found.entry.op_context, .flags = found.entry.flags, .err = found.error};
+        *entry = (struct fi_cq_err_entry){
+            .op_context = found.entry.op_context, .flags = found.entry.flags, .err = found.error};
         queue->completions[at] = queue->completions[--queue->count];
         return leave(queue->domain, 1);
     }
     return leave(queue->domain, -FI_EAGAIN);
 }
 
-static struct fi_ops queue_object_ops = {sizeof(struct fi_ops), close_queue, refuse_bind, control_queue, NULL};
-static struct fi_ops_cq queue_ops = {.size = sizeof(struct fi_ops_cq), .read = read_queue, .readerr = read_error};
+static struct fi_ops queue_object_ops
+    = {sizeof(struct fi_ops), close_queue, refuse_bind, control_queue, NULL};
+static struct fi_ops_cq queue_ops
+    = {.size = sizeof(struct fi_ops_cq), .read = read_queue, .readerr = read_error};
 
-static int open_queue(struct fid_domain *fid, struct fi_cq_attr *attributes, struct fid_cq **created, void *context) {
+static int open_queue(
+    struct fid_domain *fid, struct fi_cq_attr *attributes, struct fid_cq **created, void *context) {
     struct domain *domain = (struct domain *)fid;
     must(attributes->format == FI_CQ_FORMAT_MSG, "entries have the format of messages");
     must(attributes->size <= 2 * MOST, "the queue is longer than this emulation's");
@@ -376,7 +398,9 @@ static int open_queue(struct fid_domain *fid, struct fi_cq_attr *attributes, str
     queue->fid = (struct fid_cq){{FI_CLASS_CQ, context, &queue_object_ops}, &queue_ops};
     queue->domain = domain;
     queue->size = attributes->size;
-    queue->descriptor = waits && domain->rules->waiting == DESCRIPTOR ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+    queue->descriptor = waits && domain->rules->waiting == DESCRIPTOR
+        ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        : -1;
     enter(domain);
     domain->objects++;
     *created = &queue->fid;
@@ -390,7 +414,8 @@ static int close_vector(struct fid *fid) {
     return close_object(vector->domain, vector->users, vector);
 }
 
-static int insert(struct fid_av *fid, const void *names, size_t count, fi_addr_t *addresses, uint64_t flags, void *context) {
+static int insert(struct fid_av *fid, const void *names, size_t count, fi_addr_t *addresses,
+    uint64_t flags, void *context) {
     (void)flags, (void)context;
     struct vector *vector = (struct vector *)fid;
     if (count != 1 || memcmp(names, "emulated", 8) != 0 || vector->count == MOST)
@@ -400,10 +425,12 @@ static int insert(struct fid_av *fid, const void *names, size_t count, fi_addr_t
     return 1;
 }
 
-static struct fi_ops vector_object_ops = {sizeof(struct fi_ops), close_vector, refuse_bind, refuse_control, NULL};
+static struct fi_ops vector_object_ops
+    = {sizeof(struct fi_ops), close_vector, refuse_bind, refuse_control, NULL};
 static struct fi_ops_av vector_ops = {.size = sizeof(struct fi_ops_av), .insert = insert};
 
-static int open_vector(struct fid_domain *fid, struct fi_av_attr *attributes, struct fid_av **created, void *context) {
+static int open_vector(
+    struct fid_domain *fid, struct fi_av_attr *attributes, struct fid_av **created, void *context) {
     struct domain *domain = (struct domain *)fid;
     must(attributes->type == FI_AV_TABLE, "addresses are numbers");
     struct vector *vector = zeroed(sizeof *vector);
@@ -432,7 +459,8 @@ static int close_endpoint(struct fid *fid) {
     }
     for (size_t at = 0; at < endpoint->sending + endpoint->receiving; at++) {
         bool sends = at < endpoint->sending;
-        struct operation *operation = sends ? &endpoint->sends[at] : &endpoint->receives[at - endpoint->sending];
+        struct operation *operation
+            = sends ? &endpoint->sends[at] : &endpoint->receives[at - endpoint->sending];
         if (operation->memory)
             operation->memory->uses--;
         if (operation->is_injected)
@@ -465,7 +493,8 @@ static int bind_endpoint(struct fid *fid, struct fid *other, uint64_t flags) {
 static int control_endpoint(struct fid *fid, int command, void *argument) {
     (void)argument;
     struct endpoint *endpoint = (struct endpoint *)fid;
-    must(command == FI_ENABLE && endpoint->queue && endpoint->vector, "an endpoint is bound before it is enabled");
+    must(command == FI_ENABLE && endpoint->queue && endpoint->vector,
+        "an endpoint is bound before it is enabled");
     enter(endpoint->domain);
     endpoint->number = opened++;
     endpoint->next = endpoints;
@@ -492,20 +521,24 @@ static bool refuses(struct endpoint *endpoint, size_t count, size_t most) {
     return count >= most || chance(endpoint->domain->rules->refuses) == 0;
 }
 
-static ssize_t receive(struct fid_ep *fid, void *buffer, size_t length, void *descriptor, fi_addr_t source, void *context) {
+static ssize_t receive(struct fid_ep *fid, void *buffer, size_t length, void *descriptor,
+    fi_addr_t source, void *context) {
     struct endpoint *endpoint = (struct endpoint *)fid;
-    must(source == FI_ADDR_UNSPEC && context != NULL, "receives take messages of all, and have a context");
+    must(source == FI_ADDR_UNSPEC && context != NULL,
+        "receives take messages of all, and have a context");
     enter(endpoint->domain);
     if (refuses(endpoint, endpoint->receiving, endpoint->domain->rules->receives))
         return leave(endpoint->domain, -FI_EAGAIN);
     struct registration *memory = memory_of(endpoint, buffer, length, descriptor, FI_RECV);
     memset(context, 0xee, CONTEXT_BYTES);
     memset(buffer, 0xdd, length);
-    endpoint->receives[endpoint->receiving++] = (struct operation){buffer, length, context, memory, 0, false};
+    endpoint->receives[endpoint->receiving++]
+        = (struct operation){buffer, length, context, memory, 0, false};
     return leave(endpoint->domain, 0);
 }
 
-static ssize_t post(struct endpoint *endpoint, struct operation send, fi_addr_t target, void *descriptor) {
+static ssize_t post(
+    struct endpoint *endpoint, struct operation send, fi_addr_t target, void *descriptor) {
     must(target < endpoint->vector->count, "a message to an address that was not inserted");
     send.target = endpoint->vector->numbers[target];
     enter(endpoint->domain);
@@ -522,27 +555,35 @@ static ssize_t post(struct endpoint *endpoint, struct operation send, fi_addr_t 
     return leave(endpoint->domain, 0);
 }
 
-static ssize_t send_message(struct fid_ep *fid, const void *buffer, size_t length, void *descriptor, fi_addr_t target, void *context) {
-    must(length <= LONGEST && context != NULL, "a send is as long as the provider permits, and has a context");
+static ssize_t send_message(struct fid_ep *fid, const void *buffer, size_t length, void *descriptor,
+    fi_addr_t target, void *context) {
+    must(length <= LONGEST && context != NULL,
+        "a send is as long as the provider permits, and has a context");
     struct operation send = {(char *)buffer, length, context, NULL, 0, false};
     return post((struct endpoint *)fid, send, target, descriptor);
 }
 
 static ssize_t inject(struct fid_ep *fid, const void *buffer, size_t length, fi_addr_t target) {
     struct endpoint *endpoint = (struct endpoint *)fid;
-    must(length <= endpoint->domain->rules->inject, "an injected message is longer than inject_size");
-    return post(endpoint, (struct operation){(char *)buffer, length, NULL, NULL, 0, true}, target, NULL);
+    must(length <= endpoint->domain->rules->inject,
+        "an injected message is longer than inject_size");
+    return post(
+        endpoint, (struct operation){(char *)buffer, length, NULL, NULL, 0, true}, target, NULL);
 }
 
-static struct fi_ops endpoint_object_ops = {sizeof(struct fi_ops), close_endpoint, bind_endpoint, control_endpoint, NULL};
+static struct fi_ops endpoint_object_ops
+    = {sizeof(struct fi_ops), close_endpoint, bind_endpoint, control_endpoint, NULL};
 static struct fi_ops_cm name_ops = {.size = sizeof(struct fi_ops_cm), .getname = name_of_endpoint};
-static struct fi_ops_msg message_ops = {.size = sizeof(struct fi_ops_msg), .recv = receive, .send = send_message, .inject = inject};
+static struct fi_ops_msg message_ops
+    = {.size = sizeof(struct fi_ops_msg), .recv = receive, .send = send_message, .inject = inject};
 
-static int open_endpoint(struct fid_domain *fid, struct fi_info *info, struct fid_ep **created, void *context) {
+static int open_endpoint(
+    struct fid_domain *fid, struct fi_info *info, struct fid_ep **created, void *context) {
     (void)info;
     struct domain *domain = (struct domain *)fid;
     struct endpoint *endpoint = zeroed(sizeof *endpoint);
-    endpoint->fid = (struct fid_ep){.fid = {FI_CLASS_EP, context, &endpoint_object_ops}, .cm = &name_ops, .msg = &message_ops};
+    endpoint->fid = (struct fid_ep){
+        .fid = {FI_CLASS_EP, context, &endpoint_object_ops}, .cm = &name_ops, .msg = &message_ops};
     endpoint->domain = domain;
     enter(domain);
     domain->objects++;
@@ -560,8 +601,12 @@ static int close_domain(struct fid *fid) {
     return 0;
 }
 
-static struct fi_ops domain_object_ops = {sizeof(struct fi_ops), close_domain, refuse_bind, refuse_control, NULL};
-static struct fi_ops_domain domain_ops = {.size = sizeof(struct fi_ops_domain), .av_open = open_vector, .cq_open = open_queue, .endpoint = open_endpoint};
+static struct fi_ops domain_object_ops
+    = {sizeof(struct fi_ops), close_domain, refuse_bind, refuse_control, NULL};
+static struct fi_ops_domain domain_ops = {.size = sizeof(struct fi_ops_domain),
+    .av_open = open_vector,
+    .cq_open = open_queue,
+    .endpoint = open_endpoint};
 static struct fi_ops_mr memory_ops = {.size = sizeof(struct fi_ops_mr), .reg = register_memory};
 
 static const struct rules *rules_of(const char *name) {
@@ -573,10 +618,12 @@ static const struct rules *rules_of(const char *name) {
     return NULL;
 }
 
-static int open_domain(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **created, void *context) {
+static int open_domain(
+    struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **created, void *context) {
     (void)fabric;
     struct domain *domain = zeroed(sizeof *domain);
-    domain->fid = (struct fid_domain){{FI_CLASS_DOMAIN, context, &domain_object_ops}, &domain_ops, &memory_ops};
+    domain->fid = (struct fid_domain){
+        {FI_CLASS_DOMAIN, context, &domain_object_ops}, &domain_ops, &memory_ops};
     domain->rules = rules_of(info->fabric_attr->prov_name);
     *created = &domain->fid;
     return 0;
@@ -600,12 +647,15 @@ static int try_wait(struct fid_fabric *fabric, struct fid **objects, int count) 
     return (int)leave(queue->domain, 0);
 }
 
-static struct fi_ops fabric_object_ops = {sizeof(struct fi_ops), close_fabric, refuse_bind, refuse_control, NULL};
-static struct fi_ops_fabric fabric_ops = {.size = sizeof(struct fi_ops_fabric), .domain = open_domain, .trywait = try_wait};
+static struct fi_ops fabric_object_ops
+    = {sizeof(struct fi_ops), close_fabric, refuse_bind, refuse_control, NULL};
+static struct fi_ops_fabric fabric_ops
+    = {.size = sizeof(struct fi_ops_fabric), .domain = open_domain, .trywait = try_wait};
 
 int fi_fabric(struct fi_fabric_attr *attributes, struct fid_fabric **created, void *context) {
     struct fid_fabric *fabric = zeroed(sizeof *fabric);
-    *fabric = (struct fid_fabric){{FI_CLASS_FABRIC, context, &fabric_object_ops}, &fabric_ops, attributes->api_version};
+    *fabric = (struct fid_fabric){
+        {FI_CLASS_FABRIC, context, &fabric_object_ops}, &fabric_ops, attributes->api_version};
     *created = fabric;
     return 0;
 }
@@ -647,12 +697,14 @@ void fi_freeinfo(struct fi_info *info) {
         free(info->domain_attr->name);
         free(info->fabric_attr->name);
         free(info->fabric_attr->prov_name);
-        free(info->tx_attr), free(info->rx_attr), free(info->ep_attr), free(info->domain_attr), free(info->fabric_attr);
+        free(info->tx_attr), free(info->rx_attr), free(info->ep_attr), free(info->domain_attr),
+            free(info->fabric_attr);
         free(info);
     }
 }
 
-int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags, const struct fi_info *hints, struct fi_info **info) {
+int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
+    const struct fi_info *hints, struct fi_info **info) {
     (void)version, (void)node, (void)service, (void)flags;
     must(hints->mode & FI_CONTEXT2, "FI_CONTEXT2: the caller offers no words for the provider");
     must(hints->domain_attr->threading == FI_THREAD_DOMAIN, "more threads than one");
