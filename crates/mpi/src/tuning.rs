@@ -50,13 +50,14 @@ enum Side {
 pub(crate) unsafe extern "C" fn tradewind_mpi_tune(out: *const c_char, seconds: f64) -> c_int {
     // SAFETY: the caller's promise.
     let out = OsStr::from_bytes(unsafe { CStr::from_ptr(out) }.to_bytes());
+    let Ok(time) = Duration::try_from_secs_f64(seconds) else { return 1 };
     life::before_initialization();
     let nothing: Pointer = std::ptr::null_mut();
     if call!(Init(nothing.cast(), nothing)) != 0 {
         return 1;
     }
     life::enter(Settings::for_measurements);
-    let status = match measure_and_keep(Path::new(out), Duration::from_secs_f64(seconds)) {
+    let status = match measure_and_keep(Path::new(out), time) {
         Ok(()) => 0,
         Err(why) => {
             log::error!("nothing was measured: {why}");
@@ -106,7 +107,8 @@ struct Measurement {
     double: Handle,
     sum: Handle,
     maximum: Handle,
-    end: Instant,
+    /// `None` if the time ends after all of it.
+    end: Option<Instant>,
     time: Duration,
     /// Memory for a block to and from each rank.
     sent: Vec<u64>,
@@ -135,7 +137,7 @@ impl Measurement {
             double: double.map_or(abi.datatype_null, |(_, handle)| *handle),
             sum: abi.operation(Op::Sum),
             maximum: abi.operation(Op::Maximum),
-            end: Instant::now() + time,
+            end: Instant::now().checked_add(time),
             time,
             sent: vec![0; longest],
             received: vec![0; longest],
@@ -147,6 +149,8 @@ impl Measurement {
         let powers = std::iter::successors(Some(2), |size| Some(2 * size));
         let mut sizes: Vec<usize> = powers.take_while(|size| *size < self.ranks).collect();
         sizes.push(self.ranks);
+        // The communicators of the whole job first: the time may be over before the others.
+        sizes.reverse();
         let measured: Vec<Kind> =
             Kind::BLOCKING.iter().copied().filter(|kind| blocks_of(*kind).is_some()).collect();
         let library = library_name();
@@ -161,6 +165,11 @@ impl Measurement {
                     (!self.is_over()).then(|| self.times(&group, (*kind, *block), share))
                 });
                 let sizes: Vec<MpiSize> = sizes.collect();
+                // A part of the lengths does not decide about the calls whose length not every rank
+                // has, and does not replace a whole row of an earlier measurement.
+                if sizes.len() < blocks.len() {
+                    continue;
+                }
                 rows.push(MpiRow {
                     library: library.clone(),
                     job: self.ranks as u32,
@@ -170,7 +179,6 @@ impl Measurement {
                 });
             }
         }
-        rows.retain(|row| !row.sizes.is_empty());
         rows
     }
 
@@ -203,7 +211,8 @@ impl Measurement {
 
     /// Returns whether the time is over, alike on all ranks.
     fn is_over(&self) -> bool {
-        let own = f64::from(u8::from(self.rank == 0 && Instant::now() >= self.end));
+        let has_ended = self.rank == 0 && self.end.is_some_and(|end| Instant::now() >= end);
+        let own = f64::from(u8::from(has_ended));
         self.largest(&[own])[0] > 0.0
     }
 
