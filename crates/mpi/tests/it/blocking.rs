@@ -41,13 +41,17 @@ const BLOCKING: [&str; 22] = [
 
 /// Compares the blocking forms, which run here, with the nonblocking ones of the MPI library.
 fn compare_with_library(family: Family) {
-    // Open MPI refuses the null type beside a count of 0 in a nonblocking call.
-    let only = BLOCKING.join(",") + ",ialltoallw";
+    // Those of Open MPI 5.0.11 free memory twice with three ranks, without the library too, and
+    // refuse the null type beside a count of 0. They run here as well: `programs` compares them with
+    // the blocking ones of Open MPI.
+    let background_is_here = family == Family::OpenMpi;
+    let only = if background_is_here { "all".to_owned() } else { BLOCKING.join(",") };
     for host in Host::all(family) {
         for ranks in [2, 3] {
             let job = host.job("collectives", ranks).argument("blocking");
             let finished = job.variable("TRADEWIND_MPI_ONLY", &only).preloaded().expect_success();
-            assert_eq!(finished.calls("MPI_Iallreduce").0, 0, "{host:?}: {finished:?}");
+            let is_taken = finished.calls("MPI_Iallreduce").0 > 0;
+            assert_eq!(is_taken, background_is_here, "{host:?}: {finished:?}");
             // The program has no barrier.
             for name in &BLOCKING[1..] {
                 let (taken, left) = finished.calls(&format!("MPI_{name}"));
