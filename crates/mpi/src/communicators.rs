@@ -34,6 +34,8 @@ pub(crate) struct Topology {
     pub(crate) sources: usize,
     /// Number of ranks that this one sends to.
     pub(crate) destinations: usize,
+    /// It is Cartesian: all ranks have equally many neighbours, some of which are none.
+    pub(crate) is_grid: bool,
     /// The last exchanges with equal blocks, by form: the bytes of a block, and the exchange.
     prepared: BiasedMutex<[Option<(usize, Exchange)>; 2]>,
 }
@@ -49,10 +51,10 @@ pub(crate) enum Form {
 }
 
 impl Topology {
-    fn new(neighbors: Neighbors) -> Self {
+    fn new((neighbors, is_grid): (Neighbors, bool)) -> Self {
         let sources = neighbors.sources().len();
         let destinations = neighbors.destinations().len();
-        Topology { neighbors, sources, destinations, prepared: BiasedMutex::default() }
+        Topology { neighbors, sources, destinations, is_grid, prepared: BiasedMutex::default() }
     }
 
     /// Starts an exchange with blocks of `bytes` bytes by `start`. Programs repeat one exchange, so
@@ -346,17 +348,18 @@ fn place(abi: &Abi, parent: Handle, new: Handle) -> Option<(u32, i64)> {
     Some((u32::try_from(first).ok()?, i64::from(rank)))
 }
 
-/// The neighbours of a communicator, if it has a topology.
+/// The neighbours of a communicator, if it has a topology, and whether that is a grid.
 fn neighbors(
     abi: &Abi,
     new: Handle,
     communicator: &Communicator,
-) -> tradewind::Result<Option<Neighbors>> {
+) -> tradewind::Result<Option<(Neighbors, bool)>> {
     let mut kind = 0;
     call!(Topo_test(new, &raw mut kind));
     if kind == abi.topologies.cartesian {
         let (dimensions, periodic) = grid(new);
-        return communicator.cartesian(&dimensions, &periodic).map(Some);
+        let grid = communicator.cartesian(&dimensions, &periodic)?;
+        return Ok(Some((grid, true)));
     }
     let (sources, destinations) = if kind == abi.topologies.dist_graph {
         dist_graph(new)
@@ -366,7 +369,7 @@ fn neighbors(
     } else {
         return Ok(None);
     };
-    communicator.neighbors(&sources, &destinations).map(Some)
+    Ok(Some((communicator.neighbors(&sources, &destinations)?, false)))
 }
 
 /// Numbers of sources and destinations of a communicator with a topology.

@@ -75,6 +75,10 @@ macro_rules! modes {
             /// Leaves a call to the MPI library whose lengths only some ranks have.
             fn check_unknown_lengths(self, served: &Served) -> Result<(), Refusal>;
 
+            /// Leaves a call on a topology to the MPI library in which not every rank may have the
+            /// length of a block.
+            fn check_topology(self, topology: &Topology) -> Result<(), Refusal>;
+
             /// Leaves a reduction to the MPI library whose operation only that library has.
             fn check_operation_of_library(self) -> Result<(), Refusal>;
 
@@ -137,6 +141,10 @@ macro_rules! modes {
                     1 => Ok(()),
                     _ => Err(Refusal::Left(Reason::Nodes)),
                 }
+            }
+
+            fn check_topology(self, _topology: &Topology) -> Result<(), Refusal> {
+                Ok(())
             }
 
             fn check_operation_of_library(self) -> Result<(), Refusal> {
@@ -212,6 +220,13 @@ macro_rules! modes {
 
             fn check_unknown_lengths(self, _served: &Served) -> Result<(), Refusal> {
                 if self.0.all { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
+            }
+
+            /// A rank of a graph may have no neighbour, and so no length by which the others decide.
+            /// Each rank of a grid has neighbours, those beyond the edge included.
+            fn check_topology(self, topology: &Topology) -> Result<(), Refusal> {
+                let all_decide_alike = topology.is_grid || self.0.all;
+                if all_decide_alike { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
             }
 
             /// Their time depends on the operation, which is not measured.

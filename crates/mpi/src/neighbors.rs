@@ -29,6 +29,7 @@ fn block<M: Mode>(
     send: Elements,
     receive: Elements,
 ) -> Result<usize, Refusal> {
+    call.mode.check_topology(topology)?;
     let elements = if topology.sources == 0 { send } else { receive };
     bytes_of_block(call, elements)
 }
