@@ -50,6 +50,7 @@ pub(crate) fn run(
     let reason = match served(abi, communicator) {
         None => Reason::Communicator,
         Some(served) => match served.sizes(kind) {
+            None if served.communicator.nodes() > 1 => Reason::Nodes,
             None => Reason::Slower,
             Some(sizes) => {
                 let call = Call { abi, served, lists: Lists::Passed, mode: Blocking(sizes) };

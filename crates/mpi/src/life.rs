@@ -182,7 +182,9 @@ impl World {
         buffers::examine_predefined_types(abi);
         examine_empty_status(abi);
         take::set_kinds(agreement.kinds);
-        let takeover = Takeover::from_message(&received.unwrap_or_default());
+        // The table is of jobs on one node: with others, the ranks of a node are fewer.
+        let table = received.filter(|_| job.world().nodes() == 1).unwrap_or_default();
+        let takeover = Takeover::from_message(&table);
         // With a choice of the user's, no table counts.
         let is_chosen = agreement.kinds != Kind::ALL_BACKGROUND;
         blocking::set(takeover.with_forced(agreement.kinds & Kind::ALL_BLOCKING), is_chosen);
