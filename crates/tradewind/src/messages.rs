@@ -6,6 +6,7 @@
 
 mod error;
 mod queues;
+mod ranks;
 
 pub use ::queues::bulk::{BulkError, DEFAULT_STAGING_BYTES, Sender as BulkSender};
 pub use ::queues::cache_line::{
@@ -24,13 +25,10 @@ use crate::error::argument;
 use ::queues::bulk::{self, BulkLink};
 use ::queues::channel::{self, Channel};
 use ::queues::one_poll::PollSet;
-use engine::Exit;
-use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::{CallKind, Signature};
 use shm::arena::Arena;
-use shm::liveness::RankLiveness;
 use shm::segment::{Offset, Segment};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// This rank's end of a channel.
 #[derive(Debug)]
@@ -112,44 +110,6 @@ pub struct CacheLinePort {
     pub receiver: CacheLineReceiver,
     /// Senders by rank, this one included. Clones may send in any thread.
     pub senders: Vec<CacheLineSender>,
-}
-
-/// The ranks at the other end of a port. A weak reference: a port does not keep the communicator
-/// alive.
-#[derive(Debug)]
-struct Ranks {
-    group: Weak<NodeCommunicator>,
-    /// The rank that receives; `None` for all other ranks, which may send.
-    one: Option<u32>,
-}
-
-impl Ranks {
-    fn one(group: &Arc<NodeCommunicator>, rank: u32) -> Arc<Self> {
-        Arc::new(Ranks { group: Arc::downgrade(group), one: Some(rank) })
-    }
-
-    fn all(group: &Arc<NodeCommunicator>) -> Arc<Self> {
-        Arc::new(Ranks { group: Arc::downgrade(group), one: None })
-    }
-}
-
-impl RankLiveness for Ranks {
-    fn exited(&self) -> Option<u32> {
-        let group = self.group.upgrade()?;
-        if let Some(rank) = self.one {
-            return group.exit_of(rank).map(|_| rank);
-        }
-        let mut left = None;
-        let mut all_have_one = true;
-        for rank in (0..group.size()).filter(|rank| *rank != group.rank()) {
-            match group.exit_of(rank) {
-                None => all_have_one = false,
-                Some(Exit::Left) => left = Some(rank),
-                Some(_) => return Some(rank),
-            }
-        }
-        left.filter(|_| all_have_one)
-    }
 }
 
 /// A rank's role in a connection between two ranks.

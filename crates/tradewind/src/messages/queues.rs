@@ -1,18 +1,17 @@
 //! Receive queues of all ranks, and senders to them, on one node or several.
 
-use super::Ranks;
+use super::ranks::{JobRanks, Ranks};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
-use crate::internode::group::{InternodeGroup, InternodeJob};
+use crate::internode::group::InternodeGroup;
 use crate::internode::waits::AgentWaits;
 use engine::signature::{CallKind, Signature};
 use network::agent::queues::table::OutgoingTable;
-use network::backend::{Departures, ExitedRank};
 use queues::one_poll::PollSet;
 use queues::queue::{Queue, QueueKind, Receiver, Sender};
 use shm::liveness::RankLiveness;
 use shm::segment::Offset;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// A queue of this rank, and senders to the queues of all ranks in their order.
 pub(super) type Ends<K> = (Receiver<K>, Vec<Sender<K>>);
@@ -154,50 +153,5 @@ impl Places {
             found.map_or(Place::Elsewhere(*member), |found| Place::Here(found as u32))
         };
         Places(members.iter().map(place).collect())
-    }
-}
-
-/// The ranks at the other end of a port between nodes, as the agent of this node finds them. A weak
-/// reference: a port keeps no rank in its job.
-#[derive(Debug)]
-struct JobRanks {
-    job: Weak<InternodeJob>,
-    members: Arc<[u32]>,
-    own: u32,
-    /// The rank that receives; `None` for all other ranks, which may send.
-    one: Option<u32>,
-}
-
-impl JobRanks {
-    fn of(internode: &InternodeGroup, one: Option<u32>) -> Arc<Self> {
-        let job = Arc::downgrade(internode.job());
-        let members = Arc::clone(&internode.context().members);
-        Arc::new(JobRanks { job, members, own: internode.rank(), one })
-    }
-}
-
-impl RankLiveness for JobRanks {
-    fn exited(&self) -> Option<u32> {
-        let job = self.job.upgrade()?;
-        let agent = job.agent();
-        let mut others = (0..self.members.len() as u32).filter(|rank| *rank != self.own);
-        if agent.check_agent().is_err() {
-            // Nothing arrives from another node any more.
-            return self.one.or_else(|| others.clone().next());
-        }
-        let exited = agent.exited();
-        let exit_of = |rank: u32| -> Option<&ExitedRank> {
-            let member = self.members[rank as usize];
-            exited.iter().find(|one| one.rank == member)
-        };
-        if let Some(rank) = self.one {
-            return exit_of(rank).map(|_| rank);
-        }
-        let failed = |rank: &u32| exit_of(*rank).is_some_and(|one| one.has_failed);
-        if let Some(rank) = others.clone().find(failed) {
-            return Some(rank);
-        }
-        let all_have_left = others.clone().all(|rank| exit_of(rank).is_some());
-        others.next_back().filter(|_| all_have_left)
     }
 }
