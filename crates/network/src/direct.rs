@@ -206,7 +206,7 @@ impl Backend for DirectBackend {
         let schedule = self.schedule(schedule)?;
         check_inputs(&schedule.registered.layout.records, inputs)?;
         let buffers = schedule.buffers(inputs)?;
-        self.driver.background.start(&self.driver)?;
+        self.driver.start_background()?;
         let run = self.submit(schedule, sequence, buffers, false);
         // This thread sends what can be sent now: waking another one would take longer.
         self.driver.advance();

@@ -6,8 +6,6 @@
 //! that begins to wait disarms the member: an arrival wakes one thread, not two, and a rank whose
 //! calls are all blocking arms nothing.
 
-use super::driver::Driver;
-use crate::agent::clock::until;
 use crate::agent::shared_region::notifier;
 use crate::error::{Error, refused, system};
 use rustix::event::Timespec;
@@ -16,12 +14,12 @@ use rustix::io::Errno;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Pause after a refusal of the system to read, which the next attempt may not meet.
-const PAUSE: Duration = Duration::from_millis(1);
+pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
 /// Numbers of the members of the set; the loop does not distinguish them.
 const CONNECTIONS: u64 = 0;
@@ -65,17 +63,15 @@ impl Background {
         })
     }
 
-    /// Starts the thread, unless it runs already.
+    /// Starts the thread with this body, unless it runs already.
     ///
     /// # Errors
     /// If the system has no thread left.
-    pub(super) fn start(&self, driver: &Arc<Driver>) -> Result<(), Error> {
+    pub(super) fn start(&self, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_some() {
             return Ok(());
         }
-        let driver = Arc::clone(driver);
-        let body = move || run(&driver);
         let started = std::thread::Builder::new().name("tradewind-runs".into()).spawn(body);
         *thread = Some(started.map_err(|error| system("start a thread for runs", error))?);
         Ok(())
@@ -118,37 +114,17 @@ impl Background {
         let _ = rustix::io::write(&self.notifier, &1u64.to_ne_bytes());
     }
 
-    /// Sleeps until an arrival, a notification, or the end of the time.
-    fn sleep(&self, timeout: Option<Duration>) -> Result<(), Errno> {
+    /// Sleeps until an arrival, a notification, or the end of the time. Returns false when the
+    /// thread must end.
+    pub(super) fn sleep(&self, timeout: Option<Duration>) -> bool {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut space = [const { MaybeUninit::<epoll::Event>::uninit() }; 2];
-        epoll::wait(&self.set, &mut space[..], timeout.as_ref()).map(drop)
-    }
-}
-
-/// The thread.
-fn run(driver: &Driver) {
-    let background = &driver.background;
-    let mut timeout = None;
-    loop {
-        if let Err(error) = background.sleep(timeout)
+        if let Err(error) = epoll::wait(&self.set, &mut space[..], timeout.as_ref())
             && error != Errno::INTR
         {
             std::thread::sleep(PAUSE);
         }
         // Acquire: pairs with the Release in `stop`.
-        if background.is_over.load(Ordering::Acquire) {
-            return;
-        }
-        timeout = None;
-        // A thread that has the engine arms the set when it leaves it, and then notifies this one
-        // of timers.
-        if let Some(mut engine) = driver.try_lock() {
-            engine.is_background = true;
-            if engine.poll().is_err() {
-                std::thread::sleep(PAUSE);
-            }
-            timeout = engine.next_timer().map(until);
-        }
+        !self.is_over.load(Ordering::Acquire)
     }
 }

@@ -4,9 +4,11 @@
 //! background thread. Whoever leaves it makes sure that the rest goes on: it takes runs that were
 //! passed meanwhile, and arms the background thread if runs are under way.
 
-use super::background::Background;
+use super::background::{Background, PAUSE};
 use super::engine::DirectEngine;
 use super::submissions::Submissions;
+use crate::agent::clock::until;
+use crate::error::Error;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -44,6 +46,32 @@ impl Driver {
 
     fn driving<'a>(&'a self, engine: MutexGuard<'a, DirectEngine>) -> Driving<'a> {
         Driving { driver: self, engine: Some(engine), is_background: false }
+    }
+
+    /// Starts the background thread, unless it runs already.
+    ///
+    /// # Errors
+    /// If the system has no thread left.
+    pub(super) fn start_background(self: &Arc<Self>) -> Result<(), Error> {
+        let driver = Arc::clone(self);
+        self.background.start(move || driver.run_in_background())
+    }
+
+    /// Executes runs while no other thread does, until the background thread is stopped.
+    fn run_in_background(&self) {
+        let mut timeout = None;
+        while self.background.sleep(timeout) {
+            timeout = None;
+            // A thread that has the engine arms the set when it leaves it, and then notifies this
+            // one of timers.
+            if let Some(mut engine) = self.try_lock() {
+                engine.is_background = true;
+                if engine.poll().is_err() {
+                    std::thread::sleep(PAUSE);
+                }
+                timeout = engine.next_timer().map(until);
+            }
+        }
     }
 
     /// Executes what was passed, unless another thread has the engine, which then does that.
