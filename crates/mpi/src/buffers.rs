@@ -75,6 +75,12 @@ pub(crate) fn type_info(abi: &Abi, passed: Handle) -> Option<TypeInfo> {
     if handle == abi.datatype_null { None } else { examine(handle) }
 }
 
+/// Returns the bytes of an element of a predefined type.
+#[inline]
+pub(crate) fn predefined_size(abi: &Abi, passed: Handle) -> Option<usize> {
+    PREDEFINED.get()?.get(&abi.handle(passed)).map(|known| known.size)
+}
+
 /// Bytes of private memory, zeroed and aligned for every type, that outlive the requests that use
 /// them.
 #[derive(Debug)]

@@ -68,8 +68,19 @@ macro_rules! handles {
     }};
 }
 
+/// The block by which every rank decides about a short call, if each has one.
+macro_rules! block {
+    () => {
+        None
+    };
+    ($count:ident, $datatype:ident) => {
+        Some((i64::from($count), $datatype))
+    };
+}
+
 /// Defines blocking, nonblocking and persistent collectives, with counts `N` and displacements `D`
-/// in both forms. `start` translates the arguments for tradewind.
+/// in both forms. `start` translates the arguments for tradewind. Where every rank passes the number and
+/// the type of the elements of a block, `count of datatype` before it decides about short calls.
 macro_rules! collectives {
     ($($blocking:ident $blocking_large:ident
         $host:ident $host_large:ident $init:ident $init_large:ident
@@ -77,7 +88,8 @@ macro_rules! collectives {
         $large_blocking:ident $profiling_large_blocking:ident
         $int:ident $profiling_int:ident $large:ident $profiling_large:ident
         $int_init:ident $profiling_int_init:ident $large_init:ident $profiling_large_init:ident
-        $lists:tt($($argument:ident: $type:ty),* $(,)?) |$call:ident| $start:expr;)*) => {
+        $lists:tt($($argument:ident: $type:ty),* $(,)?) $([$count:ident of $datatype:ident])?
+        |$call:ident| $start:expr;)*) => {
         pub(crate) mod int {
             use super::*;
             type N = c_int;
@@ -86,7 +98,7 @@ macro_rules! collectives {
                 $int_blocking $profiling_blocking($($argument: $type,)* communicator: Handle) {
                     blocking::run(
                         Kind::$blocking,
-                        communicator,
+                        (communicator, block!($($count, $datatype)?)),
                         |$call| $start,
                         || call!($blocking($($argument,)* communicator)),
                     )
@@ -140,7 +152,8 @@ macro_rules! collectives {
                             communicator, (std::ptr::null_mut(), Form::Blocking), [communicator]
                         ),
                     };
-                    blocking::run(Kind::$blocking, communicator, |$call| $start, leave)
+                    let block = block!($($count, $datatype)?);
+                    blocking::run(Kind::$blocking, (communicator, block), |$call| $start, leave)
                 }
 
                 $large $profiling_large($($argument: $type,)* communicator: Handle, request: Pointer) {
@@ -203,4 +216,4 @@ macro_rules! without_large {
     };
 }
 
-pub(crate) use {collectives, handles, without_large};
+pub(crate) use {block, collectives, handles, without_large};

@@ -2,7 +2,7 @@
 #![allow(non_snake_case, reason = "the names and rules of MPI")]
 
 use crate::blocking;
-use crate::collective_forms::{AddHandle, Narrow, collectives, handles, without_large};
+use crate::collective_forms::{AddHandle, Narrow, block, collectives, handles, without_large};
 use crate::collectives::{self, Blocks, Elements, TypedBlocks};
 use crate::combining::{self, Prefix, Reduced, Reduction};
 use crate::host::{self, Aint, Count, Handle, Pointer, call};
@@ -51,6 +51,7 @@ collectives! {
     scalars(
         buffer: Pointer, count: N, datatype: Handle, root: c_int
     )
+    [count of datatype]
     |call| collectives::bcast(call, elements(buffer, count, datatype), root);
 
     Gather Gather_c Igather Igather_c Gather_init Gather_init_c
@@ -110,6 +111,7 @@ collectives! {
     scalars(
         send: Pointer, sent: N, send_type: Handle, receive: Pointer, received: N, receive_type: Handle,
     )
+    [received of receive_type]
     |call| collectives::allgather(
         call, elements(send, sent, send_type), elements(receive, received, receive_type)
     );
@@ -133,6 +135,7 @@ collectives! {
     scalars(
         send: Pointer, sent: N, send_type: Handle, receive: Pointer, received: N, receive_type: Handle,
     )
+    [received of receive_type]
     |call| collectives::alltoall(
         call, elements(send, sent, send_type), elements(receive, received, receive_type)
     );
@@ -170,6 +173,7 @@ collectives! {
     scalars(
         send: Pointer, receive: Pointer, count: N, datatype: Handle, operation: Handle, root: c_int,
     )
+    [count of datatype]
     |call| combining::reduce(
         call, reduced(send, receive, count), reduction(datatype, operation), root
     );
@@ -181,6 +185,7 @@ collectives! {
     scalars(
         send: Pointer, receive: Pointer, count: N, datatype: Handle, operation: Handle,
     )
+    [count of datatype]
     |call| combining::allreduce(
         call, reduced(send, receive, count), reduction(datatype, operation)
     );
@@ -203,6 +208,7 @@ collectives! {
     scalars(
         send: Pointer, receive: Pointer, count: N, datatype: Handle, operation: Handle,
     )
+    [count of datatype]
     |call| combining::reduce_scatter_block(
         call, reduced(send, receive, count), reduction(datatype, operation)
     );
@@ -214,6 +220,7 @@ collectives! {
     scalars(
         send: Pointer, receive: Pointer, count: N, datatype: Handle, operation: Handle,
     )
+    [count of datatype]
     |call| combining::scan(
         call, reduced(send, receive, count), reduction(datatype, operation), Prefix::Inclusive
     );
@@ -225,6 +232,7 @@ collectives! {
     scalars(
         send: Pointer, receive: Pointer, count: N, datatype: Handle, operation: Handle,
     )
+    [count of datatype]
     |call| combining::scan(
         call, reduced(send, receive, count), reduction(datatype, operation), Prefix::Exclusive
     );
@@ -293,7 +301,7 @@ collectives! {
 export! {
     MPI_Barrier PMPI_Barrier(communicator: Handle) {
         let leave = || call!(Barrier(communicator));
-        blocking::run(Kind::Barrier, communicator, collectives::barrier, leave)
+        blocking::run(Kind::Barrier, (communicator, None), collectives::barrier, leave)
     }
 
     MPI_Ibarrier PMPI_Ibarrier(communicator: Handle, request: Pointer) {

@@ -60,6 +60,21 @@ impl Kind {
 
     const END: u128 = 1 << Kind::ALL.len();
 
+    /// The length of a blocking one counts the blocks of all ranks.
+    pub(crate) fn counts_all_blocks(self) -> bool {
+        use Kind::*;
+        matches!(
+            self,
+            Gather
+                | Scatter
+                | Allgather
+                | Allgatherv
+                | Alltoall
+                | Reduce_scatter
+                | Reduce_scatter_block
+        )
+    }
+
     /// The place of a blocking one among them.
     pub(crate) fn place_among_blocking(self) -> usize {
         (self as usize).wrapping_sub(Kind::Barrier as usize)

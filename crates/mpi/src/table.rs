@@ -124,6 +124,20 @@ impl Takeover {
         kinds.fold(self.forced & Kind::ALL_BLOCKING, |kinds, kind| kinds | kind.bit())
     }
 
+    /// The least bytes of a block with which a blocking call of a kind runs here on any communicator.
+    pub(crate) fn least_block(&self, kind: Kind) -> u64 {
+        if self.forced & kind.bit() != 0 {
+            return 0;
+        }
+        let of_kind = self.entries.iter().filter(|entry| entry.kind == kind.place_among_blocking());
+        let blocks = of_kind.filter_map(|Entry { ranks, sizes, .. }| {
+            let (first, _) = sizes.ranges.first()?;
+            let ranks = if kind.counts_all_blocks() { u64::from(*ranks).max(1) } else { 1 };
+            Some(first.div_ceil(ranks))
+        });
+        blocks.min().unwrap_or(u64::MAX)
+    }
+
     fn sizes(&self, index: usize, ranks: u32) -> Option<Sizes> {
         if self.forced & Kind::BLOCKING[index].bit() != 0 {
             return Some(Sizes::FORCED);

@@ -269,16 +269,7 @@ fn blocks_of(kind: Kind) -> Option<&'static [usize]> {
 
 /// The length of a call as the decision sees it.
 fn length(kind: Kind, block: usize, ranks: usize) -> usize {
-    match kind {
-        Kind::Gather
-        | Kind::Scatter
-        | Kind::Allgather
-        | Kind::Allgatherv
-        | Kind::Alltoall
-        | Kind::Reduce_scatter
-        | Kind::Reduce_scatter_block => block * ranks,
-        _ => block,
-    }
+    if kind.counts_all_blocks() { block * ranks } else { block }
 }
 
 /// The arguments of calls with blocks of one size.
