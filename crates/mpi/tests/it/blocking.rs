@@ -84,8 +84,8 @@ fn blocking_calls_drive_messages() {
 }
 
 /// Measures a table in a second, in which not all calls have their turn, and makes its first row one
-/// of an allreduce that is faster here up to 1 KiB.
-fn measure(host: Host, table: &Path) {
+/// of an allreduce with these ratios at 8 B, 1 KiB and 64 KiB.
+fn measure(host: Host, table: &Path, ratios: [f64; 3]) {
     let file = table.to_str().expect("the name is UTF-8");
     host.job("tune", 2).argument(file).preloaded().expect_success();
     let text = std::fs::read_to_string(table).expect("it was written");
@@ -96,7 +96,9 @@ fn measure(host: Host, table: &Path) {
         assert!(size["library"].as_f64().is_some_and(|time| time > 0.0), "{size}");
         assert!(size["tradewind"].as_f64().is_some_and(|time| time > 0.0), "{size}");
     }
-    let sizes = [(8, 0.5), (1024, 0.5), (1 << 16, 1.5)].map(|(bytes, ratio)| {
+    let mut lengths = [8, 1024, 1 << 16].into_iter();
+    let sizes = ratios.map(|ratio| {
+        let bytes = lengths.next().expect("there are three");
         let mut size = rows[0]["sizes"][0].clone();
         size["bytes"] = bytes.into();
         (size["ratio"], size["upper"]) = (ratio.into(), ratio.into());
@@ -111,7 +113,7 @@ fn a_table_selects_blocking_calls() {
     let host = Host::of_debian().unwrap_or_else(|| Host::all(Family::Mpich)[0]);
     let directory = tempfile::tempdir().expect("there is room");
     let table = directory.path().join("mpi.json");
-    measure(host, &table);
+    measure(host, &table, [0.5, 0.5, 1.5]);
     let decisions = directory.path().join("decisions.json");
     let job = |ranks| {
         let job = host.job("blocking", ranks);
@@ -127,6 +129,11 @@ fn a_table_selects_blocking_calls() {
     // A choice of the user's comes first.
     let finished = job(2).variable("TRADEWIND_MPI_ONLY", "ibarrier").preloaded().expect_success();
     assert_eq!(finished.calls("MPI_Allreduce"), (0, 60), "{finished:?}");
+    // Short calls are left by their number of elements.
+    measure(host, &table, [1.5, 0.5, 0.5]);
+    let finished = job(2).preloaded().expect_success();
+    assert_eq!(finished.calls("MPI_Allreduce"), (40, 20), "{finished:?}");
+    assert!(finished.errors.contains("not faster 20"), "{finished:?}");
 }
 
 fn without_a_table_blocking_calls_are_left() {
