@@ -13,8 +13,10 @@ use std::path::{Path, PathBuf};
 pub struct FileKind {
     /// The name in the file's first field.
     pub name: &'static str,
-    /// The version that is written, and the only one that is read.
+    /// The version that is written, and the newest that is read.
     pub version: u32,
+    /// The oldest version that is read. Later ones have further fields, which may be absent.
+    pub oldest: u32,
     /// Instruction for a new one, as the end of a sentence.
     pub remedy: &'static str,
 }
@@ -23,19 +25,22 @@ impl FileKind {
     /// Measurements of a machine: [`Machine`](crate::machine_file::Machine).
     pub const MACHINE: FileKind = FileKind {
         name: "tradewind machine",
-        version: 3,
+        version: 4,
+        oldest: 3,
         remedy: "measure this machine with `tradewind measure plogp`",
     };
     /// Choices of algorithms: [`DecisionTable`](crate::decision::DecisionTable).
     pub const DECISION_TABLE: FileKind = FileKind {
         name: "tradewind decision table",
         version: 3,
+        oldest: 3,
         remedy: "write a new one with `tradewind tune`, without which the built-in table is used",
     };
     /// Blocking collectives of MPI libraries: [`MpiTable`](crate::mpi_table::MpiTable).
     pub const MPI_TABLE: FileKind = FileKind {
         name: "tradewind table of MPI calls",
         version: 1,
+        oldest: 1,
         remedy: "write a new one with `mpiexec -n RANKS tradewind tune --mpi`, without which \
                  blocking collectives are left to the MPI library",
     };
@@ -180,7 +185,7 @@ pub(crate) fn parse<T: DeserializeOwned>(
         return Err(FileError::OtherKind { path: path_of(), kind, found: header.format });
     }
     match header.version {
-        found if found < kind.version => Err(FileError::Older { path: path_of(), kind, found }),
+        found if found < kind.oldest => Err(FileError::Older { path: path_of(), kind, found }),
         found if found > kind.version => Err(FileError::Newer { path: path_of(), kind, found }),
         _ => Ok(from_json::<Envelope<T>>(path, kind, bytes)?.content),
     }

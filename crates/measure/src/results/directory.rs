@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 const PART: FileKind = FileKind {
     name: "tradewind measurement",
     version: 2,
+    oldest: 2,
     remedy: "remove it and measure again with `tradewind measure`",
 };
 

@@ -47,7 +47,7 @@ impl Engine {
 /// use models::machine_file::Machine;
 /// use std::path::Path;
 ///
-/// let bytes = br#"{"format": "tradewind machine", "version": 3, "content": {"engines": 7}}"#;
+/// let bytes = br#"{"format": "tradewind machine", "version": 4, "content": {"engines": 7}}"#;
 /// let error = Machine::from_bytes(Path::new("machine.json"), bytes).expect_err("engines are no number");
 /// assert!(error.to_string().starts_with("machine.json:1:70: damaged in field `content.engines`"));
 /// ```
@@ -301,6 +301,7 @@ struct Unchecked {
     flat: BTreeMap<CallForm, BTreeMap<Collective, FlatCosts>>,
     #[serde(default)]
     sharing: Vec<Sharing>,
+    // Since version 4.
     #[serde(default)]
     networks: Networks,
 }

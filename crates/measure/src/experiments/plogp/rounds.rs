@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 const KIND: FileKind =
-    FileKind { name: "tradewind rounds", version: 1, remedy: "begin anew with --again" };
+    FileKind { name: "tradewind rounds", version: 1, oldest: 1, remedy: "begin anew with --again" };
 
 /// Every pass, by class and engine.
 #[derive(Debug, Default, Serialize, Deserialize)]
