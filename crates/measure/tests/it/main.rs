@@ -3,6 +3,7 @@
 mod browser;
 mod decision_tables;
 mod examples;
+mod networks;
 mod overlap;
 mod page_fixture;
 mod plogp;
