@@ -2,7 +2,7 @@
 //! remote memory.
 //!
 //! Each method is a collective call that creates shared objects and exchanges their offsets;
-//! messages then take no call into the communicator. The mechanisms are those of [`queues`].
+//! messages then take no call into the communicator. The mechanisms are those of [`queues`](::queues).
 
 mod error;
 mod queues;
@@ -126,7 +126,7 @@ fn pair(from: u32, to: u32) -> u64 {
 }
 
 impl Communicator {
-    /// This rank's part of the job's segment, for mechanisms of [`queues`] that have no method
+    /// This rank's part of the job's segment, for mechanisms of [`queues`](::queues) that have no method
     /// here. Other ranks find an object at its offset in the arena's [segment](Arena::segment); the
     /// offset is the same on all ranks of the node.
     pub fn arena(&self) -> &Arc<Arena> {
@@ -377,7 +377,7 @@ impl Communicator {
     }
 
     /// As [`express`](Self::express), with this rank's queue as the member of a poll set
-    /// ([`OnePoll`](queues::one_poll::OnePoll) receives from it). The ranks' sets and indexes may
+    /// ([`OnePoll`](::queues::one_poll::OnePoll) receives from it). The ranks' sets and indexes may
     /// differ.
     ///
     /// ```
