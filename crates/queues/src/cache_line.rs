@@ -362,3 +362,68 @@ impl Drop for Claim<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::{AtomicU32, AtomicU64};
+    use std::cell::Cell;
+
+    const SLOTS: usize = 1024;
+
+    /// Slots that count how often one is accessed.
+    #[derive(Clone, Copy)]
+    struct Counted<'a> {
+        slots: &'a [CacheLineSlot],
+        accesses: &'a Cell<usize>,
+    }
+
+    impl<'a> SlotMemory<'a> for Counted<'a> {
+        fn count(self) -> u64 {
+            self.slots.len() as u64
+        }
+
+        fn slot(self, index: usize) -> SlotWords<'a> {
+            self.accesses.set(self.accesses.get() + 1);
+            self.slots[index].words()
+        }
+
+        fn is_dead(self, _: SenderId) -> bool {
+            false
+        }
+    }
+
+    /// A receiver looks whether an unpublished slot blocks others before it sleeps. The agent of a
+    /// node does so several times a turn.
+    #[test]
+    fn a_look_at_an_empty_ring_reads_one_slot() {
+        let slots: Vec<_> = (0..SLOTS).map(|_| CacheLineSlot::of(|| AtomicU64::new(0))).collect();
+        let accesses = Cell::new(0);
+        let words: [AtomicU64; 3] = Default::default();
+        let gate = AtomicU32::new(0);
+        let ring = SlotRing {
+            memory: Counted { slots: &slots, accesses: &accesses },
+            tail: &words[0],
+            seen: &words[1],
+            head: &words[2],
+            gate: &gate,
+            own: SenderId::NONE,
+        };
+        let mut receiver = RecvState::default();
+        let message = CacheLineMessage::new(CacheLineHeader::default(), b"one").expect("short");
+        for _ in 0..2 * SLOTS {
+            accesses.set(0);
+            assert!(!ring.is_ready());
+            assert_eq!(accesses.get(), 1, "of an empty ring");
+            ring.try_send(&message, 0).expect("space");
+            assert!(ring.is_ready());
+            let received = ring.try_recv::<Single>(&mut receiver).expect("open");
+            assert_eq!(received, Some(message));
+        }
+        let blocking = ring.claim(0).expect("space");
+        ring.put_header(blocking, 0);
+        assert!(!ring.is_ready(), "nothing follows the slot");
+        ring.try_send(&message, 0).expect("space");
+        assert!(ring.is_ready(), "the slot blocks a message");
+    }
+}

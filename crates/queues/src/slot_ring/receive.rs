@@ -134,7 +134,7 @@ impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
                 return Err(RecvError::Closed);
             }
             // A closed ring must end even if no message follows.
-            if tail & CLOSED == 0 && !self.is_any_full(next, (tail & POSITION).wrapping_sub(next)) {
+            if tail & CLOSED == 0 && !self.is_any_full(next, claimed(tail, next)) {
                 return Ok(false);
             }
         } else if !self.is_any_full(next, NEAR_SLOTS) {
@@ -208,9 +208,7 @@ impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
             }
             let tail = self.tail.load(Ordering::Acquire);
             let next = head.wrapping_add(1);
-            let blocked = || {
-                tail & CLOSED != 0 || self.is_any_full(next, (tail & POSITION).wrapping_sub(next))
-            };
+            let blocked = || tail & CLOSED != 0 || self.is_any_full(next, claimed(tail, next));
             if !is_drained(tail, head) && blocked() {
                 return true;
             }
@@ -229,4 +227,10 @@ impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
         // Negative if the head has passed the tail that was read.
         used.cast_signed() >= count.cast_signed()
     }
+}
+
+/// Returns the number of positions that are claimed from `from` on: none in an empty ring, where
+/// the first of these is behind the tail.
+fn claimed(tail: u64, from: u64) -> u64 {
+    (tail & POSITION).wrapping_sub(from).cast_signed().max(0).cast_unsigned()
 }
