@@ -30,7 +30,8 @@ pub(crate) struct QueueRouter {
     places: HashMap<QueueId, usize>,
     sets: Vec<OutgoingSet>,
     incoming: HashMap<QueueId, Incoming>,
-    /// Outgoing queues whose messages wait for credit or a shorter queue of their node.
+    /// Outgoing queues whose messages wait: for credit, a shorter queue of their node, or behind an
+    /// unpublished slot.
     waiting: Vec<usize>,
     /// Queues with messages that wait for space.
     full: Vec<QueueId>,
@@ -124,6 +125,8 @@ enum Sent {
     Nothing,
     /// There are messages, and they wait for credit or a shorter queue of the node.
     Blocked,
+    /// There are messages behind an unpublished slot, which further attempts void.
+    Unpublished,
 }
 
 impl Outgoing {
@@ -149,7 +152,8 @@ impl Outgoing {
         let bytes = batch.len() - start - HEAD_BYTES;
         if bytes == 0 {
             batch.truncate(start);
-            return Sent::Nothing;
+            let is_ready = !self.has_ended && self.queue.is_ready();
+            return if is_ready { Sent::Unpublished } else { Sent::Nothing };
         }
         batch[start..start + HEAD_BYTES].copy_from_slice(&self.id.head(bytes));
         self.in_flight += bytes as u64;
@@ -176,10 +180,8 @@ impl Members for Serving<'_> {
         match outgoing.send(self.batches, self.transport, self.limit) {
             Sent::Some => Some(()),
             Sent::Nothing => None,
-            Sent::Blocked => {
-                if !std::mem::replace(&mut outgoing.is_waiting, true) {
-                    self.waiting.push(self.first + index);
-                }
+            Sent::Blocked | Sent::Unpublished => {
+                self.wait(index);
                 None
             }
         }
@@ -187,10 +189,27 @@ impl Members for Serving<'_> {
 
     fn is_ready(&mut self, index: usize) -> bool {
         // A queue that waits is served without its bit.
-        let sends = |one: &Outgoing| {
-            !one.is_waiting && one.can_send(self.transport, self.limit) && one.queue.is_ready()
+        let Some(one) = self.outgoing.get(index).filter(|one| !one.is_waiting) else {
+            return false;
         };
-        self.outgoing.get(index).is_some_and(sends)
+        if one.has_ended || !one.queue.is_ready() {
+            return false;
+        }
+        let can_send = one.can_send(self.transport, self.limit);
+        if !can_send {
+            // Its bit stays clear after this, and its senders may have found it set.
+            self.wait(index);
+        }
+        can_send
+    }
+}
+
+impl Serving<'_> {
+    /// Has a queue served without its bit.
+    fn wait(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.outgoing[index].is_waiting, true) {
+            self.waiting.push(self.first + index);
+        }
     }
 }
 
@@ -272,7 +291,7 @@ impl QueueRouter {
                     other => break other,
                 }
             };
-            one.is_waiting = stopped == Sent::Blocked;
+            one.is_waiting = stopped != Sent::Nothing;
             if one.is_waiting {
                 waiting.push(place);
             }
@@ -440,6 +459,7 @@ impl SenderNode {
 mod tests {
     use super::*;
     use crate::transport::memory;
+    use queues::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineQueue};
     use queues::express::{ExpressMessage, ExpressQueue, ExpressReceiver, ExpressSender};
     use queues::id::SourceName;
     use rand::rngs::SmallRng;
@@ -538,6 +558,59 @@ mod tests {
         assert!(router.arm(&mut transport, LIMIT));
         router.serve(&mut transport, LIMIT);
         assert!(transport.queued(1) > 0, "credit returns");
+    }
+
+    /// Serves the only set as far as the given step of a poll.
+    fn serving(node: &mut Node) -> Serving<'_> {
+        let QueueRouter { outgoing, waiting, batches, .. } = &mut node.router;
+        let transport = &mut node.transport;
+        Serving { outgoing, first: 0, waiting, batches, transport, limit: LIMIT }
+    }
+
+    #[test]
+    fn a_queue_without_credit_that_fills_while_its_bit_is_cleared_is_served_later() {
+        let mut node = node();
+        let to = QueueId { owner: 1, port: PORT };
+        node.router.outgoing[0].in_flight = CREDIT;
+        assert!(serving(&mut node).take(0).is_none(), "it is empty");
+        // The sender has found the bit set. The poll clears it, and looks once more.
+        node.sender.try_send(&message(1)).expect("space");
+        assert!(!serving(&mut node).is_ready(0), "there is no credit");
+        node.router.sets.clear();
+        assert!(node.router.arm(&mut node.transport, LIMIT), "nothing can be sent");
+        assert_eq!(node.router.receive(1, &to.credit(CREDIT)), 0);
+        assert!(!node.router.arm(&mut node.transport, LIMIT), "it can be sent");
+        assert!(node.router.serve(&mut node.transport, LIMIT) && !node.router.has_unsent());
+    }
+
+    #[test]
+    fn a_message_behind_an_unpublished_slot_is_sent_without_its_bit() {
+        let Node { mut router, mut transport, .. } = node();
+        let segment = Arc::new(Segment::create(1 << 20, Backing::Memory).expect("memory"));
+        let arena = Arena::new(Arc::clone(&segment), 64..1 << 20).expect("inside");
+        let set = PollSet::create(&arena, 1).expect("memory");
+        let lines = CacheLineQueue::create(&arena, 16, Some((&set, 0))).expect("memory");
+        let queues = vec![(2, lines.offset())];
+        let table = OutgoingTable { set: set.offset(), queues };
+        let at = table.publish(&arena).expect("memory");
+        let nodes = NodeMap::new(["a", "b", "c"]);
+        assert!(router.open_outgoing(PORT, &segment, at, &nodes, &mut transport).is_ok());
+        let credit = QueueId { owner: 2, port: PORT }.credit(CREDIT);
+        router.outgoing[1].in_flight = CREDIT;
+        let sender = lines.sender();
+        // As a sender that was killed leaves it.
+        std::mem::forget(sender.claim(CacheLineHeader::default()).expect("space"));
+        sender.try_send(&CacheLineMessage::default()).expect("space");
+        assert!(!router.serve(&mut transport, LIMIT) && router.has_unsent());
+        router.sets.clear();
+        assert!(router.arm(&mut transport, LIMIT), "there is no credit");
+        assert_eq!(router.receive(2, &credit), 0);
+        let turns = (0..10_000).position(|_| {
+            assert!(!router.arm(&mut transport, LIMIT), "the agent does not sleep");
+            router.serve(&mut transport, LIMIT)
+        });
+        assert!(turns.is_some_and(|turns| turns > 0) && !router.has_unsent());
+        assert!(router.arm(&mut transport, LIMIT) && router.next_retry().is_none());
     }
 
     /// A node sends a million records that no agent sends, among them whole messages for queues
