@@ -10,7 +10,7 @@ use crate::transport::frame::Frame;
 use queues::internode::{IncomingQueue, MAX_MESSAGE, OutgoingQueue, incoming, outgoing};
 use queues::one_poll::{Members, OnePoll, PollSet};
 use shm::segment::{Offset, Segment};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,7 +63,10 @@ struct OutgoingSet {
 #[derive(Debug)]
 struct Incoming {
     queue: Box<dyn IncomingQueue>,
-    senders: HashMap<u32, SenderNode>,
+    senders: BTreeMap<u32, SenderNode>,
+    /// Node whose messages are tried first.
+    next: u32,
+    /// Messages of a node wait for space.
     is_full: bool,
 }
 
@@ -238,7 +241,7 @@ impl QueueRouter {
             return Err(ProtocolViolation);
         }
         let queue = incoming(segment, at).map_err(|_| ProtocolViolation)?;
-        let opened = Incoming { queue, senders: HashMap::new(), is_full: false };
+        let opened = Incoming { queue, senders: BTreeMap::new(), next: 0, is_full: false };
         self.incoming.insert(id, opened);
         Ok(())
     }
@@ -348,7 +351,8 @@ impl QueueRouter {
             return false;
         }
         sender.held += bytes.len() as u64;
-        if !sender.kept.is_empty() {
+        // The messages of other nodes that wait come first, too.
+        if queue.is_full {
             if sender.start as u64 >= CREDIT {
                 sender.kept.drain(..std::mem::take(&mut sender.start));
             }
@@ -356,7 +360,10 @@ impl QueueRouter {
             return true;
         }
         // A queue that takes nothing any more loses its messages, as one does whose rank has exited.
-        let Ok(taken) = queue.queue.put(bytes) else { return false };
+        let Ok(taken) = queue.queue.put(bytes) else {
+            sender.return_credit(node, id, &mut self.batches);
+            return false;
+        };
         if taken < bytes.len() {
             sender.kept.extend_from_slice(&bytes[taken..]);
             if !std::mem::replace(&mut queue.is_full, true) {
@@ -374,14 +381,23 @@ impl QueueRouter {
         let QueueRouter { full, incoming, batches, .. } = self;
         full.retain(|id| {
             let Some(queue) = incoming.get_mut(id) else { return false };
-            let Incoming { queue, senders, is_full } = queue;
+            let Incoming { queue, senders, next, is_full } = queue;
             *is_full = false;
-            for (node, sender) in senders.iter_mut().filter(|(_, sender)| !sender.kept.is_empty()) {
+            let (before, after): (Vec<_>, Vec<_>) = senders
+                .iter_mut()
+                .filter(|(_, sender)| !sender.kept.is_empty())
+                .partition(|(node, _)| **node < *next);
+            for (node, sender) in after.into_iter().chain(before) {
                 let Ok(taken) = queue.put(&sender.kept[sender.start..]) else {
                     sender.kept.clear();
                     sender.start = 0;
+                    sender.return_credit(*node, *id, batches);
                     continue;
                 };
+                if taken > 0 {
+                    // The others come first next time.
+                    *next = *node + 1;
+                }
                 had_any |= taken > 0;
                 sender.start += taken;
                 if sender.start == sender.kept.len() {
@@ -475,6 +491,7 @@ mod tests {
     struct Node {
         router: QueueRouter,
         transport: memory::Memory,
+        queue: ExpressQueue,
         receiver: ExpressReceiver,
         sender: ExpressSender,
     }
@@ -501,7 +518,7 @@ mod tests {
         let refused = router.open_outgoing(PORT, &segment, at, &nodes, &mut transport);
         assert!(refused.is_err(), "a rank of this node needs no way out");
         let receiver = queue.receiver().expect("the first");
-        Node { router, transport, receiver, sender: to.sender() }
+        Node { router, transport, queue, receiver, sender: to.sender() }
     }
 
     fn message(number: u64) -> ExpressMessage {
@@ -611,6 +628,40 @@ mod tests {
         });
         assert!(turns.is_some_and(|turns| turns > 0) && !router.has_unsent());
         assert!(router.arm(&mut transport, LIMIT) && router.next_retry().is_none());
+    }
+
+    #[test]
+    fn nodes_take_turns_at_a_full_queue() {
+        let Node { mut router, mut receiver, .. } = node();
+        let own = QueueId { owner: 0, port: PORT };
+        let mut received = [0; 2];
+        // As soon as a message of the first node has left, another one follows.
+        let mut sent = 1024;
+        assert_eq!(router.receive(1, &record(own, 0..sent)), 0);
+        assert_eq!(router.receive(2, &record(own, 1_000_000..1_000_512)), 0);
+        for _ in 0..1024 {
+            let number = receiver.try_recv().expect("open").expect("a message").number();
+            received[usize::from(number >= 1_000_000)] += 1;
+            assert_eq!(router.receive(1, &record(own, sent..sent + 1)), 0);
+            sent += 1;
+            router.retry();
+        }
+        assert!(received[1] > 400, "{received:?}");
+    }
+
+    #[test]
+    fn a_queue_that_has_closed_returns_the_credit() {
+        let Node { mut router, mut transport, queue, .. } = node();
+        let own = QueueId { owner: 0, port: PORT };
+        assert_eq!(router.receive(1, &record(own, 0..4000)), 0);
+        assert!(router.next_retry().is_some());
+        queue.retire();
+        router.retry();
+        assert!(router.next_retry().is_none());
+        router.serve(&mut transport, LIMIT);
+        assert!(transport.queued(1) > 0, "credit returns");
+        assert_eq!(router.receive(1, &record(own, 0..4000)), 1);
+        assert_eq!(router.incoming[&own].senders[&1].held, 0);
     }
 
     /// A node sends a million records that no agent sends, among them whole messages for queues
