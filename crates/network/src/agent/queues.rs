@@ -15,7 +15,7 @@
 //! **Order.** Messages of one sender to one queue arrive in their order, each once: every part of
 //! the way is a queue.
 //!
-//! **Credit.** A queue grants each node [`CREDIT`] bytes, which it returns as its ring takes the
+//! **Credit.** A queue grants each node 64 KiB, which it returns as its ring takes the
 //! messages. So a receiver that is behind stops the outgoing queues that lead to it, and then their
 //! senders, and nothing else. What a queue's ring cannot take is kept by the agent, at most the
 //! credit; a node that sends more is refused.

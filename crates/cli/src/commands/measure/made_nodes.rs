@@ -87,6 +87,8 @@ impl MadeNodes {
             command.env(format!("NAMESPACE_h{}", node.number()), node.namespace());
         }
         command.env(INTERNODE, engine).env(COMMAND, &program);
+        // A signal that ends this process ends the launcher, and with it the ranks.
+        shm::process::kill_with_this_thread(&mut command);
         let status = command.stdin(Stdio::null()).status().map_err(Failure::Hydra)?;
         match status.code().unwrap_or(1) {
             0 => Ok(()),
