@@ -214,6 +214,18 @@ impl AgentClient {
         Ok(())
     }
 
+    /// Returns once the agent has executed all earlier entries of this rank, in their order: the
+    /// answer to a query that comes behind them shows that.
+    ///
+    /// # Errors
+    /// If the agent has ended.
+    pub fn flush(&self) -> Result<(), Error> {
+        // No communicator has this number, so nothing is unexpected in it.
+        let query = Submission::QueryUnexpected { communicator: u32::MAX, sequence: 0 };
+        self.query(&mut self.table(), query);
+        self.check_agent()
+    }
+
     /// Returns the agent's answer to a query; empty if the agent has ended or is stopped. The lock
     /// of the table is held until the answer is there: there is one answer at a time.
     fn query(&self, table: &mut ClientTable, query: Submission) -> Vec<u32> {

@@ -77,10 +77,12 @@ impl Communicator {
             if let Some(at) = table {
                 agent.open_outgoing_queues(port, at)?;
             }
+            // The next collective may run in the ranks: it must not overtake the agent, which
+            // discards messages to queues that it does not have.
+            agent.flush()?;
             Ok(queue)
         });
-        // The agent runs this, behind the entries of this rank: once a rank has returned, the
-        // queues of all ranks are open.
+        // Once a rank has returned, the queues of all ranks are open.
         let failed = u64::from(registered.is_err());
         let all = self.allgather_words([failed, 0, 0, 0, 0, 0], call)?;
         let queue = registered?;
