@@ -94,7 +94,9 @@ pub(crate) fn share<R>(
         for thread in threads {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
-        ended.and(result)
+        // The threads of the other ranks receive from any rank, so an earlier end of this one would
+        // be an error there.
+        ended.and_then(|()| node.world.barrier()).and(result)
     })
 }
 
