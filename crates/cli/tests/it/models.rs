@@ -99,13 +99,13 @@ fn experiments_run_between_nodes_and_are_gone_on_with() {
 
 fn predictions_come_from_any_machine_s_file() {
     let line = format!(
-        "predict alltoall -n 64 -b 16384 --ranks-per-node 8 --nonblocking --machine {RECORDED}"
+        "predict alltoall -n 64 -b 4096 --ranks-per-node 8 --nonblocking --machine {RECORDED}"
     );
     let output = tradewind(&line, None);
     let shown = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(
-        shown.starts_with("nonblocking alltoall of 16384 bytes among 64 ranks, 8 a node, by "),
+        shown.starts_with("nonblocking alltoall of 4096 bytes among 64 ranks, 8 a node, by "),
         "{shown}"
     );
     assert!(

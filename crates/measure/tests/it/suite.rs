@@ -266,7 +266,7 @@ fn parts_between_nodes_have_names_of_their_own() {
     let overlap = between_nodes("overlap", &quick(), &nodes(&[2, 1])).expect("it runs there");
     let ranks: BTreeSet<u32> = overlap.steps().iter().map(|step| step.shape.ranks).collect();
     assert_eq!(ranks, [2, 3].into(), "powers of two, and all ranks");
-    assert!(between_nodes("queues", &quick(), &nodes(&[1, 1])).is_none());
+    assert!(between_nodes("progress", &quick(), &nodes(&[1, 1])).is_none());
     let memory = measured_between("memory", &[1, 1]);
     assert_eq!(memory.maps.len(), 1, "both nodes are one machine");
     assert!(!memory.tables[0].rows.is_empty());

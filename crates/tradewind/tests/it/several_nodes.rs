@@ -8,7 +8,7 @@ testing::tests![
     communicators_of_several_nodes_do_not_take_each_others_messages,
     an_explanation_names_the_engine_and_the_nodes,
     a_sum_of_integers_takes_a_round_less_than_one_of_floating_point_numbers,
-    an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one,
+    an_alltoall_of_long_blocks_has_one_level,
     algorithms_that_are_forced_have_the_levels_that_are_asked_for,
     neighbours_on_shared_nodes_exchange_short_blocks_and_long_ones,
     edges_that_only_one_rank_lists_are_named_on_all_nodes,
@@ -47,10 +47,13 @@ fn splits_of_a_job_on_several_nodes_are_communicators_like_any_other() {
         let mut sum = [0];
         here.allreduce(&[rank], &mut sum, Op::Sum)?;
         assert_eq!(sum, [if rank < 3 { 3 } else { 7 }]);
-        here.windows(16)?;
+        let windows = here.windows(16)?;
         let refused = world.windows(16).expect_err("they share no memory").to_string();
         assert!(refused.contains("split_by_node"), "{refused}");
-        world.barrier()
+        // A rank that drops its window early closes it for those that have not connected yet.
+        world.barrier()?;
+        drop(windows);
+        Ok(())
     })
     .expect("the job is sound");
 }
@@ -142,13 +145,11 @@ fn a_sum_of_integers_takes_a_round_less_than_one_of_floating_point_numbers() {
     .expect("the job is sound");
 }
 
-fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
+fn an_alltoall_of_long_blocks_has_one_level() {
     for nodes in [&[2, 2][..], &[3, 3, 1], &[2, 2, 2, 1]] {
         local_nodes(nodes, |world| {
             let (rank, size) = (world.rank(), world.size());
-            // On two nodes of two ranks; elsewhere only the results count.
-            let is_known = nodes == [2, 2];
-            for (count, two_levels) in [(0, true), (1, true), (100, true), (5000, false)] {
+            for count in [0, 1, 100, 5000] {
                 let block = |from: u32, to: u32| {
                     (0..count as u32).map(move |index| from << 24 | to << 16 | index)
                 };
@@ -159,8 +160,9 @@ fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
                 let explanation = request.explain().expect("an alltoall has algorithms");
                 request.wait()?;
                 assert_eq!(got, expected, "{nodes:?}, {count} elements");
-                let levels = explanation.ranks_per_node.is_some();
-                assert!(!is_known || count == 100 || levels == two_levels, "{explanation}");
+                // Elsewhere the models' choice is free, and only the results count.
+                let is_long = nodes == [2, 2] && count == 5000;
+                assert!(!is_long || explanation.ranks_per_node.is_none(), "{explanation}");
                 let form = tradewind::CallForm::Nonblocking;
                 assert_eq!(
                     world.explain_form(form, Collective::Alltoall, 4 * count as u64),
