@@ -283,8 +283,8 @@ impl Backend for DirectBackend {
         run.fetch(outputs)
     }
 
-    /// Discards the results of a run. One with lent buffers that has not ended ends here for all
-    /// ranks, because its buffers are about to be revoked.
+    /// Discards the results of a run. A run in its caller's buffers that has not ended ends here
+    /// for all ranks, because the buffers are about to be revoked.
     fn discard(&self, run: RunId) {
         let Some(run) = self.table().runs.remove(&run.0) else { return };
         if run.is_lent {

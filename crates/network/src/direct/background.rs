@@ -35,6 +35,8 @@ pub(super) struct Background {
     notifier: OwnedFd,
     /// A hint: false if the member is not armed for sure.
     is_armed: AtomicBool,
+    /// Set before the first run that needs the thread is passed.
+    is_started: AtomicBool,
     is_over: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -58,6 +60,7 @@ impl Background {
             connections,
             notifier,
             is_armed: AtomicBool::new(false),
+            is_started: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             thread: Mutex::default(),
         })
@@ -74,7 +77,14 @@ impl Background {
         }
         let started = std::thread::Builder::new().name("tradewind-runs".into()).spawn(body);
         *thread = Some(started.map_err(|error| system("start a thread for runs", error))?);
+        self.is_started.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Returns true if the thread was started. A thread that takes a run which needs it finds it
+    /// started: the lock of the submissions orders the two.
+    pub(super) fn is_started(&self) -> bool {
+        self.is_started.load(Ordering::Relaxed)
     }
 
     /// Ends the thread.

@@ -1,8 +1,8 @@
 //! The engine of a rank, and the thread that executes its runs.
 //!
 //! One thread has the engine at a time: one that waits for a run, one that starts a run, or the
-//! background thread. Whoever leaves it makes sure that the rest goes on: it takes runs that were
-//! passed meanwhile, and arms the background thread if runs are under way.
+//! background thread. A thread that leaves the engine first takes the runs that were passed
+//! meanwhile, and arms the background thread, if that was started and runs are under way.
 
 use super::background::{Background, PAUSE};
 use super::engine::DirectEngine;
@@ -30,12 +30,12 @@ impl Driver {
         Driver { engine: Mutex::new(engine), submissions, background }
     }
 
-    /// The engine, when no other thread executes runs.
+    /// Returns the engine, when no other thread executes runs.
     pub(super) fn lock(&self) -> Driving<'_> {
         self.driving(self.engine.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The engine, unless another thread executes runs.
+    /// Returns the engine, unless another thread executes runs.
     pub(super) fn try_lock(&self) -> Option<Driving<'_>> {
         match self.engine.try_lock() {
             Ok(engine) => Some(self.driving(engine)),
@@ -116,11 +116,14 @@ impl Drop for Driving<'_> {
         drop(engine);
         // Only now: the thread that an arrival wakes must find the engine free. Something that has
         // arrived before is reported, too, because the set is level-triggered for its member.
-        if is_busy {
-            background.arm();
-        }
-        if has_timer && !self.is_background {
-            background.notify();
+        // Calls that block start no background thread, and pay no system call for it.
+        if background.is_started() {
+            if is_busy {
+                background.arm();
+            }
+            if has_timer && !self.is_background {
+                background.notify();
+            }
         }
         submissions.notify_change();
         // A thread that found the engine locked has passed its run before, so this check finds it;
