@@ -25,7 +25,7 @@ const CLASS_SHIFT: u32 = 56;
 pub(crate) struct QueueId {
     /// The rank of the job that receives.
     pub(crate) owner: u32,
-    /// Number that its senders know it by.
+    /// Number by which its senders name it.
     pub(crate) port: u64,
 }
 

@@ -42,7 +42,7 @@ impl OutgoingTable {
         let entries = self.queues.iter().flat_map(|(owner, at)| [u64::from(*owner), at.0]);
         let values = [self.set.0, self.queues.len() as u64].into_iter().chain(entries);
         for (word, value) in words.iter().zip(values) {
-            // Relaxed: whoever reads it has got the offset in a message.
+            // Relaxed: a reader has received the offset in a message.
             word.store(value, Ordering::Relaxed);
         }
         Ok(at)

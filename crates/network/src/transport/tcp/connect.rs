@@ -7,7 +7,7 @@
 //! been sent there.
 //!
 //! Any process can connect, so the other end of an accepted connection is a stranger until the
-//! handshake has proven that it knows the job's key. A stranger delays the connection with the node
+//! handshake has proven that it has the job's key. A stranger delays the connection with the node
 //! that it claims to be, and does not prevent it.
 
 use super::connection::configure;
