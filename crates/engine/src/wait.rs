@@ -140,6 +140,14 @@ impl SpinPolicy {
         SpinPolicy { polls: self.polls.saturating_add(more), ..self }
     }
 
+    /// Iterates over the yields, at most for [`YIELD_TIME`].
+    fn yields(self) -> impl Iterator<Item = ()> {
+        let mut start = None;
+        let is_in_time =
+            move |(): &()| start.get_or_insert_with(Instant::now).elapsed() <= YIELD_TIME;
+        std::iter::repeat_n((), self.yields as usize).take_while(is_in_time)
+    }
+
     /// Returns the number of retries for an event that takes several polls.
     pub(crate) fn tries(self) -> u32 {
         self.polls / EAGER_POLLS
@@ -229,17 +237,13 @@ pub(crate) fn until<A: WaitCondition>(
             std::hint::spin_loop();
         }
     }
-    let first_yield = Instant::now();
-    for _ in 0..spin_policy.yields {
+    for () in spin_policy.yields() {
         if awaited.is_met() {
             return Ok(true);
         }
         progress()?;
         drive_other_runtime();
         std::thread::yield_now();
-        if first_yield.elapsed() > YIELD_TIME {
-            break;
-        }
     }
     let _published = published_wait::publish(subject());
     let mut driven_sleep = FIRST_DRIVEN_SLEEP;
@@ -289,20 +293,18 @@ pub(crate) fn for_slot(
 ) -> Result<bool, Error> {
     const FIRST_SLEEP: Duration = Duration::from_micros(20);
     const LAST_SLEEP: Duration = Duration::from_millis(5);
-    let start = Instant::now();
-    for poll in 0..spin_policy.polls + spin_policy.yields {
+    // If each rank has a core, the awaited ranks are running.
+    for _ in 0..spin_policy.polls {
         if has_begun()? {
             return Ok(true);
         }
-        // If each rank has a core, the awaited ranks are running.
-        if poll < spin_policy.polls {
-            std::hint::spin_loop();
-        } else {
-            std::thread::yield_now();
-            if start.elapsed() > YIELD_TIME {
-                break;
-            }
+        std::hint::spin_loop();
+    }
+    for () in spin_policy.yields() {
+        if has_begun()? {
+            return Ok(true);
         }
+        std::thread::yield_now();
     }
     let _published = published_wait::publish(subject());
     let mut interval = FIRST_SLEEP;
