@@ -1,0 +1,236 @@
+/* The emulated providers: their rules, their objects, and the ways of messages. */
+#pragma once
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MOST = 256, NAME_BYTES = 32, CONTEXT_BYTES = 64, PAGE = 4096, LONGEST = 1 << 20 };
+enum { BASIC = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY };
+enum waiting { DESCRIPTOR, NO_QUEUE, NO_DESCRIPTOR };
+
+struct rules {
+    const char *name;
+    int mr_mode;
+    size_t inject, sends, receives;
+    enum waiting waiting;
+    bool keeps_order;
+    unsigned refuses; /* one in so many operations */
+};
+
+static const struct rules providers[] = {
+    {"emulated-verbs", BASIC, 64, 24, 40, DESCRIPTOR, true, 64},
+    {"emulated-cxi", BASIC | FI_MR_ENDPOINT, 192, 16, MOST, DESCRIPTOR, false, 32},
+    {"emulated-efa", BASIC, 32, 64, 64, NO_QUEUE, false, 16},
+    {"emulated-psm", 0, 0, 8, 16, NO_DESCRIPTOR, true, 8},
+};
+enum { PROVIDERS = sizeof providers / sizeof *providers };
+
+struct domain {
+    struct fid_domain fid;
+    const struct rules *rules;
+    atomic_bool is_used;
+    int objects;
+    uint64_t next_key;
+};
+
+struct registration {
+    struct fid_mr fid;
+    struct domain *domain;
+    const char *start;
+    size_t length;
+    uint64_t access;
+    struct endpoint *endpoint;
+    bool is_enabled;
+    int uses;
+};
+
+struct completion {
+    struct fi_cq_msg_entry entry;
+    int error;
+};
+
+struct queue {
+    struct fid_cq fid;
+    struct domain *domain;
+    size_t size, count;
+    struct completion completions[2 * MOST];
+    int descriptor;
+    struct endpoint *user;
+};
+
+struct vector {
+    struct fid_av fid;
+    struct domain *domain;
+    uint64_t numbers[MOST];
+    size_t count;
+    int users;
+};
+
+struct operation {
+    char *buffer;
+    size_t length;
+    void *context;
+    struct registration *memory;
+    uint64_t target; /* of a send */
+    bool is_injected;
+};
+
+struct message {
+    struct message *next;
+    size_t length;
+    char bytes[];
+};
+
+struct endpoint {
+    struct fid_ep fid;
+    struct endpoint *next;
+    struct domain *domain;
+    struct queue *queue;
+    struct vector *vector;
+    uint64_t number;
+    bool is_enabled;
+    struct operation sends[MOST], receives[MOST];
+    size_t sending, receiving;
+    struct message *inbox;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct endpoint *endpoints;
+static uint64_t opened;
+
+static void violated(const char *rule) {
+    fprintf(stderr, "emulation of libfabric: %s\n", rule);
+    abort();
+}
+
+static void must(bool holds, const char *rule) {
+    if (!holds)
+        violated(rule);
+}
+
+/* The same numbers in every run; called with the lock. */
+static unsigned chance(unsigned limit) {
+    static uint64_t state = 88172645463325252u;
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return (unsigned)(state >> 20) % limit;
+}
+
+static void *zeroed(size_t bytes) {
+    void *memory = calloc(1, bytes);
+    must(memory != NULL, "there is no memory");
+    return memory;
+}
+
+static void enter(struct domain *domain) {
+    must(!atomic_exchange(&domain->is_used, true),
+        "FI_THREAD_DOMAIN: two threads call one domain at once");
+    pthread_mutex_lock(&lock);
+}
+
+static ssize_t leave(struct domain *domain, ssize_t status) {
+    pthread_mutex_unlock(&lock);
+    atomic_store(&domain->is_used, false);
+    return status;
+}
+
+static void notify(struct queue *queue) {
+    if (queue->descriptor >= 0)
+        must(eventfd_write(queue->descriptor, 1) == 0, "an event is counted");
+}
+
+static void complete(struct queue *queue, const struct operation *operation, uint64_t flags,
+    size_t length, int error) {
+    if (operation->memory)
+        operation->memory->uses--;
+    if (operation->context)
+        memset(operation->context, 0xee, CONTEXT_BYTES);
+    else if (!error)
+        return;
+    must(queue->count < queue->size, "the completion queue overflows");
+    struct fi_cq_msg_entry entry = {operation->context, flags, length};
+    queue->completions[queue->count++] = (struct completion){entry, error};
+    notify(queue);
+}
+
+/* Memory of an operation, which must follow the rules of the provider. */
+static struct registration *memory_of(struct endpoint *endpoint, const char *start, size_t length,
+    void *descriptor, uint64_t access) {
+    int mode = endpoint->domain->rules->mr_mode;
+    if (!(mode & FI_MR_LOCAL))
+        return NULL;
+    struct registration *memory = descriptor;
+    must(memory != NULL && memory->domain == endpoint->domain,
+        "FI_MR_LOCAL: an operation without the descriptor of its memory");
+    must(start >= memory->start && start + length <= memory->start + memory->length,
+        "FI_MR_LOCAL: memory outside the registration");
+    must(memory->access & access, "the registration does not permit the access");
+    must(!(mode & FI_MR_ENDPOINT) || (memory->endpoint == endpoint && memory->is_enabled),
+        "FI_MR_ENDPOINT: not bound and enabled");
+    memory->uses++;
+    return memory;
+}
+
+static void remove_at(struct operation *operations, size_t *count, size_t at) {
+    memmove(&operations[at], &operations[at + 1], (--*count - at) * sizeof *operations);
+}
+
+static void deliver(struct endpoint *endpoint, bool keeps_order, const char *bytes, size_t length) {
+    struct message *message = zeroed(sizeof *message + length);
+    message->length = length;
+    memcpy(message->bytes, bytes, length);
+    struct message **place = &endpoint->inbox;
+    while (*place && (keeps_order || chance(4)))
+        place = &(*place)->next;
+    message->next = *place;
+    *place = message;
+    notify(endpoint->queue);
+}
+
+/* Moves what can be moved. */
+static void progress(struct endpoint *endpoint) {
+    bool keeps_order = endpoint->domain->rules->keeps_order;
+    for (unsigned turns = 1 + chance(8); turns > 0 && endpoint->sending > 0; turns--) {
+        size_t at = keeps_order ? 0 : chance((unsigned)endpoint->sending);
+        struct operation send = endpoint->sends[at];
+        struct endpoint *target = endpoints;
+        while (target && target->number != send.target)
+            target = target->next;
+        remove_at(endpoint->sends, &endpoint->sending, at);
+        if (target)
+            deliver(target, keeps_order, send.buffer, send.length);
+        complete(endpoint->queue, &send, FI_MSG | FI_SEND, send.length, target ? 0 : EHOSTUNREACH);
+        if (send.is_injected)
+            free(send.buffer);
+    }
+    while (endpoint->inbox && endpoint->receiving > 0) {
+        struct message *message = endpoint->inbox;
+        struct operation receive = endpoint->receives[0];
+        remove_at(endpoint->receives, &endpoint->receiving, 0);
+        bool fits = message->length <= receive.length;
+        if (fits)
+            memcpy(receive.buffer, message->bytes, message->length);
+        complete(
+            endpoint->queue, &receive, FI_MSG | FI_RECV, message->length, fits ? 0 : FI_ETRUNC);
+        endpoint->inbox = message->next;
+        free(message);
+    }
+}
+
+static bool has_work(struct queue *queue) {
+    return queue->count > 0 || (queue->user && (queue->user->sending > 0 || queue->user->inbox));
+}
