@@ -1,6 +1,7 @@
 //! Blocking collectives: all of them here, and those that a measured table selects.
 
 use crate::harness::Host;
+use crate::programs::COLLECTIVES;
 use std::path::Path;
 use testing::mpi::Family;
 
@@ -14,46 +15,24 @@ testing::tests![needs(Mpich):
 testing::tests![needs(OpenMpi): open_mpi_has_every_blocking_collective];
 testing::tests![needs(Mpich, IntelMpi): intel_mpi_has_every_blocking_collective];
 
-const BLOCKING: [&str; 22] = [
-    "Barrier",
-    "Bcast",
-    "Gather",
-    "Gatherv",
-    "Scatter",
-    "Scatterv",
-    "Allgather",
-    "Allgatherv",
-    "Alltoall",
-    "Alltoallv",
-    "Alltoallw",
-    "Reduce",
-    "Allreduce",
-    "Reduce_scatter",
-    "Reduce_scatter_block",
-    "Scan",
-    "Exscan",
-    "Neighbor_allgather",
-    "Neighbor_allgatherv",
-    "Neighbor_alltoall",
-    "Neighbor_alltoallv",
-    "Neighbor_alltoallw",
-];
-
 /// Compares the blocking forms, which run here, with the nonblocking ones of the MPI library.
 fn compare_with_library(family: Family) {
     // Those of Open MPI 5.0.11 free memory twice with three ranks, without the library too, and
     // refuse the null type beside a count of 0. They run here as well: `programs` compares them with
     // the blocking ones of Open MPI.
     let background_is_here = family == Family::OpenMpi;
-    let only = if background_is_here { "all".to_owned() } else { BLOCKING.join(",") };
+    let only = if background_is_here {
+        "all".to_owned()
+    } else {
+        format!("Barrier,{}", COLLECTIVES.join(","))
+    };
     for host in Host::all(family) {
         for ranks in [2, 3] {
             let job = host.job("collectives", ranks).argument("blocking");
             let finished = job.variable("TRADEWIND_MPI_ONLY", &only).preloaded().expect_success();
             let is_taken = finished.calls("MPI_Iallreduce").0 > 0;
             assert_eq!(is_taken, background_is_here, "{host:?}: {finished:?}");
-            // The program has no barrier.
-            for name in &BLOCKING[1..] {
+            for name in COLLECTIVES {
                 let (taken, left) = finished.calls(&format!("MPI_{name}"));
                 assert!(taken > 0 && left == 0, "{name} with {host:?}: {finished:?}");
             }

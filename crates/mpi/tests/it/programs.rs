@@ -95,6 +95,31 @@ fn starts_wait_for_memory() {
     }
 }
 
+/// Collectives that move data, without the prefix of their forms.
+pub(crate) const COLLECTIVES: [&str; 21] = [
+    "Bcast",
+    "Gather",
+    "Gatherv",
+    "Scatter",
+    "Scatterv",
+    "Allgather",
+    "Allgatherv",
+    "Alltoall",
+    "Alltoallv",
+    "Alltoallw",
+    "Reduce",
+    "Allreduce",
+    "Reduce_scatter",
+    "Reduce_scatter_block",
+    "Scan",
+    "Exscan",
+    "Neighbor_allgather",
+    "Neighbor_allgatherv",
+    "Neighbor_alltoall",
+    "Neighbor_alltoallv",
+    "Neighbor_alltoallw",
+];
+
 fn threads(family: Family) {
     for host in Host::all(family) {
         let finished = host.job("threads", 2).preloaded().expect_success();
@@ -105,29 +130,6 @@ fn threads(family: Family) {
 }
 
 fn persistent(family: Family) {
-    let taken = [
-        "Bcast",
-        "Gather",
-        "Gatherv",
-        "Scatter",
-        "Scatterv",
-        "Allgather",
-        "Allgatherv",
-        "Alltoall",
-        "Alltoallv",
-        "Alltoallw",
-        "Reduce",
-        "Allreduce",
-        "Reduce_scatter",
-        "Reduce_scatter_block",
-        "Scan",
-        "Exscan",
-        "Neighbor_allgather",
-        "Neighbor_allgatherv",
-        "Neighbor_alltoall",
-        "Neighbor_alltoallv",
-        "Neighbor_alltoallw",
-    ];
     for host in Host::all(family) {
         for ranks in [2, 3] {
             let every = host.job("persistent_collectives", ranks).preloaded().expect_success();
@@ -136,7 +138,7 @@ fn persistent(family: Family) {
             if life.output.contains("no persistent collectives") {
                 continue;
             }
-            for name in taken {
+            for name in COLLECTIVES {
                 let (taken, _) = every.calls(&format!("MPI_{name}_init"));
                 assert!(taken > 0, "{name} with {host:?}: {every:?}");
             }
