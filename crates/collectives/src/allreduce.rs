@@ -245,7 +245,8 @@ fn dissemination(
                 both
             }
         };
-        let (distance, tag) = (count + with_own, round as u32);
+        let distance = count + with_own;
+        let tag = round as u32;
         let theirs = builder.scratchpad(input.length)?;
         builder.receive(theirs, member.before(distance), tag);
         builder.send(sent, member.after(distance), tag);

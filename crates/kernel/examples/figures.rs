@@ -156,12 +156,13 @@ fn chain_of_reductions(
 }
 
 fn in_user_space((operation, data_type): (Arithmetic, DataType), bytes: usize) -> u64 {
-    let (from, mut to) = (vec![0; bytes], vec![0; bytes]);
+    let from = vec![0; bytes];
+    let mut to = vec![0; bytes];
     let mut times: Vec<u64> = (0..2000)
         .map(|_| {
             let before = Instant::now();
-            let (to, from) = (&mut to, std::hint::black_box(&from));
-            apply_in_place_left(operation, data_type, to, from).expect("it is defined");
+            let from = std::hint::black_box(&from);
+            apply_in_place_left(operation, data_type, &mut to, from).expect("it is defined");
             before.elapsed().as_nanos() as u64
         })
         .collect();

@@ -1,7 +1,7 @@
 //! The table of blocking collectives that run faster on tradewind than in an MPI library.
 //!
-//! A row has the times of one collective on a communicator of one size, in jobs of one size: a job
-//! whose ranks share cores has other times than a smaller one. A call is taken over between sizes
+//! A row has the times of one collective on a communicator of one size, in jobs of one size, because
+//! ranks that share cores take longer. A call is taken over between sizes
 //! that were measured, and only where tradewind is surely faster at both.
 
 use crate::file::{self, FileError, FileKind};
@@ -115,8 +115,7 @@ impl MpiRow {
         ranges
     }
 
-    /// Returns whether tradewind is faster at all sizes: calls whose size not every rank has are
-    /// taken over then.
+    /// Returns whether tradewind is faster at all sizes. Calls of unknown size are taken over then.
     pub fn is_taken_at_any_size(&self) -> bool {
         !self.sizes.is_empty() && self.sizes.iter().all(MpiSize::is_faster)
     }

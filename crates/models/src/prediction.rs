@@ -232,7 +232,7 @@ fn fits_kernel(query: &Query) -> bool {
 /// Returns `true` if there is an implementation of an algorithm of the collective for a call.
 ///
 /// Every other algorithm runs among any number of ranks, with blocks of any size, so that no graph
-/// is built to find out: a job asks this for hundreds of candidates when it starts.
+/// is built to find out: a job evaluates this for hundreds of candidates when it starts.
 fn is_available(
     query: &Query,
     collective: Collective,

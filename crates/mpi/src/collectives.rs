@@ -82,12 +82,12 @@ impl<M: Mode> Call<M> {
         self.mode.check_block(bytes)
     }
 
-    /// Leaves a call to the MPI library whose blocks have lengths that only some ranks have.
+    /// Leaves a call to the MPI library because only some ranks have the lengths of its blocks.
     pub(crate) fn check_unknown_lengths(self) -> Result<(), Refusal> {
         self.mode.check_unknown_lengths(self.served)
     }
 
-    /// The end of a call whose output is unpacked at the end.
+    /// Returns the remainder of a call, which unpacks the output if there is something to unpack.
     pub(crate) fn end(
         self,
         begun: M::Begun,

@@ -51,12 +51,12 @@ macro_rules! modes {
     )*) => {
         /// A mode in which a call runs.
         pub(crate) trait Mode: Copy + 'static {
-            /// What a collective of tradewind returns.
+            /// Value that a collective of tradewind returns.
             type Begun;
-            /// What remains of a call that has run or started here.
+            /// Remainder of a call that has run or started here.
             type Operation;
 
-            /// The end of a call: the rest follows the part of tradewind.
+            /// Returns the remainder of a call: `rest` follows the part of tradewind.
             fn operation(
                 abi: &Abi,
                 begun: Self::Begun,
@@ -72,14 +72,14 @@ macro_rules! modes {
             /// receives from this one.
             fn check_block(self, bytes: usize) -> Result<(), Refusal>;
 
-            /// Leaves a call to the MPI library whose lengths only some ranks have.
+            /// Leaves a call to the MPI library because only some ranks have its lengths.
             fn check_unknown_lengths(self, served: &Served) -> Result<(), Refusal>;
 
-            /// Leaves a call on a topology to the MPI library in which not every rank may have the
+            /// Leaves a call on a topology to the MPI library because some ranks may not have the
             /// length of a block.
             fn check_topology(self, topology: &Topology) -> Result<(), Refusal>;
 
-            /// Leaves a reduction to the MPI library whose operation only that library has.
+            /// Leaves a reduction to the MPI library because only that library has its operation.
             fn check_operation_of_library(self) -> Result<(), Refusal>;
 
             /// An exchange of equal blocks with the neighbours.

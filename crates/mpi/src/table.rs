@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 /// Number of blocking collectives.
 pub(crate) const BLOCKING: usize = Kind::BLOCKING.len();
 
-/// Calls whose lengths only some ranks have. They run here only if that is faster at all lengths.
+/// Calls with lengths that only some ranks have. They run here if that is faster at all lengths.
 const HAVE_UNKNOWN_LENGTHS: [Kind; 5] = [
     Kind::Gatherv,
     Kind::Scatterv,
@@ -29,7 +29,7 @@ pub(crate) struct Sizes {
     ranges: Vec<(u64, u64)>,
     /// All sizes.
     pub(crate) all: bool,
-    /// The user demands it.
+    /// `--only` selects it.
     pub(crate) is_forced: bool,
 }
 

@@ -33,7 +33,7 @@ const MOST_CALLS: f64 = 2000.0;
 /// Calls before the measurement: the first ones create what the later ones use.
 const WARM_UP: usize = 3;
 
-/// Where a call runs.
+/// Side that runs a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Library,
@@ -115,7 +115,7 @@ struct Measurement {
     received: Vec<u64>,
 }
 
-/// A communicator whose collectives are measured.
+/// A communicator for the measured collectives.
 struct Group {
     communicator: Handle,
     /// The same ranks as a ring.
@@ -165,8 +165,8 @@ impl Measurement {
                     (!self.is_over()).then(|| self.times(&group, (*kind, *block), share))
                 });
                 let sizes: Vec<MpiSize> = sizes.collect();
-                // A part of the lengths does not decide about the calls whose length not every rank
-                // has, and does not replace a whole row of an earlier measurement.
+                // A row with a part of the lengths would decide about calls of unknown length, and
+                // would replace a whole row of an earlier measurement.
                 if sizes.len() < blocks.len() {
                     continue;
                 }
@@ -197,8 +197,9 @@ impl Measurement {
         let takes_part = (number + 1) * size <= self.ranks;
         let mut members = 0;
         call!(Comm_size(communicator, &raw mut members));
-        let periodic = 1;
-        let (dimension, periodic) = (&raw const members, &raw const periodic);
+        let is_periodic = 1;
+        let dimension = &raw const members;
+        let periodic = &raw const is_periodic;
         if members > 1 {
             call!(Cart_create(communicator, 1, dimension, periodic, 0, ring_at));
             // SAFETY: as above.

@@ -124,7 +124,8 @@ impl SharedMemory<'_> {
     }
 
     fn access<R>(&mut self, at: u64, right: u64, act: impl FnOnce(&mut u64) -> R) -> Result<R> {
-        let (page, place) = (at / PAGE_WORDS, (at % PAGE_WORDS) as usize);
+        let page = at / PAGE_WORDS;
+        let place = (at % PAGE_WORDS) as usize;
         let node = self.node;
         let mut cache = node.lock();
         loop {
@@ -302,7 +303,7 @@ impl Node {
         }
     }
 
-    /// Gives up the right to write, or also that to read, and sends the data that the home has not.
+    /// Returns the right to write, or also that to read, with the data that the home lacks.
     fn answer(&self, copy: &mut Copy, recall: u64, home: u32) -> Result<()> {
         let is_changed = copy.right == WRITE;
         copy.right = if recall == RECALL_WRITE { READ } else { 0 };

@@ -159,7 +159,7 @@ pub struct Comparison {
 /// it, with its node's address; rank 0 gets the times.
 ///
 /// # Errors
-/// If a rank is gone, or a node does not know its networks.
+/// If a rank is gone, or a node cannot list its networks.
 pub fn compare(
     world: &Communicator,
     address: IpAddr,
@@ -187,7 +187,7 @@ struct Candidate {
     addresses: [IpAddr; 2],
 }
 
-/// What a node contributes to the choice.
+/// Networks of a node, of which the pair's first rank makes the candidates.
 #[derive(Debug, Serialize, Deserialize)]
 struct NodeNetworks {
     /// The job's address of the node.
@@ -265,7 +265,7 @@ fn candidates(
     let identity = || {
         let interface = Environment.text(INTERFACE).map_err(why)?;
         let here = NodeIdentity::of_this_process(None, interface.as_deref()).map_err(why)?;
-        // Known to the two processes only: everybody can connect with their ports.
+        // Secret between the two processes: other programs can connect with their ports, too.
         Ok((here, random_key()?))
     };
     let (here, key) = both(pair, identity()).map_err(|none| match none {

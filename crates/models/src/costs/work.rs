@@ -66,7 +66,7 @@ pub(super) fn of_busiest_node(
     within + leaders.most()
 }
 
-/// What a node is busy with, in microseconds.
+/// Time for which parts of a node are busy, in microseconds.
 #[derive(Clone, Copy, Default)]
 struct Busy {
     /// Its processors.
@@ -147,21 +147,21 @@ impl<'a> Tally<'a> {
         self.nodes.iter().fold(self.every.longest(), busiest)
     }
 
-    /// What a message takes of its sender's node.
+    /// Returns the time that a message takes of its sender's node.
     fn sent(&self, bytes: u64) -> Busy {
         let network = &self.between.network;
         let overheads = network.send_overhead(bytes);
         Busy { overheads, sending: network.gap(bytes), receiving: 0.0 }
     }
 
-    /// What it takes of its receiver's node.
+    /// Returns the time that it takes of its receiver's node.
     fn received(&self, bytes: u64) -> Busy {
         let network = &self.between.network;
         let overheads = network.receive_overhead(bytes);
         Busy { overheads, sending: 0.0, receiving: network.gap(bytes) }
     }
 
-    /// What it takes of a node that both are on.
+    /// Returns the time that it takes of a node with both ranks.
     fn kept(&self, bytes: u64) -> Busy {
         let network = &self.inside.network;
         let overheads = network.send_overhead(bytes) + network.receive_overhead(bytes);
@@ -209,8 +209,8 @@ impl<'a> Tally<'a> {
         self.every_rank_sends(f64::from(leaving), messages);
     }
 
-    /// Ranks exchange with the one whose number differs in one bit. What ranks beyond a power of
-    /// two send and receive in addition is not counted.
+    /// Adds an exchange between ranks whose numbers differ in one bit. Additional messages of ranks
+    /// beyond a power of two are not counted.
     fn exchange(&mut self, distance: u32, messages: Messages) {
         if self.per_node.is_power_of_two() {
             let leaving = if distance >= self.per_node { self.per_node } else { 0 };

@@ -393,7 +393,8 @@ impl Sender {
 
 /// The header of a direct transfer, by the number of the transfer.
 fn direct_header(bytes: &[u8]) -> impl Fn(u64) -> BulkHeader + use<> {
-    let (address, bytes) = (bytes.as_ptr() as u64, bytes.len() as u64);
+    let address = bytes.as_ptr() as u64;
+    let bytes = bytes.len() as u64;
     move |transfer| BulkHeader::Direct { bytes, address, transfer }
 }
 

@@ -27,7 +27,7 @@ pub struct Receiver<K: QueueKind, C: Consumers = Multi> {
     form: PhantomData<C>,
 }
 
-/// What a receiver needs for senders on other nodes.
+/// State of a receiver that has senders on other nodes.
 #[derive(Debug, Clone)]
 struct RemoteSenders {
     /// Event of the carrier, which waits for free space.

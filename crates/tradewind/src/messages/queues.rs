@@ -16,8 +16,8 @@ use std::sync::Arc;
 /// A queue of this rank, and senders to the queues of all ranks in their order.
 pub(super) type Ends<K> = (Receiver<K>, Vec<Sender<K>>);
 
-/// What this rank has created for a port between nodes: its queue, and on the first rank of a node
-/// the table of the outgoing queues.
+/// Objects of this rank for a port between nodes: its queue, and on the first rank of a node the
+/// table of the outgoing queues.
 struct Created<K: QueueKind> {
     queue: Queue<K>,
     table: Option<Offset>,
@@ -127,7 +127,7 @@ impl Communicator {
     }
 }
 
-/// Where the ranks of a communicator are.
+/// Places of the ranks of a communicator.
 struct Places(Vec<Place>);
 
 #[derive(Clone, Copy)]

@@ -216,8 +216,13 @@ impl MessageContext {
     }
 
     fn new(endpoint: Arc<RankEndpoint>, number: u32, places: Option<Arc<[u32]>>) -> Self {
-        let (ranks, reported) = (OnceLock::new(), Mutex::default());
-        MessageContext { endpoint, number, places, ranks, reported }
+        MessageContext {
+            endpoint,
+            number,
+            places,
+            ranks: OnceLock::new(),
+            reported: Mutex::default(),
+        }
     }
 
     /// The context of all ranks of the job.

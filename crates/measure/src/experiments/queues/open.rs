@@ -158,9 +158,12 @@ pub(super) fn locked_ring(world: &Communicator, threads: usize) -> Result<Vec<Lo
         let (receiver, sender) = basic_ends(world)?;
         Ok((Mutex::new(receiver), Arc::new(Mutex::new(sender))))
     };
-    share(world, threads, open, |source, receiver, senders| {
-        let (payload, received) = (Vec::new(), Vec::new());
-        LockedRing { source, senders, receiver, payload, received }
+    share(world, threads, open, |source, receiver, senders| LockedRing {
+        source,
+        senders,
+        receiver,
+        payload: Vec::new(),
+        received: Vec::new(),
     })
 }
 

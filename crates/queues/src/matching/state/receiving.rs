@@ -286,7 +286,7 @@ impl State {
             self.own.wakeup().notify();
         }
         // Without the lock another thread may have dropped the receive, and discarded the message.
-        // An answer completes the send. Bytes that no receive wants any more are not requested.
+        // An answer completes the send. Bytes without a receive are not requested.
         if is_read || self.matcher.messages.get(message).is_none() {
             self.answer(sender, Kind::Answer, [offer.send, 0, 0, 0, 0, 0])
         } else {
