@@ -5,7 +5,9 @@
 //! so an engine that pairs beforehand and one that pairs on arrival agree. Sends that no naming
 //! receive claims are left for receives with a wildcard, which take them in arrival order: a
 //! message goes to the first posted receive, in vertex order, that admits it, and a posted receive
-//! takes the earliest arrived message that it admits.
+//! takes the earliest arrived message that it admits. Messages that are under way at once arrive in
+//! any order, also those of one sender: a graph that needs an order has an edge from the receive of
+//! an answer to the later send.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;

@@ -443,7 +443,10 @@ __noinline int hand_over_unexpected(struct rank_memory *rank __arg_nonnull)
 	return 0;
 }
 
-/* Accepts messages that activations without ownership put into slots, in the order of arrival. */
+/* Accepts messages that activations without ownership put into slots, in the order in which they were put there. A
+ * message arrives when `accept` sees it. Another activation may own the rank before this and accept a later packet first,
+ * as packets overtake each other in the network. No result depends on that: a message that is named finds its receive by
+ * its name, and wildcards promise no order of messages that are under way at once (`goal::matching`). */
 __noinline int accept_waiting(struct rank_memory *rank __arg_nonnull)
 {
 	/* Partner: `leave_waiting`. */
