@@ -219,21 +219,22 @@ impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
         let position = tail & POSITION;
         if state::is_voided(found, self.full(position)) {
             let lap = self.lap(position);
-            if lap.is_multiple_of(LAPS_BETWEEN_CHECKS) && self.is_orphaned(found) {
-                self.take_over(self.slot(position), found);
-            } else {
-                let void = encode(lap, state::decode(found));
-                // The void moves to this lap, so receivers of this lap skip the slot too. AcqRel:
-                // continues the release sequence from the void to `release`. If it fails, the
-                // slow sender has released the slot or another sender has moved the void on.
-                if self
-                    .slot(position)
-                    .state
-                    .compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_err()
-                {
-                    return false;
-                }
+            let slot = self.slot(position);
+            let void = encode(lap, state::decode(found));
+            // The void moves to this lap, so receivers of this lap skip the slot too: without that
+            // they would wait for a message in it. AcqRel: continues the release sequence from the
+            // void to `release`. If it fails, the slow sender has released the slot or another
+            // sender has moved the void on, and the slot may be free.
+            if slot
+                .state
+                .compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed)
+                .is_err()
+            {
+                return false;
+            }
+            // From the void of this lap on the slot becomes empty in a later lap only.
+            if lap.is_multiple_of(LAPS_BETWEEN_CHECKS) && self.is_orphaned(void) {
+                self.take_over(slot, void);
             }
         }
         // The tail names no claimant for a skipped slot.

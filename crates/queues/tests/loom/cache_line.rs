@@ -38,6 +38,8 @@ testing::tests![
     an_abandoned_claim_leaves_a_consistent_ring,
     what_was_claimed_before_closing_is_received_or_refused,
     a_ring_that_changes_hands_takes_nothing_from_its_former_senders,
+    a_ring_that_changes_hands_recovers_the_lines_of_the_dead,
+    a_line_that_was_released_by_a_sender_that_died_is_not_lost,
 ];
 
 /// Slots, and one bit for each ended process, which the kernel reports in production.
@@ -142,7 +144,11 @@ impl Memory {
     }
 
     fn send(&self, from: u16, number: u64) -> Result<u64, SendError> {
-        self.lines_of(from).try_send(&message(from, number), 0).inspect_err(|&why| {
+        self.send_in(0, from, number)
+    }
+
+    fn send_in(&self, generation: u32, from: u16, number: u64) -> Result<u64, SendError> {
+        self.lines_of(from).try_send(&message(from, number), generation).inspect_err(|&why| {
             // As `cache_line.rs` does.
             if why == SendError::Full && self.lines_of(from).is_stuck() {
                 self.lines_of(from).recover();
@@ -163,7 +169,11 @@ impl Memory {
 
     /// Tries so often to send the next of the numbers from 0 on; gives how many it sent.
     fn send_some(&self, from: u16, tries: usize) -> u64 {
-        (0..tries).fold(0, |number, _| match self.send(from, number) {
+        self.send_some_in(0, from, tries)
+    }
+
+    fn send_some_in(&self, generation: u32, from: u16, tries: usize) -> u64 {
+        (0..tries).fold(0, |number, _| match self.send_in(generation, from, number) {
             Ok(_) => number + 1,
             Err(SendError::Full) => number,
             Err(why) => panic!("{why}"),
@@ -198,9 +208,14 @@ impl Memory {
 
     /// All of its lines can be used.
     fn assert_whole(&self) {
+        self.assert_whole_in(0);
+    }
+
+    fn assert_whole_in(&self, generation: u32) {
         for _ in 0..2 {
             let count = self.lines.len() as u64;
-            assert_eq!(self.send_some(8, self.lines.len() + 1), count, "no line is lost");
+            let sent = self.send_some_in(generation, 8, self.lines.len() + 1);
+            assert_eq!(sent, count, "no line is lost");
             assert_eq!(
                 self.drain::<Multi>(),
                 (0..count).map(|number| (8, number)).collect::<Vec<_>>()
@@ -537,5 +552,60 @@ fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
             assert!(lines.try_send(&message(3, number), generation).is_ok(), "no line is lost");
             assert_eq!(ring.drain::<Multi>(), [(2, number), (3, number)]);
         }
+    });
+}
+
+/// The ring changes hands while a dead sender's line is voided, in each of the laps between two
+/// checks of its sender, and before and after the head.
+fn a_ring_that_changes_hands_recovers_the_lines_of_the_dead() {
+    for position in 0..40 {
+        model(0, move || {
+            let ring = Memory::used(2, 0);
+            for number in 0..position {
+                assert!(ring.send(3, number).is_ok());
+                assert_eq!(ring.drain::<Multi>(), [(3, number)]);
+            }
+            ring.die_composing(1, true);
+            assert!(ring.send(2, 0).is_ok());
+            assert_eq!(ring.receive_some::<Multi>(1), [(2, 0)]);
+            ring.lines().close();
+            let generation = ring.lines().reopen().expect("it is closed and empty");
+            for _ in 0..2 * 16 {
+                let sent = ring.send_some_in(generation, 4, 2);
+                assert_eq!(ring.drain::<Multi>().len() as u64, sent, "nothing is held up");
+            }
+            ring.assert_whole_in(generation);
+        });
+    }
+}
+
+/// A slow sender gives its line back and ends, while another checks whether it has ended.
+fn a_line_that_was_released_by_a_sender_that_died_is_not_lost() {
+    model(2, || {
+        let ring = Memory::used(2, 0);
+        // The next claim of the slow line is in a lap in which its sender is checked.
+        for number in 0..27 {
+            assert!(ring.send(3, number).is_ok());
+            assert_eq!(ring.drain::<Multi>(), [(3, number)]);
+        }
+        let slow = ring.lines_of(1).claim(0).expect("room");
+        assert!(ring.send(2, 0).is_ok());
+        assert_eq!(ring.receive_some::<Multi>(1), [(2, 0)]);
+        let late = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || {
+                let lines = ring.lines_of(1);
+                lines.write(slow, &message(1, 0));
+                assert!(lines.publish(slow).is_err(), "it was voided");
+                lines.release(slow);
+                // Release, as the kernel's word about a death would be.
+                ring.dead.fetch_or(1 << 1, Ordering::Release);
+            })
+        };
+        let sent = ring.send_some(2, 2);
+        late.join().expect("no panic");
+        assert_eq!(of(2, &ring.drain::<Multi>()).len() as u64, sent);
+        ring.pass_laps(2);
+        ring.assert_whole();
     });
 }
