@@ -112,8 +112,8 @@ pub(crate) struct Matcher {
     waiting_for_any: VecDeque<Key>,
     /// Unexpected messages by the sender's rank.
     unexpected: Vec<VecDeque<Key>>,
-    /// Ranks with unexpected messages, in no order.
-    with_unexpected: Vec<u32>,
+    /// Ranks with unexpected messages, those first of which a message was taken longest ago.
+    with_unexpected: VecDeque<u32>,
     /// Number of waiting receives.
     waiting: usize,
     next_order: u64,
@@ -133,7 +133,7 @@ impl Matcher {
             waiting_for: none(),
             waiting_for_any: VecDeque::new(),
             unexpected: none(),
-            with_unexpected: Vec::new(),
+            with_unexpected: VecDeque::new(),
             waiting: 0,
             next_order: 0,
             dropped: HashSet::new(),
@@ -249,7 +249,7 @@ impl Matcher {
         }
         let list = &mut self.unexpected[sender as usize];
         if list.is_empty() {
-            self.with_unexpected.push(sender);
+            self.with_unexpected.push_back(sender);
         }
         list.push_back(key);
         key
@@ -265,10 +265,15 @@ impl Matcher {
         } else {
             list.retain(|other| *other != key);
         }
-        if list.is_empty() {
-            // Its next message comes behind those of all other senders for an any-source receive. A
-            // sender whose list does not become empty keeps its place.
-            self.with_unexpected.retain(|other| *other != sender);
+        // Its next message comes behind one of each other sender, for receives and probes from any
+        // source: a sender whose list never becomes empty would keep all others from its receiver.
+        let is_empty = list.is_empty();
+        let place = self.with_unexpected.iter().position(|other| *other == sender);
+        if let Some(place) = place {
+            self.with_unexpected.remove(place);
+        }
+        if !is_empty {
+            self.with_unexpected.push_back(sender);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Calls in an order that threads follow only by chance.
 
-use super::{Layout, State};
+use super::{Layout, OwnRecv, PolledRecv, State};
+use crate::matching::line::Envelope;
 use crate::matching::matcher::Pattern;
 use crate::matching::memory::MAILBOX_BYTES;
 use crate::matching::remote::{RemoteLink, RemoteRecord, kind, kind_of, words_of};
@@ -39,6 +40,69 @@ impl RemoteLink for Link {
 
     fn has_failed(&self) -> bool {
         false
+    }
+}
+
+/// The states of so many ranks of one node.
+fn node(ranks: u32) -> Vec<State> {
+    let segment = Arc::new(Segment::create(4 << 20, Backing::Memory).expect("memory"));
+    let arena = Arc::new(Arena::new(segment, 0..4 << 20).expect("inside"));
+    let mailboxes = arena.allocate_zeroed(u64::from(ranks) * MAILBOX_BYTES, 128).expect("space");
+    let state = |rank| {
+        let arena = Arc::clone(&arena);
+        let credit = 1 << 20;
+        let layout = Layout { arena, rank, ranks, mailboxes, credit, reads_itself: true };
+        State::new(Arc::new(layout), None).expect("mailboxes")
+    };
+    (0..ranks).map(state).collect()
+}
+
+/// Sends the number of its sender.
+fn send(state: &mut State, to: u32, from: u8) {
+    let envelope = Envelope { context: 0, tag: 0, bytes: 1 };
+    assert!(state.try_eager(to, envelope, &[from]).expect("nothing is damaged"), "space");
+}
+
+/// Receives from any source, as a blocking receive does, and returns the sender.
+fn receive(state: &mut State, pattern: Pattern) -> Option<u8> {
+    let mut buffer = [0];
+    let posted = state.post(pattern, 1).expect("nothing is damaged");
+    let mut own = Some(OwnRecv { posted, buffer: &mut buffer });
+    state.progress(&mut own, &None).expect("nothing is damaged");
+    match state.poll_recv(own.as_mut()?).expect("nothing is damaged") {
+        PolledRecv::Complete(head) => Some(head.sender as u8),
+        _ => None,
+    }
+}
+
+/// Rank 1 sends a message for each that is received, so some of its messages always wait. The
+/// others send one each.
+#[test]
+fn a_rank_with_much_traffic_does_not_starve_the_others() {
+    let from_any = Pattern { context: 0, source: None, tag: None };
+    for is_probed in [false, true] {
+        let mut states = node(4);
+        (0..3).for_each(|_| send(&mut states[1], 0, 1));
+        states[0].progress(&mut None, &None).expect("nothing is damaged");
+        for rank in [2, 3] {
+            send(&mut states[rank as usize], 0, rank);
+        }
+        let mut received = Vec::new();
+        for _ in 0..8 {
+            send(&mut states[1], 0, 1);
+            let pattern = if is_probed {
+                // As a program that receives what it has probed.
+                states[0].progress(&mut None, &None).expect("nothing is damaged");
+                let key = states[0].matcher.find_message(&from_any).expect("some wait");
+                let source = states[0].matcher.messages.get(key).map(|message| message.sender);
+                Pattern { source, ..from_any }
+            } else {
+                from_any
+            };
+            received.extend(receive(&mut states[0], pattern));
+        }
+        assert!(received.contains(&2) && received.contains(&3), "{received:?}");
+        assert_eq!(received.len(), 8, "one for each receive");
     }
 }
 
