@@ -13,6 +13,7 @@
 //! | `endpoint` | starts, polls and waits |
 //! | `state` | the rings, sends and receives of a rank, behind its lock |
 //! | `matcher` | posted receives and unexpected messages: MPI's order |
+//! | `contexts` | the communicators whose messages are received |
 //! | `outgoing`, `incoming` | the two ends of a ring |
 //! | `remote` | records between this rank and ranks on other nodes |
 //! | `memory`, `line`, `ring_list` | contents of the shared memory |
@@ -26,6 +27,7 @@
 //! reads a guard word of the sender after the bytes (see [`shm::process_memory`]), so it accepts
 //! nothing from a buffer that was given back.
 
+mod contexts;
 mod endpoint;
 mod error;
 mod incoming;
@@ -38,6 +40,7 @@ pub(crate) mod ring_list;
 mod slab;
 mod state;
 
+pub use contexts::Contexts;
 pub use endpoint::{
     Endpoint, EndpointOptions, PostedRecvKey, Processes, StartedSendKey, TakenMessage,
 };

@@ -1,26 +1,35 @@
 //! Numbers of new communicators.
+//!
+//! Every rank of a new communicator offers a number, and all of them take the one that counts
+//! highest. So it counts above those of all communicators that any of them has had, which tells its
+//! messages from late ones of dropped communicators ([`queues::matching::Contexts`]).
 
 use crate::error::{Result, argument};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Source of numbers for new communicators, of which the first rank takes one for all.
+/// Source of numbers for new communicators.
 #[derive(Debug)]
 pub(crate) struct ContextNumbers {
-    /// Numbers that this process has taken.
+    /// The highest count that this process has offered or taken.
     taken: AtomicU32,
-    /// Bits of a number that are the first rank; the others count.
+    /// Bits of a number that are the rank that has offered it; the others count.
     rank_bits: u32,
 }
 
 impl ContextNumbers {
-    /// Numbers for communicators whose first ranks have at most so many bits, below 32.
+    /// Numbers for communicators of ranks that have at most so many bits, below 32.
     pub(crate) fn new(rank_bits: u32) -> Self {
         ContextNumbers { taken: AtomicU32::new(0), rank_bits }
     }
 
-    /// A number for a communicator with this first rank, not 0. No other communicator has it: part
-    /// of it is the rank, so ranks need not agree, and threads of a rank need not take turns.
-    pub(crate) fn next(&self, rank: u32) -> Result<u32> {
+    /// Bits of a number that count.
+    pub(crate) fn count_bits(&self) -> u32 {
+        u32::MAX >> self.rank_bits
+    }
+
+    /// The number that this rank offers for a new communicator, not 0. No other offer is the same:
+    /// part of it is the rank, and threads of a rank count together.
+    pub(crate) fn offer(&self, rank: u32) -> Result<u32> {
         let count_bits = u32::BITS - self.rank_bits;
         // Relaxed: the numbers publish nothing, they only differ.
         let count = self.taken.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -33,6 +42,18 @@ impl ContextNumbers {
         let expected = format!("below {counts}, and its first rank below {ranks}");
         Err(argument("the number of a communicator", found, expected))
     }
+
+    /// Takes the number of a new communicator from the offers of all its ranks, of which 0 is none.
+    pub(crate) fn take(&self, offers: impl IntoIterator<Item = u32>) -> Option<u32> {
+        let count = |number: u32| number & self.count_bits();
+        let by_count = |number| (number != 0).then_some((count(number), number));
+        let highest =
+            offers.into_iter().map(by_count).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b)));
+        let (count, number) = highest??;
+        // Relaxed: the communicator that is created passes nothing on by this.
+        self.taken.fetch_max(count, Ordering::Relaxed);
+        Some(number)
+    }
 }
 
 #[cfg(test)]
@@ -40,18 +61,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_communicator_has_its_own_number() {
+    fn every_offer_is_a_number_of_its_own() {
         let numbers = ContextNumbers::new(16);
-        let taken = [numbers.next(0), numbers.next(0), numbers.next(1), numbers.next(65535)];
-        let mut taken: Vec<u32> =
-            taken.into_iter().map(|number| number.expect("numbers are left")).collect();
-        assert!(taken.iter().all(|number| *number != 0), "0 is the number of the world");
+        let offered = [numbers.offer(0), numbers.offer(0), numbers.offer(1), numbers.offer(65535)];
+        let mut offered: Vec<u32> =
+            offered.into_iter().map(|number| number.expect("numbers are left")).collect();
+        assert!(offered.iter().all(|number| *number != 0), "0 is the number of the world");
+        offered.sort_unstable();
+        offered.dedup();
+        assert_eq!(offered.len(), 4);
+        assert!(numbers.offer(65536).is_err());
+        let of_one_rank = ContextNumbers::new(0);
+        assert_eq!(of_one_rank.offer(0).ok(), Some(1));
+        assert!(of_one_rank.offer(1).is_err());
+    }
+
+    #[test]
+    fn a_communicator_counts_above_all_that_its_ranks_have_had() {
+        let ranks = [0, 1, 2].map(|rank| (rank, ContextNumbers::new(16)));
+        let mut last = [0; 3];
+        let mut taken = Vec::new();
+        for members in [&[0, 1][..], &[0, 1], &[1, 2], &[2], &[2], &[2], &[0, 2], &[0, 1, 2]] {
+            let offer = |member: &usize| {
+                let (rank, numbers) = &ranks[*member];
+                numbers.offer(*rank).expect("numbers are left")
+            };
+            let offers: Vec<u32> = members.iter().map(offer).collect();
+            let take = |member: &usize| ranks[*member].1.take(offers.iter().copied());
+            let numbers: Vec<u32> = members.iter().filter_map(take).collect();
+            assert!(numbers.iter().all(|number| *number == numbers[0]), "all take the same");
+            assert_eq!(numbers.len(), members.len());
+            for member in members {
+                assert!(numbers[0] & 0xffff > last[*member]);
+                last[*member] = numbers[0] & 0xffff;
+            }
+            taken.push(numbers[0]);
+        }
         taken.sort_unstable();
         taken.dedup();
-        assert_eq!(taken.len(), 4);
-        assert!(numbers.next(65536).is_err());
-        let of_one_rank = ContextNumbers::new(0);
-        assert_eq!(of_one_rank.next(0).ok(), Some(1));
-        assert!(of_one_rank.next(1).is_err());
+        assert_eq!(taken.len(), 8, "none twice");
+        assert_eq!(ranks[0].1.take([5, 0]), None, "a rank without a number");
     }
 }

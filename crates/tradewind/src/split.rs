@@ -93,12 +93,12 @@ impl Communicator {
         color: Option<u32>,
         key: i64,
     ) -> Result<Option<Communicator>> {
-        let number = internode.next_context_number()?;
+        let new = self.message_context().begin()?;
         let words = [
             u64::from(color.is_some()),
             u64::from(color.unwrap_or(0)),
             key.cast_unsigned(),
-            u64::from(number),
+            u64::from(new.offer()),
             0,
             0,
         ];
@@ -110,14 +110,13 @@ impl Communicator {
         let own = chosen.iter().position(|rank| *rank == internode.rank());
         let rank = own.unwrap_or(0) as u32;
         let group = self.group().split(color, i64::from(rank))?;
-        let (Some(group), Some(first)) = (group, chosen.first()) else { return Ok(None) };
+        let Some(group) = group else { return Ok(None) };
         if group.size() as usize == chosen.len() {
             return self.subset(group, None).map(Some);
         }
         let members = &internode.context().members;
         let context = CommunicatorContext {
-            // Every rank takes the number that the new communicator's first rank has offered.
-            number: gathered[*first as usize][3] as u32,
+            number: new.take(chosen.iter().map(|rank| gathered[*rank as usize][3] as u32))?,
             members: chosen.iter().map(|rank| members[*rank as usize]).collect(),
             rank,
         };

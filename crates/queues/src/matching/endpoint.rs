@@ -5,6 +5,7 @@ mod receives;
 mod sends;
 mod waiting;
 
+use super::contexts::Contexts;
 use super::error::MatchError;
 use super::line::MessageHead;
 use super::memory::Mailbox;
@@ -47,6 +48,8 @@ pub struct EndpointOptions {
     pub processes: Arc<dyn Processes>,
     /// Ranks on other nodes, if there are any.
     pub remote: Option<RemoteOptions>,
+    /// Communicators whose messages are received.
+    pub contexts: Contexts,
 }
 
 /// Processes of the ranks of the node.
@@ -132,6 +135,7 @@ impl Endpoint {
             reads_directly,
             processes,
             remote,
+            contexts,
         } = options;
         let (link, remote_waits) =
             remote.map(|RemoteOptions { ranks, link, waits }| ((ranks, link), waits)).unzip();
@@ -159,11 +163,12 @@ impl Endpoint {
             credit: (ALL_CREDIT / u64::from(ranks)).clamp(LEAST_CREDIT, MOST_CREDIT),
             reads_itself: read.is_ok() && found == probe,
         });
-        let state = State::new(Arc::clone(&layout), link).map_err(|error| match error {
-            MatchError::Create(error) => error,
-            // The other errors concern messages.
-            _ => Mailbox::missing(mailboxes),
-        })?;
+        let state =
+            State::new(Arc::clone(&layout), link, contexts).map_err(|error| match error {
+                MatchError::Create(error) => error,
+                // The other errors concern messages.
+                _ => Mailbox::missing(mailboxes),
+            })?;
         let own = layout.mailbox(rank).map_err(|_| Mailbox::missing(mailboxes))?;
         let doorbell = Mapped::new(own.segment(), Mailbox::doorbell_at(layout.mailbox_at(rank)))?;
         Ok(Endpoint {

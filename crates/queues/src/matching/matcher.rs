@@ -3,10 +3,11 @@
 //! A message is matched with the first posted receive that fits, a receive with the first message
 //! that fits, where the messages of one sender are in the order in which they were sent.
 
+use super::contexts::Contexts;
 use super::line::{Envelope, INLINE_WORDS, MessageHead, Offer};
 use super::slab::{Key, Slab};
 use shm::published_wait::Wait;
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 /// Messages that a receive accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,15 +118,15 @@ pub(crate) struct Matcher {
     /// Number of waiting receives.
     waiting: usize,
     next_order: u64,
-    /// Numbers of dropped communicators: no receive follows for their messages.
-    dropped: HashSet<u32>,
-    /// Unexpected messages of dropped communicators.
+    /// Communicators for whose messages receives may follow.
+    contexts: Contexts,
+    /// Unexpected messages for which no receive follows.
     unwanted: Vec<Key>,
 }
 
 impl Matcher {
     /// Creates a matcher for messages of so many ranks.
-    pub(crate) fn new(ranks: u32) -> Self {
+    pub(crate) fn new(ranks: u32, contexts: Contexts) -> Self {
         let none = || (0..ranks).map(|_| VecDeque::new()).collect();
         Matcher {
             posted: Slab::new(),
@@ -136,7 +137,7 @@ impl Matcher {
             with_unexpected: VecDeque::new(),
             waiting: 0,
             next_order: 0,
-            dropped: HashSet::new(),
+            contexts,
             unwanted: Vec::new(),
         }
     }
@@ -242,7 +243,7 @@ impl Matcher {
     /// Adds a message that no receive has matched.
     pub(crate) fn add_unexpected(&mut self, message: Message) -> Key {
         let sender = message.sender;
-        let is_unwanted = self.dropped.contains(&message.envelope.context);
+        let is_unwanted = !self.contexts.wants(message.envelope.context);
         let key = self.messages.insert(message);
         if is_unwanted {
             self.unwanted.push(key);
@@ -277,7 +278,7 @@ impl Matcher {
         }
     }
 
-    /// Takes an unexpected message of a dropped communicator, if there is one.
+    /// Takes an unexpected message for which no receive follows, if there is one.
     pub(crate) fn take_unwanted(&mut self) -> Option<Key> {
         let key = self.unwanted.pop()?;
         self.take_unexpected(key);
@@ -290,19 +291,14 @@ impl Matcher {
         self.unwanted.extend(messages.into_iter().flatten());
     }
 
-    /// Notes that a communicator is dropped, and adds its messages to the unwanted ones.
-    pub(crate) fn drop_context(&mut self, context: u32) {
-        // Messages of the communicator that arrive later are found in `add_unexpected`.
-        self.dropped.insert(context);
-        let messages = self.unexpected_of(context);
-        self.unwanted.extend(messages);
-    }
-
-    /// Returns the unexpected messages of a communicator.
-    fn unexpected_of(&self, context: u32) -> Vec<Key> {
-        let is_of = |key: &&Key| {
-            self.messages.get(**key).is_some_and(|message| message.envelope.context == context)
+    /// Changes the communicators whose messages are received, and adds the messages of all others
+    /// to the unwanted ones. Those that arrive later are found in `add_unexpected`.
+    pub(crate) fn change_contexts(&mut self, change: impl FnOnce(&mut Contexts)) {
+        change(&mut self.contexts);
+        let is_unwanted = |key: &&Key| {
+            let message = self.messages.get(**key);
+            message.is_some_and(|message| !self.contexts.wants(message.envelope.context))
         };
-        self.unexpected.iter().flatten().filter(is_of).copied().collect()
+        self.unwanted.extend(self.unexpected.iter().flatten().filter(is_unwanted));
     }
 }

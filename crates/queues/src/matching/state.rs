@@ -13,6 +13,7 @@ mod sending;
 #[cfg(test)]
 mod tests;
 
+use super::contexts::Contexts;
 use super::error::MatchError;
 use super::incoming::Incoming;
 use super::line::{MessageHead, Offer};
@@ -134,6 +135,7 @@ impl State {
     pub(super) fn new(
         layout: Arc<Layout>,
         remote: Option<(u32, Box<dyn RemoteLink>)>,
+        contexts: Contexts,
     ) -> Result<Self, MatchError> {
         let places = layout.ranks + remote.as_ref().map_or(0, |(ranks, _)| *ranks);
         Ok(State {
@@ -141,7 +143,7 @@ impl State {
             peers: (0..places).map(|_| Peer::default()).collect(),
             senders: Vec::new(),
             queued: Vec::new(),
-            matcher: Matcher::new(places),
+            matcher: Matcher::new(places, contexts),
             sends: Slab::new(),
             guards: Vec::new(),
             unread: Vec::new(),

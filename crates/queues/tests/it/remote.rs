@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use queues::matching::{
-    Endpoint, EndpointOptions, Envelope, MAILBOX_BYTES, MessageHead, Pattern, Processes,
+    Contexts, Endpoint, EndpointOptions, Envelope, MAILBOX_BYTES, MessageHead, Pattern, Processes,
     RemoteExit, RemoteLink, RemoteOptions, RemoteRecord,
 };
 use queues::remote_waits::RemoteWaits;
@@ -170,6 +170,7 @@ fn endpoint() -> (Endpoint, Arc<Wire>) {
         reads_directly: None,
         processes: Arc::new(Nothing),
         remote: Some(RemoteOptions { ranks: 2, link, waits: Arc::new(Nothing) }),
+        contexts: Contexts::new(u32::MAX),
     };
     (Endpoint::new(options).expect("mailboxes"), wire)
 }
@@ -374,7 +375,12 @@ fn a_message_between_the_parts_of_another_is_refused() {
 fn messages_of_a_dropped_communicator_return_their_credit() {
     const CONTEXT: u64 = 7;
     let (endpoint, wire) = endpoint();
-    endpoint.discard_context(CONTEXT as u32).expect("nothing is damaged");
+    let change = |change: fn(&mut Contexts)| {
+        endpoint.change_contexts(change).expect("nothing is damaged");
+    };
+    change(|contexts| contexts.begin(CONTEXT as u32));
+    change(|contexts| contexts.end(Some(CONTEXT as u32)));
+    change(|contexts| contexts.drop(CONTEXT as u32));
     wire.arrive(record(OTHER - 1, [CONTEXT, OFFER | 70_000, 5], vec![]));
     // More than the credit of a sender: without its return they would not all be accepted.
     for _ in 0..5 << 20 >> 15 {

@@ -209,11 +209,6 @@ impl InternodeGroup {
         &self.sequence
     }
 
-    /// A number for a communicator with this rank as its first.
-    pub(crate) fn next_context_number(&self) -> Result<u32> {
-        self.job.numbers.next(self.context.members[self.rank() as usize])
-    }
-
     /// Number in the job of the node of `rank`.
     pub(crate) fn node_of(&self, rank: u32) -> Option<u32> {
         self.job.nodes.of(*self.context.members.get(rank as usize)?)

@@ -9,7 +9,7 @@ use engine::node::membership::{Background, Member};
 use engine::node::{MAILBOX_BYTES, Node};
 use engine::signature::{CallKind, Signature};
 use network::error::{Error as NetworkError, RankExit};
-use queues::matching::{Endpoint, EndpointOptions, MatchError, Processes, RemoteExit};
+use queues::matching::{Contexts, Endpoint, EndpointOptions, MatchError, Processes, RemoteExit};
 use shm::arena::Arena;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -24,8 +24,8 @@ pub(crate) struct RankEndpoint {
     endpoint: OnceLock<Endpoint>,
     member: Arc<Member>,
     arena: Arc<Arena>,
-    /// Numbers of communicators that were dropped before the creation of `endpoint`.
-    creation: Mutex<Vec<u32>>,
+    /// Communicators whose messages are received; those of `endpoint`, once that is created.
+    creation: Mutex<Contexts>,
     /// Source of numbers for communicators, in a job on one node.
     numbers: ContextNumbers,
     /// The job, if it has several nodes. Behind the endpoint too: the agent carries its last
@@ -37,23 +37,30 @@ impl RankEndpoint {
     /// The end of a rank of `group`; `internode` has all ranks of a job on several nodes.
     pub(crate) fn new(group: &NodeCommunicator, internode: Option<&Arc<InternodeGroup>>) -> Self {
         let last_rank = group.member().node().ranks().saturating_sub(1);
+        let numbers = ContextNumbers::new(u32::BITS - last_rank.leading_zeros());
+        let job = internode.map(|internode| Arc::clone(internode.job()));
+        let count_bits = job.as_ref().map_or(&numbers, |job| job.numbers()).count_bits();
         RankEndpoint {
             member: Arc::clone(group.member()),
             arena: Arc::clone(group.arena()),
             endpoint: OnceLock::new(),
-            creation: Mutex::default(),
-            numbers: ContextNumbers::new(u32::BITS - last_rank.leading_zeros()),
-            job: internode.map(|internode| Arc::clone(internode.job())),
+            creation: Mutex::new(Contexts::new(count_bits)),
+            numbers,
+            job,
         }
     }
 
-    /// A number for a communicator with this first rank of the node. On several nodes the numbers
-    /// come from the same source as those of communicators with ranks on several nodes.
-    fn next_number(&self, first: u32) -> Result<u32> {
-        let Some(job) = &self.job else { return self.numbers.next(first) };
-        let own = job.agent().node();
-        let member = job.nodes.members(own).nth(first as usize);
-        job.numbers().next(member.unwrap_or(first))
+    /// Source of numbers for all communicators with this rank, on one node or several.
+    fn numbers(&self) -> &ContextNumbers {
+        self.job.as_ref().map_or(&self.numbers, |job| job.numbers())
+    }
+
+    /// The number that this rank offers for a new communicator.
+    fn offer(&self) -> Result<u32> {
+        let rank = self.member.rank();
+        let Some(job) = &self.job else { return self.numbers.offer(rank) };
+        let member = job.nodes.members(job.agent().node()).nth(rank as usize);
+        job.numbers().offer(member.unwrap_or(rank))
     }
 
     /// Why nothing follows from the rank on another node at a place, if that is so.
@@ -97,14 +104,13 @@ impl RankEndpoint {
         }
     }
 
-    /// Discards the messages of a dropped communicator, also those that arrive later. No other
-    /// communicator has its number.
-    fn drop_context(&self, number: u32) -> Result<()> {
-        let mut dropped = self.creation.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Changes the communicators whose messages are received.
+    fn change_contexts(&self, change: impl FnOnce(&mut Contexts)) -> Result<()> {
+        let mut contexts = self.creation.lock().unwrap_or_else(PoisonError::into_inner);
         match self.endpoint.get() {
-            Some(endpoint) => endpoint.discard_context(number).map_err(damaged),
+            Some(endpoint) => endpoint.change_contexts(change).map_err(damaged),
             None => {
-                dropped.push(number);
+                change(&mut contexts);
                 Ok(())
             }
         }
@@ -113,7 +119,7 @@ impl RankEndpoint {
     #[cold]
     fn create(self: &Arc<Self>) -> Result<&Endpoint> {
         // One at a time: an endpoint takes over what has been sent to the rank.
-        let mut dropped = self.creation.lock().unwrap_or_else(PoisonError::into_inner);
+        let contexts = self.creation.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(endpoint) = self.endpoint.get() {
             return Ok(endpoint);
         }
@@ -128,10 +134,8 @@ impl RankEndpoint {
             reads_directly: None,
             processes: Arc::new(NodeProcesses(Arc::clone(node))),
             remote,
+            contexts: contexts.clone(),
         })?;
-        for number in dropped.drain(..) {
-            endpoint.discard_context(number).map_err(damaged)?;
-        }
         let endpoint = self.endpoint.get_or_init(|| endpoint);
         // A sender may wait until this rank, which waits for a collective, has read its message.
         let work = Arc::downgrade(self) as Weak<dyn Background>;
@@ -242,27 +246,61 @@ impl MessageContext {
         MessageContext::new(endpoint, number, Some(remote::places(internode)))
     }
 
-    /// A context for a new communicator on this node. Waits for its ranks, which take the number
-    /// that the first of them offers.
+    /// A context for a new communicator on this node. Waits for its ranks.
     pub(crate) fn of_group(&self, group: &NodeCommunicator) -> Result<Self> {
-        let endpoint = Arc::clone(&self.endpoint);
-        let offered = match group.members().first() {
-            // Without a number the first rank still takes part, so that all ranks see the failure.
-            Some(first) if group.rank() == 0 => endpoint.next_number(*first),
-            _ => Ok(0),
-        };
+        let new = self.begin()?;
         let call = Signature::new(CallKind::Split, 0, 1);
-        let own = offered.as_ref().map_or(0, |number| u64::from(*number));
-        let offers = group.exchange_words([own, 0, 0, 0, 0, 0], call)?;
-        offered?;
-        let number = match offers.first() {
-            Some([number, ..]) if *number > 0 => *number as u32,
-            _ => {
-                let expected = "fewer in the life of the job";
-                return Err(argument("the number of communicators", "the highest", expected));
-            }
-        };
-        Ok(MessageContext::new(endpoint, number, None))
+        let offers = group.exchange_words([new.offer().into(), 0, 0, 0, 0, 0], call)?;
+        let number = new.take(offers.iter().map(|[number, ..]| *number as u32))?;
+        Ok(MessageContext::new(Arc::clone(&self.endpoint), number, None))
+    }
+
+    /// Begins the creation of a communicator, before this rank takes part in anything that
+    /// completes it on another one.
+    pub(crate) fn begin(&self) -> Result<NewContext> {
+        let endpoint = Arc::clone(&self.endpoint);
+        // Without a number the rank still takes part, so that all ranks see the failure.
+        let offer = endpoint.offer().unwrap_or_else(|error| {
+            log::warn!("{error}");
+            0
+        });
+        endpoint.change_contexts(|contexts| contexts.begin(offer))?;
+        Ok(NewContext { endpoint, offer, number: None })
+    }
+}
+
+/// The creation of a communicator, whose first messages may arrive before it is complete here.
+#[derive(Debug)]
+pub(crate) struct NewContext {
+    endpoint: Arc<RankEndpoint>,
+    offer: u32,
+    number: Option<u32>,
+}
+
+impl NewContext {
+    /// The number that this rank offers; 0 if it has none left.
+    pub(crate) fn offer(&self) -> u32 {
+        self.offer
+    }
+
+    /// Ends the creation with the number of the new communicator, from the offers of all its ranks.
+    /// The caller passes it on to a [`MessageContext`].
+    pub(crate) fn take(mut self, offers: impl IntoIterator<Item = u32>) -> Result<u32> {
+        self.number = self.endpoint.numbers().take(offers);
+        self.number.ok_or_else(|| {
+            let expected = "fewer in the life of the job";
+            argument("the number of communicators", "the highest", expected)
+        })
+    }
+}
+
+impl Drop for NewContext {
+    /// Without a number: the creation has failed, or the communicator is without this rank.
+    fn drop(&mut self) {
+        let end = |contexts: &mut Contexts| contexts.end(self.number);
+        if let Err(error) = self.endpoint.change_contexts(end) {
+            log::warn!("early messages of a communicator are left: {error}");
+        }
     }
 }
 
@@ -278,7 +316,7 @@ fn ranks_by_place(places: &[u32]) -> Box<[u32]> {
 impl Drop for MessageContext {
     fn drop(&mut self) {
         if self.number > 0
-            && let Err(error) = self.endpoint.drop_context(self.number)
+            && let Err(error) = self.endpoint.change_contexts(|contexts| contexts.drop(self.number))
         {
             log::warn!("messages of a dropped communicator are left: {error}");
         }

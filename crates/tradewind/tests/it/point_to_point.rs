@@ -1,6 +1,7 @@
 //! Messages that are selected by sender and tag, between ranks that are threads of one process; the
 //! tests of real processes are in `point_to_point/processes.rs`.
 
+mod communicators;
 mod failures;
 mod processes;
 mod reference;

@@ -1,6 +1,7 @@
 //! Probes of an endpoint.
 
 use super::{Endpoint, PostedRecvKey, TakenMessage};
+use crate::matching::contexts::Contexts;
 use crate::matching::error::MatchError;
 use crate::matching::line::MessageHead;
 use crate::matching::matcher::{Message, Pattern};
@@ -88,14 +89,15 @@ impl Endpoint {
         self.state.lock().discard(message.key)
     }
 
-    /// Discards the messages of a communicator that no receive has matched, and those that arrive
-    /// later. No later communicator has its number.
+    /// Changes the communicators whose messages are received. Discards those of all others that no
+    /// receive has matched, and those that arrive later.
     ///
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
-    pub fn discard_context(&self, context: u32) -> Result<(), MatchError> {
+    pub fn change_contexts(&self, change: impl FnOnce(&mut Contexts)) -> Result<(), MatchError> {
         let mut state = self.state.lock();
         state.progress(&mut None, &None)?;
-        state.discard_context(context)
+        state.matcher.change_contexts(change);
+        state.discard_unwanted()
     }
 }

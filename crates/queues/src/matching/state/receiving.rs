@@ -364,15 +364,9 @@ impl State {
         }
     }
 
-    /// Discards the unexpected messages of a communicator, and those that arrive later.
-    pub(in crate::matching) fn discard_context(&mut self, context: u32) -> Result<(), MatchError> {
-        self.matcher.drop_context(context);
-        self.discard_unwanted()
-    }
-
-    /// Discards the messages of dropped communicators: their senders need the credit and answers.
+    /// Discards messages for which no receive follows: their senders need the credit and answers.
     #[inline]
-    pub(super) fn discard_unwanted(&mut self) -> Result<(), MatchError> {
+    pub(in crate::matching) fn discard_unwanted(&mut self) -> Result<(), MatchError> {
         while let Some(message) = self.matcher.take_unwanted() {
             self.discard(message)?;
         }

@@ -1,6 +1,7 @@
 //! Calls in an order that threads follow only by chance.
 
 use super::{Layout, OwnRecv, PolledRecv, State};
+use crate::matching::contexts::Contexts;
 use crate::matching::line::Envelope;
 use crate::matching::matcher::Pattern;
 use crate::matching::memory::MAILBOX_BYTES;
@@ -52,7 +53,7 @@ fn node(ranks: u32) -> Vec<State> {
         let arena = Arc::clone(&arena);
         let credit = 1 << 20;
         let layout = Layout { arena, rank, ranks, mailboxes, credit, reads_itself: true };
-        State::new(Arc::new(layout), None).expect("mailboxes")
+        State::new(Arc::new(layout), None, Contexts::new(u32::MAX)).expect("mailboxes")
     };
     (0..ranks).map(state).collect()
 }
@@ -118,7 +119,8 @@ fn an_offer_that_is_discarded_while_it_is_read_is_answered() {
     let arriving = Some(RemoteRecord { from: 0, is_exit: false, words, bytes: 0 });
     let sent = Arc::new(Mutex::new(Vec::new()));
     let link = Box::new(Link { arriving, sent: Arc::clone(&sent) });
-    let mut state = State::new(Arc::new(layout), Some((1, link))).expect("mailboxes");
+    let contexts = Contexts::new(u32::MAX);
+    let mut state = State::new(Arc::new(layout), Some((1, link)), contexts).expect("mailboxes");
 
     let pattern = Pattern { context: 0, source: Some(1), tag: Some(0) };
     let posted = state.post(pattern, 70_000).expect("space");
