@@ -1,7 +1,8 @@
 //! A mutex for a value that one thread uses, as a rule.
 //!
 //! The first thread that locks it becomes its owner and from then on locks it by two plain stores.
-//! The first lock by another thread ends that, for good, and the mutex is an ordinary one. A locked
+//! A lock by another thread ends that, and the mutex is an ordinary one until its owner has locked it
+//! so often, without another thread between, that the end is paid for. A locked
 //! instruction takes about twenty cycles and, worse, waits until all earlier stores are visible: a
 //! store to a line that another process has read takes as long as the line travels.
 
@@ -66,10 +67,15 @@ fn thread_number() -> u64 {
     }
 }
 
+/// Number of locks of the owner alone after which it gets the bias back. They cost as much more than
+/// with the bias as its next end, which interrupts all processors: some microseconds.
+const RESTORE_AFTER: u32 = 1000;
+
 impl<T> BiasedMutex<T> {
     /// Creates a mutex that no thread has locked.
     pub fn new(value: T) -> Self {
-        BiasedMutex { bias: Bias::new(), mutex: Mutex::new(()), value: UnsafeCell::new(value) }
+        let bias = Bias::new(RESTORE_AFTER);
+        BiasedMutex { bias, mutex: Mutex::new(()), value: UnsafeCell::new(value) }
     }
 
     /// Locks the mutex. A thread that has locked it already waits forever.
@@ -96,7 +102,7 @@ impl<T> BiasedMutex<T> {
         self.bias.revoke(
             || std::thread::sleep(SETTLED),
             || {
-                // Once in the life of a mutex, so nothing wakes this thread.
+                // Once in many locks, so nothing wakes this thread.
                 pauses = pauses.saturating_add(1);
                 if pauses < 100 {
                     std::thread::yield_now();
@@ -139,8 +145,9 @@ impl<T> Deref for BiasedGuard<'_, T> {
     fn deref(&self) -> &T {
         // SAFETY: a guard without the mutex is that of the owner, which is inside until it drops the
         // guard and enters only once. A guard with the mutex exists only after the bias has ended
-        // and the owner has left for the last time. So this is the only guard, and its reference to
-        // the value lasts no longer than the borrow of the guard.
+        // and the owner has left, and the owner gets the bias back only with the mutex, so after
+        // that guard. So this is the only guard, and its reference to the value lasts no longer than
+        // the borrow of the guard.
         unsafe { &*self.owner.value.get() }
     }
 }
@@ -190,6 +197,27 @@ mod tests {
             });
             assert_eq!(*count.lock(), threads as u64 * TURNS);
         }
+    }
+
+    #[test]
+    fn an_owner_that_is_alone_again_gets_its_bias_back() {
+        crate::fence::register();
+        let value = BiasedMutex::new(0);
+        // The mutex is free while a thread with the bias is inside.
+        let is_biased = || {
+            let _guard = value.lock();
+            value.mutex.try_lock().is_ok()
+        };
+        assert!(is_biased());
+        for _ in 0..3 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| *value.lock() += 1);
+            });
+            assert!(!is_biased());
+            assert!((2..RESTORE_AFTER).all(|_| !is_biased()), "not earlier than it is worth");
+            assert_eq!(is_biased(), crate::fence::heavy(), "without the fence it stays so");
+        }
+        assert_eq!(*value.lock(), 3);
     }
 
     #[test]
