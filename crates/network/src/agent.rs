@@ -31,6 +31,7 @@
 //! have exited it shuts down in order (`Shutdown`, answered by `ShutdownAck`), so that
 //! the end of its connections is no failure.
 
+pub(crate) mod batches;
 mod client;
 mod client_table;
 pub(crate) mod clock;

@@ -1,6 +1,7 @@
 //! Errors of queues: one for creating, one for each direction. Messages are copied or borrowed, so
 //! an error has nothing to return but the reason; it is as small as a word.
 
+use shm::liveness::PeerExit;
 #[allow(unused_imports, reason = "the loom models create no queues")]
 pub use shm::object::CreateError;
 
@@ -45,6 +46,11 @@ pub enum SendError {
         /// Its rank.
         rank: u32,
     },
+    /// The node service of this node, which carries messages to other nodes, has ended.
+    #[error(
+        "the node service, which carries messages to other nodes, has ended: start the job again"
+    )]
+    CarrierEnded,
     /// The memory of the queue holds a word that no sender or receiver writes.
     #[error("the receive queue is corrupt: another program has overwritten its memory")]
     Corrupt,
@@ -76,9 +82,32 @@ pub enum RecvError {
         /// Its rank.
         rank: u32,
     },
+    /// The node service of this node, which carries messages from other nodes, has ended.
+    #[error(
+        "the node service, which carries messages from other nodes, has ended: start the job again"
+    )]
+    CarrierEnded,
     /// The memory of the queue holds a word that no sender or receiver writes.
     #[error("the receive queue is corrupt: another program has overwritten its memory")]
     Corrupt,
+}
+
+impl From<PeerExit> for SendError {
+    fn from(exit: PeerExit) -> Self {
+        match exit {
+            PeerExit::Left(rank) | PeerExit::Failed(rank) => SendError::RankExited { rank },
+            PeerExit::CarrierEnded => SendError::CarrierEnded,
+        }
+    }
+}
+
+impl From<PeerExit> for RecvError {
+    fn from(exit: PeerExit) -> Self {
+        match exit {
+            PeerExit::Left(rank) | PeerExit::Failed(rank) => RecvError::RankExited { rank },
+            PeerExit::CarrierEnded => RecvError::CarrierEnded,
+        }
+    }
 }
 
 // The results of the fastest operations are returned in registers.

@@ -14,13 +14,13 @@ use crate::cache_line::{CacheLine, CacheLineMessage};
 use crate::error::{CreateError, RecvError, SendError};
 use crate::express::{Express, ExpressMessage};
 use crate::queue::{Queue, QueueKind, Receiver, Sender, Single, sealed::Protocol};
-use shm::event::Notify;
 use shm::segment::{Offset, Segment};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Messages that are taken at once.
-const BATCH: usize = 512;
+/// Messages that are taken at once, into the stack: a queue without messages takes no memory of
+/// the carrier.
+const BATCH: usize = 128;
 
 /// The end of an outgoing queue, of which the carrier is the only receiver.
 pub trait OutgoingQueue: Send + Debug {
@@ -33,6 +33,9 @@ pub trait OutgoingQueue: Send + Debug {
 
     /// Returns true if there is a message.
     fn is_ready(&self) -> bool;
+
+    /// Closes the queue: senders get [`SendError::Closed`], and its messages are lost.
+    fn close(&self);
 }
 
 /// The queue of a receiver, to which the carrier sends what has arrived.
@@ -45,8 +48,9 @@ pub trait IncomingQueue: Send + Debug {
     fn put(&mut self, bytes: &[u8]) -> Result<usize, IncomingError>;
 
     /// Requests a notification of the [event](Receiver::with_remote_senders) of the receivers when
-    /// half of the queue is free. The caller then tries once more to send the rest: receivers that
-    /// did not see the request have released their slots before.
+    /// half of the queue is free, or was received. The caller then passes a heavy fence
+    /// ([`shm::fence::heavy`]), one for any number of queues, and tries once more to send the rest:
+    /// receivers that did not see the request have released their slots before.
     fn request_space(&self);
 }
 
@@ -140,30 +144,43 @@ impl Carried for CacheLine {
 #[derive(Debug)]
 struct Outgoing<K: Carried> {
     receiver: Receiver<K, Single>,
-    messages: Vec<K::Item>,
+    queue: Queue<K>,
 }
 
 impl<K: Carried> Outgoing<K> {
     fn new(queue: &Queue<K>) -> Result<Self, CreateError> {
-        let none = K::of_empty(ExpressMessage::default());
-        Ok(Outgoing { receiver: queue.single_receiver()?, messages: vec![none; BATCH] })
+        Ok(Outgoing { receiver: queue.single_receiver()?, queue: queue.clone() })
     }
 }
 
 impl<K: Carried> OutgoingQueue for Outgoing<K> {
     fn take(&mut self, limit: usize, into: &mut Vec<u8>) -> Result<(), RecvError> {
-        let count = (limit / K::MOST).min(BATCH);
-        if count == 0 {
-            return Ok(());
+        let end = into.len() + limit;
+        let mut messages = [K::of_empty(ExpressMessage::default()); BATCH];
+        loop {
+            let most = ((end - into.len()) / K::MOST).min(BATCH);
+            if most == 0 {
+                return Ok(());
+            }
+            let taken = match self.receiver.try_recv_many(&mut messages[..most]) {
+                // What was taken before is sent first; the next attempt reports the error.
+                Err(_) if end - into.len() < limit => return Ok(()),
+                taken => taken?,
+            };
+            // `into` begins a record, which is a multiple of 8 bytes long, and so are all messages.
+            messages[..taken].iter().for_each(|message| K::encode(message, into));
+            if taken < most {
+                return Ok(());
+            }
         }
-        let count = self.receiver.try_recv_many(&mut self.messages[..count])?;
-        // `into` begins a record, which is a multiple of 8 bytes long, and so are all messages.
-        self.messages[..count].iter().for_each(|message| K::encode(message, into));
-        Ok(())
     }
 
     fn is_ready(&self) -> bool {
         self.receiver.is_ready()
+    }
+
+    fn close(&self) {
+        self.queue.retire();
     }
 }
 
@@ -187,9 +204,7 @@ impl<K: Carried> IncomingQueue for Incoming<K> {
     }
 
     fn request_space(&self) {
-        self.sender.ring.space_request().request(Notify::HalfFull);
-        // Receivers release slots by plain stores. Pairs with their light fence.
-        shm::fence::heavy();
+        self.sender.ring.request_space();
     }
 }
 

@@ -106,6 +106,8 @@
 pub(crate) mod bits;
 mod set;
 
+use crate::error::RecvError;
+use crate::remote_waits::wait_beside;
 use std::time::{Duration, Instant};
 
 pub use bits::{MAX_QUEUES, Members, Polled};
@@ -162,7 +164,14 @@ impl OnePoll {
     }
 
     /// Receives as [`OnePoll::poll`] does, and blocks until there is an item.
-    pub fn poll_blocking<M: Members + ?Sized>(&mut self, members: &mut M) -> (usize, M::Item) {
+    ///
+    /// # Errors
+    /// [`RecvError::RankExited`] if a rank that might have sent to one of the queues has failed, or
+    /// all have left; [`RecvError::CarrierEnded`].
+    pub fn poll_blocking<M: Members + ?Sized>(
+        &mut self,
+        members: &mut M,
+    ) -> Result<(usize, M::Item), RecvError> {
         loop {
             if let Some(found) = self.wait(members, None) {
                 return found;
@@ -172,29 +181,40 @@ impl OnePoll {
 
     /// Receives as [`OnePoll::poll`] does, and blocks at most until `deadline`; then returns
     /// `None`.
+    ///
+    /// # Errors
+    /// Those of [`OnePoll::poll_blocking`].
     pub fn poll_deadline<M: Members + ?Sized>(
         &mut self,
         members: &mut M,
         deadline: Instant,
-    ) -> Option<(usize, M::Item)> {
-        self.wait(members, Some(deadline))
+    ) -> Result<Option<(usize, M::Item)>, RecvError> {
+        self.wait(members, Some(deadline)).transpose()
     }
 
     /// Receives as [`OnePoll::poll`] does, and blocks at most for `timeout`; then returns `None`.
+    ///
+    /// # Errors
+    /// Those of [`OnePoll::poll_blocking`].
     pub fn poll_timeout<M: Members + ?Sized>(
         &mut self,
         members: &mut M,
         timeout: Duration,
-    ) -> Option<(usize, M::Item)> {
-        self.wait(members, Instant::now().checked_add(timeout))
+    ) -> Result<Option<(usize, M::Item)>, RecvError> {
+        self.wait(members, Instant::now().checked_add(timeout)).transpose()
     }
 
     fn wait<M: Members + ?Sized>(
         &mut self,
         members: &mut M,
         deadline: Option<Instant>,
-    ) -> Option<(usize, M::Item)> {
-        wait(&mut SetWaiter { poll: self, members }, SpinPolicy::MESSAGE, deadline)
+    ) -> Option<Result<(usize, M::Item), RecvError>> {
+        let remote = members.remote_waits();
+        let mut waiter = SetWaiter { poll: self, members };
+        match remote {
+            Some(waits) => wait_beside(&*waits, &mut waiter, deadline),
+            None => wait(&mut waiter, SpinPolicy::MESSAGE, deadline),
+        }
     }
 
     /// Requests one notification of the senders' [`Event`](crate::event::Event): when a message
@@ -225,14 +245,14 @@ struct SetWaiter<'a, M: Members + ?Sized> {
 }
 
 impl<M: Members + ?Sized> Waiter for SetWaiter<'_, M> {
-    type Output = (usize, M::Item);
+    type Output = Result<(usize, M::Item), RecvError>;
 
     fn sleeper(&self) -> impl Sleeper {
         self.poll.set.arrival()
     }
 
     fn poll(&mut self) -> Option<Self::Output> {
-        self.poll.poll(self.members)
+        self.poll.poll(self.members).map(Ok)
     }
 
     fn must_poll(&mut self) -> bool {
@@ -241,6 +261,8 @@ impl<M: Members + ?Sized> Waiter for SetWaiter<'_, M> {
 
     fn check(&mut self) -> Option<Self::Output> {
         self.poll.restore_bits(self.members);
-        None
+        let exit = self.members.exited()?;
+        // Messages it sent before it left or failed come first.
+        Some(self.poll().unwrap_or(Err(exit.into())))
     }
 }

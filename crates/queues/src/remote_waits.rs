@@ -1,6 +1,6 @@
 //! Waits for something that another process carries here from other nodes.
 
-use shm::wait::SpinPolicy;
+use shm::wait::{SpinPolicy, Waiter, wait};
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,28 @@ pub trait RemoteWaits: Send + Sync + Debug {
 
     /// Returns true if a thread that polls would keep the carrier from its processor.
     fn shares_core(&self) -> bool;
+}
+
+/// Polls before a thread counts as waiting.
+const FIRST_POLLS: u32 = 100;
+
+/// Waits for something that a carrier brings from other nodes, until the deadline.
+pub(crate) fn wait_beside<W: Waiter>(
+    waits: &dyn RemoteWaits,
+    waiter: &mut W,
+    deadline: Option<Instant>,
+) -> Option<W::Output> {
+    for _ in 0..FIRST_POLLS {
+        let found = waiter.poll();
+        if found.is_some() {
+            return found;
+        }
+    }
+    waits.begin();
+    let found = poll_beside(waits, deadline, || waiter.poll());
+    let found = found.or_else(|| wait(waiter, ASLEEP, deadline));
+    waits.end();
+    found
 }
 
 /// Waiting after all polls.

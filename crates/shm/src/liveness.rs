@@ -91,12 +91,22 @@ fn has_ended_by_proc(process: ProcessId) -> bool {
     other || state(process.pid()).is_ok_and(|state| state == ProcessState::Zombie)
 }
 
+/// Reason why nothing follows from the other end of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerExit {
+    /// All ranks there have left in order; this is one of them.
+    Left(u32),
+    /// This rank has failed.
+    Failed(u32),
+    /// What carries messages between nodes has ended, and no rank is known to have.
+    CarrierEnded,
+}
+
 /// Liveness check of the ranks at the other end of a queue. A waiting thread calls it about ten
 /// times a second, and polls the queue once more before it acts on the result.
 pub trait RankLiveness: Send + Sync + std::fmt::Debug {
-    /// Returns a rank that has left or failed, if waiting is pointless without it; `None`
-    /// otherwise.
-    fn exited(&self) -> Option<u32>;
+    /// Returns the exit that makes waiting pointless; `None` if there is none.
+    fn exited(&self) -> Option<PeerExit>;
 }
 
 /// Optional liveness check of ranks.
@@ -105,7 +115,7 @@ pub struct RankWatch(pub Option<Arc<dyn RankLiveness>>);
 
 impl RankWatch {
     /// Calls the check, if there is one.
-    pub fn exited(&self) -> Option<u32> {
+    pub fn exited(&self) -> Option<PeerExit> {
         self.0.as_ref().and_then(|ranks| ranks.exited())
     }
 }

@@ -1,22 +1,22 @@
-//! Buffers of requests that were dropped before their collective was complete.
+//! Memory of the segment that was dropped while other ranks may still use it: buffers of requests,
+//! and queues.
 
-use engine::Request as NodeRequest;
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Buffers of the segment that outlive their request: other ranks may still read and write them.
+/// Memory of the segment that outlives its owner: other ranks may still read and write it.
 ///
-/// They are freed by the first [`sweep`](Self::sweep) after their collective is complete.
+/// It is freed by the first [`sweep`](Self::sweep) after the last use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeferredBuffers(Arc<DeferredList>);
 
 #[derive(Debug, Default)]
 struct DeferredList(Mutex<Vec<DeferredFree>>);
 
-/// A collective and the buffers to drop once it is complete.
+/// Memory to drop once nothing uses it.
 struct DeferredFree {
-    pending: NodeRequest,
-    buffers: Box<dyn Any + Send>,
+    is_unused: Box<dyn Fn() -> bool + Send>,
+    memory: Box<dyn Any + Send>,
 }
 
 impl std::fmt::Debug for DeferredFree {
@@ -26,14 +26,18 @@ impl std::fmt::Debug for DeferredFree {
 }
 
 impl DeferredBuffers {
-    /// Holds buffers until their collective is complete.
-    pub(crate) fn hold(&self, pending: NodeRequest, buffers: Box<dyn Any + Send>) {
-        self.lock().push(DeferredFree { pending, buffers });
+    /// Holds memory until it is unused.
+    pub(crate) fn hold(
+        &self,
+        is_unused: impl Fn() -> bool + Send + 'static,
+        memory: Box<dyn Any + Send>,
+    ) {
+        self.lock().push(DeferredFree { is_unused: Box::new(is_unused), memory });
     }
 
-    /// Frees the buffers of collectives that are complete by now.
+    /// Frees what is unused by now.
     pub(crate) fn sweep(&self) {
-        self.lock().retain(|deferred| !matches!(deferred.pending.test(), Ok(true)));
+        self.lock().retain(|deferred| !(deferred.is_unused)());
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<DeferredFree>> {
@@ -44,11 +48,11 @@ impl DeferredBuffers {
 impl Drop for DeferredList {
     fn drop(&mut self) {
         let list = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for DeferredFree { pending, buffers } in list.drain(..) {
-            if !pending.is_complete() {
+        for DeferredFree { is_unused, memory } in list.drain(..) {
+            if !is_unused() {
                 // No sweep comes after this one. Memory that other ranks may still write must not
                 // be reused, so it leaks instead.
-                std::mem::forget(buffers);
+                std::mem::forget(memory);
             }
         }
     }

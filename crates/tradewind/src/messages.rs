@@ -5,6 +5,7 @@
 //! messages then take no call into the communicator. The mechanisms are those of [`queues`](::queues).
 
 mod error;
+mod port;
 mod queues;
 mod ranks;
 
@@ -348,12 +349,17 @@ impl Communicator {
     /// Creates a receive queue of `capacity` one-word messages on every rank, and senders to all of
     /// them; the capacity is a power of two. A collective call.
     ///
-    /// A send to a rank that is gone fails after a tenth of a second instead of waiting for ever.
-    /// So does a receive after a rank has failed or all others have left. This holds as long as the
-    /// communicator exists.
+    /// A rank that drops its last receiver closes its queue, and sends to it fail with
+    /// [`SendError::Closed`]. A send that waits for a rank that has failed ends after a tenth of a
+    /// second with an error that names it. So does a receive after a rank has failed or all others
+    /// have left; what they had sent is received before. This holds as long as the communicator
+    /// exists. Once all ranks of a node have dropped their ends, the memory of the queues is used
+    /// for later ones.
     ///
     /// The ranks may be on several nodes. A send to another node returns as soon as the message is
-    /// in a queue of this node with the same capacity, from which the node services carry it.
+    /// in a queue of this node with the same capacity, from which the node services carry it. A
+    /// rank's queues with other nodes may take 256 MiB of its node service: 65 KiB for each of the
+    /// other nodes, and 1 KiB for each queue.
     ///
     /// ```
     /// use tradewind::messages::{ExpressMessage, SourceName};
@@ -392,7 +398,7 @@ impl Communicator {
     ///     other.senders[next].send(&ExpressMessage::new(Default::default(), 0, *b"later"))?;
     ///     world.barrier()?;
     ///     let mut members = [Some(urgent.receiver), Some(other.receiver)];
-    ///     let (index, message) = OnePoll::new(&set).poll_blocking(&mut members[..]);
+    ///     let (index, message) = OnePoll::new(&set).poll_blocking(&mut members[..])?;
     ///     assert_eq!((index, message.data()), (1, *b"later"));
     ///     world.barrier()
     /// })

@@ -303,7 +303,8 @@ impl<B: Send + 'static> Drop for Request<'_, B> {
             && !self.started.is_complete()
             && let StartedCollective::Node(pending) = &mut self.started
         {
-            deferred.hold(pending.transfer(), Box::new(back));
+            let pending = pending.transfer();
+            deferred.hold(move || matches!(pending.test(), Ok(true)), Box::new(back));
         }
     }
 }

@@ -222,7 +222,39 @@ impl AgentClient {
             return Vec::new();
         }
         table.queries = (table.queries + 1) % (1 << 30);
-        self.region.await_answer(table.queries, LIMIT)
+        self.region.await_answer(table.queries, LIMIT).unwrap_or_default()
+    }
+
+    /// Returns the agent's answer to a query, however long it takes.
+    fn query_for_certain(
+        &self,
+        table: &mut ClientTable,
+        query: Submission,
+    ) -> Result<Vec<u32>, Error> {
+        self.check_agent()?;
+        self.submit(table, query)?;
+        table.queries = (table.queries + 1) % (1 << 30);
+        loop {
+            match self.region.await_answer(table.queries, LIVENESS_INTERVAL) {
+                Some(answer) => return Ok(answer),
+                None => self.check_agent()?,
+            }
+        }
+    }
+
+    /// Returns a list of exits that arrives in several answers if it is long: `query` requests those
+    /// from a rank on.
+    fn query_exits(&self, query: impl Fn(u32) -> Submission) -> Vec<ExitedRank> {
+        let mut exited: Vec<ExitedRank> = Vec::new();
+        loop {
+            // The agent sorts the ranks by number.
+            let first = exited.last().map_or(0, |last| last.rank + 1);
+            let answer = self.query(&mut self.table(), query(first));
+            exited.extend(answer.iter().map(|word| ExitedRank::of_word(*word)));
+            if answer.len() < MAX_NAMED {
+                return exited;
+            }
+        }
     }
 
     /// Polls for the end of a run while the agent runs on another core, because waking a thread on
@@ -491,16 +523,7 @@ impl Backend for AgentClient {
 
 impl Departures for AgentClient {
     fn exited(&self) -> Vec<ExitedRank> {
-        let mut exited: Vec<ExitedRank> = Vec::new();
-        loop {
-            // The agent sorts the ranks by number, so a long list arrives in several answers.
-            let first = exited.last().map_or(0, |last| last.rank + 1);
-            let answer = self.query(&mut self.table(), Submission::QueryExited { first });
-            exited.extend(answer.iter().map(|word| ExitedRank::of_word(*word)));
-            if answer.len() < MAX_NAMED {
-                return exited;
-            }
-        }
+        self.query_exits(|first| Submission::QueryExited { first })
     }
 
     fn announce(&self, started: &[(u32, u64)]) {

@@ -115,10 +115,17 @@ pub(crate) enum Submission {
     QueryNeverStart { communicator: u32, sequence: u64 },
     /// Opens the memory for messages at `at`, with rings of `ring` bytes.
     OpenMessages { at: Offset, ring: u64 },
-    /// Opens the queue at `at` in the job's segment to other nodes, as a port of this rank.
-    OpenIncoming { port: u64, at: Offset },
-    /// Opens the outgoing queues in the table at `at` in the job's segment, all for one port.
-    OpenOutgoing { port: u64, at: Offset },
+    /// Opens the queue at `at` in the job's segment to other nodes, as a port of this rank, with the
+    /// ranks in the table at `table` there and the count of its users at `uses`. The answer is empty,
+    /// or the reason of the refusal.
+    OpenPort { port: u64, at: Offset, table: Offset, uses: Offset },
+    /// Closes that queue.
+    CloseReceiver { port: u64 },
+    /// Ends the sends of this rank to the other queues of the port.
+    CloseSenders { port: u64 },
+    /// Requests the ranks from `first` on that have exited, and from which nothing follows in the
+    /// queue; as `QueryExited`.
+    QueryQueueExits { port: u64, first: u32 },
     /// The last entry.
     Exit,
 }
@@ -150,8 +157,14 @@ impl Submission {
                 [10, 0, pair(communicator, 0), 0, sequence, 0, 0, 0]
             }
             Submission::OpenMessages { at, ring } => [11, 0, 0, at.0, ring, 0, 0, 0],
-            Submission::OpenIncoming { port, at } => [12, port, 0, at.0, 0, 0, 0, 0],
-            Submission::OpenOutgoing { port, at } => [13, port, 0, at.0, 0, 0, 0, 0],
+            Submission::OpenPort { port, at, table, uses } => {
+                [12, port, 0, at.0, table.0, uses.0, 0, 0]
+            }
+            Submission::CloseReceiver { port } => [13, port, 0, 0, 0, 0, 0, 0],
+            Submission::CloseSenders { port } => [14, port, 0, 0, 0, 0, 0, 0],
+            Submission::QueryQueueExits { port, first } => {
+                [15, port, pair(first, 0), 0, 0, 0, 0, 0]
+            }
         }
     }
 
@@ -181,8 +194,13 @@ impl Submission {
             9 => Some(Submission::AnnounceExit),
             10 => Some(Submission::QueryNeverStart { communicator: low, sequence: fourth }),
             11 => Some(Submission::OpenMessages { at, ring: fourth }),
-            12 => Some(Submission::OpenIncoming { port: id, at }),
-            13 => Some(Submission::OpenOutgoing { port: id, at }),
+            12 => {
+                let [table, uses] = [fourth, fifth].map(Offset);
+                Some(Submission::OpenPort { port: id, at, table, uses })
+            }
+            13 => Some(Submission::CloseReceiver { port: id }),
+            14 => Some(Submission::CloseSenders { port: id }),
+            15 => Some(Submission::QueryQueueExits { port: id, first: low }),
             _ => None,
         }
     }
@@ -370,25 +388,24 @@ impl SharedRegion {
         self.agent.answered.add(1);
     }
 
-    /// Waits for the answer to the query of this number (rank); empty if it does not come in time.
-    pub(crate) fn await_answer(&self, number: u32, limit: Duration) -> Vec<u32> {
+    /// Waits for the answer to the query of this number (rank); `None` if it does not come in time.
+    pub(crate) fn await_answer(&self, number: u32, limit: Duration) -> Option<Vec<u32>> {
         let deadline = Instant::now() + limit;
         // Queries are numbered, so an answer that missed its time limit is not taken for the answer
         // to this one.
         while let Some(marked) = self.agent.answered.prepare_sleep(number) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Vec::new();
+                return None;
             }
             self.agent.answered.sleep(marked, Some(left));
         }
         let mut bytes = [0; 4 + 4 * MAX_NAMED];
-        if word_copy::load(&self.segment, Offset(ANSWER), &mut bytes).is_err() {
-            return Vec::new();
-        }
+        // It lies in the first page.
+        word_copy::load(&self.segment, Offset(ANSWER), &mut bytes).ok()?;
         let (words, _) = bytes.as_chunks::<4>();
         let count = u32::from_le_bytes(words[0]) as usize;
-        words[1..].iter().take(count).map(|word| u32::from_le_bytes(*word)).collect()
+        Some(words[1..].iter().take(count).map(|word| u32::from_le_bytes(*word)).collect())
     }
 
     /// Allows the rank's process to exit (agent).

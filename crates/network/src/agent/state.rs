@@ -8,7 +8,7 @@ mod queues;
 
 use super::membership::ShutdownState;
 use super::messages::router::MessageRouter;
-use super::queues::router::QueueRouter;
+use super::queues::router::{PortRequest, QueueRouter};
 use super::run::Run;
 use super::run_context::RunKey;
 use super::run_table::{QUEUE_LIMIT, RunTable};
@@ -240,8 +240,22 @@ impl AgentState {
             Submission::OpenMessages { at, ring } => {
                 self.messages.open(local, session.segment(), at, ring)
             }
-            Submission::OpenIncoming { port, at } => self.open_incoming(local, port, at),
-            Submission::OpenOutgoing { port, at } => self.open_outgoing(local, port, at),
+            Submission::OpenPort { port, at, table, uses } => {
+                self.open_port(local, PortRequest { port, queue: at, table, uses });
+                Ok(())
+            }
+            Submission::CloseReceiver { port } => {
+                self.queues.close_receiver(session.rank, port);
+                Ok(())
+            }
+            Submission::CloseSenders { port } => {
+                self.queues.close_senders(session.rank, port);
+                Ok(())
+            }
+            Submission::QueryQueueExits { port, first } => {
+                self.answer_queue_exits(local, port, first);
+                Ok(())
+            }
             Submission::Exit => {
                 self.drain_messages(local);
                 self.exit(local, RankExit::Left);
@@ -364,7 +378,10 @@ impl AgentState {
                 }
             }
             Frame::Messages { source, records } => self.receive(node, source, &records),
-            Frame::Queues { records } => self.table.refused += self.queues.receive(node, &records),
+            Frame::Queues { records } => {
+                let nodes = &self.table.context.nodes;
+                self.table.refused += self.queues.receive(node, &records, nodes);
+            }
             Frame::RankLeaves { rank, started } if self.may_report(node, rank) => {
                 let is_news = self.table.membership.rank_leaves(rank, started.clone());
                 if is_news {

@@ -38,6 +38,7 @@ fn queue_records(queues: &[(u32, u64, usize)]) -> Vec<u8> {
     for (owner, port, words) in queues.iter().copied() {
         records.extend((u64::from(owner) | (8 * words as u64) << 32).to_le_bytes());
         records.extend(port.to_le_bytes());
+        records.extend(7_u64.to_le_bytes());
         records.resize(records.len() + 8 * words, 3);
     }
     records

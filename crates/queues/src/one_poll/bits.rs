@@ -15,7 +15,10 @@
 //! sections 4.3 and 5.3.
 
 use crate::fence::after_exchange;
+use crate::remote_waits::RemoteWaits;
 use crate::sync::{AtomicU64, Ordering, fence};
+use shm::liveness::PeerExit;
+use std::sync::Arc;
 
 /// Number of queues that share a line of bits.
 pub(crate) const QUEUES_PER_LINE: usize = 512;
@@ -90,6 +93,17 @@ pub trait Polled {
 
     /// Returns true if an item is available.
     fn is_ready(&self) -> bool;
+
+    /// Returns the exit after which nothing arrives in the queue any more; `None` if there is none,
+    /// or if the queue does not check its senders.
+    fn exited(&self) -> Option<PeerExit> {
+        None
+    }
+
+    /// Returns the marks of waiting threads, if the queue has senders on other nodes.
+    fn remote_waits(&self) -> Option<Arc<dyn RemoteWaits>> {
+        None
+    }
 }
 
 /// The queues of a set, by index. A slice with an optional [`Polled`] queue for each index
@@ -104,6 +118,17 @@ pub trait Members {
     /// Returns true if an item is available in the queue with this index. After a false, every
     /// later send sets the queue's bit.
     fn is_ready(&mut self, index: usize) -> bool;
+
+    /// Returns the exit that makes waiting pointless: a sender to one of the queues has failed, or
+    /// nothing arrives in any of them any more.
+    fn exited(&mut self) -> Option<PeerExit> {
+        None
+    }
+
+    /// Returns the marks of waiting threads, if a queue has senders on other nodes.
+    fn remote_waits(&mut self) -> Option<Arc<dyn RemoteWaits>> {
+        None
+    }
 }
 
 impl<Q: Polled> Members for [Option<Q>] {
@@ -117,6 +142,23 @@ impl<Q: Polled> Members for [Option<Q>] {
     #[inline]
     fn is_ready(&mut self, index: usize) -> bool {
         self.get(index).is_some_and(|queue| queue.as_ref().is_some_and(Q::is_ready))
+    }
+
+    fn exited(&mut self) -> Option<PeerExit> {
+        let mut left = None;
+        let mut all_have_left = true;
+        for queue in self.iter().flatten() {
+            match queue.exited() {
+                None => all_have_left = false,
+                Some(PeerExit::Left(rank)) => left = Some(PeerExit::Left(rank)),
+                failed => return failed,
+            }
+        }
+        left.filter(|_| all_have_left)
+    }
+
+    fn remote_waits(&mut self) -> Option<Arc<dyn RemoteWaits>> {
+        self.iter().flatten().find_map(Q::remote_waits)
     }
 }
 

@@ -67,6 +67,8 @@ shm::shared_lines! {
     pub(crate) struct SendersWaiting {
         word: AtomicU32,
         request: AtomicU32,
+        /// Position of the receivers from which on the request is due.
+        due: AtomicU64,
     }
 
     /// All lines before the slots.
@@ -260,6 +262,25 @@ impl<S: MessageSlot> RingMemory<S> {
     /// other nodes, which cannot sleep on a word.
     pub(crate) fn space_request(&self) -> EventRequest<'_> {
         EventRequest(&self.control.space.request)
+    }
+
+    /// Requests a notification when half of the ring is free, or the receivers have taken as many
+    /// messages as half of it holds: other senders may take all the space that they release. The
+    /// caller passes a heavy fence and tries once more.
+    pub(crate) fn request_space(&self) {
+        let head = self.control.head.position.load(Ordering::Relaxed);
+        let due = head.wrapping_add(self.slots.len() as u64 / 2);
+        // Relaxed: the request publishes it.
+        self.control.space.due.store(due, Ordering::Relaxed);
+        self.space_request().request(Notify::HalfFull);
+    }
+
+    /// Returns true if the receivers have taken enough messages since the request.
+    pub(crate) fn is_space_due(&self) -> bool {
+        // Relaxed: a receiver that has seen the request sees its position.
+        let due = self.control.space.due.load(Ordering::Relaxed);
+        let head = self.control.head.position.load(Ordering::Relaxed);
+        head.wrapping_sub(due).cast_signed() >= 0
     }
 
     /// Notifies waiting senders of free space.

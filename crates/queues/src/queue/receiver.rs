@@ -1,5 +1,6 @@
 //! Receiving end of a queue.
 
+use super::Share;
 use super::flow::Flow;
 use super::kind::QueueKind;
 use super::memory::RingMemory;
@@ -7,10 +8,10 @@ use crate::consumers::{Consumers, Multi};
 use crate::error::RecvError;
 use crate::message::ExpressMessage;
 use crate::one_poll::Polled;
-use crate::remote_waits::{ASLEEP, RemoteWaits, poll_beside};
+use crate::remote_waits::{RemoteWaits, wait_beside};
 use crate::sync::Ordering;
 use shm::event::{Event, Notify};
-use shm::liveness::{RankLiveness, RankWatch};
+use shm::liveness::{PeerExit, RankLiveness, RankWatch};
 use shm::published_wait::Wait;
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 use std::marker::PhantomData;
@@ -24,6 +25,7 @@ pub struct Receiver<K: QueueKind, C: Consumers = Multi> {
     flow: Flow,
     watched: RankWatch,
     remote: Option<RemoteSenders>,
+    share: Option<Share>,
     form: PhantomData<C>,
 }
 
@@ -35,9 +37,6 @@ struct RemoteSenders {
     waits: Arc<dyn RemoteWaits>,
 }
 
-/// Polls of a receiver with senders on other nodes before its thread counts as waiting.
-const FIRST_POLLS: u32 = 100;
-
 impl<K: QueueKind, C: Consumers> Receiver<K, C> {
     pub(super) fn of(ring: RingMemory<K::RingSlot>) -> Self {
         Receiver {
@@ -46,6 +45,7 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
             flow: Flow::of_slots(size_of::<K::RingSlot>()),
             watched: RankWatch::default(),
             remote: None,
+            share: None,
             form: PhantomData,
         }
     }
@@ -58,16 +58,24 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
         self
     }
 
+    /// Keeps a value until the last clone of this receiver is dropped.
+    #[must_use]
+    pub fn sharing(mut self, share: Share) -> Self {
+        self.share = Some(share);
+        self
+    }
+
     /// Notifies waiting senders of free space.
     #[inline(always)]
     fn announce_space(&self) {
-        let RingMemory { slots, .. } = &self.ring;
         self.ring.announce_space();
         if let Some(remote) = &self.remote {
             // The slots were released before the light fence in `announce_space`; the carrier
             // requests, passes the heavy one and tries once more.
-            let is_half_free = || !K::holds(&self.ring, slots.len() as u64 / 2 + 1);
-            self.ring.space_request().serve(is_half_free, || remote.space.notify());
+            let half = self.ring.slots.len() as u64 / 2;
+            let is_half_free = || !K::holds(&self.ring, half + 1);
+            let is_due = || self.ring.is_space_due() || is_half_free();
+            self.ring.space_request().serve(is_due, || remote.space.notify());
         }
     }
 
@@ -76,17 +84,7 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
         let Some(RemoteSenders { waits, .. }) = self.remote.clone() else {
             return wait(self, SpinPolicy::MESSAGE, deadline);
         };
-        for _ in 0..FIRST_POLLS {
-            let found = self.poll();
-            if found.is_some() {
-                return found;
-            }
-        }
-        waits.begin();
-        let found = poll_beside(&*waits, deadline, || self.poll());
-        let found = found.or_else(|| wait(self, ASLEEP, deadline));
-        waits.end();
-        found
+        wait_beside(&*waits, self, deadline)
     }
 
     /// Sets a liveness check: waiting ends when it reports that no sender is left.
@@ -222,9 +220,9 @@ impl<K: QueueKind, C: Consumers> Waiter for Receiver<K, C> {
     }
 
     fn check(&mut self) -> Option<Self::Output> {
-        let rank = self.watched.exited()?;
+        let exit = self.watched.exited()?;
         // Messages it sent before it left or failed come first.
-        Some(self.poll().unwrap_or(Err(RecvError::RankExited { rank })))
+        Some(self.poll().unwrap_or(Err(exit.into())))
     }
 
     fn describe(&self) -> Wait {
@@ -240,6 +238,7 @@ impl<K: QueueKind> Clone for Receiver<K, Multi> {
         let mut clone = Receiver::of(self.ring.clone());
         clone.watched.clone_from(&self.watched);
         clone.remote.clone_from(&self.remote);
+        clone.share.clone_from(&self.share);
         clone
     }
 }
@@ -263,5 +262,13 @@ impl<K: QueueKind, C: Consumers> Polled for Receiver<K, C> {
     #[inline]
     fn is_ready(&self) -> bool {
         Receiver::is_ready(self)
+    }
+
+    fn exited(&self) -> Option<PeerExit> {
+        self.watched.exited()
+    }
+
+    fn remote_waits(&self) -> Option<Arc<dyn RemoteWaits>> {
+        self.remote.as_ref().map(|remote| Arc::clone(&remote.waits))
     }
 }

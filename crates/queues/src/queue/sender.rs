@@ -1,5 +1,6 @@
 //! Sending end of a queue.
 
+use super::Share;
 use super::kind::QueueKind;
 use super::memory::RingMemory;
 use crate::error::SendError;
@@ -16,7 +17,10 @@ pub struct Sender<K: QueueKind> {
     pub(crate) generation: u32,
     state: K::SendState,
     event: Option<Event>,
+    /// The receiver of the ring is a carrier to another node, with that event.
+    leads_to_carrier: bool,
     watched: RankWatch,
+    share: Option<Share>,
 }
 
 impl<K: QueueKind> Sender<K> {
@@ -26,15 +30,30 @@ impl<K: QueueKind> Sender<K> {
             generation,
             state: K::SendState::default(),
             event: None,
+            leads_to_carrier: false,
             watched: RankWatch::default(),
+            share: None,
         }
     }
 
     /// Sets the receiver's event, which this sender notifies on request, also on behalf of the poll
-    /// set of the queue.
+    /// set of the queue. A sender to another node notifies the carrier between the nodes instead,
+    /// which receives from it, so this changes nothing there.
     #[must_use]
     pub fn with_event(self, event: Event) -> Self {
-        Sender { event: Some(event), ..self }
+        if self.leads_to_carrier { self } else { Sender { event: Some(event), ..self } }
+    }
+
+    /// Sets the event of the carrier that receives what this sender sends to another node.
+    #[must_use]
+    pub fn to_carrier(self, event: Event) -> Self {
+        Sender { event: Some(event), leads_to_carrier: true, ..self }
+    }
+
+    /// Keeps a value until the last clone of this sender is dropped.
+    #[must_use]
+    pub fn sharing(self, share: Share) -> Self {
+        Sender { share: Some(share), ..self }
     }
 
     /// Sets a liveness check: waiting for free space ends when it reports that the receiver has
@@ -60,7 +79,8 @@ impl<K: QueueKind> Sender<K> {
     /// Sends a message, waiting for free space.
     ///
     /// # Errors
-    /// [`SendError::Closed`], [`SendError::Corrupt`], [`SendError::RankExited`].
+    /// [`SendError::Closed`], [`SendError::Corrupt`], [`SendError::RankExited`],
+    /// [`SendError::CarrierEnded`].
     #[inline]
     pub fn send(&self, message: &K::Item) -> Result<(), SendError> {
         match self.try_send(message) {
@@ -85,7 +105,7 @@ impl<K: QueueKind> Sender<K> {
     ///
     /// # Errors
     /// [`SendError::Timeout`], [`SendError::Closed`], [`SendError::Corrupt`],
-    /// [`SendError::RankExited`].
+    /// [`SendError::RankExited`], [`SendError::CarrierEnded`].
     #[inline]
     pub fn send_deadline(&self, message: &K::Item, deadline: Instant) -> Result<(), SendError> {
         match self.try_send(message) {
@@ -129,10 +149,10 @@ impl<K: QueueKind> Waiter for Later<'_, K> {
 
     fn check(&mut self) -> Option<Self::Output> {
         K::recover(&self.sender.ring);
-        let rank = self.sender.watched.exited()?;
+        let exit = self.sender.watched.exited()?;
         // Its last action may have been to release a slot. The message is then sent, although no
         // receiver is left.
-        Some(self.poll().unwrap_or(Err(SendError::RankExited { rank })))
+        Some(self.poll().unwrap_or(Err(exit.into())))
     }
 
     fn describe(&self) -> Wait {
@@ -144,7 +164,9 @@ impl<K: QueueKind> Clone for Sender<K> {
     fn clone(&self) -> Self {
         Sender {
             event: self.event.clone(),
+            leads_to_carrier: self.leads_to_carrier,
             watched: self.watched.clone(),
+            share: self.share.clone(),
             ..Sender::of(self.ring.clone(), self.generation)
         }
     }

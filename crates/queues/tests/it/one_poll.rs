@@ -152,7 +152,7 @@ fn queues_of_several_kinds_share_a_set() {
     assert_eq!(view.poll(&mut members), Some((2, Item::Line(line))));
     assert_eq!(view.poll(&mut members), Some((3, Item::Ring)));
     assert_eq!(members.ring.recv().expect("it waits").as_slice(), b"in a ring");
-    assert_eq!(view.poll_deadline(&mut members, Instant::now()), None);
+    assert_eq!(view.poll_deadline(&mut members, Instant::now()), Ok(None));
 }
 
 /// Creates a Basic ring of sixteen lines whose receiver is in the set.
@@ -192,7 +192,7 @@ fn a_sleeping_poller_loses_no_message_of_basic_rings() {
         }
         let mut open = indices.len();
         while open > 0 {
-            let (index, ()) = view.poll_blocking(&mut receivers[..]);
+            let (index, ()) = view.poll_blocking(&mut receivers[..]).expect("a sender lives");
             let receiver = receivers[index].as_mut().expect("one that is open");
             let end = match receiver.try_recv() {
                 Ok(message) => {
@@ -274,7 +274,7 @@ fn sleeping_pollers_lose_no_message_of_many_senders() {
                 scope.spawn(move || {
                     let mut got = Vec::new();
                     // A number out of range ends it.
-                    while let (_, message) = view.poll_blocking(&mut receivers[..])
+                    while let Ok((_, message)) = view.poll_blocking(&mut receivers[..])
                         && message.number() < EACH
                     {
                         got.push((message.source().number(), message.number()));

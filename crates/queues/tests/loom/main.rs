@@ -58,6 +58,13 @@ mod message;
     reason = "the file is a library module; the models use parts of it"
 )]
 mod poll_set;
+#[path = "../../src/remote_waits.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models use parts of it"
+)]
+mod remote_waits;
 #[path = "../../src/slot_ring"]
 #[allow(
     dead_code,

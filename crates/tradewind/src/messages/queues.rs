@@ -1,26 +1,41 @@
 //! Receive queues of all ranks, and senders to them, on one node or several.
 
-use super::ranks::{JobRanks, Ranks};
+use super::port::{AgentPort, PortMemory, PortUse, ReceiverEnd, SendersEnd};
+use super::ranks::{Place, PortRanks, ReceivingRank, SendingRanks};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
 use crate::internode::group::InternodeGroup;
 use crate::internode::waits::AgentWaits;
 use engine::signature::{CallKind, Signature};
-use network::agent::queues::table::OutgoingTable;
+use network::agent::queues::table::PortTable;
 use queues::one_poll::PollSet;
-use queues::queue::{Queue, QueueKind, Receiver, Sender};
-use shm::liveness::RankLiveness;
+use queues::queue::{Queue, QueueKind, Receiver, Sender, Share};
 use shm::segment::Offset;
 use std::sync::Arc;
 
 /// A queue of this rank, and senders to the queues of all ranks in their order.
 pub(super) type Ends<K> = (Receiver<K>, Vec<Sender<K>>);
 
-/// Objects of this rank for a port between nodes: its queue, and on the first rank of a node the
-/// table of the outgoing queues.
+/// Objects of this rank for a port: its queue, and on the first rank of a node the table of the
+/// port's ranks, if they are on several nodes.
 struct Created<K: QueueKind> {
     queue: Queue<K>,
     table: Option<Offset>,
+    memory: PortMemory,
+}
+
+/// The objects of a rank, as the other ranks of the node get them. Offset 0 is none.
+#[derive(Clone, Copy)]
+struct Offered {
+    queue: Offset,
+    table: Offset,
+    uses: Offset,
+}
+
+/// A port between nodes.
+struct Internode<'a> {
+    group: &'a Arc<InternodeGroup>,
+    port: u64,
 }
 
 impl Communicator {
@@ -32,128 +47,182 @@ impl Communicator {
         number: u64,
         member: Option<(&PollSet, usize)>,
     ) -> Result<Ends<K>> {
-        let made = Queue::<K>::create(self.arena(), capacity, member);
+        self.deferred().sweep();
         let call = Signature::new(CallKind::Queues, capacity as u64, number);
-        if let Some(internode) = self.internode() {
-            return self.open_between_nodes(internode, call, capacity, made.map_err(Into::into));
-        }
-        let (queue, places) = self.share("a queue", call, made, Queue::offset)?;
-        let open = |(place, rank)| self.local_sender(place, Ranks::one(self.group(), rank));
-        let senders = places.into_iter().zip(0..).map(open).collect::<Result<_>>()?;
-        Ok((queue.receiver()?.watching(Ranks::all(self.group())), senders))
-    }
-
-    fn local_sender<K: QueueKind>(
-        &self,
-        at: Offset,
-        receiver: Arc<dyn RankLiveness>,
-    ) -> Result<Sender<K>> {
-        Ok(Queue::<K>::connect(self.segment(), at)?.sender().watching(receiver))
-    }
-
-    fn open_between_nodes<K: QueueKind>(
-        &self,
-        internode: &Arc<InternodeGroup>,
-        call: Signature,
-        capacity: usize,
-        made: Result<Queue<K>>,
-    ) -> Result<Ends<K>> {
-        let port = u64::from(internode.context().number) << 32 | self.next_port();
-        let agent = internode.job().agent();
-        let places = Places::of(internode);
-        let created = made.and_then(|queue| {
-            let is_first = self.group().rank() == 0;
-            let table = is_first.then(|| self.create_outgoing::<K>(&places, capacity)).transpose();
-            Ok(Created { queue, table: table? })
+        let internode = self.internode().map(|group| Internode {
+            group,
+            port: u64::from(group.context().number) << 32 | self.next_port(),
         });
+        let ranks = match &internode {
+            None => PortRanks::on_node(self.group()),
+            Some(Internode { group, port }) => PortRanks::of(self.group(), group, *port),
+        };
+        let created = self.create_queue::<K>(capacity, member, &ranks);
         let mine = match &created {
-            Ok(Created { queue, table }) => [queue.offset().0, table.map_or(0, |at| at.0)],
-            // No object lies at offset 0.
-            Err(_) => [0, 0],
-        };
-        let on_node = self.group().exchange_words([mine[0], mine[1], 0, 0, 0, 0], call)?;
-        let registered = created.and_then(|Created { queue, table }| {
-            agent.open_incoming_queue(port, queue.offset())?;
-            if let Some(at) = table {
-                agent.open_outgoing_queues(port, at)?;
+            Ok(Created { queue, table, memory }) => {
+                let table = table.map_or(0, |at| at.0);
+                [queue.offset().0, table, memory.uses().0, 0, 0, 0]
             }
-            // The next collective may run in the ranks: it must not overtake the agent, which
-            // discards messages to queues that it does not have.
-            agent.flush()?;
-            Ok(queue)
-        });
-        // Once a rank has returned, the queues of all ranks are open.
-        let failed = u64::from(registered.is_err());
+            Err(_) => [0; 6],
+        };
+        let all = self.group().exchange_words(mine, call)?;
+        let offer = |words: &[u64; 6]| {
+            let [queue, table, uses, ..] = words.map(Offset);
+            Offered { queue, table, uses }
+        };
+        let offered: Vec<Offered> = all.iter().map(offer).collect();
+        let opened = self.open_ends(created, &offered, &ranks, internode.as_ref());
+        // Nothing that can fail follows. Once a rank has returned, the queues of all ranks are open.
+        let failed = u64::from(opened.is_err());
         let all = self.allgather_words([failed, 0, 0, 0, 0, 0], call)?;
-        let queue = registered?;
-        if let Some(rank) = all.iter().position(|words| words[0] != 0) {
-            return Err(Error::CreationFailed { rank: rank as u32, what: "a queue" });
+        let opened = opened?;
+        match all.iter().position(|words| words[0] != 0) {
+            Some(rank) => Err(creation_failed(rank)),
+            None => Ok(opened),
         }
-        let table = on_node.first().map_or(0, |words| words[1]);
-        let table = OutgoingTable::read(self.segment(), Offset(table), internode.ranks())?;
-        let event = agent.event()?;
-        let mut outgoing = table.queues.into_iter();
-        let open = |(rank, place): (u32, &Place)| match *place {
-            Place::Here(member) => {
-                let at = Offset(on_node[member as usize][0]);
-                self.local_sender(at, JobRanks::of(internode, Some(rank)))
-            }
-            Place::Elsewhere(_) => {
-                let at = outgoing.next().map_or(Offset(0), |(_, at)| at);
-                let sender = self.local_sender(at, JobRanks::of(internode, Some(rank)))?;
-                Ok(sender.with_event(event.clone()))
-            }
-        };
-        let senders = (0..).zip(&places.0).map(open).collect::<Result<_>>()?;
-        let waits = Arc::new(AgentWaits(agent.wait_mark()));
-        let receiver = queue.receiver()?.watching(JobRanks::of(internode, None));
-        Ok((receiver.with_remote_senders(event, waits), senders))
+    }
+
+    /// Creates the objects of this rank.
+    fn create_queue<K: QueueKind>(
+        &self,
+        capacity: usize,
+        member: Option<(&PollSet, usize)>,
+        ranks: &PortRanks,
+    ) -> Result<Created<K>> {
+        let on_node = u64::from(self.group().size());
+        let is_opener = self.internode().is_some_and(|group| is_opener(group, ranks));
+        // The agent uses what it receives from, and what it sends to.
+        let agent = if self.internode().is_some() { 1 + u64::from(is_opener) } else { 0 };
+        let mut memory = PortMemory::create(self.arena(), on_node + agent)?;
+        let queue = Queue::<K>::create(self.arena(), capacity, member)?;
+        memory.add(queue.offset());
+        let table = is_opener.then(|| self.create_outgoing::<K>(ranks, capacity, &mut memory));
+        Ok(Created { queue, table: table.transpose()?, memory })
     }
 
     /// Creates the queues of this node that lead to those of ranks on other nodes.
-    fn create_outgoing<K: QueueKind>(&self, places: &Places, capacity: usize) -> Result<Offset> {
-        let owners = places.0.iter().filter_map(|place| match place {
-            Place::Here(_) => None,
-            Place::Elsewhere(owner) => Some(*owner),
-        });
-        let owners: Vec<u32> = owners.collect();
-        let set = PollSet::create(self.arena(), owners.len())?;
-        let create = |(index, owner)| {
+    fn create_outgoing<K: QueueKind>(
+        &self,
+        ranks: &PortRanks,
+        capacity: usize,
+        memory: &mut PortMemory,
+    ) -> Result<Offset> {
+        let members = self.internode().map(|group| &group.context().members);
+        let members = members.into_iter().flat_map(|members| members.iter().copied());
+        let remote = ranks.places().iter().filter(|place| matches!(place, Place::Elsewhere(_)));
+        let set = PollSet::create(self.arena(), remote.count())?;
+        memory.add(set.offset());
+        let mut index = 0;
+        let mut create = |(member, place): (u32, &Place)| {
+            let Place::Elsewhere(_) = place else { return Ok((member, Offset(0))) };
             let queue = Queue::<K>::create(self.arena(), capacity, Some((&set, index)))?;
-            Ok((owner, queue.offset()))
+            index += 1;
+            memory.add(queue.offset());
+            Ok((member, queue.offset()))
         };
-        let queues = owners.into_iter().enumerate().map(create).collect::<Result<_>>()?;
-        Ok(OutgoingTable { set: set.offset(), queues }.publish(self.arena())?)
+        let entries = members.zip(ranks.places()).map(&mut create).collect::<Result<_>>()?;
+        let at = PortTable { set: set.offset(), ranks: entries }.publish(self.arena())?;
+        memory.add(at);
+        Ok(at)
+    }
+
+    /// Opens this rank's ends of the queues that the ranks of the node have created.
+    fn open_ends<K: QueueKind>(
+        &self,
+        created: Result<Created<K>>,
+        offered: &[Offered],
+        ranks: &Arc<PortRanks>,
+        internode: Option<&Internode<'_>>,
+    ) -> Result<Ends<K>> {
+        let counts = offered.iter().map(|one| one.uses);
+        let mut uses = PortUse::begin(self.segment(), counts, self.deferred())?;
+        let Created { queue, memory, .. } = created?;
+        let table = offered.iter().map(|one| one.table).find(|at| *at != Offset(0));
+        let is_missing = |place: &Place| match *place {
+            Place::Here(member) => offered[member as usize].queue == Offset(0),
+            Place::Elsewhere(_) => false,
+        };
+        let opened = match (ranks.places().iter().position(is_missing), internode) {
+            (Some(rank), _) => Err(creation_failed(rank)),
+            (None, None) => Ok(()),
+            (None, Some(Internode { group, port })) => {
+                let table = table.unwrap_or_default();
+                let at = [queue.offset(), table, memory.uses()];
+                group.job().agent().open_port(*port, at).map_err(Error::from)
+            }
+        };
+        if opened.is_err()
+            && let Some(Internode { group, .. }) = internode
+        {
+            // The agent never begins to use the objects.
+            memory.release(1 + u64::from(is_opener(group, ranks)));
+        }
+        uses.own(memory);
+        opened?;
+        let agent = internode.map(|Internode { group, port }| AgentPort {
+            job: Arc::downgrade(group.job()),
+            port: *port,
+        });
+        // From here on the drop of an end closes it, also in an error.
+        let uses = Arc::new(uses);
+        let end =
+            ReceiverEnd { queue: queue.clone(), agent: agent.clone(), _use: Arc::clone(&uses) };
+        let receiver = queue.receiver()?.watching(Arc::new(SendingRanks(Arc::clone(ranks))));
+        let receiver = receiver.sharing(Arc::new(end));
+        let share: Share = Arc::new(SendersEnd { agent, _use: uses });
+        let mut senders = Vec::new();
+        let Some(Internode { group, .. }) = internode else {
+            for rank in 0..self.size() {
+                senders.push(self.queue_sender(
+                    offered[rank as usize].queue,
+                    ranks,
+                    rank,
+                    &share,
+                )?);
+            }
+            return Ok((receiver, senders));
+        };
+        let agent = group.job().agent();
+        let event = agent.event()?;
+        let table = PortTable::read(self.segment(), table.unwrap_or_default(), group.ranks())?;
+        for (rank, (place, (_, at))) in (0..).zip(ranks.places().iter().zip(table.ranks)) {
+            senders.push(match *place {
+                Place::Here(member) => {
+                    self.queue_sender(offered[member as usize].queue, ranks, rank, &share)?
+                }
+                Place::Elsewhere(_) => {
+                    self.queue_sender(at, ranks, rank, &share)?.to_carrier(event.clone())
+                }
+            });
+        }
+        let waits = Arc::new(AgentWaits(agent.wait_mark()));
+        Ok((receiver.with_remote_senders(event, waits), senders))
+    }
+
+    /// Opens a sender to the queue at an offset, which leads to a rank.
+    fn queue_sender<K: QueueKind>(
+        &self,
+        at: Offset,
+        ranks: &Arc<PortRanks>,
+        rank: u32,
+        share: &Share,
+    ) -> Result<Sender<K>> {
+        // The first generation: the receiver may have closed the queue by now.
+        let sender = Queue::<K>::connect(self.segment(), at)?.sender_of(0);
+        let receiver = Arc::new(ReceivingRank { ranks: Arc::clone(ranks), rank });
+        Ok(sender.watching(receiver).sharing(Arc::clone(share)))
     }
 }
 
-/// Places of the ranks of a communicator.
-struct Places(Vec<Place>);
-
-#[derive(Clone, Copy)]
-enum Place {
-    /// On this node, by the number in the communicator of the node.
-    Here(u32),
-    /// On another node, by the number in the job.
-    Elsewhere(u32),
+fn creation_failed(rank: usize) -> Error {
+    Error::CreationFailed { rank: rank as u32, what: "a queue" }
 }
 
-impl Places {
-    fn of(internode: &InternodeGroup) -> Self {
-        let nodes = &internode.job().nodes;
-        let members = &internode.context().members;
-        let own = internode.node_of(internode.rank());
-        let on_node: Vec<u32> = own.into_iter().flat_map(|own| nodes.members(own)).collect();
-        let place = |member: &u32| {
-            // The ranks of a node are in order.
-            let Ok(local) = on_node.binary_search(member) else {
-                return Place::Elsewhere(*member);
-            };
-            let mut group = internode.group().members().iter();
-            let found = group.position(|other| *other == local as u32);
-            // A rank of the communicator on this node is one of the node's communicator.
-            found.map_or(Place::Elsewhere(*member), |found| Place::Here(found as u32))
-        };
-        Places(members.iter().map(place).collect())
-    }
+/// Returns true if this rank opens the ways to the other nodes: its number in the job is the lowest
+/// of those of the communicator on this node.
+fn is_opener(group: &InternodeGroup, ranks: &PortRanks) -> bool {
+    let members = &group.context().members;
+    let here =
+        members.iter().zip(ranks.places()).filter(|(_, place)| matches!(place, Place::Here(_)));
+    here.map(|(member, _)| *member).min() == members.get(group.rank() as usize).copied()
 }

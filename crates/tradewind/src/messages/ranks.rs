@@ -4,88 +4,139 @@ use crate::internode::group::{InternodeGroup, InternodeJob};
 use engine::Exit;
 use engine::communicator::Communicator as NodeCommunicator;
 use network::backend::{Departures, ExitedRank};
-use shm::liveness::RankLiveness;
+use shm::liveness::{PeerExit, RankLiveness};
 use std::sync::{Arc, Weak};
 
-/// The ranks at the other end of a port. A weak reference: a port does not keep the communicator
-/// alive.
+/// The ranks of a port, and their places. Weak references: a port keeps neither its communicator
+/// alive nor a rank in its job.
 #[derive(Debug)]
-pub(super) struct Ranks {
+pub(super) struct PortRanks {
     group: Weak<NodeCommunicator>,
-    /// The rank that receives; `None` for all other ranks, which may send.
-    one: Option<u32>,
+    own: u32,
+    places: Vec<Place>,
+    /// The agent's part, if there are several nodes.
+    remote: Option<RemoteRanks>,
 }
 
-impl Ranks {
-    pub(super) fn one(group: &Arc<NodeCommunicator>, rank: u32) -> Arc<Self> {
-        Arc::new(Ranks { group: Arc::downgrade(group), one: Some(rank) })
+/// Place of a rank.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    /// On this node, by the number in the communicator of the node.
+    Here(u32),
+    /// On another node, by the number in the job.
+    Elsewhere(u32),
+}
+
+#[derive(Debug)]
+struct RemoteRanks {
+    job: Weak<InternodeJob>,
+    port: u64,
+}
+
+impl PortRanks {
+    /// The ranks of a communicator on one node.
+    pub(super) fn on_node(group: &Arc<NodeCommunicator>) -> Arc<Self> {
+        let places = (0..group.size()).map(Place::Here).collect();
+        let own = group.rank();
+        Arc::new(PortRanks { group: Arc::downgrade(group), own, places, remote: None })
     }
 
-    pub(super) fn all(group: &Arc<NodeCommunicator>) -> Arc<Self> {
-        Arc::new(Ranks { group: Arc::downgrade(group), one: None })
+    /// The ranks of a communicator on several nodes.
+    pub(super) fn of(
+        group: &Arc<NodeCommunicator>,
+        internode: &InternodeGroup,
+        port: u64,
+    ) -> Arc<Self> {
+        let nodes = &internode.job().nodes;
+        let own = internode.node_of(internode.rank());
+        let on_node: Vec<u32> = own.into_iter().flat_map(|own| nodes.members(own)).collect();
+        let place = |member: &u32| {
+            // The ranks of a node are in order.
+            let local = on_node.binary_search(member).ok();
+            let found = local
+                .and_then(|local| group.members().iter().position(|other| *other == local as u32));
+            // A rank of the communicator on this node is one of the node's communicator.
+            found.map_or(Place::Elsewhere(*member), |found| Place::Here(found as u32))
+        };
+        Arc::new(PortRanks {
+            group: Arc::downgrade(group),
+            own: internode.rank(),
+            places: internode.context().members.iter().map(place).collect(),
+            remote: Some(RemoteRanks { job: Arc::downgrade(internode.job()), port }),
+        })
+    }
+
+    pub(super) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// The exit of a rank of this node: what it has sent lies in the rings of the receivers.
+    fn exit_here(group: &NodeCommunicator, rank: u32, member: u32) -> Option<PeerExit> {
+        group.exit_of(member).map(|exit| match exit {
+            Exit::Left => PeerExit::Left(rank),
+            _ => PeerExit::Failed(rank),
+        })
     }
 }
 
-impl RankLiveness for Ranks {
-    fn exited(&self) -> Option<u32> {
-        let group = self.group.upgrade()?;
-        if let Some(rank) = self.one {
-            return group.exit_of(rank).map(|_| rank);
+fn exit_of(exited: &[ExitedRank], rank: u32, member: u32) -> Option<PeerExit> {
+    let exit = exited.iter().find(|one| one.rank == member)?;
+    Some(if exit.has_failed { PeerExit::Failed(rank) } else { PeerExit::Left(rank) })
+}
+
+/// All ranks but this one, which may send to its queue.
+#[derive(Debug)]
+pub(super) struct SendingRanks(pub(super) Arc<PortRanks>);
+
+impl RankLiveness for SendingRanks {
+    fn exited(&self) -> Option<PeerExit> {
+        let PortRanks { group, own, places, remote } = &*self.0;
+        let group = group.upgrade()?;
+        let mut elsewhere = Vec::new();
+        if let Some(RemoteRanks { job, port }) = remote {
+            let job = job.upgrade()?;
+            // Nothing arrives from another node without the agent.
+            if job.agent().check_agent().is_err() {
+                return Some(PeerExit::CarrierEnded);
+            }
+            elsewhere = job.agent().queue_exits(*port);
         }
         let mut left = None;
-        let mut all_have_one = true;
-        for rank in (0..group.size()).filter(|rank| *rank != group.rank()) {
-            match group.exit_of(rank) {
-                None => all_have_one = false,
-                Some(Exit::Left) => left = Some(rank),
-                Some(_) => return Some(rank),
+        let mut all_have_left = true;
+        for (rank, place) in (0..).zip(places).filter(|(rank, _)| rank != own) {
+            let exit = match *place {
+                Place::Here(member) => PortRanks::exit_here(&group, rank, member),
+                Place::Elsewhere(member) => exit_of(&elsewhere, rank, member),
+            };
+            match exit {
+                None => all_have_left = false,
+                Some(PeerExit::Left(_)) => left = exit,
+                failed => return failed,
             }
         }
-        left.filter(|_| all_have_one)
+        left.filter(|_| all_have_left)
     }
 }
 
-/// The ranks at the other end of a port between nodes, as the agent of this node finds them. A weak
-/// reference: a port keeps no rank in its job.
+/// The rank that receives what a sender sends.
 #[derive(Debug)]
-pub(super) struct JobRanks {
-    job: Weak<InternodeJob>,
-    members: Arc<[u32]>,
-    own: u32,
-    /// The rank that receives; `None` for all other ranks, which may send.
-    one: Option<u32>,
+pub(super) struct ReceivingRank {
+    pub(super) ranks: Arc<PortRanks>,
+    pub(super) rank: u32,
 }
 
-impl JobRanks {
-    pub(super) fn of(internode: &InternodeGroup, one: Option<u32>) -> Arc<Self> {
-        let job = Arc::downgrade(internode.job());
-        let members = Arc::clone(&internode.context().members);
-        Arc::new(JobRanks { job, members, own: internode.rank(), one })
-    }
-}
-
-impl RankLiveness for JobRanks {
-    fn exited(&self) -> Option<u32> {
-        let job = self.job.upgrade()?;
-        let agent = job.agent();
-        let mut others = (0..self.members.len() as u32).filter(|rank| *rank != self.own);
-        if agent.check_agent().is_err() {
-            // Nothing arrives from another node any more.
-            return self.one.or_else(|| others.clone().next());
+impl RankLiveness for ReceivingRank {
+    fn exited(&self) -> Option<PeerExit> {
+        let ReceivingRank { ranks, rank } = self;
+        match *ranks.places.get(*rank as usize)? {
+            Place::Here(member) => PortRanks::exit_here(&*ranks.group.upgrade()?, *rank, member),
+            Place::Elsewhere(member) => {
+                let job = ranks.remote.as_ref()?.job.upgrade()?;
+                if job.agent().check_agent().is_err() {
+                    return Some(PeerExit::CarrierEnded);
+                }
+                exit_of(&job.agent().exited(), *rank, member)
+            }
         }
-        let exited = agent.exited();
-        let exit_of = |rank: u32| -> Option<&ExitedRank> {
-            let member = self.members[rank as usize];
-            exited.iter().find(|one| one.rank == member)
-        };
-        if let Some(rank) = self.one {
-            return exit_of(rank).map(|_| rank);
-        }
-        let failed = |rank: &u32| exit_of(*rank).is_some_and(|one| one.has_failed);
-        if let Some(rank) = others.clone().find(failed) {
-            return Some(rank);
-        }
-        let all_have_left = others.clone().all(|rank| exit_of(rank).is_some());
-        others.next_back().filter(|_| all_have_left)
     }
 }

@@ -16,6 +16,12 @@ testing::tests![
     a_bulk_link_carries_messages_of_any_length_one_way,
     waiting_for_ranks_that_have_left_is_an_error,
     a_queue_that_is_full_stops_its_own_senders_only,
+    messages_before_an_exit_are_received_before_it_is_reported,
+    a_receiver_that_is_dropped_closes_its_queue,
+    the_memory_of_dropped_ports_is_used_again,
+    ports_beyond_the_memory_of_the_node_service_are_refused,
+    a_wait_for_several_queues_ends_when_their_senders_have_left,
+    the_event_of_a_sender_to_another_node_stays_that_of_the_carrier,
     several_threads_send_to_one_queue_of_another_node,
 ];
 
@@ -209,64 +215,199 @@ fn waiting_for_ranks_that_have_left_is_an_error() {
         let gone = |rank: u32| rank == 0 || rank == 2;
         assert!(matches!(words.receiver.recv(), Err(RecvError::RankExited { rank }) if gone(rank)));
         assert!(matches!(lines.receiver.recv(), Err(RecvError::RankExited { rank }) if gone(rank)));
+        // They have dropped their receivers before they have left.
         let refused = std::iter::repeat_with(|| words.senders[2].send(&ExpressMessage::default()))
             .find(|sent| sent.is_err());
-        assert_eq!(refused, Some(Err(SendError::RankExited { rank: 2 })));
+        assert_eq!(refused, Some(Err(SendError::Closed)));
         let refused = std::iter::repeat_with(|| lines.senders[0].send(&Default::default()))
             .find(|sent| sent.is_err());
-        assert_eq!(refused, Some(Err(SendError::RankExited { rank: 0 })));
+        assert_eq!(refused, Some(Err(SendError::Closed)));
         Ok(())
     })
     .expect("the job succeeds");
 }
 
+fn word(number: u64) -> ExpressMessage {
+    ExpressMessage::of_number(SourceName::default(), 0, number).expect("five bytes")
+}
+
 fn a_queue_that_is_full_stops_its_own_senders_only() {
-    use queues::queue::SendError;
-    const MESSAGES: u64 = 20_000;
+    use queues::queue::RecvError;
+    // More than the ring, the credit and the outgoing queue hold.
+    const MESSAGES: u64 = 30_000;
     everywhere(3, |world| {
         let mut port = world.express(64)?;
+        let send_all =
+            |to: usize| (0..MESSAGES).try_for_each(|number| port.senders[to].send(&word(number)));
         match world.rank() {
-            0 => {
-                let message = |number| {
-                    ExpressMessage::of_number(SourceName::default(), 0, number).expect("five bytes")
-                };
-                let mut sent = 0;
-                while port.senders[1].try_send(&message(sent)) != Err(SendError::Full) {
-                    sent += 1;
-                    // The way to another node is as long as its queues and the credit.
-                    assert!(sent < 100_000, "a receiver that is behind stops its senders");
-                    if sent.is_multiple_of(64) {
-                        std::thread::sleep(std::time::Duration::from_micros(200));
-                    }
-                }
-                for number in 0..MESSAGES {
-                    port.senders[2].send(&message(number))?;
-                }
+            0 => std::thread::scope(|scope| {
+                let to_full = scope.spawn(|| send_all(1));
+                send_all(2)?;
                 assert_eq!(port.receiver.recv()?.number(), MESSAGES, "rank 2 has all of them");
-                // Only now does rank 1 receive.
+                // Only now does rank 1 receive. Rank 0 leaves behind its last message.
                 world.barrier()?;
-                port.senders[1].send(&message(sent))?;
-            }
+                Ok(to_full.join().expect("no panic")?)
+            }),
             1 => {
                 world.barrier()?;
-                let mut next = 0;
-                // Rank 0 has left when the last one arrives, perhaps.
-                while let Ok(message) = port.receiver.recv() {
-                    assert_eq!(message.number(), next);
-                    next += 1;
+                for number in 0..MESSAGES {
+                    assert_eq!(port.receiver.recv()?.number(), number);
                 }
-                assert!(next > 64, "{next} have arrived");
+                let end = port.receiver.recv();
+                assert!(matches!(end, Err(RecvError::RankExited { rank: 0 | 2 })), "{end:?}");
+                Ok(())
             }
             _ => {
                 for number in 0..MESSAGES {
                     assert_eq!(port.receiver.recv()?.number(), number);
                 }
-                let count = ExpressMessage::of_number(SourceName::default(), 0, MESSAGES);
-                port.senders[0].send(&count.expect("five bytes"))?;
-                world.barrier()?;
+                port.senders[0].send(&word(MESSAGES))?;
+                world.barrier()
             }
         }
+    })
+    .expect("the job succeeds");
+}
+
+fn messages_before_an_exit_are_received_before_it_is_reported() {
+    use queues::queue::RecvError;
+    // The ring, the credit and the outgoing queue hold them.
+    const MESSAGES: u64 = 8000;
+    for nodes in [&[1, 1][..], &[2, 1], &[1, 2]] {
+        local_nodes(nodes, |world| {
+            let mut port = world.express(64)?;
+            let mut other = world.express(64)?;
+            let last = world.size() - 1;
+            if world.rank() != last {
+                if world.rank() == 0 {
+                    (0..MESSAGES).try_for_each(|n| port.senders[last as usize].send(&word(n)))?;
+                }
+                return Ok(());
+            }
+            let gone = |end: &_| matches!(end, Err(RecvError::RankExited { rank }) if *rank < last);
+            let end = other.receiver.recv();
+            assert!(gone(&end), "{end:?}");
+            for number in 0..MESSAGES {
+                assert_eq!(port.receiver.recv()?.number(), number);
+            }
+            let end = port.receiver.recv();
+            assert!(gone(&end), "{end:?}");
+            Ok(())
+        })
+        .expect("the job succeeds");
+    }
+}
+
+fn a_receiver_that_is_dropped_closes_its_queue() {
+    use queues::queue::SendError;
+    everywhere(3, |world| {
+        let port = world.express(64)?;
+        let mut other = world.express(64)?;
+        if world.rank() == 1 {
+            let again = port.receiver.clone();
+            drop(port.receiver);
+            // It is open as long as a clone receives.
+            other.senders.iter().try_for_each(|sender| sender.send(&word(1)))?;
+            drop(again);
+        }
+        assert_eq!(other.receiver.recv()?.number(), 1);
+        assert_eq!(
+            std::iter::repeat_with(|| port.senders[1].send(&word(2))).find(|sent| sent.is_err()),
+            Some(Err(SendError::Closed))
+        );
+        // Nothing else is.
+        other.senders.iter().try_for_each(|sender| sender.send(&word(3)))?;
+        for _ in 0..world.size() {
+            assert_eq!(other.receiver.recv()?.number(), 3);
+        }
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn the_memory_of_dropped_ports_is_used_again() {
+    everywhere(3, |world| {
+        let open = || -> Result<()> {
+            let mut port = world.express(1024)?;
+            port.senders.iter().try_for_each(|sender| sender.send(&word(7)))?;
+            for _ in 0..world.size() {
+                assert_eq!(port.receiver.recv()?.number(), 7);
+            }
+            Ok(())
+        };
+        (0..20).try_for_each(|_| open())?;
+        let used = world.arena().used();
+        (0..200).try_for_each(|_| open())?;
+        // Some may still be open at other ranks, and in the agent.
+        let more = world.arena().used().saturating_sub(used);
+        assert!(more < 50 * 8192, "{more} bytes");
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn ports_beyond_the_memory_of_the_node_service_are_refused() {
+    local_nodes(&[1, 1], |world| {
+        let mut ports = Vec::new();
+        let error = loop {
+            match world.express(2) {
+                Ok(port) => ports.push(port),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("268435456"), "{error}");
+        assert!(ports.len() > 3000, "{}", ports.len());
+        world.barrier()?;
+        let mut port = ports.pop().expect("many");
+        // The others are dropped, and both ranks go on.
+        ports.clear();
+        world.barrier()?;
+        let mut next = world.express(2)?;
+        let other = 1 - world.rank() as usize;
+        port.senders[other].send(&word(1))?;
+        next.senders[other].send(&word(2))?;
+        assert_eq!(port.receiver.recv()?.number(), 1);
+        assert_eq!(next.receiver.recv()?.number(), 2);
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn a_wait_for_several_queues_ends_when_their_senders_have_left() {
+    use queues::one_poll::{OnePoll, PollSet};
+    use queues::queue::RecvError;
+    everywhere(2, |world| {
+        let set = PollSet::create(world.arena(), 2).expect("memory");
+        let first = world.express_in_set(64, &set, 0)?;
+        let second = world.express_in_set(64, &set, 1)?;
+        if world.rank() == 0 {
+            second.senders[1].send(&word(5))?;
+            return Ok(());
+        }
+        let mut members = [Some(first.receiver), Some(second.receiver)];
+        let mut poll = OnePoll::new(&set);
+        assert_eq!(poll.poll_blocking(&mut members[..]), Ok((1, word(5))));
+        let gone = RecvError::RankExited { rank: 0 };
+        assert_eq!(poll.poll_blocking(&mut members[..]), Err(gone));
         Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn the_event_of_a_sender_to_another_node_stays_that_of_the_carrier() {
+    use std::time::Duration;
+    local_nodes(&[1, 1], |world| {
+        let mut port = world.express(64)?;
+        for number in 0..100 {
+            // The node service sleeps.
+            world.barrier()?;
+            let event = shm::event::Event::new().expect("a descriptor");
+            let sender = port.senders[1 - world.rank() as usize].clone().with_event(event);
+            sender.send(&word(number))?;
+            let found = port.receiver.recv_timeout(Duration::from_secs(30))?;
+            assert_eq!(found.map(ExpressMessage::number), Some(number));
+        }
+        world.barrier()
     })
     .expect("the job succeeds");
 }

@@ -150,7 +150,7 @@ pub(super) struct Polled {
 impl Polled {
     /// Sleeps until a word comes, which it takes, or the deadline.
     pub(super) fn sleep_until(&mut self, deadline: Instant) -> bool {
-        self.poll.poll_deadline(&mut self.receivers[..], deadline).is_some()
+        matches!(self.poll.poll_deadline(&mut self.receivers[..], deadline), Ok(Some(_)))
     }
 }
 
@@ -169,7 +169,7 @@ impl PacketPath for Polled {
                 return Ok(take(word.source(), &word.data()));
             }
         }
-        let (_, word) = self.poll.poll_blocking(&mut self.receivers[..]);
+        let (_, word) = self.poll.poll_blocking(&mut self.receivers[..])?;
         Ok(take(word.source(), &word.data()))
     }
 }

@@ -3,7 +3,9 @@
 use super::AgentClient;
 use crate::agent::messages::area::{self, Area};
 use crate::agent::messages::port::{MessagePort, WaitMark};
+use crate::agent::queues::{MEMORY, Refusal};
 use crate::agent::shared_region::Submission;
+use crate::backend::ExitedRank;
 use crate::error::{Error, system};
 use shm::event::Event;
 use shm::segment::Offset;
@@ -30,25 +32,52 @@ impl AgentClient {
         Ok(MessagePort::new(Arc::clone(&self.region), area, notifier, service))
     }
 
-    /// Opens the queue at an offset of the job's segment to ranks on other nodes, as port `port` of
-    /// this rank. What this rank submits afterwards, the agent processes after that.
+    /// Opens a port of this rank between nodes. `queue` is the offset of its receive queue in the
+    /// segment of the node's ranks, `table` that of a [table](crate::agent::queues::table) of the
+    /// port's ranks. The rank of the node with the lowest number thereby opens the outgoing queues.
+    /// Once this has returned the agent delivers to the queue. It releases the count of users (u64)
+    /// at `uses` by 1 when it has closed the queue, and when it has closed the outgoing queues.
     ///
     /// # Errors
-    /// If the node service has ended.
-    pub fn open_incoming_queue(&self, port: u64, at: Offset) -> Result<(), Error> {
-        self.check_agent()?;
-        self.submit(&mut self.table(), Submission::OpenIncoming { port, at })
+    /// [`Error::TooLarge`] if the queues of this rank take too much memory of the node service; also
+    /// if the port is open already, no such queues lie there, or the node service has ended.
+    pub fn open_port(&self, port: u64, [queue, table, uses]: [Offset; 3]) -> Result<(), Error> {
+        let open = Submission::OpenPort { port, at: queue, table, uses };
+        let answer = self.query_for_certain(&mut self.table(), open)?;
+        let why = match answer.first() {
+            None => return Ok(()),
+            Some(refusal) if *refusal == Refusal::Memory as u32 => {
+                return Err(Error::TooLarge {
+                    backend: "agent",
+                    what: "the queues of this rank with other nodes".into(),
+                    needed: MEMORY + 1,
+                    limit: MEMORY,
+                    way_out: "drop ports that are no longer used before you open more",
+                });
+            }
+            Some(refusal) if *refusal == Refusal::Taken as u32 => "this rank has it open already",
+            Some(_) => "no such queues lie in the segment of the job",
+        };
+        Err(Error::Operation(format!("cannot open port {port:#x} for other nodes: {why}")))
     }
 
-    /// Opens the outgoing queues of this node in the [table](crate::agent::queues::table) at an offset of
-    /// the job's segment, which lead to port `port` of ranks on other nodes. One rank of the node
-    /// does so.
-    ///
-    /// # Errors
-    /// If the node service has ended.
-    pub fn open_outgoing_queues(&self, port: u64, at: Offset) -> Result<(), Error> {
-        self.check_agent()?;
-        self.submit(&mut self.table(), Submission::OpenOutgoing { port, at })
+    /// Closes the receive queue of a port; what arrives for it is lost, and its senders on other
+    /// nodes find it closed.
+    pub fn close_receiver(&self, port: u64) {
+        // An agent that has ended, or that this rank has left, has closed it.
+        let _ = self.submit(&mut self.table(), Submission::CloseReceiver { port });
+    }
+
+    /// Ends the sends of this rank to other nodes by a port. What it has sent still arrives.
+    pub fn close_senders(&self, port: u64) {
+        // As in `close_receiver`.
+        let _ = self.submit(&mut self.table(), Submission::CloseSenders { port });
+    }
+
+    /// Ranks of the job that have exited, and from which nothing follows in the receive queue of a
+    /// port.
+    pub fn queue_exits(&self, port: u64) -> Vec<ExitedRank> {
+        self.query_exits(|first| Submission::QueryQueueExits { port, first })
     }
 
     /// Returns the event that wakes the agent, for the ends of [queues](crate::agent::queues).
@@ -63,17 +92,5 @@ impl AgentClient {
     /// Returns the count of waiting threads.
     pub fn wait_mark(&self) -> WaitMark {
         WaitMark::new(Arc::clone(&self.region))
-    }
-
-    /// Returns once the agent has executed all earlier entries of this rank, in their order: the
-    /// answer to a query that comes behind them shows that.
-    ///
-    /// # Errors
-    /// If the agent has ended.
-    pub fn flush(&self) -> Result<(), Error> {
-        // No communicator has this number, so nothing is unexpected in it.
-        let query = Submission::QueryUnexpected { communicator: u32::MAX, sequence: 0 };
-        self.query(&mut self.table(), query);
-        self.check_agent()
     }
 }

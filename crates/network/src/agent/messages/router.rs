@@ -1,7 +1,8 @@
 //! The agent's side of the messages of its ranks.
 
 use super::area::{self, Area};
-use super::record::{self, BATCH_BYTES, Class, HEAD_BYTES, Head};
+use super::record::{self, Class, HEAD_BYTES, Head};
+use crate::agent::batches::Batches;
 use crate::agent::session::ProtocolViolation;
 use crate::error::{self, Error};
 use crate::node_map::NodeMap;
@@ -26,10 +27,8 @@ pub(crate) struct MessageRouter {
     node: u32,
     /// By local rank.
     ends: Vec<RankEnd>,
-    /// Records for each node, until they are sent.
-    batches: Vec<Vec<u8>>,
-    /// Nodes with such records. After a turn there are none.
-    batched: Vec<u32>,
+    /// Records for other nodes. After a turn there are none.
+    batches: Batches,
     /// Ranks of other nodes with a reported exit.
     exited: HashSet<u32>,
 }
@@ -65,8 +64,7 @@ impl MessageRouter {
         MessageRouter {
             node,
             ends: (0..ranks).map(|_| RankEnd::default()).collect(),
-            batches: (0..nodes).map(|_| Vec::new()).collect(),
-            batched: Vec::new(),
+            batches: Batches::new(nodes),
             exited: HashSet::new(),
         }
     }
@@ -112,9 +110,7 @@ impl MessageRouter {
         if served.is_err() {
             // Records before an invalid head. The next rank's frames must not contain them: the
             // source of a frame is that of all its records.
-            for to in self.batched.drain(..) {
-                self.batches[to as usize].clear();
-            }
+            self.batches.clear();
         }
         served
     }
@@ -127,7 +123,8 @@ impl MessageRouter {
         transport: &mut dyn Transport,
         limit: u64,
     ) -> Result<bool, ProtocolViolation> {
-        let MessageRouter { node: own, ends, batches, batched, .. } = self;
+        let MessageRouter { node: own, ends, batches, .. } = self;
+        let frame = |records| Frame::Messages { source: rank, records };
         let end = &mut ends[local];
         end.deliver_kept()?;
         let Some(area) = end.area.as_ref().filter(|_| !end.has_exited) else { return Ok(false) };
@@ -150,32 +147,22 @@ impl MessageRouter {
                 .filter(|head| head.class == Class::Message && head.record_bytes() <= left);
             let head = head.ok_or(ProtocolViolation)?;
             let to = nodes.of(head.peer).filter(|to| to != own).ok_or(ProtocolViolation)?;
-            let batch = &mut batches[to as usize];
             // Once for each frame, because the queue grows by frames.
-            if batch.is_empty() && transport.queued(to) >= limit {
+            if batches.is_empty(to) && transport.queued(to) >= limit {
                 end.blocked_by = Some(to);
                 break;
             }
-            if batch.is_empty() {
-                batched.push(to);
-            }
+            let batch = batches.of(to);
             let start = batch.len();
             let length = head.record_bytes();
             batch.resize(start + length as usize, 0);
             batch[start..start + HEAD_BYTES].copy_from_slice(&encoded);
             area.send_ring.read(end.drained + HEAD_BYTES as u64, &mut batch[start + HEAD_BYTES..]);
-            if batch.len() >= BATCH_BYTES {
-                let records = std::mem::take(batch);
-                transport.send(to, Frame::Messages { source: rank, records });
-                batched.retain(|other| *other != to);
-            }
+            batches.send_long(to, transport, frame);
             end.drained += length;
             left -= length;
         }
-        for to in batched.drain(..) {
-            let records = std::mem::take(&mut batches[to as usize]);
-            transport.send(to, Frame::Messages { source: rank, records });
-        }
+        batches.send_all(transport, frame);
         if end.drained == begin {
             return Ok(false);
         }

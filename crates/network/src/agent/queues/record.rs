@@ -4,16 +4,26 @@
 //! |---|---|
 //! | 0 | u32 owner of the queue: a rank of the job |
 //! | 4 | u24 number of bytes that follow the head, a multiple of 8 |
-//! | 7 | u8 class: 0 messages, 1 credit |
+//! | 7 | u8 class |
 //! | 8 | u64 port |
-//! | 16 | the messages; or u64 bytes of messages that the queue has taken |
+//! | 16 | u32 opener of the way to the queue: a rank of the node that sends |
+//! | 20 | 0 |
+//! | 24 | the bytes |
+//!
+//! | class | to the | bytes |
+//! |---|---|---|
+//! | 0 messages | owner | the messages |
+//! | 1 exit | owner | u64 rank of the sending node, behind everything that it has sent on this way |
+//! | 2 end | owner | none: no rank of the node sends on this way any more |
+//! | 3 credit | opener | u64 bytes of messages that the queue has taken |
+//! | 4 closed | opener | none: the queue takes nothing any more |
+
+use crate::agent::batches::BATCH_BYTES;
 
 /// Bytes of a head.
-pub(crate) const HEAD_BYTES: usize = 16;
+pub(crate) const HEAD_BYTES: usize = 24;
 /// Largest number of bytes behind a head.
 pub(crate) const MAX_BYTES: usize = 32 << 10;
-/// Bytes of records in a frame after which the agent begins another frame.
-pub(crate) const BATCH_BYTES: usize = 64 << 10;
 /// Longest frame of records.
 pub(crate) const MAX_FRAME_BYTES: u64 = (BATCH_BYTES + HEAD_BYTES + MAX_BYTES) as u64;
 
@@ -29,53 +39,97 @@ pub(crate) struct QueueId {
     pub(crate) port: u64,
 }
 
+/// Way from a node to a queue on another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Link {
+    pub(crate) queue: QueueId,
+    /// The rank of the sending node that has opened it.
+    pub(crate) opener: u32,
+}
+
 /// Contents of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content<'a> {
     /// Messages for the queue.
     Messages(&'a [u8]),
+    /// Exit of a rank of the sending node.
+    Exit(u32),
+    /// No rank of the sending node sends any more.
+    End,
     /// Number of bytes of messages that the queue has taken.
     Credit(u64),
+    /// The queue takes nothing any more.
+    Closed,
 }
 
-impl QueueId {
+impl Content<'_> {
+    fn class(self) -> u64 {
+        match self {
+            Content::Messages(_) => 0,
+            Content::Exit(_) => 1,
+            Content::End => 2,
+            Content::Credit(_) => 3,
+            Content::Closed => 4,
+        }
+    }
+}
+
+impl Link {
     /// Returns the head of a record of `bytes` bytes of messages.
     pub(crate) fn head(self, bytes: usize) -> [u8; HEAD_BYTES] {
-        self.encode(0, bytes)
+        self.encode(Content::Messages(&[]), bytes)
     }
 
-    /// Returns a record of credit.
-    pub(crate) fn credit(self, bytes: u64) -> [u8; HEAD_BYTES + 8] {
-        let mut record = [0; HEAD_BYTES + 8];
-        record[..HEAD_BYTES].copy_from_slice(&self.encode(1, 8));
-        record[HEAD_BYTES..].copy_from_slice(&bytes.to_le_bytes());
-        record
+    /// Appends a record.
+    pub(crate) fn append(self, content: Content<'_>, batch: &mut Vec<u8>) {
+        let word = match content {
+            Content::Messages(bytes) => {
+                batch.extend(self.encode(content, bytes.len()));
+                return batch.extend(bytes);
+            }
+            Content::Exit(rank) => Some(u64::from(rank)),
+            Content::Credit(bytes) => Some(bytes),
+            Content::End | Content::Closed => None,
+        };
+        let word = word.map(u64::to_le_bytes);
+        let bytes = word.as_ref().map_or(&[][..], |word| word);
+        batch.extend(self.encode(content, bytes.len()));
+        batch.extend(bytes);
     }
 
-    fn encode(self, class: u64, bytes: usize) -> [u8; HEAD_BYTES] {
-        let word = u64::from(self.owner) | (bytes as u64) << LENGTH_SHIFT | class << CLASS_SHIFT;
+    fn encode(self, content: Content<'_>, bytes: usize) -> [u8; HEAD_BYTES] {
+        let Link { queue: QueueId { owner, port }, opener } = self;
+        let length = (bytes as u64) << LENGTH_SHIFT;
+        let word = u64::from(owner) | length | content.class() << CLASS_SHIFT;
         let mut head = [0; HEAD_BYTES];
-        head[..8].copy_from_slice(&word.to_le_bytes());
-        head[8..].copy_from_slice(&self.port.to_le_bytes());
+        let (places, _) = head.as_chunks_mut::<8>();
+        for (place, word) in places.iter_mut().zip([word, port, u64::from(opener)]) {
+            *place = word.to_le_bytes();
+        }
         head
     }
 }
 
-/// Splits the first record off a frame: its queue, its content, and the rest of the frame. `None`
+/// Splits the first record off a frame: its way, its content, and the rest of the frame. `None`
 /// if the frame does not begin with a whole record.
-pub(crate) fn split_first(frame: &[u8]) -> Option<(QueueId, Content<'_>, &[u8])> {
-    let (word, rest) = frame.split_first_chunk()?;
-    let word = u64::from_le_bytes(*word);
-    let (port, rest) = rest.split_first_chunk()?;
-    let id = QueueId { owner: word as u32, port: u64::from_le_bytes(*port) };
+pub(crate) fn split_first(frame: &[u8]) -> Option<(Link, Content<'_>, &[u8])> {
+    let (head, rest) = frame.split_first_chunk::<HEAD_BYTES>()?;
+    let (words, _) = head.as_chunks();
+    let word = u64::from_le_bytes(words[0]);
+    let queue = QueueId { owner: word as u32, port: u64::from_le_bytes(words[1]) };
+    let link = Link { queue, opener: u32::try_from(u64::from_le_bytes(words[2])).ok()? };
     let length = (word >> LENGTH_SHIFT) as usize & 0xff_ffff;
     let (bytes, rest) = rest.split_at_checked(length)?;
+    let value = bytes.try_into().map(u64::from_le_bytes);
     let content = match word >> CLASS_SHIFT {
         0 if length.is_multiple_of(8) && length <= MAX_BYTES => Content::Messages(bytes),
-        1 => Content::Credit(u64::from_le_bytes(bytes.try_into().ok()?)),
+        1 => Content::Exit(u32::try_from(value.ok()?).ok()?),
+        2 if bytes.is_empty() => Content::End,
+        3 => Content::Credit(value.ok()?),
+        4 if bytes.is_empty() => Content::Closed,
         _ => return None,
     };
-    Some((id, content, rest))
+    Some((link, content, rest))
 }
 
 /// Returns true if a frame consists of whole records.
@@ -99,23 +153,29 @@ mod tests {
 
         #[test]
         fn frames_are_split_into_their_records(
-            records in proptest::collection::vec((any::<u32>(), any::<u64>(), 0..50_usize, any::<u64>()), 0..20),
+            records in proptest::collection::vec((any::<u32>(), any::<u64>(), any::<u32>(), 0..50_usize, any::<u64>()), 0..20),
         ) {
             let mut frame = Vec::new();
-            for &(owner, port, words, credit) in &records {
-                let id = QueueId { owner, port };
-                frame.extend(id.head(8 * words));
-                frame.resize(frame.len() + 8 * words, 7);
-                frame.extend(id.credit(credit));
+            let mut appended = Vec::new();
+            for &(owner, port, opener, words, credit) in &records {
+                let link = Link { queue: QueueId { owner, port }, opener };
+                let contents = [
+                    Content::Messages(&[7; 400][..8 * words]),
+                    Content::Exit(owner),
+                    Content::End,
+                    Content::Credit(credit),
+                    Content::Closed,
+                ];
+                for content in contents {
+                    link.append(content, &mut frame);
+                    appended.push((link, content));
+                }
             }
             prop_assert!(is_valid(&frame));
             let mut rest = &frame[..];
-            for (owner, port, words, credit) in records {
-                let id = QueueId { owner, port };
-                let (found, content, behind) = split_first(rest).expect("a record");
-                prop_assert_eq!((found, content), (id, Content::Messages(&vec![7; 8 * words])));
-                let (found, content, behind) = split_first(behind).expect("a record");
-                prop_assert_eq!((found, content), (id, Content::Credit(credit)));
+            for (link, content) in appended {
+                let (found, read, behind) = split_first(rest).expect("a record");
+                prop_assert_eq!((found, read), (link, content));
                 rest = behind;
             }
             prop_assert!(rest.is_empty());

@@ -48,6 +48,7 @@ impl AgentState {
         // A lost node acknowledges nothing any more. The shutdown must not wait for it.
         self.shutdown.acknowledged[node as usize] = true;
         self.shutdown.received[node as usize] = true;
+        self.queues.lose(node);
         if let Some(why) = failure {
             let address = self.transport().address(node);
             let error = Error::NodeUnreachable { node, address, why };
@@ -135,7 +136,7 @@ impl AgentState {
             return;
         }
         self.messages.close(local);
-        self.queues.close(rank);
+        self.queues.exit(rank);
         let mut others = self.ranks.iter().filter(|other| **other != rank);
         let is_last = others.all(|other| self.table.membership.has_exited(*other));
         if let Some(session) = self.sessions[local].as_mut() {
@@ -237,13 +238,11 @@ impl AgentState {
         }
     }
 
-    /// Time until the traffic of another backend, or reports or messages that wait, are to be polled
-    /// again.
+    /// Time until the traffic of another backend, or reports that wait, are to be polled again.
     pub(crate) fn next_poll(&mut self) -> Option<Duration> {
         const REPORTS: Duration = Duration::from_millis(50);
         let reports = (!self.held_reports.is_empty()).then_some(REPORTS);
-        let retry = self.queues.next_retry();
-        self.shutdown.next_poll().into_iter().chain(reports).chain(retry).min()
+        self.shutdown.next_poll().into_iter().chain(reports).min()
     }
 
     /// Keeps the agent until the ranks of all nodes have exited. `pending` is that of another

@@ -63,7 +63,6 @@ impl AgentState {
     /// Reports the loss of a node to the ranks of this one.
     pub(super) fn report_loss(&mut self, node: u32, why: &Error) {
         for rank in self.table.context.nodes.members(node) {
-            self.queues.end(rank);
             self.messages.report_exit(rank, why);
         }
     }

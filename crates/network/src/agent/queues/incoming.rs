@@ -1,0 +1,281 @@
+//! Queues of a node's ranks that receive from other nodes.
+
+use super::record::{Content, Link, QueueId};
+use super::{CREDIT, Charge};
+use crate::agent::batches::Batches;
+use queues::internode::IncomingQueue;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Credit that is returned at once: at least one message always has some.
+const RETURNED: u64 = CREDIT / 4;
+
+/// Receive queues of the ranks of a node.
+#[derive(Debug, Default)]
+pub(super) struct IncomingQueues {
+    queues: HashMap<QueueId, Incoming>,
+    /// Queues with messages that wait for space.
+    full: Vec<QueueId>,
+}
+
+/// A queue of a rank of this node.
+#[derive(Debug)]
+struct Incoming {
+    queue: Box<dyn IncomingQueue>,
+    /// By opener: the ranks of other nodes whose ways the queue admits.
+    senders: BTreeMap<u32, SenderNode>,
+    /// Ranks of other nodes that have exited and from which nothing follows.
+    exited: BTreeSet<u32>,
+    /// Opener that is served first.
+    next: u32,
+    /// Messages of a node wait for space.
+    is_full: bool,
+    /// Declared last: dropped when the queue is used no more.
+    charge: Charge,
+}
+
+/// Messages of a node for a queue, and their credit.
+#[derive(Debug)]
+struct SenderNode {
+    node: u32,
+    /// Bytes for which credit was not returned: those kept and those owed.
+    held: u64,
+    /// Messages that wait for space, from `start` on. At most the credit.
+    kept: Vec<u8>,
+    start: usize,
+    /// Exits behind these.
+    exits: Vec<u32>,
+    /// Nothing follows behind these.
+    has_ended: bool,
+}
+
+impl IncomingQueues {
+    /// Opens a queue that admits ways of these openers, each with its node.
+    pub(super) fn open(
+        &mut self,
+        id: QueueId,
+        queue: Box<dyn IncomingQueue>,
+        openers: impl Iterator<Item = (u32, u32)>,
+        charge: Charge,
+    ) {
+        let senders = openers.map(|(opener, node)| (opener, SenderNode::of(node))).collect();
+        let exited = BTreeSet::new();
+        let opened = Incoming { queue, senders, exited, next: 0, is_full: false, charge };
+        self.queues.insert(id, opened);
+    }
+
+    /// Returns true if the queue is open.
+    pub(super) fn contains(&self, id: QueueId) -> bool {
+        self.queues.contains_key(&id)
+    }
+
+    /// Closes a queue, and reports that to its senders.
+    pub(super) fn close(&mut self, id: QueueId, batches: &mut Batches) -> Option<Charge> {
+        let Incoming { queue, senders, charge, .. } = self.queues.remove(&id)?;
+        for (opener, SenderNode { node, .. }) in senders {
+            Link { queue: id, opener }.append(Content::Closed, batches.of(node));
+        }
+        drop(queue);
+        self.full.retain(|other| *other != id);
+        Some(charge)
+    }
+
+    /// Closes the queues of a rank that has exited, which every node learns.
+    pub(super) fn close_all(&mut self, rank: u32) {
+        self.queues.retain(|id, _| id.owner != rank);
+        self.full.retain(|id| id.owner != rank);
+    }
+
+    /// Delivers messages; false if they are refused.
+    pub(super) fn deliver(
+        &mut self,
+        node: u32,
+        link: Link,
+        bytes: &[u8],
+        batches: &mut Batches,
+    ) -> bool {
+        // Messages for a queue that was closed are lost.
+        let Some(queue) = self.queues.get_mut(&link.queue) else { return true };
+        let Some(sender) = queue.sender(node, link.opener) else { return false };
+        if sender.held + bytes.len() as u64 > CREDIT {
+            return false;
+        }
+        sender.held += bytes.len() as u64;
+        // The messages of other nodes that wait come first, too.
+        if queue.is_full {
+            let Some(sender) = queue.sender(node, link.opener) else { return false };
+            sender.keep(bytes);
+            return true;
+        }
+        let taken = queue.queue.put(bytes);
+        let Some(sender) = queue.sender(node, link.opener) else { return false };
+        // A queue that takes nothing any more loses its messages, as one does whose rank has exited.
+        let taken = taken.unwrap_or(bytes.len());
+        if taken < bytes.len() {
+            sender.keep(&bytes[taken..]);
+        }
+        let is_kept = !sender.kept.is_empty();
+        sender.return_credit(link, batches);
+        if is_kept && !std::mem::replace(&mut queue.is_full, true) {
+            self.full.push(link.queue);
+        }
+        true
+    }
+
+    /// Notes the exit of a rank of another node, behind what it has sent; false if the node has no
+    /// right to report it.
+    pub(super) fn exit(&mut self, node: u32, link: Link, rank: u32) -> bool {
+        let Some(queue) = self.queues.get_mut(&link.queue) else { return true };
+        let Some(sender) = queue.sender(node, link.opener) else { return false };
+        // A node that repeats itself takes no memory.
+        if !sender.exits.contains(&rank) {
+            sender.exits.push(rank);
+        }
+        queue.settle();
+        true
+    }
+
+    /// Notes that nothing follows on a way; false if it is no way of the node.
+    pub(super) fn end(&mut self, node: u32, link: Link) -> bool {
+        let Some(queue) = self.queues.get_mut(&link.queue) else { return true };
+        let Some(sender) = queue.sender(node, link.opener) else { return false };
+        sender.has_ended = true;
+        queue.settle();
+        true
+    }
+
+    /// Ends the ways of a node that has ended.
+    pub(super) fn lose(&mut self, node: u32) {
+        for queue in self.queues.values_mut() {
+            let ended = queue.senders.values_mut().filter(|sender| sender.node == node);
+            ended.for_each(|sender| sender.has_ended = true);
+            queue.settle();
+        }
+    }
+
+    /// Returns true if nothing follows in a queue from a rank of a node that has exited.
+    pub(super) fn has_last_of(&self, id: QueueId, node: u32, rank: u32) -> bool {
+        self.queues.get(&id).is_none_or(|queue| {
+            let has_way = queue.senders.values().any(|sender| sender.node == node);
+            !has_way || queue.exited.contains(&rank)
+        })
+    }
+
+    /// Sends kept messages to their queues, as far as these have space. Returns true if there was
+    /// any space.
+    pub(super) fn retry(&mut self, batches: &mut Batches) -> bool {
+        let mut had_any = false;
+        let IncomingQueues { full, queues } = self;
+        full.retain(|id| {
+            let Some(queue) = queues.get_mut(id) else { return false };
+            had_any |= queue.retry(*id, batches);
+            queue.settle();
+            queue.is_full
+        });
+        had_any
+    }
+
+    /// Requests notifications before the agent sleeps. Returns true if a queue is full: then the
+    /// caller [retries](Self::retry) once more.
+    pub(super) fn request_space(&self) -> bool {
+        let full = self.full.iter().filter_map(|id| self.queues.get(id));
+        full.clone().for_each(|one| one.queue.request_space());
+        let is_any_full = full.count() > 0;
+        if is_any_full {
+            // Receivers release slots by plain stores. Pairs with their light fence.
+            shm::fence::heavy();
+        }
+        is_any_full
+    }
+
+    #[cfg(test)]
+    pub(super) fn held(&self, id: QueueId) -> u64 {
+        self.queues[&id].senders.values().map(|sender| sender.held).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn kept_capacity(&self) -> usize {
+        let senders = self.queues.values().flat_map(|one| one.senders.values());
+        senders.map(|sender| sender.kept.capacity()).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.is_empty() && self.full.is_empty()
+    }
+}
+
+impl Incoming {
+    /// Returns the way of an opener, if it is admitted and a way of the node.
+    fn sender(&mut self, node: u32, opener: u32) -> Option<&mut SenderNode> {
+        let sender = self.senders.get_mut(&opener)?;
+        (sender.node == node && !sender.has_ended).then_some(sender)
+    }
+
+    fn retry(&mut self, id: QueueId, batches: &mut Batches) -> bool {
+        let Incoming { queue, senders, next, is_full, .. } = self;
+        *is_full = false;
+        let mut had_any = false;
+        let (before, after): (Vec<_>, Vec<_>) = senders
+            .iter_mut()
+            .filter(|(_, sender)| !sender.kept.is_empty())
+            .partition(|(opener, _)| **opener < *next);
+        for (opener, sender) in after.into_iter().chain(before) {
+            let waiting = &sender.kept[sender.start..];
+            // As in `deliver`.
+            let taken = queue.put(waiting).unwrap_or(waiting.len());
+            if taken > 0 {
+                // The others come first next time.
+                *next = *opener + 1;
+            }
+            had_any |= taken > 0;
+            sender.start += taken;
+            if sender.start == sender.kept.len() {
+                sender.kept = Vec::new();
+                sender.start = 0;
+            } else {
+                *is_full = true;
+            }
+            sender.return_credit(Link { queue: id, opener: *opener }, batches);
+        }
+        had_any
+    }
+
+    /// Accounts for the exits and ends of senders whose messages the queue has taken.
+    fn settle(&mut self) {
+        let Incoming { senders, exited, .. } = self;
+        senders.retain(|_, sender| {
+            if !sender.kept.is_empty() {
+                return true;
+            }
+            exited.extend(sender.exits.drain(..));
+            !sender.has_ended
+        });
+    }
+}
+
+impl SenderNode {
+    fn of(node: u32) -> Self {
+        let (kept, exits) = (Vec::new(), Vec::new());
+        SenderNode { node, held: 0, kept, start: 0, exits, has_ended: false }
+    }
+
+    /// Keeps messages that wait for space. The caller has checked that they have credit.
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.kept.len() + bytes.len() > CREDIT as usize {
+            self.kept.drain(..std::mem::take(&mut self.start));
+        }
+        if self.kept.capacity() == 0 {
+            self.kept.reserve_exact(CREDIT as usize);
+        }
+        self.kept.extend_from_slice(bytes);
+    }
+
+    /// Returns credit for what the queue has taken, as soon as there is enough of it.
+    fn return_credit(&mut self, link: Link, batches: &mut Batches) {
+        let owed = self.held - (self.kept.len() - self.start) as u64;
+        if owed >= RETURNED && !self.has_ended {
+            self.held -= owed;
+            link.append(Content::Credit(owed), batches.of(self.node));
+        }
+    }
+}
