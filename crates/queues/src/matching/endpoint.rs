@@ -198,13 +198,13 @@ impl Endpoint {
         self.state.lock().remote_exit(place.checked_sub(self.ranks)?)
     }
 
-    /// Discards the unexpected messages of the rank at a place, which has sent what no rank sends. On
-    /// another node it counts as gone, with [`RemoteExit::Invalid`].
+    /// Discards the messages in a communicator of the rank at a place, which is no member of it, also
+    /// those that arrive later. Its messages in other communicators are not concerned.
     ///
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
-    pub fn refuse(&self, place: u32) -> Result<(), MatchError> {
-        self.state.lock().refuse_sender(place)
+    pub fn refuse(&self, context: u32, place: u32) -> Result<(), MatchError> {
+        self.state.lock().refuse_sender(context, place)
     }
 
     /// Returns true if nothing follows from any rank on another node.

@@ -7,7 +7,7 @@ use super::contexts::Contexts;
 use super::line::{Envelope, INLINE_WORDS, MessageHead, Offer};
 use super::slab::{Key, Slab};
 use shm::published_wait::Wait;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 /// Messages that a receive accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +120,8 @@ pub(crate) struct Matcher {
     next_order: u64,
     /// Communicators for whose messages receives may follow.
     contexts: Contexts,
+    /// Communicators and ranks that are no members of them and have sent messages there.
+    refused: HashSet<(u32, u32)>,
     /// Unexpected messages for which no receive follows.
     unwanted: Vec<Key>,
 }
@@ -138,6 +140,7 @@ impl Matcher {
             waiting: 0,
             next_order: 0,
             contexts,
+            refused: HashSet::new(),
             unwanted: Vec::new(),
         }
     }
@@ -197,7 +200,7 @@ impl Matcher {
     /// Takes the first waiting receive that accepts a message. The caller sets its state.
     #[inline]
     pub(crate) fn match_message(&mut self, sender: u32, envelope: &Envelope) -> Option<Key> {
-        if self.waiting == 0 {
+        if self.waiting == 0 || self.is_refused(sender, envelope) {
             return None;
         }
         let posted = &self.posted;
@@ -243,7 +246,8 @@ impl Matcher {
     /// Adds a message that no receive has matched.
     pub(crate) fn add_unexpected(&mut self, message: Message) -> Key {
         let sender = message.sender;
-        let is_unwanted = !self.contexts.wants(message.envelope.context);
+        let is_unwanted = !self.contexts.wants(message.envelope.context)
+            || self.is_refused(sender, &message.envelope);
         let key = self.messages.insert(message);
         if is_unwanted {
             self.unwanted.push(key);
@@ -285,16 +289,30 @@ impl Matcher {
         Some(key)
     }
 
-    /// Adds the unexpected messages of a sender to the unwanted ones.
-    pub(crate) fn drop_unexpected(&mut self, sender: u32) {
-        let messages = self.unexpected.get(sender as usize);
-        self.unwanted.extend(messages.into_iter().flatten());
+    /// Notes that a rank is no member of a communicator, and adds its messages there to the unwanted
+    /// ones.
+    pub(crate) fn refuse(&mut self, context: u32, sender: u32) {
+        // Its messages that arrive later are found in `add_unexpected`.
+        if self.refused.insert((context, sender)) {
+            let messages = self.unexpected.get(sender as usize).into_iter().flatten();
+            let is_of = |key: &&Key| {
+                self.messages.get(**key).is_some_and(|one| one.envelope.context == context)
+            };
+            self.unwanted.extend(messages.filter(is_of));
+        }
+    }
+
+    /// Returns true if a rank is refused in the communicator of a message.
+    #[inline]
+    pub(crate) fn is_refused(&self, sender: u32, envelope: &Envelope) -> bool {
+        !self.refused.is_empty() && self.refused.contains(&(envelope.context, sender))
     }
 
     /// Changes the communicators whose messages are received, and adds the messages of all others
     /// to the unwanted ones. Those that arrive later are found in `add_unexpected`.
     pub(crate) fn change_contexts(&mut self, change: impl FnOnce(&mut Contexts)) {
         change(&mut self.contexts);
+        self.refused.retain(|(context, _)| self.contexts.wants(*context));
         let is_unwanted = |key: &&Key| {
             let message = self.messages.get(**key);
             message.is_some_and(|message| !self.contexts.wants(message.envelope.context))

@@ -303,10 +303,26 @@ fn a_refused_sender_has_no_messages() {
     wire.arrive(message(HOSTILE - 1, 1, vec![1; 8]));
     wire.arrive(message(HOSTILE - 1, 2, vec![2; 100]));
     endpoint.progress().expect("nothing is damaged");
-    endpoint.refuse(HOSTILE).expect("space");
+    let elsewhere = |tag: u32, bytes: Vec<u8>| {
+        let length = bytes.len() as u64;
+        record(HOSTILE - 1, [u64::from(tag) << 32 | 5, EAGER | length, 0], bytes)
+    };
+    wire.arrive(elsewhere(3, vec![3; 8]));
+    endpoint.progress().expect("nothing is damaged");
+    endpoint.refuse(0, HOSTILE).expect("space");
     wire.arrive(message(HOSTILE - 1, 3, vec![3; 8]));
     assert_eq!(endpoint.probe_now(&from_any).expect("nothing is damaged"), None);
-    assert_eq!(endpoint.remote_exit(HOSTILE), Some(RemoteExit::Invalid));
+    // Its messages in another communicator are those of any rank.
+    wire.arrive(elsewhere(4, vec![4; 100]));
+    for (tag, length) in [(3, 8), (4, 100)] {
+        let pattern = Pattern { context: 5, source: None, tag: Some(tag) };
+        let found = endpoint.recv(pattern, &mut [0; 100], |_| None).expect("it is there");
+        let envelope = Envelope { context: 5, tag, bytes: length };
+        assert_eq!(found, MessageHead { sender: HOSTILE, envelope });
+    }
+    assert_eq!(endpoint.remote_exit(HOSTILE), None);
+    // It is gone before the endpoint: nothing waits for it.
+    wire.exit(HOSTILE - 1);
     receives(&endpoint, &wire);
 }
 

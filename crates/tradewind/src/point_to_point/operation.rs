@@ -49,10 +49,11 @@ impl Communicator {
         self.rank_at(place).map_or_else(|| self.refuse(place), Ok)
     }
 
-    /// Refuses the rank at a place, which is no member and has sent a message in this communicator.
+    /// Refuses the messages in this communicator of the rank at a place, which is no member. Those in
+    /// other communicators are not concerned.
     #[cold]
     fn refuse(&self, place: u32) -> Result<u32> {
-        let refused = self.endpoint()?.refuse(place);
+        let refused = self.endpoint()?.refuse(self.message_context().number(), place);
         refused.map_err(|error| Error::Internal(error.to_string()))?;
         let who = match place.checked_sub(self.group().member().node().ranks()) {
             Some(rank) => format!("rank {rank} of the job, on another node,"),
@@ -153,7 +154,6 @@ impl Communicator {
         awaited: Option<u32>,
         limit: Option<Duration>,
     ) -> Error {
-        let rank_of = |place: u32| self.rank_at(place).unwrap_or(0);
         match error {
             MatchError::Truncated { from: place, sent, capacity } => match self.sender(place) {
                 Ok(from) => Error::Truncated { from, sent, capacity },
@@ -163,10 +163,14 @@ impl Communicator {
                 if awaited.is_none() {
                     self.message_context().reported().insert(place);
                 }
-                self.gone(place, rank_of(place))
+                match self.rank_at(place) {
+                    Some(rank) => self.gone(place, rank),
+                    None => Error::Internal(format!("place {place} is that of no member")),
+                }
             }
             MatchError::Timeout => {
-                let straggler = awaited.and_then(|place| self.straggler(place, rank_of(place)));
+                let straggler =
+                    awaited.and_then(|place| self.straggler(place, self.rank_at(place)?));
                 let waiting_for = straggler.into_iter().collect();
                 Error::Timeout { after: limit.unwrap_or_default(), waiting_for }
             }
@@ -197,16 +201,31 @@ mod tests {
                 sent.map_err(|error| world.match_error(error, Some(place), None))?;
             }
             world.send(&number, 0, 3)?;
+            // After it was refused in the other communicator.
+            world.recv(&mut [0_u8; 8], 0, 4)?;
+            let place = world.place("the receiver", 0)?;
+            let envelope = Envelope { context, tag: 5, bytes };
+            let sent = world.endpoint()?.send(place, envelope, &number, || None);
+            sent.map_err(|error| world.match_error(error, Some(place), None))?;
+            world.send(&number, 0, 5)?;
+            world.send(&[7_u8; 100_000], 0, 6)?;
             return world.barrier();
         };
         if world.rank() == 0 {
             world.send(&[part.message_context().number()], 2, 0)?;
-            // Its messages in the other communicator have arrived before.
-            world.recv(&mut [0_u8; 8], 2, 3)?;
+            // Its messages in the other communicator have arrived before, and so has this one.
+            while world.iprobe(2, 3)?.is_none() {}
             let refused = part.recv(&mut [0_u8; 8], Source::Any, Tag::Any);
             let refused = refused.expect_err("no member has sent anything").to_string();
             assert!(refused.contains("of which it is no member"), "{refused}");
             assert_eq!(part.iprobe(Source::Any, Tag::Any)?, None);
+            world.recv(&mut [0_u8; 8], 2, 3)?;
+            world.send(&number, 2, 4)?;
+            world.recv(&mut [0_u8; 8], 2, 5)?;
+            assert_eq!(part.iprobe(Source::Any, Tag::Any)?, None);
+            let mut long = [0_u8; 100_000];
+            world.recv(&mut long, 2, 6)?;
+            assert!(long.iter().all(|byte| *byte == 7));
             part.send(&number, 1, 0)?;
         }
         let other = 1 - part.rank();

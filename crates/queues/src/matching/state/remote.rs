@@ -30,12 +30,13 @@ impl State {
         self.remote.as_ref()?.exit_of(rank)
     }
 
-    /// Discards the unexpected messages of the rank at a place; a remote one counts as gone.
-    pub(in crate::matching) fn refuse_sender(&mut self, place: u32) -> Result<(), MatchError> {
-        if let Some(remote) = self.remote_rank(place) {
-            self.refuse(remote);
-        }
-        self.matcher.drop_unexpected(place);
+    /// Discards the messages of the rank at a place in a communicator.
+    pub(in crate::matching) fn refuse_sender(
+        &mut self,
+        context: u32,
+        place: u32,
+    ) -> Result<(), MatchError> {
+        self.matcher.refuse(context, place);
         self.discard_unwanted()
     }
 
