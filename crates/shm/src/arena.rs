@@ -9,6 +9,7 @@ use crate::mapped::MappedSlice;
 use crate::segment::{Offset, Segment, SegmentError};
 use crate::sync::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -91,6 +92,14 @@ pub struct Arena {
     state: Mutex<AllocatorState>,
     /// See [`Arena::listing_queues_in`].
     queues: Option<MappedSlice<AtomicU64>>,
+    /// See [`Arena::free_later`].
+    retired: Mutex<Vec<Box<dyn Retired>>>,
+}
+
+/// An object that has no owner any more, and that other processes may still use.
+pub trait Retired: Send + fmt::Debug {
+    /// Frees the object's memory in its arena if no process uses it any more; returns true then.
+    fn try_free(&self, arena: &Arena) -> bool;
 }
 
 #[derive(Debug)]
@@ -127,7 +136,8 @@ impl Arena {
             fresh_from: range.start,
             listed: BTreeMap::new(),
         };
-        Ok(Arena { segment, range, state: Mutex::new(state), queues: None })
+        let retired = Mutex::default();
+        Ok(Arena { segment, range, state: Mutex::new(state), queues: None, retired })
     }
 
     /// Lists the queues that are created in this arena in these words of the segment, for an
@@ -218,6 +228,17 @@ impl Arena {
             words[word].store(0, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Keeps an object until a later [`Arena::free_retired`] finds it unused.
+    pub fn free_later(&self, object: Box<dyn Retired>) {
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(object);
+    }
+
+    /// Frees the objects of [`Arena::free_later`] that no process uses any more.
+    pub fn free_retired(&self) {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.retain(|object| !object.try_free(self));
     }
 
     /// Returns the number of allocated bytes, in whole lines.

@@ -227,7 +227,23 @@ pub fn wait_for_peer<R>(
     subject: Wait,
     poll: impl FnMut() -> Option<R>,
 ) -> Result<R, PeerWaitError> {
-    wait(&mut PeerWaiter { wakeup, watch, peer, subject, poll }, SpinPolicy::CHANNEL, deadline)
+    wait_for_peer_by(SpinPolicy::CHANNEL, wakeup, watch, peer, deadline, subject, poll)
+}
+
+/// As [`wait_for_peer`], with a policy of the caller.
+///
+/// # Errors
+/// [`PeerWaitError`].
+pub fn wait_for_peer_by<R>(
+    policy: SpinPolicy,
+    wakeup: Wakeup<'_>,
+    watch: &mut ProcessWatch,
+    peer: impl Fn() -> ProcessId,
+    deadline: Option<Instant>,
+    subject: Wait,
+    poll: impl FnMut() -> Option<R>,
+) -> Result<R, PeerWaitError> {
+    wait(&mut PeerWaiter { wakeup, watch, peer, subject, poll }, policy, deadline)
         .unwrap_or(Err(PeerWaitError::Timeout))
 }
 

@@ -90,6 +90,13 @@ impl<'a> Wakeup<'a> {
     /// change that they wait for.
     #[inline(always)]
     pub fn notify(self) -> bool {
+        self.notify_also(|| {})
+    }
+
+    /// As [`notify`](Self::notify). Calls `others` too if there are sleepers: it wakes those that
+    /// sleep on something else than the word (see [`request`](Self::request)).
+    #[inline(always)]
+    pub fn notify_also(self, others: impl FnOnce()) -> bool {
         // Pairs with the barrier in `arm`: the load sees the sleeper, or its check sees the change.
         let seen = match self.change {
             // SeqCst: follows the exchange in the total order of such accesses.
@@ -107,7 +114,7 @@ impl<'a> Wakeup<'a> {
             return false;
         }
         if seen & SLEEPERS != 0 && seen & NOTIFIED == 0 {
-            self.wake();
+            self.wake(others);
         }
         seen & CLOSED != 0
     }
@@ -118,12 +125,13 @@ impl<'a> Wakeup<'a> {
     }
 
     #[cold]
-    fn wake(self) {
+    fn wake(self, others: impl FnOnce()) {
         // The sequence number advances before the system call: a sleeper that is not yet asleep in
         // the kernel then finds another value and does not sleep. AcqRel: later notifiers pass on
         // what this one saw.
         let notified = self.word.fetch_add(SEQUENCE, Ordering::AcqRel).wrapping_add(SEQUENCE);
         futex::wake_all(self.word);
+        others();
         // Set only after the call: a notifier killed before this point leaves the flag clear, so
         // the next one wakes the sleepers. It fails if a sleeper armed meanwhile, which this call
         // may not have woken. Relaxed: publishes nothing.
@@ -149,6 +157,20 @@ impl<'a> Wakeup<'a> {
             Published::ByStore => crate::fence::heavy(),
         };
         Armed { word: value.into(), certain, counted }
+    }
+
+    /// Registers a sleeper that does not sleep on the word. The caller then passes its half of the
+    /// barrier, once for any number of words, checks its conditions, and disarms when it finds a
+    /// notification or needs none. `None` if the count of sleepers is exhausted.
+    pub fn request(self) -> Option<Armed> {
+        let (value, counted) = self.register();
+        counted.then_some(Armed { word: value.into(), certain: true, counted })
+    }
+
+    /// Returns true if there may have been a notification since the registration.
+    pub fn has_notified(self, armed: Armed) -> bool {
+        // Acquire: pairs with the exchange of the notifier, which made its change before.
+        u64::from(self.word.load(Ordering::Acquire)) != armed.word
     }
 
     fn register(self) -> (u32, bool) {
