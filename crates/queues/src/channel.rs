@@ -39,9 +39,11 @@
 //! # }
 //! ```
 
+mod carried;
 mod create;
 pub(crate) mod key;
 mod memory;
+mod other_node;
 mod owner;
 mod receiver;
 pub(crate) mod ring;
@@ -49,8 +51,10 @@ mod sender;
 mod value;
 
 pub use crate::error::{RecvError, SendError};
+pub use carried::{Arriving, ArrivingError, Departing, Ended};
 pub use create::{Channel, pair};
 pub(crate) use memory::observe;
+pub use other_node::OtherNode;
 pub use receiver::Receiver;
 pub use sender::Sender;
 pub use shm::process_table::End;

@@ -1,6 +1,7 @@
 //! Creation of channels.
 
 use super::memory::{ChannelHeader, ChannelMemory};
+use super::other_node::OtherNode;
 use super::owner::ChannelOwner;
 use super::receiver::Receiver;
 use super::ring;
@@ -47,6 +48,7 @@ impl<T: Value> Channel<T> {
     /// # Errors
     /// [`CreateError::Size`], [`CreateError::Arena`].
     pub fn create(arena: &Arc<Arena>, capacity: u64) -> Result<Self, CreateError> {
+        arena.free_retired();
         let memory = ChannelMemory::create::<T>(arena, capacity)?;
         let owner = Arc::new(ChannelOwner { memory, arena: Arc::clone(arena) });
         Ok(Channel { owner, carries: PhantomData })
@@ -65,6 +67,37 @@ impl<T: Value> Channel<T> {
     /// Returns the number of bytes that the channel occupies in the segment.
     pub fn bytes(&self) -> u64 {
         size_of::<ChannelHeader>() as u64 + self.owner.memory.slots() * T::WORDS * 8
+    }
+}
+
+impl<T: Value> Channel<T> {
+    /// Connects this process to the sending end of a channel that leads to another node. The memory
+    /// stays allocated for as long as the end.
+    ///
+    /// # Errors
+    /// Those of [`Sender::connect`].
+    pub fn sender_to(self, other: OtherNode) -> Result<Sender<T>, CreateError> {
+        let memory = &self.owner.memory;
+        let mut sender = Sender::connect(memory.segment(), memory.offset())?;
+        sender.keep_owner(self.owner);
+        sender.set_other(other);
+        Ok(sender)
+    }
+
+    /// Connects this process to the receiving end of a channel that comes from another node.
+    ///
+    /// # Errors
+    /// Those of [`Receiver::connect`].
+    pub fn receiver_from(&self, other: OtherNode) -> Result<Receiver<T>, CreateError> {
+        let memory = &self.owner.memory;
+        let mut receiver = Receiver::connect(memory.segment(), memory.offset())?;
+        receiver.set_other(other);
+        Ok(receiver)
+    }
+
+    /// Returns the code of the type of the values, which both ends must have in common.
+    pub fn kind() -> u8 {
+        T::KIND
     }
 }
 

@@ -1,7 +1,7 @@
 //! Layout of a channel in the segment.
 
-use super::ring::{self, RingWords};
-use super::value::Value;
+use super::ring::{self, Producer, RingWords};
+use super::value::{self, Value};
 use crate::fence;
 use crate::positions::{Positions, word_behind};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -85,7 +85,7 @@ pub(crate) fn observe(segment: &SegmentReader, at: Offset, label: u64) -> Option
 }
 
 /// A channel mapped by one of its ends, or by its owner.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ChannelMemory {
     object: Object<ChannelHeader>,
     slots: MappedSlice<AtomicU64>,
@@ -129,25 +129,54 @@ impl ChannelMemory {
         Ok(memory)
     }
 
+    /// Connects `end` of the channel at `offset` to this process, for values of any type, if it has
+    /// at most so many slots. Also returns the number of words of a value.
+    pub(super) fn connect_any(
+        segment: &Arc<Segment>,
+        offset: Offset,
+        end: End,
+        most_slots: u64,
+    ) -> Result<(Self, u64), CreateError> {
+        let object = Object::<ChannelHeader>::connect(segment, offset)?;
+        let words = value::words_of_kind(object.parameter());
+        let words = words.ok_or_else(|| Object::<ChannelHeader>::not_found(offset))?;
+        let memory = Self::map_words(object, words)?;
+        if memory.count > most_slots {
+            return Err(Object::<ChannelHeader>::not_found(offset));
+        }
+        // Last, as in `connect`.
+        memory.object.take(end)?;
+        Ok((memory, words))
+    }
+
     fn map<T: Value>(object: Object<ChannelHeader>) -> Result<Self, CreateError> {
-        let offset = object.offset();
         if object.parameter() != u32::from(T::KIND) {
+            let offset = object.offset();
             let object = ChannelHeader::NAME;
             return Err(CreateError::OtherType { object, offset, requested: T::NAME });
         }
+        Self::map_words(object, T::WORDS)
+    }
+
+    /// Maps a channel with values of so many words.
+    fn map_words(object: Object<ChannelHeader>, words: u64) -> Result<Self, CreateError> {
         // Relaxed: the label published it. The memory may have been overwritten since, so the value
         // is checked before any range is computed from it.
         let count = object.description.slots.load(Ordering::Relaxed);
         if !count.is_power_of_two() || count > 2 * MAX_VALUES {
-            return Err(Object::<ChannelHeader>::not_found(offset));
+            return Err(Object::<ChannelHeader>::not_found(object.offset()));
         }
-        let slots = object.trailing(0, (count * T::WORDS) as usize)?;
+        let slots = object.trailing(0, (count * words) as usize)?;
         fence::register();
         Ok(ChannelMemory { object, slots, count })
     }
 
     pub(super) fn offset(&self) -> Offset {
         self.object.offset()
+    }
+
+    pub(super) fn segment(&self) -> &Arc<Segment> {
+        self.object.segment()
     }
 
     /// Returns the number of slots of the ring.
@@ -196,9 +225,30 @@ impl ChannelMemory {
     }
 
     /// Frees the memory if both ends are closed or their processes dead. Otherwise it stays
-    /// allocated, because an end may still write there.
-    pub(super) fn free_unused(&self, arena: &Arena) {
+    /// allocated, because an end may still write there, and the result is false.
+    pub(super) fn free_unused(&self, arena: &Arena) -> bool {
         self.withdraw();
-        self.object.free_unused(arena);
+        self.object.free_unused(arena)
+    }
+
+    /// Closes the sending end of this process. `also` wakes a receiver that does not sleep on the
+    /// word.
+    pub(super) fn close_sender(&self, producer: &Producer, also: impl FnOnce()) {
+        // The notice follows all values, so a receiver that sees it has all of them to receive.
+        producer.finish(self.words());
+        self.wakeup(End::Receiver).notify_also(also);
+        // Last: the owner may free the memory from then on.
+        self.holder_of(End::Sender).release();
+    }
+
+    /// Closes the receiving end of this process. `also` wakes a sender that does not sleep on the
+    /// word.
+    pub(super) fn close_receiver(&self, also: impl FnOnce()) {
+        // First the bit that every send checks, then the wake-up: a sender that is woken finds the
+        // end closed, and one that is about to sleep finds it in its last poll.
+        self.wakeup(End::Receiver).close();
+        self.wakeup(End::Sender).notify_also(also);
+        // Last: the owner may free the memory from then on.
+        self.holder_of(End::Receiver).release();
     }
 }

@@ -1,7 +1,7 @@
 //! Lifetime of a channel's memory.
 
 use super::memory::ChannelMemory;
-use shm::arena::Arena;
+use shm::arena::{Arena, Retired};
 use std::sync::Arc;
 
 /// Owner of a channel's memory. The two ends of a [`pair`](super::pair) share it, so that the last
@@ -14,6 +14,14 @@ pub(super) struct ChannelOwner {
 
 impl Drop for ChannelOwner {
     fn drop(&mut self) {
-        self.memory.free_unused(&self.arena);
+        if !self.memory.free_unused(&self.arena) {
+            self.arena.free_later(Box::new(self.memory.clone()));
+        }
+    }
+}
+
+impl Retired for ChannelMemory {
+    fn try_free(&self, arena: &Arena) -> bool {
+        self.free_unused(arena)
     }
 }

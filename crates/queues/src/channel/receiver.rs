@@ -1,6 +1,7 @@
 //! The receiving end of a channel.
 
 use super::memory::ChannelMemory;
+use super::other_node::{self, OtherNode};
 use super::owner::ChannelOwner;
 use super::ring::{Consumer, TakeError};
 use super::value::{self, Value};
@@ -10,7 +11,7 @@ use shm::object::CreateError;
 use shm::process_table::End;
 use shm::published_wait::Wait;
 use shm::segment::{Offset, Segment};
-use shm::wait::{PeerWaitError, SpinPolicy, wait_for_peer};
+use shm::wait::{PeerWaitError, SpinPolicy};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub struct Receiver<T: Value> {
     memory: ChannelMemory,
     watch: ProcessWatch,
     carries: PhantomData<Cell<T>>,
+    /// The sender's node, if it is another one.
+    other: Option<OtherNode>,
     /// Dropped after the end was closed (see `drop`).
     owner: Option<Arc<ChannelOwner>>,
 }
@@ -37,7 +40,11 @@ impl<T: Value> Receiver<T> {
         let memory = ChannelMemory::connect::<T>(segment, offset, End::Receiver)?;
         let consumer = Consumer::new(memory.slots());
         let watch = ProcessWatch::default();
-        Ok(Receiver { consumer, memory, watch, carries: PhantomData, owner: None })
+        Ok(Receiver { consumer, memory, watch, carries: PhantomData, other: None, owner: None })
+    }
+
+    pub(super) fn set_other(&mut self, other: OtherNode) {
+        self.other = Some(other);
     }
 
     /// Keeps the channel's memory allocated as long as this end.
@@ -51,21 +58,30 @@ impl<T: Value> Receiver<T> {
     /// [`RecvError::Empty`], [`RecvError::Closed`].
     #[inline]
     pub fn try_recv(&mut self) -> Result<T, RecvError> {
-        match take(&mut self.consumer, &self.memory) {
+        match take(&mut self.consumer, &self.memory, self.other.as_ref()) {
             Ok(value) => Ok(value),
             Err(TakeError::Empty) => Err(RecvError::Empty),
-            Err(TakeError::Closed) => Err(RecvError::Closed),
+            Err(TakeError::Closed) => Err(self.closed()),
+        }
+    }
+
+    #[cold]
+    fn closed(&self) -> RecvError {
+        match other_node::failed(self.other.as_ref()) {
+            Some(rank) => RecvError::RankExited { rank },
+            None => RecvError::Closed,
         }
     }
 
     /// Receives the next value. Blocks until it has arrived: spins briefly, then sleeps.
     ///
     /// # Errors
-    /// [`RecvError::Closed`], [`RecvError::ProcessExited`].
+    /// [`RecvError::Closed`], [`RecvError::ProcessExited`]; [`RecvError::RankExited`] from a channel
+    /// between nodes.
     #[inline]
     pub fn recv(&mut self) -> Result<T, RecvError> {
         self.spin();
-        match take(&mut self.consumer, &self.memory) {
+        match take(&mut self.consumer, &self.memory, self.other.as_ref()) {
             Ok(value) => Ok(value),
             Err(_) => self.wait_to_recv(None),
         }
@@ -78,7 +94,7 @@ impl<T: Value> Receiver<T> {
     #[inline]
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<T, RecvError> {
         self.spin();
-        match take(&mut self.consumer, &self.memory) {
+        match take(&mut self.consumer, &self.memory, self.other.as_ref()) {
             Ok(value) => Ok(value),
             Err(_) => self.wait_to_recv(Instant::now().checked_add(timeout)),
         }
@@ -91,7 +107,7 @@ impl<T: Value> Receiver<T> {
     #[inline]
     pub fn recv_deadline(&mut self, deadline: Instant) -> Result<T, RecvError> {
         self.spin();
-        match take(&mut self.consumer, &self.memory) {
+        match take(&mut self.consumer, &self.memory, self.other.as_ref()) {
             Ok(value) => Ok(value),
             Err(_) => self.wait_to_recv(Some(deadline)),
         }
@@ -112,28 +128,31 @@ impl<T: Value> Receiver<T> {
     }
 
     fn wait_to_recv(&mut self, deadline: Option<Instant>) -> Result<T, RecvError> {
-        let memory = &self.memory;
+        let (memory, other) = (&self.memory, self.other.as_ref());
         let consumer = &mut self.consumer;
         let next = value::next::<T>(consumer, memory.words());
         let poll = || {
             if !next.is_there() {
                 return None;
             }
-            match take(consumer, memory) {
+            match take(consumer, memory, other) {
                 Ok(value) => Some(Ok(value)),
                 Err(TakeError::Empty) => None,
-                Err(TakeError::Closed) => Some(Err(RecvError::Closed)),
+                Err(TakeError::Closed) => Some(Err(())),
             }
         };
         // The sender stores the value before it loads this end's wake-up word. A sender that is
         // killed in between leaves the value in the slot, and the poll after the sleep finds it.
-        let holder = || memory.holder_of(End::Sender).holder();
+        let holder = memory.holder_of(End::Sender);
         let wakeup = memory.wakeup(End::Receiver);
         let subject = Wait::QueueMessage { queue: memory.offset() };
-        match wait_for_peer(wakeup, &mut self.watch, holder, deadline, subject, poll) {
-            Ok(received) => received,
+        match other_node::wait(other, wakeup, &mut self.watch, holder, deadline, subject, poll) {
+            Ok(received) => received.map_err(|()| self.closed()),
             Err(PeerWaitError::Timeout) => Err(RecvError::Timeout),
-            Err(PeerWaitError::PeerExited(pid)) => Err(RecvError::ProcessExited { pid }),
+            Err(PeerWaitError::PeerExited(pid)) => match other_node::failed(self.other.as_ref()) {
+                Some(rank) => Err(RecvError::RankExited { rank }),
+                None => Err(RecvError::ProcessExited { pid }),
+            },
         }
     }
 
@@ -145,11 +164,15 @@ impl<T: Value> Receiver<T> {
 
 /// Takes a value out of the ring. Publishes the freed slots once every quarter of the ring.
 #[inline(always)]
-fn take<T: Value>(consumer: &mut Consumer, memory: &ChannelMemory) -> Result<T, TakeError> {
+fn take<T: Value>(
+    consumer: &mut Consumer,
+    memory: &ChannelMemory,
+    other: Option<&OtherNode>,
+) -> Result<T, TakeError> {
     let value = value::take(consumer, memory.words())?;
     if consumer.is_due() {
         consumer.publish(memory.words());
-        memory.wakeup(End::Sender).notify();
+        memory.wakeup(End::Sender).notify_also(|| other_node::notify(other));
     }
     Ok(value)
 }
@@ -157,11 +180,8 @@ fn take<T: Value>(consumer: &mut Consumer, memory: &ChannelMemory) -> Result<T, 
 impl<T: Value> Drop for Receiver<T> {
     /// Closes the end. The sender's next send fails; a sender that waits is woken.
     fn drop(&mut self) {
-        // First the bit that every send checks, then the wake-up: a sender that is woken finds the
-        // end closed, and one that is about to sleep finds it in its last poll.
-        self.memory.wakeup(End::Receiver).close();
-        self.memory.wakeup(End::Sender).notify();
-        // Last: the owner may free the memory from then on.
-        self.memory.holder_of(End::Receiver).release();
+        self.memory.close_receiver(|| {});
+        // The carrier is no sleeper while it awaits no space.
+        other_node::notify(self.other.as_ref());
     }
 }

@@ -241,6 +241,11 @@ impl Producer {
         words.notice.store(self.announced << 1, Ordering::Release);
     }
 
+    /// Returns the number of slots put in.
+    pub(crate) fn position(&self) -> u64 {
+        self.sent
+    }
+
     /// Marks the end of the stream.
     pub(crate) fn finish(&self, words: RingWords<'_>) {
         // Release: pairs with the Acquire load in `Consumer::check_notice`; all slots are visible

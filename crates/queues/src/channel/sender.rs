@@ -1,6 +1,7 @@
 //! The sending end of a channel.
 
 use super::memory::ChannelMemory;
+use super::other_node::{self, OtherNode};
 use super::owner::ChannelOwner;
 use super::ring::{Producer, PutError};
 use super::value::{self, Value};
@@ -10,7 +11,7 @@ use shm::object::CreateError;
 use shm::process_table::End;
 use shm::published_wait::Wait;
 use shm::segment::{Offset, Segment};
-use shm::wait::{PeerWaitError, wait_for_peer};
+use shm::wait::PeerWaitError;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub struct Sender<T: Value> {
     memory: ChannelMemory,
     watch: ProcessWatch,
     carries: PhantomData<Cell<T>>,
+    /// The receiver's node, if it is another one.
+    other: Option<OtherNode>,
     /// Dropped after the end was closed (see `drop`).
     owner: Option<Arc<ChannelOwner>>,
 }
@@ -37,7 +40,11 @@ impl<T: Value> Sender<T> {
         let memory = ChannelMemory::connect::<T>(segment, offset, End::Sender)?;
         let producer = Producer::new(memory.slots());
         let watch = ProcessWatch::default();
-        Ok(Sender { producer, memory, watch, carries: PhantomData, owner: None })
+        Ok(Sender { producer, memory, watch, carries: PhantomData, other: None, owner: None })
+    }
+
+    pub(super) fn set_other(&mut self, other: OtherNode) {
+        self.other = Some(other);
     }
 
     /// Keeps the channel's memory allocated as long as this end.
@@ -53,7 +60,7 @@ impl<T: Value> Sender<T> {
     pub fn try_send(&mut self, value: T) -> Result<(), SendError> {
         match value::put(value, &mut self.producer, self.memory.words()) {
             // One load of a line that only a sleeping or closing receiver writes.
-            Ok(()) if self.memory.wakeup(End::Receiver).notify() => Err(SendError::Closed),
+            Ok(()) if self.notify() => Err(self.closed()),
             Ok(()) => Ok(()),
             Err(error) => Err(self.failed(error)),
         }
@@ -62,7 +69,8 @@ impl<T: Value> Sender<T> {
     /// Sends a value. Blocks while the channel is full: spins briefly, then sleeps.
     ///
     /// # Errors
-    /// [`SendError::Closed`], [`SendError::ProcessExited`], [`SendError::Corrupt`].
+    /// [`SendError::Closed`], [`SendError::ProcessExited`], [`SendError::Corrupt`];
+    /// [`SendError::RankExited`] from a channel between nodes.
     #[inline]
     pub fn send(&mut self, value: T) -> Result<(), SendError> {
         match self.try_send(value) {
@@ -95,9 +103,24 @@ impl<T: Value> Sender<T> {
         }
     }
 
+    /// Wakes the receiver; returns true if its end is closed.
+    #[inline(always)]
+    fn notify(&self) -> bool {
+        let also = || other_node::notify(self.other.as_ref());
+        self.memory.wakeup(End::Receiver).notify_also(also)
+    }
+
+    #[cold]
+    fn closed(&self) -> SendError {
+        match other_node::failed(self.other.as_ref()) {
+            Some(rank) => SendError::RankExited { rank },
+            None => SendError::Closed,
+        }
+    }
+
     #[cold]
     fn wait_to_send(&mut self, value: T, deadline: Option<Instant>) -> Result<(), SendError> {
-        let memory = &self.memory;
+        let (memory, other) = (&self.memory, self.other.as_ref());
         let producer = &mut self.producer;
         let receiver = memory.wakeup(End::Receiver);
         // A closed end counts only when the ring is full: as long as there is space, the value is
@@ -105,23 +128,26 @@ impl<T: Value> Sender<T> {
         let poll = || match value::put(value, producer, memory.words()) {
             Err(PutError::Full) => receiver.is_closed().then_some(Ok(true)),
             Err(PutError::Broken) => Some(Err(SendError::Corrupt)),
-            Ok(()) => Some(Ok(receiver.notify())),
+            Ok(()) => Some(Ok(receiver.notify_also(|| other_node::notify(other)))),
         };
-        let holder = || memory.holder_of(End::Receiver).holder();
+        let holder = memory.holder_of(End::Receiver);
         let wakeup = memory.wakeup(End::Sender);
         let subject = Wait::QueueSpace { queue: memory.offset() };
-        match wait_for_peer(wakeup, &mut self.watch, holder, deadline, subject, poll) {
-            Ok(Ok(true)) => Err(SendError::Closed),
+        match other_node::wait(other, wakeup, &mut self.watch, holder, deadline, subject, poll) {
+            Ok(Ok(true)) => Err(self.closed()),
             Ok(other) => other.map(|_| ()),
             Err(PeerWaitError::Timeout) => Err(SendError::Timeout),
-            Err(PeerWaitError::PeerExited(pid)) => Err(SendError::ProcessExited { pid }),
+            Err(PeerWaitError::PeerExited(pid)) => match other_node::failed(self.other.as_ref()) {
+                Some(rank) => Err(SendError::RankExited { rank }),
+                None => Err(SendError::ProcessExited { pid }),
+            },
         }
     }
 
     #[cold]
     fn failed(&self, error: PutError) -> SendError {
         match error {
-            PutError::Full if self.memory.wakeup(End::Receiver).is_closed() => SendError::Closed,
+            PutError::Full if self.memory.wakeup(End::Receiver).is_closed() => self.closed(),
             PutError::Full => SendError::Full,
             PutError::Broken => SendError::Corrupt,
         }
@@ -136,10 +162,7 @@ impl<T: Value> Sender<T> {
 impl<T: Value> Drop for Sender<T> {
     /// Closes the end. The receiver gets all sent values and then [`super::RecvError::Closed`].
     fn drop(&mut self) {
-        // The notice follows all values, so a receiver that sees it has all of them to receive.
-        self.producer.finish(self.memory.words());
-        self.memory.wakeup(End::Receiver).notify();
-        // Last: the owner may free the memory from then on.
-        self.memory.holder_of(End::Sender).release();
+        let also = || other_node::notify(self.other.as_ref());
+        self.memory.close_sender(&self.producer, also);
     }
 }

@@ -45,7 +45,17 @@ macro_rules! values {
         }
 
         impl Value for $type {}
-    )+};
+    )+
+
+        /// Returns the number of words of a value of the type with this code in shared memory;
+        /// `None` if there is none.
+        pub(super) fn words_of_kind(kind: u32) -> Option<u64> {
+            match kind {
+                $($kind => Some($words),)+
+                _ => None,
+            }
+        }
+    };
 }
 
 values! {

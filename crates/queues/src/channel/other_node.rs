@@ -1,0 +1,62 @@
+//! What connects an end of a channel with its peer on another node.
+
+use crate::remote_waits::{ASLEEP, RemoteWaits, poll_beside};
+use shm::event::Event;
+use shm::liveness::{ProcessWatch, RankLiveness};
+use shm::process_table::EndHolder;
+use shm::published_wait::Wait;
+use shm::wait::{PeerWaitError, SpinPolicy, wait_for_peer_by};
+use shm::wakeup::Wakeup;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The peer of an end on another node, and the carrier, which holds the other end of the ring on
+/// this node.
+#[derive(Clone, Debug)]
+pub struct OtherNode {
+    /// Event of the carrier. It cannot sleep on a word.
+    pub carrier: Event,
+    /// The carrier's marks of waiting threads.
+    pub waits: Arc<dyn RemoteWaits>,
+    /// Returns the peer if it has failed.
+    pub peer: Arc<dyn RankLiveness>,
+}
+
+/// Wakes the carrier, if there is one.
+#[inline(always)]
+pub(super) fn notify(other: Option<&OtherNode>) {
+    if let Some(other) = other {
+        other.carrier.notify();
+    }
+}
+
+/// Returns the peer if it is on another node and has failed. Called when the ring has ended: the
+/// carrier ends it behind the last value.
+#[cold]
+pub(super) fn failed(other: Option<&OtherNode>) -> Option<u32> {
+    other.and_then(|other| other.peer.exited())
+}
+
+/// Waits for the process at the other end of the ring, or polls beside the carrier first.
+pub(super) fn wait<R>(
+    other: Option<&OtherNode>,
+    wakeup: Wakeup<'_>,
+    watch: &mut ProcessWatch,
+    peer: EndHolder<'_>,
+    deadline: Option<Instant>,
+    subject: Wait,
+    mut poll: impl FnMut() -> Option<R>,
+) -> Result<R, PeerWaitError> {
+    let holder = || peer.holder();
+    let Some(OtherNode { waits, .. }) = other else {
+        let policy = SpinPolicy::CHANNEL;
+        return wait_for_peer_by(policy, wakeup, watch, holder, deadline, subject, poll);
+    };
+    waits.begin();
+    let found = match poll_beside(&**waits, deadline, &mut poll) {
+        Some(found) => Ok(found),
+        None => wait_for_peer_by(ASLEEP, wakeup, watch, holder, deadline, subject, poll),
+    };
+    waits.end();
+    found
+}
