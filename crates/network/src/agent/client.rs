@@ -1,5 +1,6 @@
 //! A rank's side of its agent.
 
+mod channels;
 mod ports;
 
 use super::client_table::{ClientRun, ClientTable, slot_of};

@@ -15,6 +15,7 @@
 //! what it reads here: the segment checks offsets and lengths, schedules are validated when they
 //! are registered, and [`shm::word_copy`] copies the bytes.
 
+use super::channels::ChannelEnd;
 use super::submission_ring::SubmissionRing;
 use crate::backend::ExitedRank;
 use crate::error::{self, Error, system};
@@ -126,6 +127,8 @@ pub(crate) enum Submission {
     /// Requests the ranks from `first` on that have exited, and from which nothing follows in the
     /// queue; as `QueryExited`.
     QueryQueueExits { port: u64, first: u32 },
+    /// Opens an end of a channel of this rank, with its ring at `at` in the job's segment.
+    OpenChannel { port: u64, end: ChannelEnd, at: Offset },
     /// The last entry.
     Exit,
 }
@@ -165,6 +168,13 @@ impl Submission {
             Submission::QueryQueueExits { port, first } => {
                 [15, port, pair(first, 0), 0, 0, 0, 0, 0]
             }
+            Submission::OpenChannel { port, end, at } => {
+                let (peer, receives) = match end {
+                    ChannelEnd::SendsTo(peer) => (peer, 0),
+                    ChannelEnd::ReceivesFrom(peer) => (peer, 1),
+                };
+                [20, port, pair(peer, receives), at.0, 0, 0, 0, 0]
+            }
         }
     }
 
@@ -201,6 +211,14 @@ impl Submission {
             13 => Some(Submission::CloseReceiver { port: id }),
             14 => Some(Submission::CloseSenders { port: id }),
             15 => Some(Submission::QueryQueueExits { port: id, first: low }),
+            20 => {
+                let end = match high {
+                    0 => ChannelEnd::SendsTo(low),
+                    1 => ChannelEnd::ReceivesFrom(low),
+                    _ => return None,
+                };
+                Some(Submission::OpenChannel { port: id, end, at })
+            }
             _ => None,
         }
     }

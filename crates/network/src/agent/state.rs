@@ -1,11 +1,13 @@
 //! The agent's state machine, without thread and sleep: runs, unexpected messages, sessions of
 //! ranks, and the shutdown.
 
+mod channels;
 mod exits;
 mod held_reports;
 mod messages;
 mod queues;
 
+use super::channels::router::ChannelRouter;
 use super::membership::ShutdownState;
 use super::messages::router::MessageRouter;
 use super::queues::router::{PortRequest, QueueRouter};
@@ -37,6 +39,7 @@ pub(crate) struct AgentState {
     shutdown: ShutdownState,
     messages: MessageRouter,
     queues: QueueRouter,
+    channels: ChannelRouter,
     /// Exits of ranks of this node, in order, that are not reported to other nodes.
     unreported_exits: Vec<Frame>,
     /// Reports that wait for something on another connection, in order.
@@ -78,6 +81,7 @@ impl AgentState {
             sessions: ranks.iter().map(|_| None).collect(),
             messages: MessageRouter::new(node, count, ranks.len()),
             queues: QueueRouter::new(count),
+            channels: ChannelRouter::new(count),
             ranks,
             locations: HashMap::new(),
             shutdown: ShutdownState::of_node(node, count),
@@ -118,6 +122,7 @@ impl AgentState {
         self.sessions.iter_mut().flatten().all(RankSession::arm)
             && self.messages.is_idle(&*self.table.context.transport, QUEUE_LIMIT)
             && self.queues.arm(&mut *self.table.context.transport, QUEUE_LIMIT)
+            && self.channels.arm(&*self.table.context.transport, QUEUE_LIMIT)
     }
 
     /// Withdraws the requests: the agent is awake.
@@ -148,6 +153,7 @@ impl AgentState {
             had_events |= self.serve_messages(local);
         }
         had_events |= self.serve_queues();
+        had_events |= self.serve_channels();
         // All sends of this turn leave before ranks are woken: other nodes wait for the messages.
         self.table.advance();
         had_events |= self.table.has_transferred();
@@ -256,6 +262,7 @@ impl AgentState {
                 self.answer_queue_exits(local, port, first);
                 Ok(())
             }
+            Submission::OpenChannel { port, end, at } => self.open_channel(local, port, end, at),
             Submission::Exit => {
                 self.drain_messages(local);
                 self.exit(local, RankExit::Left);
@@ -381,6 +388,9 @@ impl AgentState {
             Frame::Queues { records } => {
                 let nodes = &self.table.context.nodes;
                 self.table.refused += self.queues.receive(node, &records, nodes);
+            }
+            Frame::Channels { records } => {
+                self.table.refused += self.channels.receive(node, &records);
             }
             Frame::RankLeaves { rank, started } if self.may_report(node, rank) => {
                 let is_news = self.table.membership.rank_leaves(rank, started.clone());

@@ -28,6 +28,7 @@
 //! | 12 | [`Frame::RankLeaves`]; destination is the rank | 0 | 0 | the runs it had started |
 //! | 13 | [`Frame::Messages`]; destination is the sender | 0 | 0 | [records](crate::agent::messages::record) |
 //! | 15 | [`Frame::Queues`] | 0 | 0 | records of queues |
+//! | 16 | [`Frame::Channels`] | 0 | 0 | records of channels |
 //! | 14 | [`Frame::NodeEnded`]; destination is the node | 1 if in order | 0 | the symptom of a failure |
 //!
 //! If the highest bit of the kind is set, nothing follows the header at once: the payload arrives
@@ -41,6 +42,7 @@
 //! A message is at most 2⁴⁰ − 1 bytes long, and an operation's number is below 2²⁴: the last word
 //! of a request to send holds both.
 
+use crate::agent::channels::record as channel_record;
 use crate::agent::messages::record;
 use crate::agent::queues::record as queue_record;
 use crate::error::{self, Error, RankExit};
@@ -115,6 +117,11 @@ pub enum Frame {
     },
     /// Messages for queues of the receiving node, and credit of queues for which it has sent some.
     Queues {
+        /// Whole records.
+        records: Vec<u8>,
+    },
+    /// Values of channels to the receiving node, and credit of channels from there.
+    Channels {
         /// Whole records.
         records: Vec<u8>,
     },
@@ -239,6 +246,7 @@ const RANK_LEAVES: u8 = 12;
 const MESSAGES: u8 = 13;
 const NODE_ENDED: u8 = 14;
 const QUEUES: u8 = 15;
+const CHANNELS: u8 = 16;
 
 /// The fields of a header.
 #[derive(Clone, Copy, Default)]
@@ -276,7 +284,7 @@ impl FrameHeader {
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let kind = bytes[0];
-        if !(EAGER..=QUEUES).contains(&kind) || kind == SEGMENT {
+        if !(EAGER..=CHANNELS).contains(&kind) || kind == SEGMENT {
             return Err(FrameError::Kind(kind));
         }
         let route = Route {
@@ -297,6 +305,7 @@ impl FrameHeader {
             FAIL | RANK_EXITED | RANK_LEAVES | NODE_ENDED => MAX_REPORT,
             MESSAGES => record::MAX_FRAME_BYTES,
             QUEUES => queue_record::MAX_FRAME_BYTES,
+            CHANNELS => channel_record::MAX_FRAME_BYTES,
             _ => return Ok(0),
         };
         let FrameHeader { kind, length, .. } = *self;
@@ -324,6 +333,7 @@ impl Frame {
                 | Frame::Credit(_)
                 | Frame::Messages { .. }
                 | Frame::Queues { .. }
+                | Frame::Channels { .. }
         )
     }
 
@@ -365,6 +375,7 @@ impl Frame {
                 (MESSAGES, route, 0, 0, records)
             }
             Frame::Queues { records } => (QUEUES, Route::default(), 0, 0, records),
+            Frame::Channels { records } => (CHANNELS, Route::default(), 0, 0, records),
             Frame::Credit(number) => {
                 let header = FrameHeader { kind: CREDIT, length: number, ..FrameHeader::default() };
                 return (header.bytes(), Vec::new());
@@ -445,7 +456,8 @@ impl Frame {
                 Frame::Messages { source: route.destination, records: payload }
             }
             QUEUES if queue_record::is_valid(&payload) => Frame::Queues { records: payload },
-            MESSAGES | QUEUES => return Err(damaged),
+            CHANNELS if channel_record::is_valid(&payload) => Frame::Channels { records: payload },
+            MESSAGES | QUEUES | CHANNELS => return Err(damaged),
             CREDIT => Frame::Credit(length),
             SHUTDOWN => Frame::Shutdown,
             NODE_ENDED => {

@@ -2,7 +2,7 @@
 
 use crate::remote_waits::{ASLEEP, RemoteWaits, poll_beside};
 use shm::event::Event;
-use shm::liveness::{ProcessWatch, RankLiveness};
+use shm::liveness::{PeerExit, ProcessWatch, RankLiveness};
 use shm::process_table::EndHolder;
 use shm::published_wait::Wait;
 use shm::wait::{PeerWaitError, SpinPolicy, wait_for_peer_by};
@@ -30,11 +30,13 @@ pub(super) fn notify(other: Option<&OtherNode>) {
     }
 }
 
-/// Returns the peer if it is on another node and has failed. Called when the ring has ended: the
-/// carrier ends it behind the last value.
+/// Returns the failure of a peer on another node, or of what carries its values. Called when the
+/// ring has ended: the carrier ends it behind the last value. A peer that has left in order has
+/// closed the channel, which is no failure.
 #[cold]
-pub(super) fn failed(other: Option<&OtherNode>) -> Option<u32> {
-    other.and_then(|other| other.peer.exited())
+pub(super) fn failed(other: Option<&OtherNode>) -> Option<PeerExit> {
+    let exit = other.and_then(|other| other.peer.exited());
+    exit.filter(|exit| !matches!(exit, PeerExit::Left(_)))
 }
 
 /// Waits for the process at the other end of the ring, or polls beside the carrier first.

@@ -68,7 +68,7 @@ impl<T: Value> Receiver<T> {
     #[cold]
     fn closed(&self) -> RecvError {
         match other_node::failed(self.other.as_ref()) {
-            Some(rank) => RecvError::RankExited { rank },
+            Some(exit) => exit.into(),
             None => RecvError::Closed,
         }
     }
@@ -150,7 +150,7 @@ impl<T: Value> Receiver<T> {
             Ok(received) => received.map_err(|()| self.closed()),
             Err(PeerWaitError::Timeout) => Err(RecvError::Timeout),
             Err(PeerWaitError::PeerExited(pid)) => match other_node::failed(self.other.as_ref()) {
-                Some(rank) => Err(RecvError::RankExited { rank }),
+                Some(exit) => Err(exit.into()),
                 None => Err(RecvError::ProcessExited { pid }),
             },
         }

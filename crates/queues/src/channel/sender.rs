@@ -113,7 +113,7 @@ impl<T: Value> Sender<T> {
     #[cold]
     fn closed(&self) -> SendError {
         match other_node::failed(self.other.as_ref()) {
-            Some(rank) => SendError::RankExited { rank },
+            Some(exit) => exit.into(),
             None => SendError::Closed,
         }
     }
@@ -138,7 +138,7 @@ impl<T: Value> Sender<T> {
             Ok(other) => other.map(|_| ()),
             Err(PeerWaitError::Timeout) => Err(SendError::Timeout),
             Err(PeerWaitError::PeerExited(pid)) => match other_node::failed(self.other.as_ref()) {
-                Some(rank) => Err(SendError::RankExited { rank }),
+                Some(exit) => Err(exit.into()),
                 None => Err(SendError::ProcessExited { pid }),
             },
         }

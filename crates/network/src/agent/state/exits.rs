@@ -137,6 +137,7 @@ impl AgentState {
         }
         self.messages.close(local);
         self.queues.exit(rank);
+        self.channels.close(rank);
         let mut others = self.ranks.iter().filter(|other| **other != rank);
         let is_last = others.all(|other| self.table.membership.has_exited(*other));
         if let Some(session) = self.sessions[local].as_mut() {
@@ -217,6 +218,7 @@ impl AgentState {
         let has_unsent = !self.unreported_exits.is_empty()
             || !self.held_reports.is_empty()
             || self.queues.has_unsent()
+            || self.channels.has_unsent()
             || self.table.runs.values().any(Run::has_unsent);
         if !self.shutdown.is_sent && !has_unsent {
             self.shutdown.is_sent = true;
@@ -242,7 +244,8 @@ impl AgentState {
     pub(crate) fn next_poll(&mut self) -> Option<Duration> {
         const REPORTS: Duration = Duration::from_millis(50);
         let reports = (!self.held_reports.is_empty()).then_some(REPORTS);
-        self.shutdown.next_poll().into_iter().chain(reports).min()
+        let look = self.channels.next_look();
+        self.shutdown.next_poll().into_iter().chain(reports).chain(look).min()
     }
 
     /// Keeps the agent until the ranks of all nodes have exited. `pending` is that of another

@@ -57,12 +57,15 @@ impl AgentState {
     /// Reports the exit of a rank of another node to the ranks of this one.
     pub(super) fn report_exit(&mut self, rank: u32, how: &RankExit) {
         self.queues.end(rank);
+        self.channels.end(rank);
         self.messages.report_exit(rank, &Error::RankFailed { rank, how: how.clone() });
     }
 
     /// Reports the loss of a node to the ranks of this one.
     pub(super) fn report_loss(&mut self, node: u32, why: &Error) {
         for rank in self.table.context.nodes.members(node) {
+            self.channels.end(rank);
+            self.channels.lose(rank);
             self.messages.report_exit(rank, why);
         }
     }

@@ -5,8 +5,16 @@ use crate::agent::queues::Refusal;
 use crate::agent::queues::record::QueueId;
 use crate::agent::queues::router::PortRequest;
 use crate::agent::run_table::QUEUE_LIMIT;
+use crate::agent::session::ProtocolViolation;
+use shm::segment::Segment;
+use std::sync::Arc;
 
 impl AgentState {
+    /// The segment of the ranks of this node, in which their queues lie.
+    pub(super) fn job_segment(&self, local: usize) -> Result<Arc<Segment>, ProtocolViolation> {
+        self.messages.segment(local).cloned().ok_or(ProtocolViolation)
+    }
+
     /// Opens a port of a rank, and answers.
     pub(super) fn open_port(&mut self, local: usize, request: PortRequest) {
         let rank = self.ranks[local];

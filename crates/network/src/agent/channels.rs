@@ -1,0 +1,36 @@
+//! Channels between nodes.
+//!
+//! ```text
+//!  rank                    node service                     other node
+//!  Sender ── ring ──► ChannelRouter ── frames ──► ChannelRouter ── ring ──► Receiver
+//! ```
+//!
+//! A channel between nodes has a ring on both, each in the memory of the rank at its end. A send
+//! stores into the one, as in a channel on one node, and a receive reads from the other. The agent
+//! takes the values out of the rings of senders, joins those for one node to frames, and the agent
+//! there puts them into the rings of receivers.
+//!
+//! A channel is named by its sender, its receiver and a port, a number that all ranks of a
+//! communicator agree on. Each end opens its own side, so a rank opens channels in its own name
+//! only. An agent takes values from the node of the sender only, and credit from that of the
+//! receiver.
+//!
+//! **Credit.** Both rings have the same number of slots. The agent of the sender sends no more
+//! values than the receiver's ring has free slots, and that of the receiver reports the slots that
+//! are released. So what has arrived is always put into the ring at once, an agent keeps nothing,
+//! and a receiver that is behind stops its own sender alone.
+//!
+//! **Ends.** An end that is closed is reported to the other agent, behind all values. The values of
+//! a rank that has exited are sent before the end of its channel is reported, however late its exit
+//! is known. When a node is lost, the channels with it end. An agent closes its end of a ring only
+//! for these reasons, and a rank that finds it closed learns by its [exit](crate::backend::Departures)
+//! whether its peer has failed.
+//!
+//! **Sleep.** A sender that finds no sleeper stores its value and loads one word. Before the agent
+//! sleeps, it registers as a sleeper on the word of each ring that it waits for, with one barrier
+//! for all of them; a notification is a write to its event.
+
+pub(crate) mod record;
+pub(super) mod router;
+
+pub use router::ChannelEnd;

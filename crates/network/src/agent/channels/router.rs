@@ -1,0 +1,434 @@
+//! The agent's side of the channels between nodes.
+
+use super::record::{self, ChannelId, Content, HEAD_BYTES, MAX_BYTES};
+use crate::agent::batches::Batches;
+use crate::agent::session::ProtocolViolation;
+use crate::transport::Transport;
+use crate::transport::frame::Frame;
+use queues::channel::{Arriving, ArrivingError, Departing};
+use shm::segment::{Offset, Segment};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Largest number of slots of all channels of a rank. The agent has a word for each that was used,
+/// as the rank has one in its own memory.
+const MOST_SLOTS: u64 = 1 << 27;
+/// Time between looks at the rings where the kernel refuses the barrier before a sleep.
+const UNCERTAIN: Duration = shm::wait::UNCERTAIN_SLICE;
+
+/// The end of a channel that a rank opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelEnd {
+    /// The rank sends to this rank of the job.
+    SendsTo(u32),
+    /// The rank receives from this rank of the job.
+    ReceivesFrom(u32),
+}
+
+/// Channels of the ranks of one node.
+#[derive(Debug)]
+pub(crate) struct ChannelRouter {
+    outgoing: Channels<Outgoing>,
+    incoming: Channels<Incoming>,
+    /// Number of slots of the open channels of each rank of this node.
+    slots: HashMap<u32, u64>,
+    batches: Batches,
+    /// The kernel has refused the barrier before a sleep.
+    is_uncertain: bool,
+}
+
+/// A channel whose receiver is on another node.
+#[derive(Debug)]
+struct Outgoing {
+    id: ChannelId,
+    node: u32,
+    ring: Departing,
+    /// Values that were sent, and whose slots have not been released yet.
+    in_flight: u64,
+    /// Its sender has exited, and puts nothing more into the ring.
+    is_orphaned: bool,
+}
+
+/// A channel whose sender is on another node.
+#[derive(Debug)]
+struct Incoming {
+    id: ChannelId,
+    node: u32,
+    ring: Arriving,
+    /// Number of released slots that were reported.
+    reported: u64,
+    /// Its ring or its sender's agent cannot be trusted.
+    has_failed: bool,
+}
+
+/// Result of an attempt to send from a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    Some,
+    Nothing,
+    /// The last values were sent before.
+    Ended,
+}
+
+impl Outgoing {
+    fn can_send(&self, transport: &dyn Transport, limit: u64) -> bool {
+        self.in_flight < self.ring.slots() && transport.queued(self.node) < limit
+    }
+
+    fn send(&mut self, batches: &mut Batches, transport: &mut dyn Transport, limit: u64) -> Sent {
+        if self.ring.is_requested() || !self.can_send(transport, limit) {
+            return Sent::Nothing;
+        }
+        let batch = batches.of(self.node);
+        let start = batch.len();
+        batch.extend(self.id.head_of_values(0));
+        let credit = self.ring.slots() - self.in_flight;
+        let most = credit.min(MAX_BYTES as u64 / self.ring.value_bytes());
+        let taken = self.ring.take(most, batch);
+        let bytes = batch.len() - start - HEAD_BYTES;
+        match taken {
+            Ok(values) if values > 0 => {
+                batch[start..start + HEAD_BYTES].copy_from_slice(&self.id.head_of_values(bytes));
+                self.in_flight += values;
+                batches.send_long(self.node, transport, frame);
+                Sent::Some
+            }
+            // An orphan's stores precede its exit, so nothing follows.
+            Ok(_) if !self.is_orphaned => {
+                batch.truncate(start);
+                Sent::Nothing
+            }
+            _ => {
+                batch.truncate(start);
+                batch.extend(self.id.head(Content::SenderClosed));
+                batches.send_long(self.node, transport, frame);
+                Sent::Ended
+            }
+        }
+    }
+}
+
+impl Incoming {
+    /// Reports the slots that the receiver has released. Returns true if there are any.
+    fn report(&mut self, batches: &mut Batches) -> Result<bool, ArrivingError> {
+        // First: what is released after the next load is notified of by another request.
+        self.ring.is_requested();
+        let released = self.ring.released()?;
+        let credit = released.checked_sub(self.reported).ok_or(ArrivingError::Corrupt)?;
+        if self.has_failed {
+            return Err(ArrivingError::Corrupt);
+        }
+        if credit > 0 {
+            self.reported = released;
+            batches.of(self.node).extend(self.id.head(Content::Credit(credit)));
+        }
+        Ok(credit > 0)
+    }
+
+    fn awaits_release(&self) -> bool {
+        self.ring.position() > self.reported
+    }
+}
+
+/// Returns a frame of records.
+fn frame(records: Vec<u8>) -> Frame {
+    Frame::Channels { records }
+}
+
+impl ChannelRouter {
+    pub(crate) fn new(nodes: u32) -> Self {
+        ChannelRouter {
+            outgoing: Channels::new(),
+            incoming: Channels::new(),
+            slots: HashMap::new(),
+            batches: Batches::new(nodes),
+            is_uncertain: false,
+        }
+    }
+
+    /// Opens an end of a rank of this node, with its ring at an offset. The other end is on `node`.
+    pub(crate) fn open(
+        &mut self,
+        (rank, port, end): (u32, u64, ChannelEnd),
+        segment: &Arc<Segment>,
+        at: Offset,
+        node: u32,
+        transport: &mut dyn Transport,
+    ) -> Result<(), ProtocolViolation> {
+        if node == transport.node() {
+            return Err(ProtocolViolation);
+        }
+        let of_rank = self.slots.entry(rank).or_default();
+        let invalid = |_| ProtocolViolation;
+        match end {
+            ChannelEnd::SendsTo(receiver) => {
+                let id = ChannelId { sender: rank, receiver, port };
+                let ring = Departing::connect(segment, at, MOST_SLOTS - *of_rank);
+                let ring = ring.map_err(invalid)?;
+                *of_rank += ring.slots();
+                let channel = Outgoing { id, node, ring, in_flight: 0, is_orphaned: false };
+                self.outgoing.insert(channel)?;
+            }
+            ChannelEnd::ReceivesFrom(sender) => {
+                let id = ChannelId { sender, receiver: rank, port };
+                let ring = Arriving::connect(segment, at, MOST_SLOTS - *of_rank);
+                let ring = ring.map_err(invalid)?;
+                *of_rank += ring.slots();
+                self.incoming.insert(Incoming {
+                    id,
+                    node,
+                    ring,
+                    reported: 0,
+                    has_failed: false,
+                })?;
+            }
+        }
+        // The end of the node must be noticed.
+        transport.require(node);
+        Ok(())
+    }
+
+    /// Sends what the rings contain, as far as there is credit, and nothing to a node with `limit`
+    /// bytes in its queue; and the credit of what receivers have taken. Returns true if anything
+    /// was sent.
+    pub(crate) fn serve(&mut self, transport: &mut dyn Transport, limit: u64) -> bool {
+        let ChannelRouter { outgoing, incoming, slots, batches, .. } = self;
+        outgoing.retain(|channel| {
+            // Ends: credit bounds what is sent.
+            let stopped = loop {
+                match channel.send(batches, transport, limit) {
+                    Sent::Some => {}
+                    other => break other,
+                }
+            };
+            let remains = stopped != Sent::Ended;
+            if !remains {
+                release(slots, channel.id.sender, channel.ring.slots());
+            }
+            remains
+        });
+        incoming.retain(|channel| {
+            let reported = channel.report(batches);
+            if reported.is_err() {
+                batches.of(channel.node).extend(channel.id.head(Content::ReceiverClosed));
+                release(slots, channel.id.receiver, channel.ring.slots());
+            }
+            batches.send_long(channel.node, transport, frame);
+            reported.is_ok()
+        });
+        batches.send_all(transport, frame)
+    }
+
+    /// Processes the records of a frame of a node. Returns the number of refused ones.
+    pub(crate) fn receive(&mut self, node: u32, mut records: &[u8]) -> u64 {
+        let mut refused = 0;
+        // The decoder of frames has checked that these are whole records.
+        while let Some((id, content, rest)) = record::split_first(records) {
+            records = rest;
+            refused += u64::from(!self.receive_one(node, id, content));
+        }
+        refused
+    }
+
+    /// Processes a record; false if its sender may not send it. A channel that is not open has been
+    /// closed at this end, and its last records may still arrive.
+    fn receive_one(&mut self, node: u32, id: ChannelId, content: Content<'_>) -> bool {
+        match content {
+            Content::Values(bytes) => {
+                let Some(channel) = self.incoming.get(id) else { return true };
+                if channel.node != node {
+                    return false;
+                }
+                match channel.ring.put(bytes) {
+                    Ok(()) => true,
+                    // The next turn finds it closed, and reports it.
+                    Err(ArrivingError::Closed) => true,
+                    Err(why) => {
+                        channel.has_failed = true;
+                        why == ArrivingError::Corrupt
+                    }
+                }
+            }
+            Content::SenderClosed => {
+                let is_valid = self.incoming.get(id).is_none_or(|channel| channel.node == node);
+                if is_valid {
+                    self.end_incoming(id);
+                }
+                is_valid
+            }
+            Content::Credit(values) => {
+                let Some(channel) = self.outgoing.get(id) else { return true };
+                let is_valid = channel.node == node && values <= channel.in_flight;
+                if is_valid {
+                    channel.in_flight -= values;
+                }
+                is_valid
+            }
+            Content::ReceiverClosed => {
+                let is_valid = self.outgoing.get(id).is_none_or(|channel| channel.node == node);
+                if is_valid {
+                    self.end_outgoing(id);
+                }
+                is_valid
+            }
+        }
+    }
+
+    fn end_incoming(&mut self, id: ChannelId) {
+        if let Some(channel) = self.incoming.remove(id) {
+            release(&mut self.slots, id.receiver, channel.ring.slots());
+        }
+    }
+
+    fn end_outgoing(&mut self, id: ChannelId) {
+        if let Some(channel) = self.outgoing.remove(id) {
+            release(&mut self.slots, id.sender, channel.ring.slots());
+        }
+    }
+
+    /// Requests notifications before the agent sleeps. Returns false if there is something to do.
+    pub(crate) fn arm(&mut self, transport: &dyn Transport, limit: u64) -> bool {
+        let mut is_new = false;
+        for channel in &mut self.outgoing.all {
+            is_new |= channel.can_send(transport, limit) && channel.ring.request();
+        }
+        for channel in &mut self.incoming.all {
+            is_new |= channel.awaits_release() && channel.ring.request();
+        }
+        // Ranks store values and positions, pass their light half of the barrier and load the word.
+        if is_new {
+            self.is_uncertain = !shm::fence::heavy();
+        }
+        let mut is_ready = false;
+        for channel in &mut self.outgoing.all {
+            if channel.can_send(transport, limit) && channel.ring.is_ready() {
+                // Its sender may have stored before it could find the request.
+                channel.ring.withdraw();
+                is_ready = true;
+            }
+        }
+        let is_released = |channel: &Incoming| {
+            channel.has_failed || channel.ring.released() != Ok(channel.reported)
+        };
+        !is_ready && !self.incoming.all.iter().any(is_released)
+    }
+
+    /// Time after which the rings are to be looked at again without a notification.
+    pub(crate) fn next_look(&self) -> Option<Duration> {
+        let is_empty = self.outgoing.all.is_empty() && self.incoming.all.is_empty();
+        (self.is_uncertain && !is_empty).then_some(UNCERTAIN)
+    }
+
+    /// Ends the channels of a rank of this node that has exited. What it has sent is sent to the
+    /// other nodes first, as far as there is credit.
+    pub(crate) fn close(&mut self, rank: u32) {
+        let ChannelRouter { outgoing, incoming, slots, .. } = self;
+        // The report of the exit ends them on the other nodes.
+        incoming.retain(|channel| channel.id.receiver != rank);
+        for channel in outgoing.all.iter_mut().filter(|channel| channel.id.sender == rank) {
+            channel.is_orphaned = true;
+            // A rank that was killed may have stored a value without a notification.
+            channel.ring.withdraw();
+        }
+        slots.remove(&rank);
+    }
+
+    /// Ends the channels to a rank of another node that takes nothing any more.
+    pub(crate) fn end(&mut self, rank: u32) {
+        let ChannelRouter { outgoing, slots, .. } = self;
+        outgoing.retain(|channel| {
+            let remains = channel.id.receiver != rank;
+            if !remains {
+                release(slots, channel.id.sender, channel.ring.slots());
+            }
+            remains
+        });
+    }
+
+    /// Ends the channels from a rank of a node that was lost.
+    pub(crate) fn lose(&mut self, rank: u32) {
+        let ChannelRouter { incoming, slots, .. } = self;
+        incoming.retain(|channel| {
+            let remains = channel.id.sender != rank;
+            if !remains {
+                release(slots, channel.id.receiver, channel.ring.slots());
+            }
+            remains
+        });
+    }
+
+    /// Returns true if values of ranks that have exited wait to be sent.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.outgoing.all.iter().any(|channel| channel.is_orphaned)
+    }
+}
+
+/// Counts the slots of a channel of a rank as free.
+fn release(slots: &mut HashMap<u32, u64>, rank: u32, count: u64) {
+    if let Some(slots) = slots.get_mut(&rank) {
+        *slots = slots.saturating_sub(count);
+    }
+}
+
+trait Named {
+    fn id(&self) -> ChannelId;
+}
+
+impl Named for Outgoing {
+    fn id(&self) -> ChannelId {
+        self.id
+    }
+}
+
+impl Named for Incoming {
+    fn id(&self) -> ChannelId {
+        self.id
+    }
+}
+
+/// Channels in one direction, and their places.
+#[derive(Debug)]
+struct Channels<C> {
+    all: Vec<C>,
+    places: HashMap<ChannelId, usize>,
+}
+
+impl<C: Named> Channels<C> {
+    fn new() -> Self {
+        Channels { all: Vec::new(), places: HashMap::new() }
+    }
+
+    fn insert(&mut self, channel: C) -> Result<(), ProtocolViolation> {
+        if self.places.contains_key(&channel.id()) {
+            return Err(ProtocolViolation);
+        }
+        self.places.insert(channel.id(), self.all.len());
+        self.all.push(channel);
+        Ok(())
+    }
+
+    fn get(&mut self, id: ChannelId) -> Option<&mut C> {
+        self.all.get_mut(*self.places.get(&id)?)
+    }
+
+    fn remove(&mut self, id: ChannelId) -> Option<C> {
+        let place = self.places.remove(&id)?;
+        let removed = self.all.swap_remove(place);
+        if let Some(moved) = self.all.get(place) {
+            self.places.insert(moved.id(), place);
+        }
+        Some(removed)
+    }
+
+    fn retain(&mut self, mut remains: impl FnMut(&mut C) -> bool) {
+        let before = self.all.len();
+        self.all.retain_mut(&mut remains);
+        if self.all.len() != before {
+            self.places = self.all.iter().zip(0..).map(|(one, place)| (one.id(), place)).collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,20 @@
+//! A rank's ends of channels with ranks on other nodes.
+
+use super::AgentClient;
+use crate::agent::channels::ChannelEnd;
+use crate::agent::shared_region::Submission;
+use crate::error::Error;
+use shm::segment::Offset;
+
+impl AgentClient {
+    /// Opens an end of a channel between this rank and one on another node, with its ring at an
+    /// offset of the job's segment. `port` names the channel, together with both ranks. What this
+    /// rank submits afterwards, the agent processes after that.
+    ///
+    /// # Errors
+    /// If the node service has ended.
+    pub fn open_channel(&self, port: u64, end: ChannelEnd, at: Offset) -> Result<(), Error> {
+        self.check_agent()?;
+        self.submit(&mut self.table(), Submission::OpenChannel { port, end, at })
+    }
+}

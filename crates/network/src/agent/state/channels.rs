@@ -1,0 +1,31 @@
+//! Channels between the node's ranks and those of other nodes.
+
+use super::AgentState;
+use crate::agent::channels::ChannelEnd;
+use crate::agent::run_table::QUEUE_LIMIT;
+use crate::agent::session::ProtocolViolation;
+use shm::segment::Offset;
+
+impl AgentState {
+    /// Opens an end of a channel between a rank and one of another node.
+    pub(super) fn open_channel(
+        &mut self,
+        local: usize,
+        port: u64,
+        end: ChannelEnd,
+        at: Offset,
+    ) -> Result<(), ProtocolViolation> {
+        let segment = self.job_segment(local)?;
+        let context = &mut self.table.context;
+        let (ChannelEnd::SendsTo(peer) | ChannelEnd::ReceivesFrom(peer)) = end;
+        let node = context.nodes.of(peer).ok_or(ProtocolViolation)?;
+        let name = (self.ranks[local], port, end);
+        self.channels.open(name, &segment, at, node, &mut *context.transport)
+    }
+
+    /// Sends what the ranks have put into channels that lead to other nodes, and the credit of
+    /// those that come from there. Returns true if there was anything.
+    pub(super) fn serve_channels(&mut self) -> bool {
+        self.channels.serve(&mut *self.table.context.transport, QUEUE_LIMIT)
+    }
+}
