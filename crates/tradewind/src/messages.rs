@@ -4,6 +4,7 @@
 //! Each method is a collective call that creates shared objects and exchanges their offsets;
 //! messages then take no call into the communicator. The mechanisms are those of [`queues`](::queues).
 
+mod channels;
 mod error;
 mod port;
 mod queues;
@@ -26,6 +27,7 @@ use crate::error::argument;
 use ::queues::bulk::{self, BulkLink};
 use ::queues::channel::{self, Channel};
 use ::queues::one_poll::PollSet;
+use channels::Channels;
 use engine::signature::{CallKind, Signature};
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
@@ -193,6 +195,11 @@ impl Communicator {
     /// Opens a channel from rank `from` to rank `to` for at least `capacity` values; `None` on the
     /// other ranks. A collective call.
     ///
+    /// The ranks may be on different nodes. A send is then one store, too, and the node services
+    /// carry the values. A channel whose other end is closed, or in a rank that has left, is
+    /// [`Closed`](RecvError::Closed) behind the last value; if that rank or its node has failed,
+    /// the error names the rank.
+    ///
     /// ```
     /// use tradewind::messages::ChannelEnd;
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -216,19 +223,16 @@ impl Communicator {
         to: u32,
         capacity: u64,
     ) -> Result<Option<ChannelEnd<T>>> {
-        let (segment, call) =
-            (self.segment(), Signature::new(CallKind::Channel, capacity, pair(from, to)));
-        let make = || Channel::<T>::create(self.arena(), capacity);
-        Ok(match self.between("a channel", call, from, to, make, Channel::offset)? {
-            Between::Made(memory) => {
-                let receiver = channel::Receiver::connect(segment, memory.offset())?;
-                Some(ChannelEnd::Receiver(WithMemory { receiver, _memory: memory }))
-            }
-            Between::Lies(place) => {
-                Some(ChannelEnd::Sender(channel::Sender::connect(segment, place)?))
-            }
-            Between::Elsewhere => None,
-        })
+        self.check_pair(from, to)?;
+        let call = Signature::new(CallKind::Channel, capacity, pair(from, to));
+        let rank = self.rank();
+        let Channels { previous, next } = self.open_channels(
+            call,
+            (rank == to).then_some(from),
+            (rank == from).then_some(to),
+            capacity,
+        )?;
+        Ok(previous.map(ChannelEnd::Receiver).or(next.map(ChannelEnd::Sender)))
     }
 
     /// Opens a connection for messages of any length from rank `from` to rank `to`, with a staging
@@ -281,6 +285,15 @@ impl Communicator {
         )
     }
 
+    fn check_pair(&self, from: u32, to: u32) -> Result<()> {
+        let size = self.size();
+        if from >= size || to >= size || from == to {
+            let ends = format!("{from} and {to}");
+            return Err(argument("the ranks at its ends", ends, format!("two ranks below {size}")));
+        }
+        Ok(())
+    }
+
     /// Creates an object on the receiver, which one other rank sends to.
     fn between<M, E: Into<crate::Error>>(
         &self,
@@ -291,11 +304,7 @@ impl Communicator {
         make: impl FnOnce() -> std::result::Result<M, E>,
         at: impl Fn(&M) -> Offset,
     ) -> Result<Between<M>> {
-        let size = self.size();
-        if from >= size || to >= size || from == to {
-            let ends = format!("{from} and {to}");
-            return Err(argument("the ranks at its ends", ends, format!("two ranks below {size}")));
-        }
+        self.check_pair(from, to)?;
         let made = (self.rank() == to).then(make).transpose();
         let (made, places) =
             self.share(what, call, made, |made| made.as_ref().map_or(Offset(0), &at))?;
@@ -307,7 +316,8 @@ impl Communicator {
     }
 
     /// Opens a channel from every rank to the next for at least `capacity` values each: a pipeline
-    /// that may stay open as long as the computation runs. A collective call.
+    /// that may stay open as long as the computation runs. The ranks may be on several nodes, as
+    /// those of a [`channel`](Self::channel). A collective call.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -329,21 +339,12 @@ impl Communicator {
     /// Fails if a rank has no memory left, is gone or in another collective.
     pub fn pipeline<T: Value>(&self, capacity: u64) -> Result<Pipeline<T>> {
         let rank = self.rank();
-        let size = self.size();
         // A key that no channel between two ranks has.
         let call = Signature::new(CallKind::Channel, capacity, u64::MAX);
-        let made = (rank > 0).then(|| Channel::<T>::create(self.arena(), capacity)).transpose();
-        let at = |made: &Option<Channel<T>>| made.as_ref().map_or(Offset(0), Channel::offset);
-        let (made, places) = self.share("a channel", call, made, at)?;
-        let receive = |memory: Channel<T>| -> Result<_> {
-            let receiver = channel::Receiver::connect(self.segment(), memory.offset())?;
-            Ok(WithMemory { receiver, _memory: memory })
-        };
-        let send = |after: u32| channel::Sender::connect(self.segment(), places[after as usize]);
-        Ok(Pipeline {
-            previous: made.map(receive).transpose()?,
-            next: (rank + 1 < size).then(|| send(rank + 1)).transpose()?,
-        })
+        let next = Some(rank + 1).filter(|next| *next < self.size());
+        let Channels { previous, next } =
+            self.open_channels(call, rank.checked_sub(1), next, capacity)?;
+        Ok(Pipeline { previous, next })
     }
 
     /// Creates a receive queue of `capacity` one-word messages on every rank, and senders to all of

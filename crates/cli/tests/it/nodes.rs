@@ -1,6 +1,7 @@
 //! Jobs of real processes on several nodes, which are network namespaces, started by hydra, MPICH's
 //! `mpiexec`.
 
+mod channels;
 pub(crate) mod harness;
 mod messages;
 mod networks;

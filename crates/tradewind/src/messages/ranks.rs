@@ -140,3 +140,30 @@ impl RankLiveness for ReceivingRank {
         }
     }
 }
+
+/// A rank at the other end of a channel, on another node. A weak reference, as in [`PortRanks`].
+#[derive(Debug)]
+pub(super) struct ChannelPeer {
+    job: Weak<InternodeJob>,
+    /// Its number in the communicator.
+    rank: u32,
+    /// Its number in the job.
+    member: u32,
+}
+
+impl ChannelPeer {
+    pub(super) fn of(internode: &InternodeGroup, rank: u32) -> Arc<Self> {
+        let job = Arc::downgrade(internode.job());
+        Arc::new(ChannelPeer { job, rank, member: internode.context().members[rank as usize] })
+    }
+}
+
+impl RankLiveness for ChannelPeer {
+    fn exited(&self) -> Option<PeerExit> {
+        let job = self.job.upgrade()?;
+        if job.agent().check_agent().is_err() {
+            return Some(PeerExit::CarrierEnded);
+        }
+        exit_of(&job.agent().exited(), self.rank, self.member)
+    }
+}

@@ -9,7 +9,7 @@ mod broadcast;
 mod hello;
 
 use crate::nodes::harness::{PROGRAM, SIGN};
-use crate::nodes::{messages, networks, queues};
+use crate::nodes::{channels, messages, networks, queues};
 use rustix::process::{Signal, getpid, kill_process};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -35,6 +35,10 @@ fn program() {
         "messages-beside-a-killed-rank" => messages::beside_a_killed_rank(),
         "messages-to-a-vanished-node" => messages::to_a_vanished_node(),
         "messages-of-a-rank-that-leaves" => messages::of_a_rank_that_leaves(),
+        "channels" => channels::exchange(),
+        "channels-beside-a-killed-rank" => channels::beside_a_killed_rank(),
+        "channels-to-a-vanished-node" => channels::to_a_vanished_node(),
+        "channels-of-a-rank-that-leaves" => channels::of_a_rank_that_leaves(),
         "networks" => networks::compare(),
         "queues" => queues::exchange(),
         "queues-beside-a-killed-rank" => queues::beside_a_killed_rank(),
