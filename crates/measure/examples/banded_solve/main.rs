@@ -10,6 +10,7 @@
 //! A solve lasts from when the first rank begins until the last has finished. It is divided into
 //! *filling*, until the last rank has its first product; *computation*, the last rank's same loop
 //! without communication, measured in turn with the solves; and *communication*, what remains.
+//! Between nodes that share a clock, as virtual ones do, `message` and `channel` are measured.
 //! `bench/c/banded_solve.c` is the same program over MPI.
 
 #[path = "../common/mod.rs"]
@@ -111,17 +112,17 @@ pub(crate) fn measure_all(world: &Communicator, arguments: &Arguments) -> Result
     let all = [Version::SendReceive, Version::Message, Version::Channel, Version::Fetch];
     let chosen =
         |version: &Version| arguments.versions.is_empty() || arguments.versions.contains(version);
-    let versions: Vec<_> = all.into_iter().filter(chosen).collect();
+    let is_there = |version: &Version| world.nodes() == 1 || version.crosses_nodes();
+    let versions: Vec<_> = all.into_iter().filter(chosen).filter(is_there).collect();
     let mut solver = Solver::new(world, arguments.rows as usize);
-    let mut stages = Stages::open(world, arguments)?;
+    let mut stages = Stages::open(world, arguments, &versions)?;
     let mut rounds = vec![Vec::new(); versions.len()];
     let mut wrong = vec![0; versions.len()];
     for round in 0..arguments.rounds {
         for turn in 0..versions.len() {
             // Each version is the first one in its turn.
             let index = (round + turn) % versions.len();
-            let (times, different) =
-                stages.round(&mut solver, versions[index], arguments.solves)?;
+            let (times, different) = stages.round(&mut solver, index, arguments.solves)?;
             rounds[index].push(times);
             wrong[index] += different;
         }
@@ -161,35 +162,40 @@ impl Times {
 }
 
 /// This rank's place in each version's pipeline, open for the whole computation.
-struct Stages {
-    send_receive: SendReceive,
-    message: Message,
-    channel: tradewind::messages::Pipeline<f64>,
-    fetch: Fetch,
+struct Stages(Vec<Box<dyn Pipelined>>);
+
+/// A place in the pipeline of a version.
+trait Pipelined {
+    /// So many solves; see [`Solver::round`].
+    fn round(&mut self, solver: &mut Solver, solves: usize) -> Result<(Times, u64)>;
+}
+
+impl<S: Stage> Pipelined for S {
+    fn round(&mut self, solver: &mut Solver, solves: usize) -> Result<(Times, u64)> {
+        solver.round(self, solves)
+    }
 }
 
 impl Stages {
-    fn open(world: &Communicator, arguments: &Arguments) -> Result<Self> {
-        Ok(Stages {
-            send_receive: SendReceive::open(world)?,
-            message: Message::open(world, arguments.capacity)?,
-            channel: world.pipeline(arguments.capacity as u64)?,
-            fetch: Fetch::open(world, arguments.rows)?,
-        })
+    fn open(world: &Communicator, arguments: &Arguments, versions: &[Version]) -> Result<Self> {
+        let open = |version: &Version| -> Result<Box<dyn Pipelined>> {
+            Ok(match version {
+                Version::SendReceive => Box::new(SendReceive::open(world)?),
+                Version::Message => Box::new(Message::open(world, arguments.capacity)?),
+                Version::Channel => Box::new(world.pipeline::<f64>(arguments.capacity as u64)?),
+                Version::Fetch => Box::new(Fetch::open(world, arguments.rows)?),
+            })
+        };
+        Ok(Stages(versions.iter().map(open).collect::<Result<_>>()?))
     }
 
     fn round(
         &mut self,
         solver: &mut Solver,
-        version: Version,
+        version: usize,
         solves: usize,
     ) -> Result<(Times, u64)> {
-        match version {
-            Version::SendReceive => solver.round(&mut self.send_receive, solves),
-            Version::Message => solver.round(&mut self.message, solves),
-            Version::Channel => solver.round(&mut self.channel, solves),
-            Version::Fetch => solver.round(&mut self.fetch, solves),
-        }
+        self.0[version].round(solver, solves)
     }
 }
 

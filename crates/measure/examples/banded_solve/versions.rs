@@ -32,6 +32,11 @@ impl Version {
             Version::Fetch => "fetch",
         }
     }
+
+    /// Returns true if it also works between nodes.
+    pub(crate) fn crosses_nodes(self) -> bool {
+        matches!(self, Version::Message | Version::Channel)
+    }
 }
 
 /// A place in the pipeline. The first rank never receives, the last one never sends.

@@ -49,8 +49,8 @@ use tradewind::Job;
 /// queue from the first rank's core and get their answers in a queue each.
 ///
 /// With --nodes the two ranks are on two nodes, which are network namespaces made for it. Express,
-/// one-poll and wide are measured there: latency, and the gap or rate of a stream from the first
-/// send to an answer to the last message.
+/// one-poll, wide and channel are measured there: latency, and the gap or rate of a stream from the
+/// first send to an answer to the last message.
 ///
 /// Idle is the processor time of 8 sleeping receivers in percent of one core.
 ///

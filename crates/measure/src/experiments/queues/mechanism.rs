@@ -141,7 +141,10 @@ impl Mechanism {
 
     /// Returns true if it also moves messages between nodes.
     pub const fn crosses_nodes(self) -> bool {
-        matches!(self, Mechanism::Express | Mechanism::OnePoll | Mechanism::Wide)
+        matches!(
+            self,
+            Mechanism::Express | Mechanism::OnePoll | Mechanism::Wide | Mechanism::Channel
+        )
     }
 
     /// Returns true if several threads send through one of it.
