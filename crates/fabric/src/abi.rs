@@ -12,6 +12,12 @@ pub const API_VERSION: u32 = 1 << 16 | 17;
 
 /// `FI_MSG`: messages.
 pub const FI_MSG: u64 = 1 << 1;
+/// `FI_RMA`: access to the memory of peers.
+pub const FI_RMA: u64 = 1 << 2;
+/// `FI_READ`: reads of the memory of peers, and their destinations.
+pub const FI_READ: u64 = 1 << 8;
+/// `FI_REMOTE_READ`: memory that peers read.
+pub const FI_REMOTE_READ: u64 = 1 << 12;
 /// `FI_RECV`.
 pub const FI_RECV: u64 = 1 << 10;
 /// `FI_SEND`, and `FI_TRANSMIT`.
@@ -432,7 +438,27 @@ pub struct MessageOps {
     pub inject: unsafe extern "C" fn(*mut EndpointFid, *const c_void, usize, u64) -> isize,
 }
 
-/// `struct fid_ep`, up to `msg`.
+/// `struct fi_ops_rma`, up to `read`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct RmaOps {
+    /// Bytes of the provider's table.
+    pub size: usize,
+    /// Reads memory of a peer: memory, length, descriptor, the peer, address and key of its memory,
+    /// context.
+    pub read: unsafe extern "C" fn(
+        *mut EndpointFid,
+        *mut c_void,
+        usize,
+        *mut c_void,
+        u64,
+        u64,
+        u64,
+        *mut c_void,
+    ) -> isize,
+}
+
+/// `struct fid_ep`, up to `rma`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct EndpointFid {
@@ -444,6 +470,8 @@ pub struct EndpointFid {
     pub cm: *const ConnectionOps,
     /// Functions of messages.
     pub msg: *const MessageOps,
+    /// Functions of remote memory.
+    pub rma: *const RmaOps,
 }
 
 /// `struct fi_cq_msg_entry`.

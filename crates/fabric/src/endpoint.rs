@@ -1,11 +1,14 @@
 //! An endpoint that sends and receives messages.
 
+mod remote_memory;
+
 use crate::abi::{self, CompletionEntry, ContextWords, ErrorEntry};
 use crate::arena::Arena;
 use crate::error::{Error, status_text};
 use crate::library::Library;
-use crate::open::{Objects, Request};
+use crate::open::Objects;
 use crate::provider::Provider;
+use crate::search::Request;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -71,6 +74,15 @@ pub enum Event {
     Received(Received),
     /// A receive has failed: a message that is too long, or of an endpoint that is gone.
     ReceiveFailed,
+    /// A read of a peer's memory has ended.
+    Read {
+        /// Token of the read.
+        token: u32,
+        /// Its length.
+        bytes: usize,
+        /// The reason of a failure: what lies in the memory is undefined.
+        outcome: Result<(), String>,
+    },
 }
 
 /// An operation. The provider writes to its context while it is under way.
@@ -80,6 +92,8 @@ struct Operation {
     context: ContextWords,
     token: u32,
     bytes: usize,
+    /// Number of the memory that a read fills.
+    memory: usize,
 }
 
 /// An endpoint of this node. One thread uses it at a time.
@@ -92,12 +106,15 @@ pub struct Endpoint {
     id: u64,
     objects: Objects,
     // The next two are dropped once the objects are closed, which the provider may refuse.
-    /// Of sends by number, then of receives. Boxed: the provider keeps their addresses.
+    /// Of sends by number, then of receives, then of reads. Boxed: the provider keeps their addresses.
     operations: ManuallyDrop<Box<[Operation]>>,
     /// Buffers of sends, then of receives.
     arena: ManuallyDrop<Arena>,
     sends: usize,
+    /// Number of the first read.
+    first_read: usize,
     free: Vec<usize>,
+    free_reads: Vec<usize>,
     /// Receives that the provider had no space for.
     unposted: Vec<usize>,
     name: Vec<u8>,
@@ -115,29 +132,34 @@ impl Endpoint {
         let count = request.sends + request.receives;
         let arena = Arena::new(count, request.message_bytes).map_err(|error| Error::Call {
             call: "mmap for the messages",
-            provider: request.choice.to_string(),
+            provider: request.selection.choice.to_string(),
             why: error.to_string(),
         })?;
         let objects = Objects::open(library, request, &arena)?;
-        Self::with_objects(objects, arena, request.sends, count)
+        Self::with_objects(objects, arena, request.sends, count, request.reads)
     }
 
-    /// Takes open objects, and an arena of `count` buffers.
+    /// Takes open objects, an arena of `count` buffers, and a number of reads.
     fn with_objects(
         objects: Objects,
         arena: Arena,
         sends: usize,
         count: usize,
+        reads: usize,
     ) -> Result<Endpoint, Error> {
         static OPENED: AtomicU64 = AtomicU64::new(0);
-        let operation = || Operation { context: [ptr::null_mut(); 8], token: 0, bytes: 0 };
+        let context = [ptr::null_mut(); 8];
+        let operation = || Operation { context, token: 0, bytes: 0, memory: 0 };
+        let all = count + reads;
         let mut endpoint = Endpoint {
             id: OPENED.fetch_add(1, Ordering::Relaxed),
             objects,
-            operations: ManuallyDrop::new((0..count).map(|_| operation()).collect()),
+            operations: ManuallyDrop::new((0..all).map(|_| operation()).collect()),
             arena: ManuallyDrop::new(arena),
             sends,
+            first_read: count,
             free: (0..sends).rev().collect(),
+            free_reads: (count..all).rev().collect(),
             unposted: (sends..count).collect(),
             name: Vec::new(),
         };
@@ -356,6 +378,9 @@ impl Endpoint {
 
     fn completed(&mut self, entry: &CompletionEntry) -> Option<Event> {
         let number = self.number_of(entry.op_context)?;
+        if number >= self.first_read {
+            return Some(self.end_read(number, Ok(())));
+        }
         if number >= self.sends {
             let length = entry.len.min(self.arena.buffer_bytes());
             return Some(Event::Received(Received { endpoint: self.id, number, length }));
@@ -379,6 +404,7 @@ impl Endpoint {
         Some(match self.number_of(entry.op_context) {
             // Receives always have a context.
             None => Event::InjectFailed { why },
+            Some(number) if number >= self.first_read => self.end_read(number, Err(why)),
             Some(number) if number >= self.sends => {
                 self.unposted.push(number);
                 Event::ReceiveFailed

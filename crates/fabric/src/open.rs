@@ -5,29 +5,15 @@ use crate::abi::{self, Info};
 use crate::arena::Arena;
 use crate::error::{Error, status_text};
 use crate::library::Library;
-use crate::provider::{Choice, Provider, is_software, reason_to_refuse, spins};
-use std::ffi::{CStr, CString, c_int, c_void};
-use std::net::IpAddr;
+use crate::memory::Registered;
+use crate::provider::{Provider, spins};
+use crate::search::{Description, Request, describe, find};
+use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
-use std::ptr::{self, NonNull};
+use std::ptr;
 
-/// The provider over TCP.
-const TCP: &str = "tcp";
-
-/// Requirements of an endpoint.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The provider.
-    pub choice: Choice,
-    /// Address of this node, for providers that use addresses of the internet protocol.
-    pub address: IpAddr,
-    /// Number of sends that may be under way.
-    pub sends: usize,
-    /// Number of posted receives.
-    pub receives: usize,
-    /// Length of the longest message.
-    pub message_bytes: usize,
-}
+/// Largest key that a user chooses: every provider has four bytes for it.
+const LARGEST_KEY: u64 = u32::MAX as u64;
 
 /// The open objects. They are closed in the reverse order of their creation.
 #[derive(Debug)]
@@ -40,6 +26,10 @@ pub(crate) struct Objects {
     pub(crate) addresses: *mut abi::AddressVector,
     pub(crate) endpoint: *mut abi::EndpointFid,
     memory: *mut abi::Registration,
+    /// Memory of segments; `None` where a number is free.
+    pub(crate) registered: Vec<Option<Registered>>,
+    /// The last key that was chosen here. That of the arena is 0.
+    key: u64,
     /// Descriptor that is readable when something has completed.
     pub(crate) descriptor: Option<RawFd>,
     pub(crate) provider: Provider,
@@ -58,14 +48,16 @@ impl Objects {
     ) -> Result<Objects, Error> {
         let functions = library.functions;
         let info = find(library, request)?;
-        let (name, domain_name, inject_bytes, longest) = describe(info);
+        let Description { name, domain, inject_bytes, longest, has_memory } = describe(info);
         let provider = Provider {
             name,
             library: library.version(),
-            domain: domain_name,
+            domain,
             can_sleep: false,
             registers: false,
             inject_bytes,
+            reads: has_memory,
+            longest,
         };
         let mut objects = Objects {
             functions,
@@ -76,6 +68,8 @@ impl Objects {
             addresses: ptr::null_mut(),
             endpoint: ptr::null_mut(),
             memory: ptr::null_mut(),
+            registered: Vec::new(),
+            key: 0,
             descriptor: None,
             provider,
         };
@@ -141,7 +135,7 @@ impl Objects {
 
     fn open_queue_with(&mut self, request: &Request, wait: c_int) -> Result<(), c_int> {
         let mut attributes = abi::CompletionAttributes {
-            size: request.sends + request.receives,
+            size: request.sends + request.receives + request.reads,
             flags: 0,
             format: abi::FI_CQ_FORMAT_MSG,
             wait_obj: wait,
@@ -193,36 +187,80 @@ impl Objects {
         }
     }
 
+    /// The rules for registered memory.
+    fn memory_mode(&self) -> c_int {
+        // SAFETY: `info` is valid until it is freed on drop.
+        unsafe { (*(*self.info).domain_attr).mr_mode }
+    }
+
     /// Registers the arena, if the provider requires it for messages.
     fn register(&mut self, arena: &Arena) -> Result<(), Error> {
-        // SAFETY: `info` is valid until it is freed on drop.
-        let mode = unsafe { (*(*self.info).domain_attr).mr_mode };
-        if mode & abi::FI_MR_LOCAL == 0 {
+        if self.memory_mode() & abi::FI_MR_LOCAL == 0 {
             return Ok(());
         }
-        // SAFETY: the domain and the endpoint are open. The arena is mapped until the registration
-        // is closed: the endpoint's owner drops the objects first.
+        let start = arena.as_ptr().cast::<c_void>();
+        let access = abi::FI_SEND | abi::FI_RECV;
+        // SAFETY: the arena is mapped until the registration is closed: the endpoint's owner drops
+        // the objects first.
+        self.memory = unsafe { self.register_range(start, arena.len(), access, 0)? };
+        self.provider.registers = true;
+        Ok(())
+    }
+
+    /// Registers memory. The provider ignores the key where it chooses keys itself.
+    ///
+    /// # Safety
+    /// The memory is mapped until the registration is closed, and no reference to its bytes exists
+    /// while an operation uses them.
+    pub(crate) unsafe fn register_range(
+        &self,
+        start: *mut c_void,
+        length: usize,
+        access: u64,
+        key: u64,
+    ) -> Result<*mut abi::Registration, Error> {
+        let mut memory: *mut abi::Registration = ptr::null_mut();
+        // SAFETY: the domain and the endpoint are open, and the caller promises the memory.
         unsafe {
             let register = (*(*self.domain).mr).reg;
             let fid = &raw mut (*self.domain).fid;
-            let access = abi::FI_SEND | abi::FI_RECV;
-            let start = arena.as_ptr().cast::<c_void>();
-            // The requested key is ignored under FI_MR_PROV_KEY. Nothing else is registered, so 0
-            // is free.
-            let memory = &raw mut self.memory;
-            let status =
-                register(fid, start, arena.len(), access, 0, 0, 0, memory, ptr::null_mut());
+            let created = &raw mut memory;
+            let status = register(fid, start, length, access, 0, key, 0, created, ptr::null_mut());
             self.check("fi_mr_reg", status)?;
-            self.provider.registers = true;
-            if mode & abi::FI_MR_ENDPOINT != 0 {
-                let fid = &raw mut (*self.memory).fid;
-                let endpoint = &raw mut (*self.endpoint).fid;
-                self.check("fi_mr_bind", ((*(*fid).ops).bind)(fid, endpoint, 0))?;
-                let status = ((*(*fid).ops).control)(fid, abi::FI_ENABLE, ptr::null_mut());
-                self.check("fi_mr_enable", status)?;
+            if self.memory_mode() & abi::FI_MR_ENDPOINT != 0
+                && let Err(error) = self.enable(memory)
+            {
+                close(memory.cast());
+                return Err(error);
             }
         }
-        Ok(())
+        Ok(memory)
+    }
+
+    /// Binds a registration to the endpoint, and enables it.
+    ///
+    /// # Safety
+    /// The registration is open.
+    unsafe fn enable(&self, memory: *mut abi::Registration) -> Result<(), Error> {
+        // SAFETY: the endpoint is open, and the caller promises the registration.
+        unsafe {
+            let fid = &raw mut (*memory).fid;
+            let endpoint = &raw mut (*self.endpoint).fid;
+            self.check("fi_mr_bind", ((*(*fid).ops).bind)(fid, endpoint, 0))?;
+            let status = ((*(*fid).ops).control)(fid, abi::FI_ENABLE, ptr::null_mut());
+            self.check("fi_mr_enable", status)
+        }
+    }
+
+    /// Returns true if peers name registered memory by its address, false if by the offset.
+    pub(crate) fn has_addresses(&self) -> bool {
+        self.memory_mode() & abi::FI_MR_VIRT_ADDR != 0
+    }
+
+    /// Chooses a key. One that was used lately names memory that a slow peer may still read.
+    pub(crate) fn next_key(&mut self) -> u64 {
+        self.key = if self.key == LARGEST_KEY { 1 } else { self.key + 1 };
+        self.key
     }
 
     /// Descriptor of the arena, for operations; null where none is registered.
@@ -239,6 +277,7 @@ impl Objects {
     pub(crate) fn close(&mut self) -> bool {
         let users_of_the_arena =
             [take(&mut self.endpoint).cast::<abi::Fid>(), take(&mut self.memory).cast()];
+        let registered = std::mem::take(&mut self.registered);
         let others = [
             take(&mut self.queue).cast::<abi::Fid>(),
             take(&mut self.addresses).cast(),
@@ -249,7 +288,13 @@ impl Objects {
         // after everything that uses it. `info` is freed once, or null, which is ignored.
         unsafe {
             let is_released = users_of_the_arena.into_iter().all(|object| close(object));
-            let _ = is_released && others.into_iter().all(|object| close(object));
+            let are_closed = is_released
+                && registered.iter().flatten().all(|entry| close(entry.registration.cast()));
+            if !are_closed {
+                // The provider may still use the memory, so that it stays mapped.
+                std::mem::forget(registered);
+            }
+            let _ = are_closed && others.into_iter().all(|object| close(object));
             (self.functions.free_info)(take(&mut self.info));
             is_released
         }
@@ -273,6 +318,8 @@ impl Objects {
             addresses: ptr::null_mut(),
             endpoint,
             memory: ptr::null_mut(),
+            registered: Vec::new(),
+            key: 0,
             descriptor: None,
             provider: Provider {
                 name: "none".into(),
@@ -281,6 +328,8 @@ impl Objects {
                 can_sleep: false,
                 registers: false,
                 inject_bytes: 64,
+                reads: false,
+                longest: 1 << 30,
             },
         }
     }
@@ -310,153 +359,4 @@ unsafe fn close(object: *mut abi::Fid) -> bool {
         log::warn!("libfabric keeps an object open: {}", status_text(status.into()));
     }
     status == 0
-}
-
-/// Looks for a provider. Returns a list whose first entry is the chosen one.
-fn find(library: &Library, request: &Request) -> Result<*mut Info, Error> {
-    let named = match &request.choice {
-        Choice::Named(name) => Some(name.as_str()),
-        Choice::Any => None,
-    };
-    let address = request.address.to_string();
-    let is_adapter = |name: &str| !is_software(name);
-    let is_usable = |name: &str| reason_to_refuse(name).is_none();
-    let found = match &request.choice {
-        // Addresses of adapters are not those of the internet protocol as a rule.
-        Choice::Any => query(library, None, None, is_adapter)
-            .or_else(|| query(library, None, Some(&address), |name| name == TCP))
-            .or_else(|| query(library, None, Some(&address), is_usable)),
-        Choice::Named(_) => query(library, named, Some(&address), is_usable)
-            .or_else(|| query(library, named, None, is_usable)),
-    };
-    let (major, minor) = library.version();
-    found.map(NonNull::as_ptr).ok_or_else(|| Error::NoProvider {
-        version: format!("{major}.{minor}"),
-        provider: request.choice.to_string(),
-        address,
-    })
-}
-
-/// Lists providers, and returns a copy of the first one whose name is accepted.
-fn query(
-    library: &Library,
-    name: Option<&str>,
-    address: Option<&str>,
-    accepts: impl Fn(&str) -> bool,
-) -> Option<NonNull<Info>> {
-    let functions = &library.functions;
-    let mut chosen = None;
-    each(library, name, address, |entry, name| {
-        if chosen.is_none() && accepts(name) {
-            // SAFETY: the entry is one of a list that is not freed yet.
-            chosen = NonNull::new(unsafe { (functions.duplicate_info)(entry) });
-        }
-    });
-    chosen
-}
-
-/// Lists the names of the providers that are worth a comparison with TCP: those of network adapters,
-/// and `tcp`, which stands for those over sockets.
-///
-/// ```
-/// if let Ok(library) = fabric::Library::open(None) {
-///     assert!(fabric::providers(&library).iter().all(|name| name != "sockets"));
-/// }
-/// ```
-pub fn providers(library: &Library) -> Vec<String> {
-    let mut names = Vec::new();
-    each(library, None, None, |_, name| {
-        let is_new = !names.iter().any(|other| other == name);
-        if is_new && reason_to_refuse(name).is_none() && !is_software(name) {
-            names.push(name.to_owned());
-        }
-    });
-    // Under this name a library of 1.17 lists another one, `tcp;ofi_rxm`.
-    let mut has_tcp = false;
-    each(library, Some(TCP), None, |_, _| has_tcp = true);
-    names.extend(has_tcp.then(|| TCP.to_owned()));
-    names
-}
-
-/// Lists the providers that fit, each with its name.
-fn each(
-    library: &Library,
-    name: Option<&str>,
-    address: Option<&str>,
-    mut take: impl FnMut(*const Info, &str),
-) {
-    let functions = &library.functions;
-    let node = address.and_then(|address| CString::new(address).ok());
-    let name = name.and_then(|name| CString::new(name).ok());
-    // SAFETY: fi_dupinfo of null returns zeroed structures with all attributes, which the code
-    // below fills in; fi_freeinfo frees the name with free, so it is copied by strdup. The list is
-    // read before it is freed.
-    unsafe {
-        let Some(hints) = NonNull::new((functions.duplicate_info)(ptr::null())) else { return };
-        let wanted = hints.as_ref();
-        fill_in(wanted);
-        if let Some(name) = &name {
-            (*wanted.fabric_attr).prov_name = libc::strdup(name.as_ptr());
-        }
-        let mut list: *mut Info = ptr::null_mut();
-        let flags = if node.is_some() { abi::FI_SOURCE } else { 0 };
-        let node = node.as_ref().map_or(ptr::null(), |node| node.as_ptr());
-        let get = functions.get_info;
-        let status = get(abi::API_VERSION, node, ptr::null(), flags, hints.as_ptr(), &raw mut list);
-        (functions.free_info)(hints.as_ptr());
-        if status != 0 {
-            return;
-        }
-        let mut entry = list;
-        while let Some(info) = entry.as_ref() {
-            let (name, ..) = describe(entry);
-            take(entry, &name);
-            entry = info.next;
-        }
-        (functions.free_info)(list);
-    }
-}
-
-/// Fills in what an endpoint requires.
-///
-/// # Safety
-/// The hints and all of their attributes are valid, and nothing else uses them.
-unsafe fn fill_in(hints: &Info) {
-    // SAFETY: promised by the caller. The fields are written through the pointers of `hints`.
-    unsafe {
-        let hints = ptr::from_ref(hints).cast_mut();
-        (*hints).caps = abi::FI_MSG;
-        (*hints).mode = abi::FI_CONTEXT | abi::FI_CONTEXT2;
-        (*(*hints).ep_attr).kind = abi::FI_EP_RDM;
-        (*(*hints).tx_attr).msg_order = abi::FI_ORDER_SAS;
-        (*(*hints).rx_attr).msg_order = abi::FI_ORDER_SAS;
-        let domain = (*hints).domain_attr;
-        (*domain).threading = abi::FI_THREAD_DOMAIN;
-        (*domain).control_progress = abi::FI_PROGRESS_MANUAL;
-        (*domain).data_progress = abi::FI_PROGRESS_MANUAL;
-        (*domain).resource_mgmt = abi::FI_RM_ENABLED;
-        // The rules that this crate follows, so that no provider is excluded by one of them.
-        (*domain).mr_mode = abi::FI_MR_LOCAL
-            | abi::FI_MR_VIRT_ADDR
-            | abi::FI_MR_ALLOCATED
-            | abi::FI_MR_PROV_KEY
-            | abi::FI_MR_ENDPOINT;
-    }
-}
-
-/// Name of the provider, name of the device, and the limits of injected and of all messages.
-fn describe(info: *const Info) -> (String, String, usize, usize) {
-    let text = |pointer: *const std::ffi::c_char| {
-        if pointer.is_null() {
-            return String::new();
-        }
-        // SAFETY: names in an info end with a zero.
-        unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
-    };
-    // SAFETY: an info of fi_getinfo has all attributes.
-    unsafe {
-        let name = text((*(*info).fabric_attr).prov_name);
-        let domain = text((*(*info).domain_attr).name);
-        (name, domain, (*(*info).tx_attr).inject_size, (*(*info).ep_attr).max_msg_size)
-    }
 }

@@ -36,6 +36,66 @@ impl FromStr for Choice {
     }
 }
 
+/// The way of long messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LongMessages {
+    /// Read by their receivers where the provider is that of an adapter and has remote memory: a
+    /// read there costs less than messages. Over sockets it costs as much as a message to the
+    /// sender and one back.
+    #[default]
+    ByProvider,
+    /// Read by their receivers, from memory that the sender registers.
+    Read,
+    /// Messages.
+    Messages,
+}
+
+impl LongMessages {
+    /// Returns true if long messages of this provider are read, as far as it has remote memory.
+    pub(crate) fn are_read(self, provider: &str) -> bool {
+        match self {
+            LongMessages::ByProvider => !is_software(provider),
+            LongMessages::Read => true,
+            LongMessages::Messages => false,
+        }
+    }
+}
+
+/// End of the text of a selection with [`LongMessages::Read`].
+pub(crate) const READ_SUFFIX: &str = "+read";
+/// The same with [`LongMessages::Messages`].
+pub(crate) const MESSAGES_SUFFIX: &str = "+messages";
+
+/// A provider, and the way of its long messages.
+///
+/// ```
+/// use fabric::{Choice, LongMessages, Selection};
+///
+/// let Selection { choice, long } = "tcp+read".parse()?;
+/// assert_eq!((choice, long), (Choice::Named("tcp".into()), LongMessages::Read));
+/// # Ok::<(), fabric::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// The provider.
+    pub choice: Choice,
+    /// The way of long messages.
+    pub long: LongMessages,
+}
+
+impl FromStr for Selection {
+    type Err = Error;
+
+    /// Reads the name of a provider, perhaps with `+read` or `+messages` behind it.
+    fn from_str(text: &str) -> Result<Selection, Error> {
+        let ways = [(READ_SUFFIX, LongMessages::Read), (MESSAGES_SUFFIX, LongMessages::Messages)];
+        let found =
+            ways.iter().find_map(|(suffix, long)| Some((text.strip_suffix(suffix)?, *long)));
+        let (name, long) = found.unwrap_or((text, LongMessages::ByProvider));
+        Ok(Selection { choice: name.parse()?, long })
+    }
+}
+
 impl fmt::Display for Choice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -60,13 +120,32 @@ pub struct Provider {
     pub registers: bool,
     /// Length of the longest injected message.
     pub inject_bytes: usize,
+    /// True if long messages are read by their receivers.
+    pub reads: bool,
+    /// Length of the longest message, and of the longest read.
+    pub longest: usize,
+}
+
+impl Provider {
+    /// Returns the name with the way of long messages where that is not the one of the provider's
+    /// kind.
+    pub fn selection(&self) -> String {
+        let suffix = match (self.reads, is_software(&self.name)) {
+            (true, true) => READ_SUFFIX,
+            (false, false) => MESSAGES_SUFFIX,
+            _ => "",
+        };
+        format!("{}{suffix}", self.name)
+    }
 }
 
 impl fmt::Display for Provider {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Provider { name, library: (major, minor), domain, can_sleep, .. } = self;
+        let Provider { name, library: (major, minor), domain, can_sleep, reads, .. } = self;
         let waiting = if *can_sleep { "sleeps" } else { "is polled" };
-        write!(formatter, "{name} of libfabric {major}.{minor} on {domain}, which {waiting}")
+        write!(formatter, "{name} of libfabric {major}.{minor} on {domain}, which {waiting}")?;
+        let long = if *reads { "read from the sender's memory" } else { "sent as messages" };
+        write!(formatter, "; long messages are {long}")
     }
 }
 
@@ -102,6 +181,7 @@ mod tests {
     fn providers_that_cannot_be_used_are_refused_by_name() {
         let refused = "net".parse::<Choice>().expect_err("it never sleeps").to_string();
         assert!(refused.contains("net") && refused.contains("fabric:tcp"), "{refused}");
+        assert!("net+read".parse::<Selection>().is_err());
         assert!("net;ofi_rxm".parse::<Choice>().is_err());
         assert!("shm".parse::<Choice>().is_err());
         assert_eq!("verbs;ofi_rxm".parse(), Ok(Choice::Named("verbs;ofi_rxm".into())));
@@ -116,5 +196,18 @@ mod tests {
             assert_eq!(is_software(name), software, "{name}");
         }
         assert!(spins("psm3") && !spins("tcp"));
+    }
+
+    #[test]
+    fn long_messages_of_adapters_are_read() {
+        for (text, adapter, sockets) in
+            [("efa", true, false), ("+read", true, true), ("efa+messages", false, false)]
+        {
+            let Selection { long, .. } = text.parse().expect("it is no name that is refused");
+            assert_eq!(long.are_read("efa"), adapter, "{text}");
+            assert_eq!(long.are_read("tcp;ofi_rxm"), sockets, "{text}");
+        }
+        let other = "efa+something".parse::<Selection>().expect("the library knows its names");
+        assert_eq!(other.choice, Choice::Named("efa+something".into()));
     }
 }

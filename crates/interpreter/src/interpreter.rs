@@ -160,6 +160,12 @@ impl Interpreter {
         self.run.admit(&self.schedule.view(), &self.named, source, packet, bytes)
     }
 
+    /// Takes back the memory that [`admit`](Self::admit) has assigned to a message, which arrives in
+    /// another way. What was written to it is undefined.
+    pub fn withdraw(&mut self, receive: Handle, packet: &Packet) {
+        self.run.withdraw(receive, packet);
+    }
+
     /// Returns the payload of a send between [`Effect::TransmitInPlace`] and [`Event::Sent`].
     pub fn outgoing(&self, send: Handle) -> Option<Outgoing<'_>> {
         self.run.outgoing(&self.schedule.view(), send)

@@ -6,10 +6,10 @@
 //! OTHER-ADDRESS` on the other one, which prints lines of JSON. `TRADEWIND_LIBFABRIC` names the
 //! library.
 
-use fabric::{Endpoint, Library, Request};
+use fabric::{Endpoint, Library};
 use measure::experiments::networks::{NetworkPath, SIZES};
 use network::job_nodes::Key;
-use network::transport::fabric::{Fabric, MESSAGE_BYTES, RECEIVES, SENDS};
+use network::transport::fabric::{Fabric, READ_FROM, request};
 use network::transport::tcp::{Listener, Tcp, Timeouts};
 use std::error::Error;
 use std::io::{Read, Write};
@@ -78,18 +78,12 @@ fn main() -> Result<(), Failure> {
     let mesh = connect(&mut meeting, node, own)?;
     let library = std::env::var_os("TRADEWIND_LIBFABRIC");
     let library = Library::open(library.as_deref().map(std::path::Path::new))?;
-    let request = Request {
-        choice: provider.parse()?,
-        address: own,
-        sends: SENDS,
-        receives: RECEIVES,
-        message_bytes: MESSAGE_BYTES,
-    };
-    let endpoint = Endpoint::open(&library, &request)?;
+    let endpoint = Endpoint::open(&library, &request(provider.parse()?, own))?;
     let ours = endpoint.name().to_vec();
     let theirs = meeting.swap(&ours)?;
     let names = if node == 0 { [ours, theirs] } else { [theirs, ours] };
-    let fabric = Fabric::new(mesh, endpoint, &names, KEY, Timeouts::default().unanswered)?;
+    let unanswered = Timeouts::default().unanswered;
+    let fabric = Fabric::new(mesh, endpoint, &names, KEY, unanswered, READ_FROM)?;
     let mut paths = [
         ("agent over TCP", NetworkPath::new(node, Box::new(tcp))?),
         ("agent over libfabric", NetworkPath::new(node, Box::new(fabric))?),

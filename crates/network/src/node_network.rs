@@ -29,6 +29,8 @@ pub struct FabricEndpoint {
     pub is_required: bool,
     /// True if the node service sleeps until something arrives, false if it polls the provider.
     pub can_sleep: bool,
+    /// True if long messages are read from the memory of their senders.
+    pub reads: bool,
     /// Reason of the choice, where the user has left it open.
     pub why: String,
 }
@@ -46,6 +48,8 @@ pub enum JobNetwork {
         names: Vec<Vec<u8>>,
         /// True if all node services sleep until something arrives.
         can_sleep: bool,
+        /// True if long messages are read from the memory of their senders.
+        reads: bool,
         /// Reason of the choice, where the user has left it open.
         why: String,
     },
@@ -76,8 +80,12 @@ impl NodeNetwork {
         match self {
             NodeNetwork::Tcp(why) => [&[0], why.as_bytes()].concat(),
             NodeNetwork::Missing(why) => [&[1], why.as_bytes()].concat(),
-            NodeNetwork::Fabric(FabricEndpoint { provider, name, is_required, can_sleep, why }) => {
-                let kind = 4 | u8::from(*is_required) | u8::from(*can_sleep) << 1;
+            NodeNetwork::Fabric(endpoint) => {
+                let FabricEndpoint { provider, name, is_required, can_sleep, reads, why } =
+                    endpoint;
+                let flags = [(1, is_required), (2, can_sleep), (8, reads)];
+                let kind =
+                    flags.iter().fold(4, |kind, (bit, is_set)| kind | (bit * u8::from(**is_set)));
                 let mut bytes = vec![kind];
                 for text in [provider, why] {
                     let text = shortened(text, u8::MAX.into());
@@ -95,7 +103,7 @@ impl NodeNetwork {
         match bytes {
             [0, why @ ..] => Some(NodeNetwork::Tcp(text(why)?)),
             [1, why @ ..] => Some(NodeNetwork::Missing(text(why)?)),
-            [kind @ 4..=7, rest @ ..] => {
+            [kind @ (4..=7 | 12..=15), rest @ ..] => {
                 let split = |bytes: &'a [u8]| -> Option<(String, &'a [u8])> {
                     let (length, rest) = bytes.split_first()?;
                     let (part, rest) = rest.split_at_checked(usize::from(*length))?;
@@ -108,6 +116,7 @@ impl NodeNetwork {
                     name: name.to_vec(),
                     is_required: kind & 1 != 0,
                     can_sleep: kind & 2 != 0,
+                    reads: kind & 8 != 0,
                     why,
                 }))
             }
@@ -133,12 +142,13 @@ impl fmt::Display for JobNetwork {
         match self {
             JobNetwork::Tcp(why) if why.is_empty() => formatter.write_str("TCP"),
             JobNetwork::Tcp(why) => write!(formatter, "TCP: {why}"),
-            JobNetwork::Fabric { provider, can_sleep, why, .. } => {
+            JobNetwork::Fabric { provider, can_sleep, reads, why, .. } => {
                 let waiting = if *can_sleep { "" } else { " (polled)" };
+                let long = if *reads { ", long messages by remote reads" } else { "" };
                 let reason = if why.is_empty() { "" } else { ": " };
                 write!(
                     formatter,
-                    "libfabric's provider {provider}{waiting}{reason}{why}; the agent runs blocking \
+                    "libfabric's provider {provider}{waiting}{long}{reason}{why}; the agent runs blocking \
                      collectives, too"
                 )
             }
@@ -189,6 +199,7 @@ impl JobNetwork {
                 why,
                 names: endpoints.clone().map(|endpoint| endpoint.name.clone()).collect(),
                 can_sleep: endpoints.clone().all(|endpoint| endpoint.can_sleep),
+                reads: endpoints.clone().all(|endpoint| endpoint.reads),
             },
             NodeNetwork::Tcp(why) | NodeNetwork::Missing(why) => JobNetwork::Tcp(why),
         })
@@ -209,12 +220,12 @@ mod tests {
     use super::*;
 
     fn fabric(provider: &str, is_required: bool) -> NodeNetwork {
-        let provider = provider.into();
         NodeNetwork::Fabric(FabricEndpoint {
-            provider,
+            provider: provider.into(),
             name: vec![0, 255],
             is_required,
             can_sleep: !is_required,
+            reads: provider == "efa",
             why: if is_required { String::new() } else { "at most 0.5 of TCP's time".into() },
         })
     }
@@ -233,7 +244,9 @@ mod tests {
         }
         let long = NodeNetwork::Missing("é".repeat(500)).shortened();
         assert_eq!(long, NodeNetwork::Missing("é".repeat(REASON_BYTES / 2)));
-        for wrong in [&[][..], &[2], &[4], &[4, 3, b'a'], &[4, 1, b'a', 2, b'b'], &[0, 255]] {
+        for wrong in
+            [&[][..], &[2], &[4], &[8, 0, 0], &[4, 3, b'a'], &[4, 1, b'a', 2, b'b'], &[0, 255]]
+        {
             assert_eq!(NodeNetwork::decode(wrong), None, "{wrong:?}");
         }
     }
@@ -244,6 +257,8 @@ mod tests {
         assert_eq!(JobNetwork::agree(&[tcp(), tcp()]), Ok(JobNetwork::Tcp(String::new())));
         let agreed = JobNetwork::agree(&[fabric("tcp", true), fabric("tcp", true)]);
         assert!(matches!(agreed, Ok(JobNetwork::Fabric { names, .. }) if names.len() == 2));
+        let shown = JobNetwork::agree(&[fabric("efa", true)]).expect("one node").to_string();
+        assert!(shown.contains("efa (polled), long messages by remote reads;"), "{shown}");
         let optional = JobNetwork::agree(&[fabric("efa", false), tcp()]);
         assert!(matches!(optional, Ok(JobNetwork::Tcp(why)) if why.contains("node 1 has TCP")));
         let missing = NodeNetwork::Missing("no library".into());

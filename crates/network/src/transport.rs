@@ -122,6 +122,13 @@ pub trait Transport: Send + Debug {
     /// cannot be read.
     fn detach(&mut self, location: PayloadLocation, payload: Option<Vec<u8>>);
 
+    /// Returns true if an adapter may access the memory of the run of a payload. The run then ends
+    /// for its rank only when this has become false.
+    fn uses_run(&self, location: PayloadLocation) -> bool {
+        let _ = location;
+        false
+    }
+
     /// Sends the queued frames, as far as that is possible without waiting. The rest follows during
     /// [`wait`](Self::wait).
     fn flush(&mut self, payloads: &mut dyn Payloads);

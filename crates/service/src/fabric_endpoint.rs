@@ -1,14 +1,14 @@
 //! The endpoint of libfabric in the node service.
 
 use crate::job_options::MACHINE_FILE;
-use fabric::{Choice, Endpoint, Library, Provider, Request};
+use fabric::{Endpoint, Library, Provider, Selection};
 use launch::LaunchError;
 use launch::environment::{LIBFABRIC, Lookup, NetworkChoice};
 use models::file::FileError;
 use models::machine::Topology;
 use models::machine_file::{FastestNetwork, Machine, Networks};
 use network::node_network::{FabricEndpoint, NodeNetwork};
-use network::transport::fabric::{MESSAGE_BYTES, RECEIVES, SENDS};
+use network::transport::fabric::request;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -24,35 +24,27 @@ pub(crate) fn open(
     environment: &impl Lookup,
     address: IpAddr,
 ) -> Result<(NodeNetwork, Option<Endpoint>), LaunchError> {
-    let (choice, is_required, why) = match environment.network()? {
+    let (text, is_required, why) = match environment.network()? {
         NetworkChoice::Tcp => return Ok((NodeNetwork::default(), None)),
-        NetworkChoice::Fabric(provider) => (provider.parse(), true, String::new()),
+        NetworkChoice::Fabric(provider) => (provider, true, String::new()),
         NetworkChoice::Auto => match fastest(environment) {
-            FastestNetwork { provider: Some(provider), why } => {
-                (Ok(Choice::Named(provider)), false, why)
-            }
+            FastestNetwork { provider: Some(provider), why } => (provider, false, why),
             FastestNetwork { provider: None, why } => return Ok((NodeNetwork::Tcp(why), None)),
         },
     };
     let path = environment.get(LIBFABRIC).map(PathBuf::from);
-    let opened = choice.and_then(|choice| {
+    let opened = text.parse::<Selection>().and_then(|selection| {
         let library = Library::open(path.as_deref())?;
-        let request = Request {
-            choice,
-            address,
-            sends: SENDS,
-            receives: RECEIVES,
-            message_bytes: MESSAGE_BYTES,
-        };
-        Endpoint::open(&library, &request)
+        Endpoint::open(&library, &request(selection, address))
     });
     Ok(match opened {
         Ok(endpoint) => {
             let network = NodeNetwork::Fabric(FabricEndpoint {
-                provider: endpoint.provider().name.clone(),
+                provider: endpoint.provider().selection(),
                 name: endpoint.name().to_vec(),
                 is_required,
                 can_sleep: endpoint.provider().can_sleep,
+                reads: endpoint.provider().reads,
                 why,
             });
             (network, Some(endpoint))

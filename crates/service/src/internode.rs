@@ -19,7 +19,7 @@ use network::error::{Error, RankExit};
 use network::job_nodes::{JobNodes, KernelEndpoint, ServiceEndpoint};
 use network::node_network::{JobNetwork, NodeNetwork};
 use network::transport::Transport;
-use network::transport::fabric::Fabric;
+use network::transport::fabric::{Fabric, READ_FROM};
 use network::transport::tcp::{Listener, MAX_PENDING, Tcp, Timeouts, neighbors};
 use queues::matching::wakeup_word;
 use rustix::event::{EventfdFlags, eventfd};
@@ -209,7 +209,7 @@ impl Internode {
                     let mesh = Tcp::connect(listener, node, &addresses, key, timeouts);
                     let key = secret.fabric_key();
                     mesh.and_then(|mesh| {
-                        Fabric::new(mesh, endpoint, &names, key, timeouts.unanswered)
+                        Fabric::new(mesh, endpoint, &names, key, timeouts.unanswered, READ_FROM)
                     })
                     .map(|fabric| Box::new(fabric) as Box<dyn Transport>)
                 }

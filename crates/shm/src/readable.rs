@@ -1,8 +1,8 @@
-//! Checks that memory can be read, before a copy that could end the process by a fault.
+//! Checks that memory can be read or written, before a copy that could end the process by a fault.
 //!
 //! The kernel reports memory that cannot be read to its own copies by an error (EFAULT), and to
 //! those of a process by SIGBUS or SIGSEGV. Its pages are therefore populated first, which reports
-//! the same condition by an error (MADV_POPULATE_READ). Kernels before 5.14 check nothing.
+//! the same condition by an error (MADV_POPULATE_READ, _WRITE). Kernels before 5.14 check nothing.
 //!
 //! The answer holds until the memory is unmapped, protected or shortened. No process can shorten a
 //! segment that [is sealed](crate::segment::Segment::is_sealed).
@@ -26,11 +26,21 @@ use std::io::{Error, ErrorKind, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn check_segment(segment: &Segment, at: Offset, length: u64) -> Result<()> {
-    let outside = |error: crate::segment::SegmentError| {
-        Error::new(ErrorKind::InvalidInput, error.to_string())
-    };
     let start = segment.bytes_ptr(at, length).map_err(outside)?;
-    Ok(populate(start, length as usize)?)
+    Ok(populate(start, length as usize, Advice::LinuxPopulateRead)?)
+}
+
+/// Gives a range of a segment all of its pages, so that it can be read and written.
+///
+/// # Errors
+/// The system's reason if it has no memory; `InvalidInput` when the range leaves the segment.
+pub fn populate_segment(segment: &Segment, at: Offset, length: u64) -> Result<()> {
+    let start = segment.bytes_ptr(at, length).map_err(outside)?;
+    Ok(populate(start, length as usize, Advice::LinuxPopulateWrite)?)
+}
+
+fn outside(error: crate::segment::SegmentError) -> Error {
+    Error::new(ErrorKind::InvalidInput, error.to_string())
 }
 
 /// Checks memory of this process that a program may have unmapped or protected since it was
@@ -44,29 +54,37 @@ pub fn check_segment(segment: &Segment, at: Offset, length: u64) -> Result<()> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn check_slice(bytes: &[u8]) -> Result<()> {
-    Ok(populate(bytes.as_ptr(), bytes.len())?)
+    Ok(populate(bytes.as_ptr(), bytes.len(), Advice::LinuxPopulateRead)?)
 }
 
-fn populate(start: *const u8, length: usize) -> std::result::Result<(), Errno> {
+fn populate(start: *const u8, length: usize, advice: Advice) -> std::result::Result<(), Errno> {
     /// Memory that can be read.
     static KNOWN: u8 = 0;
     if length == 0 {
         return Ok(());
     }
-    match populate_pages(start, length) {
-        // Either the kernel lacks the advice, or the memory is protected.
-        Err(Errno::INVAL) if populate_pages(&raw const KNOWN, 1).is_err() => Ok(()),
+    match populate_pages(start, length, advice) {
+        // Either the kernel lacks both advices, or the memory is protected.
+        Err(Errno::INVAL)
+            if populate_pages(&raw const KNOWN, 1, Advice::LinuxPopulateRead).is_err() =>
+        {
+            Ok(())
+        }
         populated => populated,
     }
 }
 
-fn populate_pages(start: *const u8, length: usize) -> std::result::Result<(), Errno> {
+fn populate_pages(
+    start: *const u8,
+    length: usize,
+    advice: Advice,
+) -> std::result::Result<(), Errno> {
     let skip = start.addr() % rustix::param::page_size();
     let first = start.wrapping_sub(skip).cast_mut().cast();
     loop {
-        // SAFETY: the advice maps pages that a read would map, and changes no contents. The kernel
-        // checks the addresses.
-        match unsafe { madvise(first, skip + length, Advice::LinuxPopulateRead) } {
+        // SAFETY: both advices map pages that an access would map, and change no contents. The
+        // kernel checks the addresses.
+        match unsafe { madvise(first, skip + length, advice) } {
             Err(Errno::INTR) => {}
             advised => return advised,
         }
@@ -90,6 +108,8 @@ mod tests {
         ftruncate(&file, page).expect("it shrinks");
         check_segment(&segment, Offset(7), page - 7).expect("the first page is there");
         check_segment(&segment, Offset(7), page).expect_err("the second page is not there");
+        populate_segment(&segment, Offset(7), page - 7).expect("the first page is there");
+        populate_segment(&segment, Offset(7), page).expect_err("the second page is not there");
         check_segment(&segment, Offset(7), 0).expect("nothing is read");
     }
 

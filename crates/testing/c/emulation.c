@@ -6,6 +6,8 @@
  *  - memory: messages lie in registered memory (FI_MR_LOCAL), which has pages (FI_MR_ALLOCATED),
  *    keys that the provider chooses (FI_MR_PROV_KEY), and is bound to an endpoint and enabled
  *    before its use (FI_MR_ENDPOINT);
+ *  - remote memory is named by address or offset (FI_MR_VIRT_ADDR), and is read at any time until
+ *    the read completes; a read of memory that is not registered any more fails;
  *  - a buffer is read when the message leaves, not when the send is posted, and the words of its
  *    context belong to the provider;
  *  - sends and receives are refused (FI_EAGAIN), because queues are short and at random;
@@ -43,6 +45,12 @@ static int close_object(struct domain *domain, int users, void *object) {
 static int close_registration(struct fid *fid) {
     struct registration *memory = (struct registration *)fid;
     must(memory->uses == 0, "memory is deregistered while an operation uses it");
+    enter(memory->domain);
+    struct registration **place = &registrations;
+    while (*place != memory)
+        place = &(*place)->next;
+    *place = memory->next;
+    leave(memory->domain, 0);
     return close_object(memory->domain, 0, memory);
 }
 
@@ -72,8 +80,9 @@ static int register_memory(struct fid *fid, const void *start, size_t length, ui
     struct domain *domain = (struct domain *)fid;
     must(fid->fclass == FI_CLASS_DOMAIN && offset == 0 && flags == 0,
         "memory is registered with a domain");
-    must(access && !(access & ~(uint64_t)(FI_SEND | FI_RECV)),
-        "messages need no other access to memory");
+    must(access == (FI_SEND | FI_RECV) || access == (FI_READ | FI_REMOTE_READ),
+        "memory is for messages or for reads");
+    must(!(access & FI_REMOTE_READ) || domain->rules->reads, "a provider without FI_RMA");
     enter(domain);
     if (domain->rules->mr_mode & FI_MR_ALLOCATED) {
         uintptr_t first = (uintptr_t)start / PAGE * PAGE, end = (uintptr_t)start + length;
@@ -85,12 +94,16 @@ static int register_memory(struct fid *fid, const void *start, size_t length, ui
     }
     struct registration *memory = zeroed(sizeof *memory);
     bool chooses = domain->rules->mr_mode & FI_MR_PROV_KEY;
+    for (struct registration *other = registrations; other && !chooses; other = other->next)
+        must(other->domain != domain || other->fid.key != key, "two registrations with one key");
     memory->fid = (struct fid_mr){{FI_CLASS_MR, context, &registration_ops}, memory,
         chooses ? 1000 + domain->next_key++ : key};
     memory->domain = domain;
     memory->start = start;
     memory->length = length;
     memory->access = access;
+    memory->next = registrations;
+    registrations = memory;
     domain->objects++;
     *created = &memory->fid;
     return (int)leave(domain, 0);
@@ -157,7 +170,7 @@ static int open_queue(
     struct fid_domain *fid, struct fi_cq_attr *attributes, struct fid_cq **created, void *context) {
     struct domain *domain = (struct domain *)fid;
     must(attributes->format == FI_CQ_FORMAT_MSG, "entries have the format of messages");
-    must(attributes->size <= 2 * MOST, "the queue is longer than this emulation's");
+    must(attributes->size <= 3 * MOST, "the queue is longer than this emulation's");
     bool waits = attributes->wait_obj == FI_WAIT_FD;
     if (waits && domain->rules->waiting == NO_QUEUE)
         return -FI_ENOSYS;
@@ -224,6 +237,9 @@ static int close_endpoint(struct fid *fid) {
         next = message->next;
         free(message);
     }
+    for (size_t at = 0; at < endpoint->reading; at++)
+        if (endpoint->reads[at].memory)
+            endpoint->reads[at].memory->uses--;
     for (size_t at = 0; at < endpoint->sending + endpoint->receiving; at++) {
         bool sends = at < endpoint->sending;
         struct operation *operation
@@ -338,19 +354,46 @@ static ssize_t inject(struct fid_ep *fid, const void *buffer, size_t length, fi_
         endpoint, (struct operation){(char *)buffer, length, NULL, NULL, 0, true}, target, NULL);
 }
 
+/* Reads memory of a peer, which happens at some later time. */
+static ssize_t read_remote(struct fid_ep *fid, void *buffer, size_t length, void *descriptor,
+    fi_addr_t source, uint64_t address, uint64_t key, void *context) {
+    struct endpoint *endpoint = (struct endpoint *)fid;
+    must(endpoint->domain->rules->reads, "a read through a provider without FI_RMA");
+    must(source < endpoint->vector->count, "a read from an address that was not inserted");
+    must(length > 0 && length <= LONGEST && context != NULL,
+        "a read is as long as the provider permits, and has a context");
+    enter(endpoint->domain);
+    if (refuses(endpoint, endpoint->reading, endpoint->domain->rules->sends))
+        return leave(endpoint->domain, -FI_EAGAIN);
+    struct operation read = {.buffer = buffer,
+        .length = length,
+        .context = context,
+        .memory = memory_of(endpoint, buffer, length, descriptor, FI_READ),
+        .target = endpoint->vector->numbers[source],
+        .address = address,
+        .key = key};
+    memset(context, 0xee, CONTEXT_BYTES);
+    endpoint->reads[endpoint->reading++] = read;
+    return leave(endpoint->domain, 0);
+}
+
 static struct fi_ops endpoint_object_ops
     = {sizeof(struct fi_ops), close_endpoint, bind_endpoint, control_endpoint, NULL};
 static struct fi_ops_cm name_ops = {.size = sizeof(struct fi_ops_cm), .getname = name_of_endpoint};
 static struct fi_ops_msg message_ops
     = {.size = sizeof(struct fi_ops_msg), .recv = receive, .send = send_message, .inject = inject};
 
+static struct fi_ops_rma read_ops = {.size = sizeof(struct fi_ops_rma), .read = read_remote};
+
 static int open_endpoint(
     struct fid_domain *fid, struct fi_info *info, struct fid_ep **created, void *context) {
-    (void)info;
     struct domain *domain = (struct domain *)fid;
     struct endpoint *endpoint = zeroed(sizeof *endpoint);
     endpoint->fid = (struct fid_ep){
-        .fid = {FI_CLASS_EP, context, &endpoint_object_ops}, .cm = &name_ops, .msg = &message_ops};
+        .fid = {FI_CLASS_EP, context, &endpoint_object_ops},
+        .cm = &name_ops,
+        .msg = &message_ops,
+        .rma = info->caps & FI_RMA ? &read_ops : NULL};
     endpoint->domain = domain;
     enter(domain);
     domain->objects++;
@@ -427,6 +470,14 @@ int fi_fabric(struct fi_fabric_attr *attributes, struct fid_fabric **created, vo
     return 0;
 }
 
+/* Bytes of the memory of peers that were read so far. */
+uint64_t emulated_reads(void) {
+    pthread_mutex_lock(&lock);
+    uint64_t bytes = read_bytes;
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}
+
 uint32_t fi_version(void) {
     return FI_VERSION(1, 17);
 }
@@ -479,7 +530,8 @@ int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t
     for (size_t number = PROVIDERS; number-- > 0;) {
         const struct rules *rules = &providers[number];
         const char *wanted = hints->fabric_attr->prov_name;
-        bool fits = hints->ep_attr->type == FI_EP_RDM && hints->caps == FI_MSG;
+        bool fits = hints->ep_attr->type == FI_EP_RDM
+            && (hints->caps == FI_MSG || (hints->caps == WITH_MEMORY && rules->reads));
         fits = fits && !(rules->mr_mode & ~hints->domain_attr->mr_mode);
         if (!fits || (wanted && strcmp(wanted, rules->name) != 0))
             continue;

@@ -9,6 +9,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +21,8 @@
 #include <unistd.h>
 
 enum { MOST = 256, NAME_BYTES = 32, CONTEXT_BYTES = 64, PAGE = 4096, LONGEST = 1 << 20 };
+/* What an endpoint can do that reads the memory of peers. */
+#define WITH_MEMORY ((uint64_t)(FI_MSG | FI_RMA | FI_READ | FI_REMOTE_READ))
 enum { BASIC = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY };
 enum waiting { DESCRIPTOR, NO_QUEUE, NO_DESCRIPTOR };
 
@@ -30,13 +33,15 @@ struct rules {
     enum waiting waiting;
     bool keeps_order;
     unsigned refuses; /* one in so many operations */
+    bool reads; /* FI_RMA */
 };
 
 static const struct rules providers[] = {
-    {"emulated-verbs", BASIC, 64, 24, 40, DESCRIPTOR, true, 64},
-    {"emulated-cxi", BASIC | FI_MR_ENDPOINT, 192, 16, MOST, DESCRIPTOR, false, 32},
-    {"emulated-efa", BASIC, 32, 64, 64, NO_QUEUE, false, 16},
-    {"emulated-psm", 0, 0, 8, 16, NO_DESCRIPTOR, true, 8},
+    {"emulated-verbs", BASIC, 64, 24, 40, DESCRIPTOR, true, 64, true},
+    {"emulated-cxi", FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_ENDPOINT, 192, 16, MOST, DESCRIPTOR,
+        false, 32, true},
+    {"emulated-efa", BASIC, 32, 64, 64, NO_QUEUE, false, 16, true},
+    {"emulated-psm", 0, 0, 8, 16, NO_DESCRIPTOR, true, 8, false},
 };
 enum { PROVIDERS = sizeof providers / sizeof *providers };
 
@@ -50,6 +55,7 @@ struct domain {
 
 struct registration {
     struct fid_mr fid;
+    struct registration *next;
     struct domain *domain;
     const char *start;
     size_t length;
@@ -68,7 +74,7 @@ struct queue {
     struct fid_cq fid;
     struct domain *domain;
     size_t size, count;
-    struct completion completions[2 * MOST];
+    struct completion completions[3 * MOST];
     int descriptor;
     struct endpoint *user;
 };
@@ -86,8 +92,9 @@ struct operation {
     size_t length;
     void *context;
     struct registration *memory;
-    uint64_t target; /* of a send */
+    uint64_t target; /* of a send or a read */
     bool is_injected;
+    uint64_t address, key; /* of a read */
 };
 
 struct message {
@@ -104,14 +111,15 @@ struct endpoint {
     struct vector *vector;
     uint64_t number;
     bool is_enabled;
-    struct operation sends[MOST], receives[MOST];
-    size_t sending, receiving;
+    struct operation sends[MOST], receives[MOST], reads[MOST];
+    size_t sending, receiving, reading;
     struct message *inbox;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct endpoint *endpoints;
-static uint64_t opened;
+static struct registration *registrations;
+static uint64_t opened, read_bytes;
 
 static void violated(const char *rule) {
     fprintf(stderr, "emulation of libfabric: %s\n", rule);
@@ -201,15 +209,57 @@ static void deliver(struct endpoint *endpoint, bool keeps_order, const char *byt
     notify(endpoint->queue);
 }
 
+static struct endpoint *endpoint_of(uint64_t number) {
+    struct endpoint *found = endpoints;
+    while (found && found->number != number)
+        found = found->next;
+    return found;
+}
+
+/* The bytes of a read in the memory of the peer; none if it may not read them. */
+static const char *remote_bytes(const struct endpoint *target, const struct operation *read) {
+    struct registration *memory = registrations;
+    while (memory && (memory->domain != target->domain || memory->fid.key != read->key))
+        memory = memory->next;
+    if (!memory || !(memory->access & FI_REMOTE_READ))
+        return NULL;
+    int mode = target->domain->rules->mr_mode;
+    if (mode & FI_MR_ENDPOINT && !(memory->endpoint == target && memory->is_enabled))
+        return NULL;
+    uint64_t first = mode & FI_MR_VIRT_ADDR ? (uintptr_t)memory->start : 0;
+    uint64_t at = read->address - first;
+    if (at > memory->length || read->length > memory->length - at)
+        return NULL;
+    return memory->start + at;
+}
+
+/* Ends some reads, in any order. */
+static void progress_reads(struct endpoint *endpoint) {
+    for (unsigned turns = chance(4); turns > 0 && endpoint->reading > 0; turns--) {
+        size_t at = chance((unsigned)endpoint->reading);
+        struct operation read = endpoint->reads[at];
+        remove_at(endpoint->reads, &endpoint->reading, at);
+        struct endpoint *target = endpoint_of(read.target);
+        const char *bytes = target ? remote_bytes(target, &read) : NULL;
+        if (bytes) {
+            memcpy(read.buffer, bytes, read.length);
+            read_bytes += read.length;
+        } else {
+            memset(read.buffer, 0xcc, read.length);
+        }
+        int error = bytes ? 0 : target ? EACCES : EHOSTUNREACH;
+        complete(endpoint->queue, &read, FI_RMA | FI_READ, read.length, error);
+    }
+}
+
 /* Moves what can be moved. */
 static void progress(struct endpoint *endpoint) {
     bool keeps_order = endpoint->domain->rules->keeps_order;
+    progress_reads(endpoint);
     for (unsigned turns = 1 + chance(8); turns > 0 && endpoint->sending > 0; turns--) {
         size_t at = keeps_order ? 0 : chance((unsigned)endpoint->sending);
         struct operation send = endpoint->sends[at];
-        struct endpoint *target = endpoints;
-        while (target && target->number != send.target)
-            target = target->next;
+        struct endpoint *target = endpoint_of(send.target);
         remove_at(endpoint->sends, &endpoint->sending, at);
         if (target)
             deliver(target, keeps_order, send.buffer, send.length);
@@ -232,5 +282,6 @@ static void progress(struct endpoint *endpoint) {
 }
 
 static bool has_work(struct queue *queue) {
-    return queue->count > 0 || (queue->user && (queue->user->sending > 0 || queue->user->inbox));
+    const struct endpoint *user = queue->user;
+    return queue->count > 0 || (user && (user->sending > 0 || user->reading > 0 || user->inbox));
 }

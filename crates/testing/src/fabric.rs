@@ -60,6 +60,24 @@ pub fn emulation(folder: &Path) -> PathBuf {
     library
 }
 
+/// Returns the number of bytes of remote memory that this process has read through an
+/// [`emulation`].
+///
+/// # Panics
+/// If it is another library.
+pub fn emulated_reads(emulation: &Path) -> u64 {
+    let path = CString::new(emulation.as_os_str().as_encoded_bytes()).expect("a path");
+    // SAFETY: the library is the emulation, and the function of this name takes nothing.
+    unsafe {
+        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+        assert!(!handle.is_null(), "{emulation:?} cannot be opened");
+        let found = libc::dlsym(handle, c"emulated_reads".as_ptr());
+        assert!(!found.is_null(), "{emulation:?} is another library");
+        let reads: unsafe extern "C" fn() -> u64 = std::mem::transmute(found);
+        reads()
+    }
+}
+
 /// Returns true if a descriptor becomes readable within so many milliseconds.
 pub fn is_readable(descriptor: BorrowedFd<'_>, milliseconds: i64) -> bool {
     let limit = Timespec { tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000 };

@@ -125,10 +125,11 @@ fn endpoint(close_endpoint: unsafe extern "C" fn(*mut Fid) -> c_int) -> Endpoint
         ops: ptr::null(),
         cm: leak(ConnectionOps { size: 0, setname: ptr::null(), getname: name }),
         msg: leak(messages),
+        rma: ptr::null(),
     });
     let objects = Objects::with_endpoint(functions, endpoint, queue);
     let arena = Arena::new(2, 4096).expect("memory");
-    Endpoint::with_objects(objects, arena, 1, 2).expect("nothing fails yet")
+    Endpoint::with_objects(objects, arena, 1, 2, 0).expect("nothing fails yet")
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! that breaks one.
 
 use crate::messages::{Pair, request};
-use fabric::{Choice, Endpoint, Library, providers};
+use fabric::{Choice, Endpoint, Library, Request, providers};
 use std::collections::BTreeMap;
 use std::path::Path;
 use testing::fabric::EMULATED;
@@ -61,7 +61,14 @@ fn adapters_are_found_without_a_name() {
     let library = library();
     let endpoint = Endpoint::open(&library, &request(Choice::Any)).expect("there are some");
     assert_eq!(endpoint.provider().name, EMULATED[0]);
-    assert_eq!(providers(&library), EMULATED);
+    let listed = providers(&library);
+    let (adapters, ways) = listed.split_at(EMULATED.len());
+    assert_eq!(adapters, EMULATED);
+    // The last one has no remote memory.
+    assert_eq!(
+        ways,
+        EMULATED[..3].iter().map(|name| format!("{name}+messages")).collect::<Vec<_>>()
+    );
 }
 
 fn what_a_provider_needs_is_known() {
@@ -70,7 +77,17 @@ fn what_a_provider_needs_is_known() {
         let choice = Choice::Named(name.into());
         let endpoint = Endpoint::open(&library, &request(choice)).expect("it is there");
         let provider = endpoint.provider();
-        (provider.registers, provider.can_sleep, provider.inject_bytes)
+        (provider.registers, provider.can_sleep, provider.inject_bytes, provider.reads)
     });
-    assert_eq!(needs, [(true, true, 64), (true, true, 192), (true, false, 32), (false, false, 0)]);
+    let expected = [
+        (true, true, 64, true),
+        (true, true, 192, true),
+        (true, false, 32, true),
+        (false, false, 0, false),
+    ];
+    assert_eq!(needs, expected);
+    let selection = format!("{}+read", EMULATED[3]).parse().expect("it is no name that is refused");
+    let request = Request { selection, ..request(Choice::Any) };
+    let refused = Endpoint::open(&library, &request).expect_err("it has none").to_string();
+    assert!(refused.contains("no remote memory"), "{refused}");
 }

@@ -69,7 +69,8 @@ fn fields() -> Vec<Field> {
         AddressVector = "struct fid_av" { fid = "fid", ops = "ops" }
         ConnectionOps = "struct fi_ops_cm" { setname = "setname", getname = "getname" }
         MessageOps = "struct fi_ops_msg" { recv = "recv", send = "send", inject = "inject" }
-        EndpointFid = "struct fid_ep" { fid = "fid", cm = "cm", msg = "msg" }
+        EndpointFid = "struct fid_ep" { fid = "fid", cm = "cm", msg = "msg", rma = "rma" }
+        RmaOps = "struct fi_ops_rma" { size = "size", read = "read" }
         CompletionEntry = "struct fi_cq_msg_entry" {
             op_context = "op_context", flags = "flags", len = "len",
         }
@@ -88,6 +89,9 @@ fn numbers() -> Vec<(&'static str, u64)> {
     vec![
         ("FI_VERSION(1, 17)", API_VERSION.into()),
         ("FI_MSG", FI_MSG),
+        ("FI_RMA", FI_RMA),
+        ("FI_READ", FI_READ),
+        ("FI_REMOTE_READ", FI_REMOTE_READ),
         ("FI_RECV", FI_RECV),
         ("FI_SEND", FI_SEND),
         ("FI_TRANSMIT", FI_SEND),
@@ -122,7 +126,7 @@ fn numbers() -> Vec<(&'static str, u64)> {
 fn the_layouts_are_those_of_the_headers() {
     let mut program = String::from(
         "#include <rdma/fabric.h>\n#include <rdma/fi_domain.h>\n#include <rdma/fi_endpoint.h>\n\
-         #include <rdma/fi_cm.h>\n#include <rdma/fi_eq.h>\n#include <rdma/fi_errno.h>\n\
+         #include <rdma/fi_cm.h>\n#include <rdma/fi_eq.h>\n#include <rdma/fi_errno.h>\n#include <rdma/fi_rma.h>\n\
          #include <stddef.h>\n#include <stdio.h>\nint main(void) {\n",
     );
     for (structure, field, _) in fields() {

@@ -3,6 +3,7 @@
 mod emulation;
 mod layouts;
 mod messages;
+mod reads;
 
 fn main() -> std::process::ExitCode {
     testing::run()

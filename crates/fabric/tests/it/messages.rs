@@ -1,6 +1,6 @@
 //! Messages between two endpoints, through every provider of this machine that needs no adapter.
 
-use fabric::{Choice, Endpoint, Error, Event, Library, Peer, Request};
+use fabric::{Choice, Endpoint, Error, Event, Library, Peer, Request, Selection};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -17,19 +17,27 @@ const LONGEST: usize = 64 << 10;
 
 pub(crate) fn request(choice: Choice) -> Request {
     let address = Ipv4Addr::LOCALHOST.into();
-    Request { choice, address, sends: 8, receives: 8, message_bytes: LONGEST }
+    Request {
+        selection: Selection { choice, ..Selection::default() },
+        address,
+        sends: 8,
+        receives: 8,
+        reads: 8,
+        message_bytes: LONGEST,
+    }
 }
 
 /// Two endpoints of one provider, each with the other as its peer.
 pub(crate) struct Pair {
-    ends: [Endpoint; 2],
-    peers: [Peer; 2],
+    pub(crate) ends: [Endpoint; 2],
+    pub(crate) peers: [Peer; 2],
 }
 
 impl Pair {
     pub(crate) fn open(library: &Library, provider: &str) -> Result<Pair, Error> {
-        let choice: Choice = provider.parse()?;
-        let mut ends = [(), ()].map(|()| Endpoint::open(library, &request(choice.clone())));
+        let selection: Selection = provider.parse()?;
+        let request = Request { selection, ..request(Choice::Any) };
+        let mut ends = [(), ()].map(|()| Endpoint::open(library, &request));
         if let Some(error) = ends.iter().find_map(|end| end.as_ref().err()) {
             return Err(error.clone());
         }
@@ -169,7 +177,7 @@ fn providers_that_are_absent_are_named() {
     let path = testing::fabric::libraries().remove(0);
     let library = Library::open(Some(&path)).expect("the need has opened it");
     let listed = fabric::providers(&library);
-    assert!(listed.iter().any(|name| name == "tcp"), "{listed:?}");
+    assert!(["tcp", "tcp+read"].iter().all(|name| listed.iter().any(|other| other == name)));
     assert!(listed.iter().all(|name| !name.contains("sockets")), "{listed:?}");
     let open = |choice| Endpoint::open(&library, &request(choice)).expect_err("it is absent");
     let absent = open(Choice::Named("cxi".into())).to_string();

@@ -123,6 +123,19 @@ impl ScheduleRun {
         })
     }
 
+    /// Reverts `admit`.
+    pub(crate) fn withdraw(&mut self, receive: Handle, packet: &Packet) {
+        let posted = match packet {
+            Packet::Eager { .. } => OperationPhase::Running,
+            Packet::Data { .. } => OperationPhase::Fetching,
+            Packet::RequestToSend { .. } | Packet::ClearToSend { .. } => return,
+        };
+        let phase = self.phases.get_mut(receive.0 as usize);
+        if let Some(phase) = phase.filter(|phase| **phase == OperationPhase::Arriving) {
+            *phase = posted;
+        }
+    }
+
     /// Returns the block of an operation in this phase.
     fn place<'a>(
         &self,

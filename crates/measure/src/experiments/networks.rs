@@ -5,7 +5,7 @@
 //! way: on the agents of the second node, which sends.
 
 use crate::harness::{Error, Setting, agreement, leaders_of_ranks};
-use fabric::{Endpoint, Library, Request};
+use fabric::{Endpoint, Library};
 use goal::graph::{Access, Graph};
 use launch::environment::{Environment, INTERFACE, LIBFABRIC, Lookup};
 use launch::node_identity::{CommonNetwork, NodeIdentity};
@@ -17,7 +17,7 @@ use network::job_nodes::{Key, random_key};
 use network::local::connect_over;
 use network::node_map::NodeMap;
 use network::transport::Transport;
-use network::transport::fabric::{Fabric, MESSAGE_BYTES, RECEIVES, SENDS};
+use network::transport::fabric::{Fabric, READ_FROM, request};
 use network::transport::tcp::{Listener, Tcp, Timeouts};
 use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
@@ -349,7 +349,7 @@ fn connect(
     let endpoint = both(pair, open(library, provider, address))?;
     let names = exchange(pair, &endpoint.name().to_vec())?;
     let mesh = connect_tcp(pair, address, key)?;
-    let fabric = Fabric::new(mesh, endpoint, &names, key, TIMEOUTS.unanswered);
+    let fabric = Fabric::new(mesh, endpoint, &names, key, TIMEOUTS.unanswered, READ_FROM);
     let path =
         fabric.map_err(Error::from).and_then(|fabric| NetworkPath::new(node, Box::new(fabric)));
     both(pair, path)
@@ -373,14 +373,9 @@ fn open(library: Option<&Library>, provider: &str, address: IpAddr) -> Result<En
     let impossible =
         |what: String| Error::Impossible { what, way_out: "see `tradewind doctor`".to_owned() };
     let library = library.ok_or_else(|| impossible("libfabric is not installed".to_owned()))?;
-    let request = Request {
-        choice: provider.parse().map_err(|error| impossible(format!("{error}")))?,
-        address,
-        sends: SENDS,
-        receives: RECEIVES,
-        message_bytes: MESSAGE_BYTES,
-    };
-    Endpoint::open(library, &request).map_err(|error| impossible(error.to_string()))
+    let selection = provider.parse().map_err(|error| impossible(format!("{error}")))?;
+    Endpoint::open(library, &request(selection, address))
+        .map_err(|error| impossible(error.to_string()))
 }
 
 /// An invalid variable of the environment.

@@ -3,7 +3,7 @@
 use super::run::Run;
 use super::run_context::{MessageOrigin, RunKey};
 use crate::transport::frame::Route;
-use crate::transport::payloads::{PayloadLocation, Payloads};
+use crate::transport::payloads::{PayloadLocation, Payloads, SegmentRange};
 use interpreter::{Handle, Packet};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -82,6 +82,16 @@ impl Payloads for RunPayloads<'_> {
         let Route { destination: rank, communicator, source, sequence, signature } = route;
         let run = self.runs.get_mut(&RunKey { rank, communicator, sequence })?;
         run.admit(MessageOrigin { node, source, signature }, packet, bytes)
+    }
+
+    fn withdraw(&mut self, location: PayloadLocation, packet: &Packet) {
+        if let Some(run) = self.run(location) {
+            run.interpreter.withdraw(Handle(location.operation), packet);
+        }
+    }
+
+    fn range(&mut self, location: PayloadLocation) -> Option<SegmentRange> {
+        self.run(location)?.payload_range(Handle(location.operation))
     }
 
     fn store(&mut self, location: PayloadLocation, at: usize, bytes: &[u8]) -> bool {

@@ -5,7 +5,7 @@ use super::schedule::{IdleRun, RegisteredSchedule};
 use super::zero_copy::BorrowedMemory;
 use crate::error::{Error, system};
 use crate::transport::frame::Route;
-use crate::transport::payloads::{PayloadLocation, send_slices};
+use crate::transport::payloads::{PayloadLocation, SegmentRange, send_slices};
 use goal::graph::JoinMode;
 use goal::join;
 use goal::schedule::Kind;
@@ -259,6 +259,19 @@ impl Run {
                 memory.receive(whole.start as usize + at, most, socket)
             }
         }
+    }
+
+    /// Place of a payload that is sent or arrives in place, if it lies in the rank's region.
+    pub(crate) fn payload_range(&mut self, operation: Handle) -> Option<SegmentRange> {
+        let (buffer, range) = match self.interpreter.outgoing(operation) {
+            Some(Outgoing::Borrowed(buffer, range)) => (buffer, range),
+            Some(Outgoing::Own(_)) => return None,
+            None => match self.interpreter.incoming(operation)? {
+                Incoming::Borrowed(buffer, range) => (buffer, range),
+                Incoming::Own(_) => return None,
+            },
+        };
+        self.borrowed(buffer)?.range(range)
     }
 
     /// Payloads that are being sent in place, each with a copy, because the memory of the run ends;

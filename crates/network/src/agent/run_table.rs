@@ -40,6 +40,9 @@ pub(crate) struct RunTable {
     postponed: VecDeque<(u32, Route, Packet)>,
     /// Runs that have ended and that the owner has not taken.
     pub(crate) ended: Vec<EndedRun>,
+    /// Runs that have failed while an adapter accesses their memory, which their ranks get back
+    /// afterwards: it would change their data, or send what they write next.
+    detained: Vec<EndedRun>,
     /// Payloads that have been sent from the memory of their runs.
     sent: Vec<PayloadLocation>,
     /// Runs of which the system cannot read or write the memory.
@@ -79,6 +82,7 @@ impl RunTable {
             membership: Membership::default(),
             postponed: VecDeque::new(),
             ended: Vec::new(),
+            detained: Vec::new(),
             sent: Vec::new(),
             faulted: Vec::new(),
             transferred: 0,
@@ -233,7 +237,18 @@ impl RunTable {
             self.context.transport.detach(location, payload);
         }
         let Run { schedule, interpreter, .. } = run;
-        self.ended.push(EndedRun { key, schedule, interpreter: Some(interpreter), outcome });
+        let ended = EndedRun { key, schedule, interpreter: Some(interpreter), outcome };
+        let is_used = self.context.transport.uses_run(key.payload(Handle(0)));
+        if is_used { self.detained.push(ended) } else { self.ended.push(ended) }
+    }
+
+    /// Ends the runs of which the memory is no longer used.
+    fn release_detained(&mut self) {
+        if !self.detained.is_empty() {
+            let transport = &self.context.transport;
+            let is_free = |run: &mut EndedRun| !transport.uses_run(run.key.payload(Handle(0)));
+            self.ended.extend(self.detained.extract_if(.., is_free));
+        }
     }
 
     /// Processes everything that needs no other node, and sends.
@@ -250,7 +265,7 @@ impl RunTable {
             // Sends that have completed may let their runs send more, or end. Runs that fail report
             // that.
             if self.sent.is_empty() && self.faulted.is_empty() {
-                return;
+                return self.release_detained();
             }
         }
     }

@@ -3,7 +3,7 @@
 //! Long messages are not copied to the engine and back. A rank that changes a borrowed buffer
 //! during the run corrupts its own messages and nothing else.
 
-use crate::transport::payloads::send_slices;
+use crate::transport::payloads::{SegmentRange, send_slices};
 use interpreter::ExternalBuffer;
 use rustix::io::Errno;
 use shm::loan::LentBytes;
@@ -125,6 +125,14 @@ impl BorrowedMemory {
                 })
                 .unwrap_or(Err(Errno::FAULT)),
         }
+    }
+
+    /// A range of the buffer, if that is a part of a region.
+    pub(super) fn range(&self, range: Range<u64>) -> Option<SegmentRange> {
+        let BorrowedMemory::Region(region) = self else { return None };
+        let segment = Arc::clone(&region.segment);
+        let at = region.place(range.start as usize);
+        Some(SegmentRange { segment, at, bytes: range.end - range.start })
     }
 
     /// Writes bytes.

@@ -11,12 +11,21 @@
 //! Every process can send to the port of a provider over sockets. So each message contains a word that is
 //! derived from the job's key for this pair of nodes and this direction; others are refused.
 //!
+//! Where the endpoint reads remote memory, a long message that lies in a rank's region is offered to
+//! its receiver: a message has the address and the key of the registered memory. The receiver reads
+//! it into the region of its own rank, and its answer frees the memory. If either memory cannot be
+//! registered, or the receiver's rank has not posted the receive, the answer requests messages.
+//!
 //! A provider without a descriptor to sleep on is polled: often while a run is under way, and with
 //! long pauses otherwise. Some providers complete a send in calls of its receiver only, so that a
 //! node which never called its provider would count as lost at the sender.
 
 mod link;
 mod message;
+mod offers;
+mod reads;
+mod registered;
+mod waiting;
 
 use super::frame::{Frame, Route};
 use super::payloads::{PayloadLocation, Payloads};
@@ -24,25 +33,19 @@ use super::tcp::Tcp;
 use super::{Arrival, Transport};
 use crate::error::{Error, system};
 use crate::job_nodes::Key;
-use ::fabric::{Endpoint, Event};
+use ::fabric::{Endpoint, Event, Request as EndpointRequest, Selection};
 use interpreter::Packet;
 use link::Link;
-use message::{Header, word};
+use message::{Answer, Header, Request, word};
+use reads::Reads;
+use registered::RegisteredMemory;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Number of the provider's descriptor in the mesh.
 const DESCRIPTOR: u64 = u64::MAX - 2;
-/// Longest sleep. The descriptors of some providers are readable late (fi_cxi(7) asks for a bound).
-const LONGEST_SLEEP: Duration = Duration::from_millis(100);
-/// Longest sleep while the provider must be called again because it was busy.
-const LONGEST_BUSY_SLEEP: Duration = Duration::from_millis(1);
-/// First pause between two polls of a provider that must be polled, and the longest one while
-/// something is under way. Each is twice the one before.
-const PAUSES: [Duration; 2] = [Duration::from_micros(5), Duration::from_millis(1)];
-/// Longest such pause while nothing is under way: far below the time after which a node is lost.
-const LONGEST_IDLE_PAUSE: Duration = Duration::from_millis(20);
 /// Time for the mesh to report the loss of a node to which a message could not be sent. Its reason
 /// is the better one.
 const GRACE: Duration = Duration::from_millis(200);
@@ -50,13 +53,28 @@ const GRACE: Duration = Duration::from_millis(200);
 /// Number of waits in a row that may not examine the mesh.
 const MOST_SKIPPED: u32 = 16;
 
-/// Number of sends under way of an endpoint between nodes.
-pub const SENDS: usize = 64;
-/// Number of posted receives.
-pub const RECEIVES: usize = 64;
+/// Numbers of sends, posted receives, and reads of other nodes' memory under way.
+const SENDS: usize = 64;
+const RECEIVES: usize = 64;
+const READS: usize = 16;
 /// Length of the longest message: a payload of 64 KiB with its headers, so that payloads of powers
 /// of two do not end in a message of a few bytes.
 pub const MESSAGE_BYTES: usize = 68 << 10;
+/// Shortest message that is read: below, the two messages around a read cost more than a copy at
+/// each end.
+pub const READ_FROM: u64 = 64 << 10;
+
+/// Returns the requirements of an endpoint between nodes.
+pub fn request(selection: Selection, address: IpAddr) -> EndpointRequest {
+    EndpointRequest {
+        selection,
+        address,
+        sends: SENDS,
+        receives: RECEIVES,
+        reads: READS,
+        message_bytes: MESSAGE_BYTES,
+    }
+}
 
 /// One node's endpoint, and its connections to the other nodes.
 #[derive(Debug)]
@@ -67,6 +85,11 @@ pub struct Fabric {
     key: Key,
     /// By node; `None` for this one and for those that are lost.
     links: Vec<Option<Link>>,
+    /// Memory of the ranks that this or another node reads.
+    registered: RegisteredMemory,
+    reads: Reads,
+    /// Shortest message that its receiver reads; `None` if all are sent.
+    read_from: Option<u64>,
     /// Time without progress after which a node counts as lost.
     unanswered: Duration,
     /// Nodes to which something was sent since the last flush.
@@ -87,7 +110,8 @@ pub struct Fabric {
 
 impl Fabric {
     /// Takes an endpoint, and the names of the endpoints of all nodes, in order. The mesh is
-    /// connected. `key` is known to the nodes of the job only.
+    /// connected. `key` is known to the nodes of the job only. Messages of `read_from` bytes or more
+    /// are read by their receivers, if the provider has remote memory.
     ///
     /// # Errors
     /// If a name is invalid, or the system refuses to watch the endpoint.
@@ -97,6 +121,7 @@ impl Fabric {
         names: &[Vec<u8>],
         key: Key,
         unanswered: Duration,
+        read_from: u64,
     ) -> Result<Fabric, Error> {
         let own = mesh.node();
         let insert = |(node, name): (u32, &Vec<u8>)| {
@@ -112,11 +137,15 @@ impl Fabric {
         if let Some(descriptor) = endpoint.descriptor() {
             mesh.watch(descriptor, DESCRIPTOR)?;
         }
+        let read_from = endpoint.provider().reads.then_some(read_from);
         Ok(Fabric {
             mesh,
             endpoint,
             key,
             links,
+            registered: RegisteredMemory::default(),
+            reads: Reads::default(),
+            read_from,
             unanswered,
             written: Vec::new(),
             dropped: Vec::new(),
@@ -133,8 +162,9 @@ impl Fabric {
     fn write(&mut self, node: u32, payloads: &mut dyn Payloads) {
         let own = self.mesh.node();
         let word = word(&self.key, own, node);
-        let header = |number| Header { node: own, number, word };
+        let header = |kind, number| Header { node: own, kind, number, word };
         let Some(link) = self.links[node as usize].as_mut() else { return };
+        link.offer(&mut self.registered, &mut self.endpoint, payloads);
         if let Err(why) = link.write(node, header, &mut self.endpoint, payloads) {
             self.lose(node, why, payloads);
         }
@@ -165,12 +195,17 @@ impl Fabric {
                 Event::InjectFailed { why } => self.suspect(&why),
                 Event::ReceiveFailed => self.refused += 1,
                 Event::Received(message) => {
-                    self.receive(&message, payloads, arrivals);
+                    let requests = self.receive(&message, payloads, arrivals);
                     self.endpoint.release(message);
+                    for (node, request) in requests {
+                        self.process(node, request, payloads);
+                    }
                 }
+                Event::Read { token, bytes, outcome } => self.reads.ended(token, bytes, outcome),
             }
         }
         self.events = events;
+        self.progress_reads(payloads, arrivals);
         for node in self.connected() {
             if self.links[node as usize].as_ref().is_some_and(Link::has_unsent) {
                 self.write(node, payloads);
@@ -179,13 +214,13 @@ impl Fabric {
         any
     }
 
-    /// Reads a message.
+    /// Reads a message. Returns what its sender requests.
     fn receive(
         &mut self,
         message: &::fabric::Received,
         payloads: &mut dyn Payloads,
         arrivals: &mut Vec<Arrival>,
-    ) {
+    ) -> Vec<(u32, Request)> {
         let own = self.mesh.node();
         let bytes = self.endpoint.received(message);
         // Nothing changes before the word has been compared. No run waits for a message of
@@ -194,14 +229,56 @@ impl Fabric {
         let Some((header, rest)) = Header::read(bytes).filter(|(header, _)| is_known(header))
         else {
             self.refused += 1;
-            return;
+            return Vec::new();
         };
-        let node = header.node;
-        let Some(link) = self.links.get_mut(node as usize).and_then(Option::as_mut) else { return };
-        if let Err(why) = link.receive(header.number, rest, node, payloads, arrivals) {
+        let Header { node, kind, number, .. } = header;
+        let Some(link) = self.links.get_mut(node as usize).and_then(Option::as_mut) else {
+            return Vec::new();
+        };
+        match link.receive((kind, number), rest, node, payloads, arrivals) {
+            Ok(requests) => requests.into_iter().map(|request| (node, request)).collect(),
+            Err(why) => {
+                self.refused += 1;
+                self.lose(node, why, payloads);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Processes what a node requests about memory.
+    fn process(&mut self, node: u32, request: Request, payloads: &mut dyn Payloads) {
+        let Fabric { endpoint, links, registered, reads, .. } = self;
+        let Some(link) = links.get_mut(node as usize).and_then(Option::as_mut) else { return };
+        let is_valid = match request {
+            Request::Offer(offer) => {
+                let number = offer.number;
+                reads.begin((node, link.peer), offer, registered, endpoint, payloads)
+                    || link.answer(Answer { number, was_read: false })
+            }
+            Request::Answer(answer) => link.take_answer(answer, registered, endpoint, payloads),
+        };
+        if !is_valid {
             self.refused += 1;
+            let why = "it answers or offers what it may not".to_owned();
             self.lose(node, why, payloads);
         }
+    }
+
+    /// Reads other nodes' memory, and reports messages that have been read.
+    fn progress_reads(&mut self, payloads: &mut dyn Payloads, arrivals: &mut Vec<Arrival>) {
+        if !self.reads.are_under_way() {
+            return;
+        }
+        let Fabric { endpoint, links, registered, reads, .. } = self;
+        for ended in reads.take_ended(registered, endpoint, payloads) {
+            let was_read = ended.arrival.is_some();
+            arrivals.extend(ended.arrival);
+            if let Some(Some(link)) = links.get_mut(ended.node as usize) {
+                // One answer an offer, of which the ranks' posted receives bound the number.
+                link.answer(Answer { number: ended.number, was_read });
+            }
+        }
+        reads.post(registered, endpoint);
     }
 
     /// Processes what has arrived over the mesh.
@@ -233,17 +310,6 @@ impl Fabric {
         }
     }
 
-    /// Loses nodes to which nothing has left for too long.
-    fn check_progress(&mut self, payloads: &mut dyn Payloads) {
-        let now = Instant::now();
-        for node in self.connected() {
-            let Some(link) = self.links[node as usize].as_mut() else { continue };
-            if let Some(why) = link.failure(now, self.unanswered) {
-                self.lose(node, why, payloads);
-            }
-        }
-    }
-
     /// Ends the connection with a node.
     fn lose(&mut self, node: u32, why: String, payloads: &mut dyn Payloads) {
         if self.links[node as usize].is_some() {
@@ -258,7 +324,9 @@ impl Fabric {
 
     fn close(&mut self, node: u32, payloads: &mut dyn Payloads) {
         if let Some(mut link) = self.links[node as usize].take() {
-            link.close(&mut self.endpoint).into_iter().for_each(|location| payloads.sent(location));
+            let locations = link.close(&mut self.registered, &mut self.endpoint);
+            locations.into_iter().for_each(|location| payloads.sent(location));
+            self.reads.lose(node);
         }
     }
 
@@ -279,67 +347,6 @@ impl Fabric {
     fn connected(&self) -> Vec<u32> {
         let nodes = (0..).zip(&self.links);
         nodes.filter(|(_, link)| link.is_some()).map(|(node, _)| node).collect()
-    }
-
-    /// Sleeps on the mesh, and on the provider if it has a descriptor, for at most this time.
-    fn sleep(
-        &mut self,
-        timeout: Option<Duration>,
-        payloads: &mut dyn Payloads,
-    ) -> Result<(), Error> {
-        let mut arrived = std::mem::take(&mut self.arrived);
-        let slept = self.mesh.wait(timeout, payloads, &mut arrived);
-        self.arrived = arrived;
-        slept
-    }
-
-    /// Returns true if something is under way that the provider completes in calls only.
-    fn is_active(&self, payloads: &dyn Payloads) -> bool {
-        payloads.has_runs() || self.links.iter().flatten().any(Link::is_active)
-    }
-
-    /// Polls a provider that cannot sleep until something has happened, with growing pauses.
-    fn wait_polling(
-        &mut self,
-        timeout: Option<Duration>,
-        payloads: &mut dyn Payloads,
-        arrivals: &mut Vec<Arrival>,
-    ) -> Result<(), Error> {
-        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut pause = PAUSES[0];
-        loop {
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            let longest = if self.is_active(payloads) { PAUSES[1] } else { LONGEST_IDLE_PAUSE };
-            pause = pause.min(longest);
-            self.sleep(Some(left.map_or(pause, |left| pause.min(left))), payloads)?;
-            let is_over = left.is_some_and(|left| left.is_zero()) || !self.arrived.is_empty();
-            if self.progress(payloads, arrivals) || is_over || !self.lost.is_empty() {
-                return Ok(());
-            }
-            self.check_progress(payloads);
-            pause *= 2;
-        }
-    }
-
-    /// Sleeps until something has happened.
-    fn wait_sleeping(
-        &mut self,
-        timeout: Option<Duration>,
-        payloads: &mut dyn Payloads,
-        arrivals: &mut Vec<Arrival>,
-    ) -> Result<(), Error> {
-        // Without this question before every sleep the descriptor stays readable for ever.
-        let may_sleep = self.lost.is_empty() && self.endpoint.may_sleep();
-        let is_busy = self.links.iter().flatten().any(Link::is_refused);
-        let longest = match (may_sleep, is_busy) {
-            (false, _) => Duration::ZERO,
-            (true, true) => LONGEST_BUSY_SLEEP,
-            (true, false) => LONGEST_SLEEP,
-        };
-        self.sleep(Some(timeout.map_or(longest, |timeout| timeout.min(longest))), payloads)?;
-        self.progress(payloads, arrivals);
-        self.check_progress(payloads);
-        Ok(())
     }
 }
 
@@ -362,6 +369,7 @@ impl Transport for Fabric {
 
     fn send(&mut self, node: u32, frame: Frame) {
         if let Some(link) = self.link(node)
+            && let Some(frame) = link.offers.hold(frame)
             && link.queue.push(frame)
         {
             self.written.push(node);
@@ -376,7 +384,12 @@ impl Transport for Fabric {
         location: PayloadLocation,
         bytes: u64,
     ) {
+        let is_read = self.read_from.is_some_and(|shortest| bytes >= shortest);
         match self.link(node) {
+            Some(link) if is_read => {
+                link.offers.push(route, packet, location, bytes);
+                self.written.push(node);
+            }
             Some(link) => {
                 if link.queue.push_in_place(route, packet, location, bytes as usize) {
                     self.written.push(node);
@@ -388,10 +401,18 @@ impl Transport for Fabric {
 
     fn detach(&mut self, location: PayloadLocation, payload: Option<Vec<u8>>) {
         let payload = payload.map(Arc::new);
-        self.links
-            .iter_mut()
-            .flatten()
-            .for_each(|link| link.queue.detach(location, payload.as_ref()));
+        for (node, link) in (0..).zip(&mut self.links) {
+            let Some(link) = link else { continue };
+            link.queue.detach(location, payload.as_ref());
+            if link.offers.detach(location, payload.as_ref(), &mut link.queue) {
+                self.written.push(node);
+            }
+        }
+    }
+
+    fn uses_run(&self, location: PayloadLocation) -> bool {
+        let links = || self.links.iter().flatten();
+        self.reads.use_run(location) || links().any(|link| link.offers.use_run(location))
     }
 
     fn flush(&mut self, payloads: &mut dyn Payloads) {
@@ -443,7 +464,8 @@ impl Transport for Fabric {
     }
 
     fn transferred(&self) -> u64 {
-        self.links.iter().flatten().map(Link::transferred).fold(0, u64::wrapping_add)
+        let links = self.links.iter().flatten().map(Link::transferred);
+        links.fold(self.reads.transferred(), u64::wrapping_add)
     }
 
     fn refused(&self) -> u64 {

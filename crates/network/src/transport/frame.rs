@@ -407,8 +407,14 @@ impl Frame {
     /// Encodes the header of a message with a payload of `length` bytes and its status byte, which
     /// follow.
     pub(crate) fn in_place(route: Route, packet: Packet, length: u64) -> [u8; HEADER_BYTES] {
-        let (mut header, _) = Frame::Packet(route, packet).encode();
+        let mut header = Frame::with_length(route, packet, length);
         header[0] |= IN_PLACE;
+        header
+    }
+
+    /// Encodes the header of a message with a payload of `length` bytes. `packet` has an empty one.
+    pub(crate) fn with_length(route: Route, packet: Packet, length: u64) -> [u8; HEADER_BYTES] {
+        let (mut header, _) = Frame::Packet(route, packet).encode();
         header[LENGTH_AT..].copy_from_slice(&length.to_le_bytes());
         header
     }

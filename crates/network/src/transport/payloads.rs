@@ -4,9 +4,11 @@ use super::frame::Route;
 use interpreter::Packet;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use shm::segment::{Offset, Segment};
 use std::io::IoSlice;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// Location of a payload in the memory of a run: the payload of one send or receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +21,25 @@ pub struct PayloadLocation {
     pub sequence: u64,
     /// Number of the send or receive in the schedule.
     pub operation: u32,
+}
+
+impl PayloadLocation {
+    /// Returns true if both are of one run.
+    pub fn is_of_run(&self, other: &PayloadLocation) -> bool {
+        (self.rank, self.communicator, self.sequence)
+            == (other.rank, other.communicator, other.sequence)
+    }
+}
+
+/// A payload in a segment, which stays mapped as long as somebody has it.
+#[derive(Clone, Debug)]
+pub struct SegmentRange {
+    /// The segment.
+    pub segment: Arc<Segment>,
+    /// Start of the payload.
+    pub at: Offset,
+    /// Its length.
+    pub bytes: u64,
 }
 
 /// The memory of all runs, for the time of a call of the transport.
@@ -71,6 +92,18 @@ pub trait Payloads {
         packet: &Packet,
         bytes: u64,
     ) -> Option<PayloadLocation>;
+
+    /// Takes back the memory of a message that [`admit`](Self::admit) has assigned, because the
+    /// message arrives in another way. `packet` is that of `admit`.
+    fn withdraw(&mut self, location: PayloadLocation, packet: &Packet) {
+        let _ = (location, packet);
+    }
+
+    /// Returns the place of a payload that is being sent or received, if it lies in a segment.
+    fn range(&mut self, location: PayloadLocation) -> Option<SegmentRange> {
+        let _ = location;
+        None
+    }
 
     /// Writes bytes of a payload that arrives, from byte `at` on. False if its run has ended.
     fn store(&mut self, location: PayloadLocation, at: usize, bytes: &[u8]) -> bool;

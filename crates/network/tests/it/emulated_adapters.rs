@@ -25,9 +25,10 @@ fn emulation() -> PathBuf {
 
 fn adapters_conform() {
     for (provider, ranks_per_node, limits) in [
-        (EMULATED[0], 1, limits()),
+        (EMULATED[0], 1, Limits::new(64).with_in_place(1)),
         (EMULATED[1], 2, Limits::new(16 << 10).with_in_place(1)),
-        (EMULATED[2], 1, limits()),
+        (EMULATED[2], 1, Limits::new(256).with_in_place(1)),
+        ("emulated-efa+messages", 1, limits()),
         (EMULATED[3], 2, limits()),
     ] {
         let mut engine = engine(emulation(), provider, ranks_per_node, limits);

@@ -2,7 +2,7 @@
 
 use crate::jobs::{Agents, Wires, nodes, register, run, world};
 use crate::own_regions::a_sender_without_its_memory;
-use ::fabric::{Choice, Endpoint, Library, Request};
+use ::fabric::{Choice, Endpoint, Library, LongMessages, Request, Selection};
 use collectives::{Algorithm, barrier};
 use interpreter::Packet;
 use network::agent::{Limits, limits};
@@ -11,7 +11,7 @@ use network::local::connect_over;
 use network::node_map::NodeMap;
 use network::transport::Arrival;
 use network::transport::Transport;
-use network::transport::fabric::{Fabric, MESSAGE_BYTES, RECEIVES, SENDS};
+use network::transport::fabric::{Fabric, MESSAGE_BYTES, request};
 use network::transport::frame::{Frame, Route};
 use network::transport::payloads::NoPayloads;
 use network::transport::tcp::{Listener, Tcp, Timeouts};
@@ -24,6 +24,7 @@ testing::tests![
     needs(Libfabric):
     tcp_conforms,
     tcp_under_rxm_conforms,
+    reads_over_tcp_conform,
     a_provider_that_cannot_sleep_conforms,
     a_node_that_ends_is_lost,
     strangers_are_refused,
@@ -36,14 +37,14 @@ testing::tests![
 
 const KEY: [u8; 16] = [7; 16];
 
-fn endpoint(library: &Library, choice: &Choice) -> Endpoint {
+/// Messages of every length are read where the provider reads at all.
+const READ_FROM: u64 = 1;
+
+fn endpoint(library: &Library, selection: &Selection) -> Endpoint {
     let request = Request {
-        choice: choice.clone(),
-        address: Ipv4Addr::LOCALHOST.into(),
-        sends: SENDS,
-        receives: RECEIVES,
         // Shorter than between real nodes: a program of the suite opens up to a dozen endpoints.
         message_bytes: MESSAGE_BYTES / 8,
+        ..request(selection.clone(), Ipv4Addr::LOCALHOST.into())
     };
     Endpoint::open(library, &request).expect("the provider is there")
 }
@@ -78,13 +79,14 @@ fn fabrics_within(
     unanswered: Duration,
 ) -> Vec<Fabric> {
     let library = Library::open(Some(path)).expect("the need has opened it");
-    let choice: Choice = provider.parse().expect("it is not refused");
-    let endpoints: Vec<Endpoint> = (0..count).map(|_| endpoint(&library, &choice)).collect();
+    let selection: Selection = provider.parse().expect("it is not refused");
+    let endpoints: Vec<Endpoint> = (0..count).map(|_| endpoint(&library, &selection)).collect();
     let names: Vec<Vec<u8>> = endpoints.iter().map(|one| one.name().to_vec()).collect();
     let all = meshes(count, Timeouts::default()).into_iter().zip(endpoints).enumerate();
     all.map(|(node, (mesh, endpoint))| {
         let key = keys[node % keys.len()];
-        Fabric::new(mesh, endpoint, &names, key, unanswered).expect("the names are right")
+        Fabric::new(mesh, endpoint, &names, key, unanswered, READ_FROM)
+            .expect("the names are right")
     })
     .collect()
 }
@@ -111,6 +113,18 @@ fn tcp_under_rxm_conforms() {
         let mut engine = engine(path, "tcp;ofi_rxm", 2, Limits::new(16 << 10).with_in_place(1));
         engine.capabilities = Capabilities { random_programs: 8, ..Capabilities::default() };
         testing::conformance::run_suite(&engine);
+    }
+}
+
+/// Long messages are read from the memory of their senders.
+fn reads_over_tcp_conform() {
+    for path in testing::fabric::libraries() {
+        for (provider, each) in [("tcp+read", 1), ("tcp;ofi_rxm+read", 2)] {
+            let limits = Limits::new(64).with_in_place(1);
+            let mut engine = engine(path.clone(), provider, each, limits);
+            engine.capabilities = Capabilities { random_programs: 8, ..Capabilities::default() };
+            testing::conformance::run_suite(&engine);
+        }
     }
 }
 
@@ -183,12 +197,14 @@ fn strangers_are_refused() {
     let path = testing::fabric::libraries().remove(0);
     let library = Library::open(Some(&path)).expect("the need has opened it");
     let choice = Choice::Named("tcp".into());
-    let own = endpoint(&library, &choice);
+    let selection = Selection { choice, long: LongMessages::Messages };
+    let own = endpoint(&library, &selection);
     let name = own.name().to_vec();
     let names = [name.clone(), name];
     let mesh = meshes(2, Timeouts::default()).remove(0);
-    let mut first = Fabric::new(mesh, own, &names, KEY, Duration::from_secs(15)).expect("right");
-    let mut stranger = endpoint(&library, &choice);
+    let unanswered = Duration::from_secs(15);
+    let mut first = Fabric::new(mesh, own, &names, KEY, unanswered, READ_FROM).expect("right");
+    let mut stranger = endpoint(&library, &selection);
     let peer = stranger.insert(&names[0]).expect("it is of this provider");
     let (mut events, mut arrivals) = (Vec::new(), Vec::new());
     let mut lengths = [3, 24, 64].into_iter().peekable();

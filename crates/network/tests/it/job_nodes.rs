@@ -62,6 +62,7 @@ fn fabric() -> NodeNetwork {
         name: vec![2, 0, 31, 64, 127, 0, 0, 1],
         is_required: true,
         can_sleep: true,
+        reads: false,
         why: "at most 0.55 of TCP's time".into(),
     })
 }

@@ -14,6 +14,7 @@ mod jobs;
 mod long_messages;
 mod namespaces;
 mod own_regions;
+mod remote_memory;
 mod resident_memory;
 mod sparse;
 mod streams;

@@ -38,7 +38,7 @@ fn open(segment: &Arc<Segment>) -> SharedRegion {
 }
 
 /// A rank, and the descriptor for its agent.
-fn rank_at(node: u32, segment: &Arc<Segment>) -> (AgentClient, OwnedFd) {
+pub(crate) fn rank_at(node: u32, segment: &Arc<Segment>) -> (AgentClient, OwnedFd) {
     let notifier = notifier().expect("a descriptor");
     let copy = notifier.try_clone().expect("a descriptor");
     let home = AgentAddress { node, address: String::new() };
@@ -116,7 +116,7 @@ fn agent_over(transport: impl Transport + 'static, region: SharedRegion) -> (Age
 }
 
 /// A message of so many bytes from rank 0 to rank 1.
-fn message(bytes: u64) -> [Graph; 2] {
+pub(crate) fn message(bytes: u64) -> [Graph; 2] {
     let (mut sends, mut receives) = (Graph::new(0, 2), Graph::new(1, 2));
     let block = sends.buffer(Access::Input, bytes);
     sends.send(block, 1, 0);

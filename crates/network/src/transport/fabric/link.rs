@@ -1,6 +1,8 @@
 //! The stream of bytes to and from one node, in messages.
 
-use super::message::{HEADER_BYTES, Header};
+use super::message::{Answer, HEADER_BYTES, Header, Kind, Request};
+use super::offers::Offers;
+use super::registered::RegisteredMemory;
 use crate::transport::Arrival;
 use crate::transport::payloads::{PayloadLocation, Payloads};
 use crate::transport::stream::receive_buffer::ReceiveBuffer;
@@ -8,7 +10,7 @@ use crate::transport::stream::send_queue::SendQueue;
 use crate::transport::stream::{Sink, Source};
 use ::fabric::{Endpoint, Peer, SendBuffer};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -17,14 +19,27 @@ use std::time::{Duration, Instant};
 const WINDOW: usize = 16;
 /// Messages that may arrive ahead of one that is missing.
 const MOST_EARLY: usize = 1024;
+/// Offers and answers that may wait for space.
+const MOST_CONTROLS: usize = 1 << 16;
+
+/// A message that is composed.
+#[derive(Debug)]
+struct Composed {
+    buffer: SendBuffer,
+    length: usize,
+    kind: Kind,
+}
 
 /// This node's end of the streams to and from another one.
 #[derive(Debug)]
 pub(super) struct Link {
-    peer: Peer,
+    pub(super) peer: Peer,
     pub(super) queue: SendQueue,
-    /// The message that is composed, and its length.
-    open: Option<(SendBuffer, usize)>,
+    /// Messages that the node reads from this one's memory.
+    pub(super) offers: Offers,
+    /// Offers and answers that are not composed yet. They precede what is in the queue.
+    controls: VecDeque<(Kind, Vec<u8>)>,
+    open: Option<Composed>,
     /// Number of the next message to the node.
     next_sent: u64,
     /// Messages under way, and their bytes.
@@ -43,7 +58,7 @@ pub(super) struct Link {
     buffer: ReceiveBuffer,
     /// Number of the next message from the node.
     next_received: u64,
-    early: BTreeMap<u64, Vec<u8>>,
+    early: BTreeMap<u64, (Kind, Vec<u8>)>,
 }
 
 impl Link {
@@ -51,6 +66,8 @@ impl Link {
         Link {
             peer,
             queue: SendQueue::default(),
+            offers: Offers::default(),
+            controls: VecDeque::new(),
             open: None,
             next_sent: 0,
             under_way: 0,
@@ -73,13 +90,14 @@ impl Link {
     pub(super) fn write(
         &mut self,
         node: u32,
-        header: impl Fn(u64) -> Header,
+        header: impl Fn(Kind, u64) -> Header,
         endpoint: &mut Endpoint,
         payloads: &mut dyn Payloads,
     ) -> Result<(), String> {
         let mut queue = std::mem::take(&mut self.queue);
         let mut messages = Messages { link: self, node, header, endpoint, failure: None };
-        let written = queue.write(&mut messages, payloads);
+        let written =
+            if messages.post_controls() { queue.write(&mut messages, payloads) } else { Ok(false) };
         messages.post();
         let failure = messages.failure.take();
         self.queue = queue;
@@ -90,6 +108,36 @@ impl Link {
         let waits = self.under_way > 0 || self.has_unsent();
         self.stalled = if waits { self.stalled.or_else(|| Some(Instant::now())) } else { None };
         Ok(())
+    }
+
+    /// Registers the memory of new messages, and offers them.
+    pub(super) fn offer(
+        &mut self,
+        registered: &mut RegisteredMemory,
+        endpoint: &mut Endpoint,
+        payloads: &mut dyn Payloads,
+    ) {
+        let Link { offers, queue, controls, .. } = self;
+        let new = offers.register(registered, endpoint, queue, payloads);
+        controls.extend(new.iter().map(|offer| (Kind::Offer, offer.encode())));
+    }
+
+    /// Answers an offer. Returns false if the node has made too many.
+    pub(super) fn answer(&mut self, answer: Answer) -> bool {
+        self.controls.push_back((Kind::Answer, answer.encode()));
+        self.controls.len() <= MOST_CONTROLS
+    }
+
+    /// Processes an answer; false if it answers nothing.
+    pub(super) fn take_answer(
+        &mut self,
+        answer: Answer,
+        registered: &mut RegisteredMemory,
+        endpoint: &mut Endpoint,
+        payloads: &mut dyn Payloads,
+    ) -> bool {
+        let Link { offers, queue, .. } = self;
+        offers.answer(answer, registered, endpoint, queue, payloads)
     }
 
     /// Notes that a message has left.
@@ -145,7 +193,7 @@ impl Link {
 
     /// True if something is queued that the provider has not taken.
     pub(super) fn has_unsent(&self) -> bool {
-        self.queue.bytes() > 0 || self.open.is_some()
+        self.queue.bytes() > 0 || self.open.is_some() || !self.controls.is_empty()
     }
 
     /// True if the provider was busy, and nothing is under way that reports the end of that.
@@ -155,70 +203,85 @@ impl Link {
 
     /// True if something is under way in either direction.
     pub(super) fn is_active(&self) -> bool {
-        self.under_way > 0 || self.has_unsent() || !self.early.is_empty()
+        let has_messages = self.under_way > 0 || self.has_unsent() || !self.early.is_empty();
+        has_messages || self.offers.are_under_way()
     }
 
     /// Number of bytes that have not left.
     pub(super) fn queued(&self) -> u64 {
-        let open = self.open.as_ref().map_or(0, |(_, length)| *length as u64);
-        self.queue.bytes() + open + self.bytes
+        let open = self.open.as_ref().map_or(0, |open| open.length as u64);
+        let controls = self.controls.len() as u64;
+        self.queue.bytes() + self.offers.bytes() + controls + open + self.bytes
     }
 
     /// Number of bytes of long messages that were sent and received.
     pub(super) fn transferred(&self) -> u64 {
-        self.queue.transferred().wrapping_add(self.buffer.transferred())
+        let sent = self.queue.transferred().wrapping_add(self.offers.transferred());
+        sent.wrapping_add(self.buffer.transferred())
     }
 
     /// Ends the link. Returns the locations of the payloads that have not been sent.
-    pub(super) fn close(&mut self, endpoint: &mut Endpoint) -> Vec<PayloadLocation> {
-        if let Some((buffer, _)) = self.open.take() {
+    pub(super) fn close(
+        &mut self,
+        registered: &mut RegisteredMemory,
+        endpoint: &mut Endpoint,
+    ) -> Vec<PayloadLocation> {
+        if let Some(Composed { buffer, .. }) = self.open.take() {
             endpoint.discard(buffer);
         }
-        self.queue.locations()
+        let mut locations = self.offers.close(registered, endpoint);
+        locations.extend(self.queue.locations());
+        locations
     }
 
-    /// Reads a message, and those that had arrived ahead of it.
+    /// Reads a message, and those that had arrived ahead of it. Returns what the node requests.
     ///
     /// # Errors
     /// If its contents or its number are invalid, with the reason.
     pub(super) fn receive(
         &mut self,
-        number: u64,
+        (kind, number): (Kind, u64),
         bytes: &[u8],
         node: u32,
         payloads: &mut dyn Payloads,
         arrivals: &mut Vec<Arrival>,
-    ) -> Result<(), String> {
+    ) -> Result<Vec<Request>, String> {
         if number != self.next_received {
             let is_wrong = number < self.next_received || self.early.len() >= MOST_EARLY;
             // Copied: its buffer must be posted again, or the missing message has no place.
-            if is_wrong || self.early.insert(number, bytes.to_vec()).is_some() {
+            if is_wrong || self.early.insert(number, (kind, bytes.to_vec())).is_some() {
                 return Err(format!("a message with number {number} after {}", self.next_received));
             }
-            return Ok(());
+            return Ok(Vec::new());
         }
-        self.read(bytes, node, payloads, arrivals)?;
-        while let Some(bytes) = self.early.remove(&self.next_received) {
-            self.read(&bytes, node, payloads, arrivals)?;
+        let mut requests = Vec::new();
+        requests.extend(self.read(kind, bytes, node, payloads, arrivals)?);
+        while let Some((kind, bytes)) = self.early.remove(&self.next_received) {
+            requests.extend(self.read(kind, &bytes, node, payloads, arrivals)?);
         }
-        Ok(())
+        Ok(requests)
     }
 
     fn read(
         &mut self,
+        kind: Kind,
         bytes: &[u8],
         node: u32,
         payloads: &mut dyn Payloads,
         arrivals: &mut Vec<Arrival>,
-    ) -> Result<(), String> {
+    ) -> Result<Option<Request>, String> {
         self.next_received += 1;
+        if kind != Kind::Stream {
+            let request = Request::decode(kind, bytes);
+            return request.map(Some).ok_or_else(|| format!("a damaged message: {kind:?}"));
+        }
         let mut arrived = Arrived(bytes);
         while !arrived.0.is_empty() {
             self.buffer
                 .read(&mut arrived, node, payloads, arrivals)
                 .map_err(|error| error.to_string())?;
         }
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -231,20 +294,22 @@ struct Messages<'a, H> {
     failure: Option<String>,
 }
 
-impl<H: Fn(u64) -> Header> Messages<'_, H> {
-    /// Returns the message that is composed, and its length. There is space for at least one byte.
-    fn open(&mut self) -> Result<(SendBuffer, usize), Errno> {
-        let is_full = self
-            .link
-            .open
-            .as_ref()
-            .is_some_and(|(_, length)| *length == self.endpoint.message_bytes());
-        if is_full && !self.post() {
+impl<H: Fn(Kind, u64) -> Header> Messages<'_, H> {
+    /// Returns the message of the stream that is composed. There is space for at least one byte.
+    fn open(&mut self) -> Result<Composed, Errno> {
+        let longest = self.endpoint.message_bytes();
+        let is_over = |open: &Composed| open.kind != Kind::Stream || open.length == longest;
+        if self.link.open.as_ref().is_some_and(is_over) && !self.post() {
             return Err(Errno::AGAIN);
         }
-        if let Some(open) = self.link.open.take() {
-            return Ok(open);
+        match self.link.open.take() {
+            Some(open) => Ok(open),
+            None => self.compose(Kind::Stream),
         }
+    }
+
+    /// Begins a message.
+    fn compose(&mut self, kind: Kind) -> Result<Composed, Errno> {
         if self.link.under_way >= WINDOW {
             return Err(Errno::AGAIN);
         }
@@ -254,14 +319,31 @@ impl<H: Fn(u64) -> Header> Messages<'_, H> {
             self.link.is_refused = true;
             return Err(Errno::AGAIN);
         };
-        Ok((buffer, HEADER_BYTES))
+        Ok(Composed { buffer, length: HEADER_BYTES, kind })
+    }
+
+    /// Sends offers and answers. False if some are left.
+    fn post_controls(&mut self) -> bool {
+        while !self.link.controls.is_empty() {
+            if !self.post() {
+                return false;
+            }
+            let Ok(Composed { buffer, length, .. }) = self.compose(Kind::Stream) else {
+                return false;
+            };
+            let Some((kind, bytes)) = self.link.controls.pop_front() else { return true };
+            let end = length + bytes.len();
+            self.endpoint.bytes_mut(&buffer)[length..end].copy_from_slice(&bytes);
+            self.link.open = Some(Composed { buffer, length: end, kind });
+        }
+        self.post()
     }
 
     /// Posts the message that is composed, if there is one. False if the provider does not take it.
     fn post(&mut self) -> bool {
-        let Some((buffer, length)) = self.link.open.take() else { return true };
+        let Some(Composed { buffer, length, kind }) = self.link.open.take() else { return true };
         let number = self.link.next_sent;
-        (self.header)(number).write(self.endpoint.bytes_mut(&buffer));
+        (self.header)(kind, number).write(self.endpoint.bytes_mut(&buffer));
         match self.endpoint.send(buffer, length, self.link.peer, self.node) {
             Ok(has_left) => {
                 self.link.next_sent += 1;
@@ -279,7 +361,7 @@ impl<H: Fn(u64) -> Header> Messages<'_, H> {
                 true
             }
             Err((buffer, busy_or_failed)) => {
-                self.link.open = Some((buffer, length));
+                self.link.open = Some(Composed { buffer, length, kind });
                 self.link.is_refused = true;
                 self.failure = busy_or_failed.map(|error| error.to_string());
                 false
@@ -293,7 +375,7 @@ impl<H: Fn(u64) -> Header> Messages<'_, H> {
         for slice in slices {
             let mut rest: &[u8] = slice;
             while !rest.is_empty() {
-                let (buffer, length) = match self.open() {
+                let Composed { buffer, length, kind } = match self.open() {
                     Ok(open) => open,
                     Err(error) => return if taken > 0 { Ok(taken) } else { Err(error) },
                 };
@@ -302,14 +384,14 @@ impl<H: Fn(u64) -> Header> Messages<'_, H> {
                 space[..count].copy_from_slice(&rest[..count]);
                 rest = &rest[count..];
                 taken += count;
-                self.link.open = Some((buffer, length + count));
+                self.link.open = Some(Composed { buffer, length: length + count, kind });
             }
         }
         Ok(taken)
     }
 }
 
-impl<H: Fn(u64) -> Header> Sink for Messages<'_, H> {
+impl<H: Fn(Kind, u64) -> Header> Sink for Messages<'_, H> {
     fn write(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
         self.append(slices)
     }
@@ -327,7 +409,7 @@ impl<H: Fn(u64) -> Header> Sink for Messages<'_, H> {
         if taken < wanted {
             return Ok(taken);
         }
-        let (buffer, length) = match self.open() {
+        let Composed { buffer, length, kind } = match self.open() {
             Ok(open) => open,
             Err(error) => return if taken > 0 { Ok(taken) } else { Err(error) },
         };
@@ -335,7 +417,7 @@ impl<H: Fn(u64) -> Header> Sink for Messages<'_, H> {
         let count = space.len().min(range.len());
         let loaded = payloads.load(location, range.start..range.start + count, &mut space[..count]);
         let length = if loaded.is_ok() { length + count } else { length };
-        self.link.open = Some((buffer, length));
+        self.link.open = Some(Composed { buffer, length, kind });
         match loaded {
             Ok(()) => Ok(taken + count),
             // The slices have been taken. The next call reports the fault.

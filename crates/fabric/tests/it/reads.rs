@@ -1,0 +1,129 @@
+//! Reads of memory that a peer has registered.
+
+use crate::messages::Pair;
+use fabric::{Event, Library, Memory, Remote};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use shm::segment::{Backing, Offset, Segment};
+use shm::word_copy;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use testing::fabric::EMULATED;
+
+testing::tests![needs(Libfabric): memory_is_read_over_sockets];
+testing::tests![
+    needs(FabricHeaders):
+    memory_is_read_under_the_rules_of_adapters,
+    memory_that_may_go_is_refused,
+];
+
+/// Start of the memory in its segment: in the middle of a page.
+const AT: Offset = Offset(5000);
+const BYTES: usize = 300_000;
+const PART: usize = 40_000;
+
+fn emulation() -> PathBuf {
+    testing::fabric::emulation(Path::new(env!("CARGO_TARGET_TMPDIR")))
+}
+
+fn bytes_of(segment: &Segment) -> Vec<u8> {
+    let mut bytes = vec![0; BYTES];
+    word_copy::load(segment, AT, &mut bytes).expect("inside");
+    bytes
+}
+
+/// Polls both ends until so many reads of the second have ended.
+fn outcomes(pair: &mut Pair, reads: usize) -> Vec<Result<(), String>> {
+    let mut ended = Vec::new();
+    let mut events = Vec::new();
+    while ended.len() < reads {
+        for end in &mut pair.ends {
+            end.poll(&mut events).expect("it works");
+        }
+        ended.extend(events.drain(..).map(|event| match event {
+            Event::Read { token: 7, bytes: _, outcome } => outcome,
+            other => panic!("{other:?}"),
+        }));
+    }
+    ended
+}
+
+/// Reads a part of the first end's memory into that of the second, once the provider takes it.
+fn read(
+    pair: &mut Pair,
+    memory: &Memory,
+    part: (usize, usize),
+    remote: Remote,
+) -> Vec<Result<(), String>> {
+    let mut ended = Vec::new();
+    loop {
+        let peer = pair.peers[1];
+        match pair.ends[1].read(memory, part, remote, peer, 7) {
+            Ok(()) => return ended,
+            Err(None) => {
+                let mut events = Vec::new();
+                pair.ends.iter_mut().for_each(|end| end.poll(&mut events).expect("it works"));
+                ended.extend(events.into_iter().map(|event| match event {
+                    Event::Read { outcome, .. } => outcome,
+                    other => panic!("{other:?}"),
+                }));
+            }
+            Err(Some(error)) => panic!("{error}"),
+        }
+    }
+}
+
+fn memory_is_read(library: &Library, provider: &str) {
+    let mut pair = Pair::open(library, provider).expect("it is there");
+    let segments = [0, 1].map(|_| {
+        Arc::new(Segment::create(AT.0 + BYTES as u64 + 3, Backing::Memory).expect("memory"))
+    });
+    let memories = [0, 1].map(|end| {
+        pair.ends[end].register(&segments[end], AT, BYTES).expect("it can be registered")
+    });
+    let remote = memories[0].remote();
+    for round in 0..3usize {
+        let contents: Vec<u8> = (0..BYTES).map(|at| (at * 7 + round * 31) as u8).collect();
+        word_copy::store(&segments[0], AT, &contents).expect("inside");
+        let starts = (0..BYTES).step_by(PART);
+        let mut ended = Vec::new();
+        for start in starts.clone() {
+            let part = (start, PART.min(BYTES - start));
+            ended.extend(read(&mut pair, &memories[1], part, remote));
+        }
+        ended.extend(outcomes(&mut pair, starts.len() - ended.len()));
+        assert!(ended.iter().all(Result::is_ok), "{provider}: {ended:?}");
+        assert!(bytes_of(&segments[1]) == contents, "{provider}: other bytes in round {round}");
+    }
+    // Memory that is registered no more cannot be read.
+    let [first, second] = memories;
+    pair.ends[0].deregister(first);
+    let early = read(&mut pair, &second, (0, PART), remote);
+    let ended = if early.is_empty() { outcomes(&mut pair, 1) } else { early };
+    assert!(matches!(&ended[..], [Err(why)] if !why.is_empty()), "{provider}: {ended:?}");
+}
+
+fn memory_is_read_over_sockets() {
+    for path in testing::fabric::libraries() {
+        let library = Library::open(Some(&path)).expect("the need has opened it");
+        for provider in ["tcp+read", "tcp;ofi_rxm+read"] {
+            memory_is_read(&library, provider);
+        }
+    }
+}
+
+fn memory_is_read_under_the_rules_of_adapters() {
+    let library = Library::open(Some(&emulation())).expect("it has the interface of libfabric");
+    EMULATED[..3].iter().for_each(|provider| memory_is_read(&library, provider));
+}
+
+fn memory_that_may_go_is_refused() {
+    let library = Library::open(Some(&emulation())).expect("it has the interface of libfabric");
+    let mut pair = Pair::open(&library, EMULATED[0]).expect("it is there");
+    let file = memfd_create("shortened", MemfdFlags::CLOEXEC).expect("a descriptor");
+    ftruncate(&file, 8192).expect("it grows");
+    let segment = Arc::new(Segment::from_fd(file).expect("mapped"));
+    let refused = pair.ends[0].register(&segment, Offset(0), 8192).expect_err("it is not sealed");
+    assert!(refused.to_string().contains("may shorten"), "{refused}");
+    let segment = Arc::new(Segment::create(8192, Backing::Memory).expect("memory"));
+    pair.ends[0].register(&segment, Offset(1), 8192).expect_err("it leaves the segment");
+}
