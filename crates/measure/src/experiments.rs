@@ -20,6 +20,8 @@ pub mod queues;
 mod sharing;
 
 use crate::harness::{Experiment, Nodes, Setting};
+use decisions::nodes::Purpose;
+use std::num::NonZeroU32;
 
 /// Builds an experiment for a setting.
 pub type BuildExperiment = fn(&Setting) -> Experiment;
@@ -56,9 +58,16 @@ pub const BETWEEN_NODES: &[&str] = &[
     "overlap",
 ];
 
-/// Returns the experiment of this name in a job on these nodes, whose ranks all make its steps.
+/// Returns the experiment of this name in a job on these nodes, whose ranks all make its steps: one
+/// of [`BETWEEN_NODES`], or `regret`, which needs a decision table.
 /// It fills a part of its own for each engine that the job may have been started for.
 pub fn between_nodes(name: &str, setting: &Setting, nodes: &Nodes) -> Option<Experiment> {
+    if name == "regret" {
+        let per_node = nodes.ranks.first().copied().and_then(NonZeroU32::new)?;
+        let shape = (nodes.size(), per_node);
+        let engine = nodes.engine.as_deref();
+        return Some(decisions::nodes::experiment(Purpose::Check, setting, shape, engine));
+    }
     let build = find(name).filter(|_| BETWEEN_NODES.contains(&name))?;
     let setting = Setting { nodes: Some(nodes.clone()), ..setting.clone() };
     Some(build(&setting).between(nodes))

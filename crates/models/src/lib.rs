@@ -12,6 +12,7 @@
 //! | [`formulas`] | one function for each formula, with its source; its page has the table of all of them |
 //! | [`costs`] | the costs of one level of a machine; predicts every algorithm, with its best segment size or degree |
 //! | [`prediction`] | every plan of a call on every engine of a measured machine, with its predicted time |
+//! | [`calibration`] | corrections of parameters between nodes, fitted to times of collectives |
 //! | [`builtin`] | parameters for jobs between nodes without measurements |
 //! | [`simulation`] | a collective simulated by processes that execute each other's operations and share cores |
 //! | [`fit`] | lines, broken lines and contention ratio fitted to measurements, with their uncertainty |
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub mod builtin;
+pub mod calibration;
 pub mod costs;
 pub mod decision;
 pub mod file;

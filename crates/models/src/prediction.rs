@@ -44,6 +44,8 @@ pub struct Models {
 struct LevelCosts {
     inside: Option<Costs>,
     between: Option<Costs>,
+    /// Relative error of the corrections between nodes.
+    error: Option<f64>,
 }
 
 /// A plan with its predicted time.
@@ -69,8 +71,10 @@ impl Models {
                 let farthest = machine.farthest_inside(engine).unwrap_or(PairClass::OtherSocket);
                 let inside = machine.costs(engine, form, farthest);
                 let between = machine.costs(engine, form, PairClass::OtherNode);
+                let calibration = machine.engines.get(&engine).and_then(|one| one.calibration);
+                let error = calibration.map(|calibration| calibration.error);
                 if inside.is_some() || between.is_some() {
-                    levels.insert((engine, form), LevelCosts { inside, between });
+                    levels.insert((engine, form), LevelCosts { inside, between, error });
                 }
             }
         }
@@ -195,7 +199,10 @@ impl Models {
     /// the times that they were fitted to are nearer.
     pub fn error(&self, query: &Query) -> Option<f64> {
         let (_, level) = self.engines(query).next()?;
-        let inside = level.inside.as_ref().filter(|_| query.nodes() == 1)?;
+        if query.nodes() > 1 {
+            return level.error;
+        }
+        let inside = level.inside.as_ref()?;
         Sharing::nearest(&inside.sharing, query.ranks).map(|sharing| sharing.error)
     }
 }

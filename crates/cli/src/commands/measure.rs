@@ -59,8 +59,8 @@ enum ExperimentCommand {
     Models(suite::Arguments),
     /// Fastest algorithm for each size and number of ranks, by the clock alone; `tradewind tune` asks models first.
     Decisions(suite::Arguments),
-    /// Time lost by the choices of the directory's decision table.
-    Regret(suite::Arguments),
+    /// Time lost by the choices of the directory's decision table, on one node or between nodes.
+    Regret(nodes::Arguments),
     Queues(queues::Arguments),
     /// Exposed time of collectives beside a computation, with both engines; between nodes also over
     /// the number of ranks.
@@ -78,7 +78,6 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
         ExperimentCommand::Decisions(arguments) => {
             return suite::one("decisions", &arguments, format);
         }
-        ExperimentCommand::Regret(arguments) => return suite::one("regret", &arguments, format),
         ExperimentCommand::All(arguments) => (nodes::ALL, arguments),
         ExperimentCommand::Plogp(arguments) => ("plogp", arguments),
         ExperimentCommand::Memory(arguments) => ("memory", arguments),
@@ -88,6 +87,7 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
         ExperimentCommand::Matchings(arguments) => ("matchings", arguments),
         ExperimentCommand::Contention(arguments) => ("contention", arguments),
         ExperimentCommand::Overlap(arguments) => ("overlap", arguments),
+        ExperimentCommand::Regret(arguments) => ("regret", arguments),
     };
     nodes::execute(name, &arguments, format)
 }

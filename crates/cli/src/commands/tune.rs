@@ -10,7 +10,10 @@ use crate::format::Format;
 use engine::node::RANK_LIMIT;
 use launch::detect::{Launch, detect};
 use launch::environment::{Environment, Lookup};
-use measure::experiments::decisions::{self, EFFORT, MEASURE_ALL, MODELS_ONLY, RANKS, UNTIL};
+use measure::experiments::decisions::nodes::Purpose;
+use measure::experiments::decisions::{
+    self, EFFORT, LOSSES, MEASURE_ALL, MODELS_ONLY, RANKS, UNTIL,
+};
 use measure::experiments::networks::{self, Comparison};
 use measure::harness::Setting;
 use measure::results::Directory;
@@ -75,7 +78,7 @@ pub(crate) struct Arguments {
     /// Tunes collectives between so many nodes instead, which are network namespaces made for it,
     /// with ranks that mpiexec.hydra starts. Needs root.
     #[arg(long, value_name = "N", value_parser = super::values::number("nodes", 2..=16_u32))]
-    #[arg(conflicts_with_all = ["ranks", "check"])]
+    #[arg(conflicts_with = "ranks")]
     nodes: Option<u32>,
 
     /// Times the algorithms of an MPI library instead, on this node, and writes the file by which it
@@ -133,7 +136,9 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     tempfile::tempfile_in(folder).map_err(|source| Failure::Write { path: out.clone(), source })?;
     let temporary = tempfile::tempdir()?;
     if let Some(nodes) = arguments.nodes {
-        return on_made_nodes(arguments, nodes, &out, temporary.path(), format);
+        let path = arguments.measurements.as_deref().unwrap_or(temporary.path());
+        let nodes = (nodes, arguments.ranks_per_node);
+        return on_made_nodes(arguments, nodes, &out, path, format);
     }
     if let Ok(Launch::ManyNodes { .. }) = detect(&Environment) {
         return in_job(arguments, &out, temporary.path(), format);
@@ -165,13 +170,12 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
 /// kernel.
 fn on_made_nodes(
     arguments: &Arguments,
-    nodes: u32,
+    (nodes, ranks_per_node): (u32, NonZeroU32),
     out: &Path,
-    temporary: &Path,
+    path: &Path,
     format: Format,
 ) -> Result<ExitCode, Failure> {
-    let made = MadeNodes::new(nodes, arguments.ranks_per_node)?;
-    let path = arguments.measurements.as_deref().unwrap_or(temporary);
+    let made = MadeNodes::new(nodes, ranks_per_node)?;
     let mut line: Vec<OsString> = vec!["tune".into(), "--out".into()];
     line.push(std::path::absolute(out)?.into());
     line.extend(["--measurements".into(), std::path::absolute(path)?.into()]);
@@ -185,6 +189,15 @@ fn on_made_nodes(
     }
     for engine in engines {
         made.run(engine, &line, format)?;
+    }
+    if arguments.check {
+        // The table is complete when all engines have been measured.
+        let mut line: Vec<OsString> = vec!["measure".into(), "regret".into(), "--again".into()];
+        line.extend(["--out".into(), std::path::absolute(path)?.into()]);
+        line.extend(arguments.quick.then(|| "--quick".into()));
+        for engine in engines {
+            made.run(engine, &line, format)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -214,11 +227,20 @@ fn in_job(
     world.bcast(&mut ranks_per_node, 0)?;
     let shape = (world.size(), NonZeroU32::new(ranks_per_node[0]).unwrap_or(NonZeroU32::MIN));
     let engine = nodes::internode();
-    let build = || Ok(decisions::nodes::experiment(&setting, shape, engine.as_deref()));
     // With a limit on the time, what was timed before depends on it; all of it goes on.
     let again = !arguments.measure_all;
-    let found = super::measure::in_job::in_job(&job, &setting, &place(again), build)?;
+    let measure = |purpose| {
+        let build =
+            || Ok(decisions::nodes::experiment(purpose, &setting, shape, engine.as_deref()));
+        super::measure::in_job::in_job(&job, &setting, &place(again), build)
+    };
+    measure(Purpose::Calibration)?;
+    let mut found = measure(Purpose::Decision)?;
+    if arguments.check {
+        found.parts.extend(measure(Purpose::Check)?.parts);
+    }
     if world.rank() == 0 {
+        found.parts.extend(Directory::create(&path)?.read(LOSSES)?.filter(|_| arguments.check));
         suite::show(found, &place(true), format)?;
         let directory = Directory::create(&path)?;
         if !networks.0.is_empty() {

@@ -5,19 +5,23 @@
 //! of the best, most used sizes first, until its time is over; [`table`] builds the table from the
 //! models and corrects it where the clock disagrees.
 //!
+//! Between nodes the models are [corrected] first, by times of every plan at few sizes.
+//!
 //! [`regret`] times all candidates at sizes that the table was not made from, in another job: how
 //! long the choices of the models, and of the table, take over the best.
 
 mod candidates;
 mod errors;
 mod grid;
+mod losses;
 pub mod nodes;
 mod regret;
 mod rows;
 
 pub use grid::{EFFORT, FILE, MEASURE_ALL, MODELS_ONLY, RANKS, UNTIL};
+pub use losses::{PART as LOSSES, between_nodes as losses};
 pub use regret::experiment as regret;
-pub use rows::{NODES, between_nodes, table};
+pub use rows::{between_nodes, corrected, parts_of, table};
 
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget, settle};
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, StepContext};

@@ -1,7 +1,7 @@
 //! Contents of the file.
 
 use super::networks::Networks;
-use crate::costs::{Costs, FlatCosts, Sharing, StartCosts};
+use crate::costs::{Calibration, Costs, FlatCosts, Sharing, StartCosts};
 use crate::file::{self, FileError, FileKind};
 use crate::machine::Fingerprint;
 use crate::machine::PairClass;
@@ -95,6 +95,10 @@ pub struct EngineCosts {
     /// measured; that of the [machine](Machine::combine) elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub combine: Option<f64>,
+    /// Corrections by times of collectives between nodes.
+    // Since version 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
 }
 
 /// Disturbances of the measurements, as seen by a loop that only reads the clock.
@@ -260,14 +264,18 @@ impl Machine {
         let (class, network) = measured.or_else(suggested)?;
         let start = costs.and_then(|costs| costs.starts.get(&class)).copied();
         let contention = costs.and_then(|costs| costs.contention.get(&class)).copied();
-        Some(Costs {
+        let mut found = Costs {
             network,
             start: start.unwrap_or_default(),
             combine: costs.and_then(|costs| costs.combine).unwrap_or(self.combine),
             contention: contention.unwrap_or(1.0),
             flat: self.flat.get(&form).filter(|_| cooperative).cloned().unwrap_or_default(),
             sharing: if cooperative { self.sharing.clone() } else { Vec::new() },
-        })
+        };
+        if let Some(calibration) = costs.and_then(|costs| costs.calibration.as_ref()) {
+            calibration.apply(&mut found, farthest.is_inside_node());
+        }
+        Some(found)
     }
 
     /// The farthest class of pairs inside the node that was measured under an engine.
@@ -326,6 +334,10 @@ impl TryFrom<Unchecked> for Machine {
         for (engine, costs) in &engines {
             for (class, ratio) in &costs.contention {
                 moderate(format!("engines.{engine}.contention.{class}"), *ratio)?;
+            }
+            if let Some(Err((name, value))) = costs.calibration.as_ref().map(Calibration::check) {
+                let field = format!("engines.{engine}.calibration.{name}");
+                return Err(OutOfRange { field, value, range: "from 0 to 1e6" });
             }
             if let Some(combine) = costs.combine {
                 not_negative(&format!("engines.{engine}.combine"), combine)?;

@@ -105,21 +105,21 @@ fn a_file_cut_off_anywhere_is_damaged() {
 
 #[test]
 fn versions_are_told_apart_even_if_nothing_else_is_known_of_them() {
-    let older = refused(&changed("\"version\": 4", "\"version\": 1"));
+    let older = refused(&changed("\"version\": 5", "\"version\": 1"));
     assert!(matches!(older, FileError::Older { found: 1, .. }));
     assert!(
         older
             .to_string()
-            .contains("has version 1, from an older tradewind; this one reads version 4: measure")
+            .contains("has version 1, from an older tradewind; this one reads version 5: measure")
     );
-    let text = changed("\"version\": 4", "\"version\": 3");
+    let text = changed("\"version\": 5", "\"version\": 3");
     assert_eq!(Machine::from_bytes(Path::new(HERE), text.as_bytes()).unwrap(), machine());
     let newer = refused(r#"{"format": "tradewind machine", "version": 7, "spirit": "unknown"}"#);
     assert!(matches!(newer, FileError::Newer { found: 7, .. }));
     assert!(
         newer
             .to_string()
-            .contains("from a newer tradewind; this one reads version 4: use the newer"),
+            .contains("from a newer tradewind; this one reads version 5: use the newer"),
         "{newer}"
     );
 }

@@ -7,8 +7,10 @@ use crate::failure::Failure;
 use crate::format::Format;
 use launch::detect::{Launch, detect};
 use launch::environment::{Environment, INTERNODE, Lookup};
+use measure::experiments::decisions::LOSSES;
 use measure::experiments::{BETWEEN_NODES, between_nodes};
 use measure::harness::{Experiment, Nodes, Setting};
+use measure::results::Directory;
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
@@ -70,6 +72,10 @@ fn in_job(name: &str, arguments: &Arguments, format: Format) -> Result<ExitCode,
         }
     }
     if world.rank() == 0 {
+        if name == "regret" {
+            // What the parts of all engines come to so far.
+            all.parts.extend(Directory::create(&arguments.suite.place.out)?.read(LOSSES)?);
+        }
         suite::show(all, &arguments.suite.place, format)?;
     }
     job.finish()?;

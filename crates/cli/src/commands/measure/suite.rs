@@ -13,13 +13,14 @@ use crate::format::Format;
 use crate::goal_file;
 use job::{JobEnd, lock};
 use kept::SavedPart;
-use measure::experiments::decisions::{NODES, between_nodes, table};
+use measure::experiments::decisions::nodes::Purpose;
+use measure::experiments::decisions::{FILE, between_nodes, corrected, losses, parts_of, table};
 use measure::experiments::{EXPERIMENTS, find};
 use measure::harness::{Experiment, Setting};
 use measure::page::{Input, Results};
 use measure::results::{Directory, Part};
 use models::decision::DecisionTable;
-use models::machine_file::Machine;
+use models::machine_file::{Engine, Machine};
 use progress::Progress;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -212,10 +213,19 @@ fn measure(
 /// A part of the directory is new. What is made of several parts is made here, of those that can be
 /// read: a damaged part does not prevent the measurement of another, and the page names it.
 pub(super) fn part_written(directory: &Directory, name: &str) -> Result<(), Failure> {
+    if is_of(Purpose::Calibration, name) || is_of(Purpose::Decision, name) {
+        correct_models(directory)?;
+    }
     if name.starts_with("decisions")
         && let Ok(Some(table)) = decisions(directory)
     {
-        table.write(&directory.path().join(measure::experiments::decisions::FILE))?;
+        table.write(&directory.path().join(FILE))?;
+    }
+    if is_of(Purpose::Check, name) {
+        let machine = Machine::read(&directory.machine())?;
+        let table = DecisionTable::read(&directory.path().join(FILE)).ok();
+        let parts = parts_between_nodes(directory, Purpose::Check)?;
+        directory.write(&losses(&parts, &machine, table.as_ref()))?;
     }
     directory.write(&measure::results::summary::of(directory))?;
     let input = Input { results: Results::of(directory), other: None };
@@ -223,6 +233,33 @@ pub(super) fn part_written(directory: &Directory, name: &str) -> Result<(), Fail
         &directory.path().join("report.html"),
         measure::page::render(&input).as_bytes(),
     )
+}
+
+fn is_of(purpose: Purpose, name: &str) -> bool {
+    parts_of(purpose).iter().any(|(part, _)| part == name)
+}
+
+/// The parts of measurements between nodes for a purpose, with their engines of nonblocking calls.
+fn parts_between_nodes(
+    directory: &Directory,
+    purpose: Purpose,
+) -> Result<Vec<(Part, Engine)>, Failure> {
+    let mut parts = Vec::new();
+    for (name, engine) in parts_of(purpose) {
+        parts.extend(directory.read(&name)?.map(|part| (part, engine)));
+    }
+    Ok(parts)
+}
+
+/// Corrects the parameters between nodes of a directory's machine by all times in the directory.
+fn correct_models(directory: &Directory) -> Result<(), Failure> {
+    let path = directory.machine();
+    if !path.exists() {
+        return Ok(());
+    }
+    let mut parts = parts_between_nodes(directory, Purpose::Calibration)?;
+    parts.extend(parts_between_nodes(directory, Purpose::Decision)?);
+    Ok(corrected(&parts, &Machine::read(&path)?).write(&path)?)
 }
 
 /// The decision table that a directory's machine file and measurements make, if any of them are
@@ -233,10 +270,7 @@ pub(crate) fn decisions(directory: &Directory) -> Result<Option<DecisionTable>, 
     let machine = if path.exists() { Machine::read_for(&path, &here)? } else { Machine::new(here) };
     let of_node = directory.read("decisions")?;
     let of_node = of_node.map(|part| table(&part, &machine)).transpose();
-    let mut parts = Vec::new();
-    for (name, engine) in NODES {
-        parts.extend(directory.read(name)?.map(|part| (part, engine)));
-    }
+    let parts = parts_between_nodes(directory, Purpose::Decision)?;
     let between = (!parts.is_empty()).then(|| between_nodes(&parts, &machine)).transpose();
     Ok(match (of_node.map_err(Failure::Decisions)?, between.map_err(Failure::Decisions)?) {
         (Some(of_node), Some(between)) => Some(of_node.replaced_by(&between)),

@@ -63,13 +63,15 @@ pub(super) fn of(
     on_all_ranks(here, &collective.query(), every, extent)
 }
 
-/// Candidates of a call between nodes, the same on all ranks.
+/// Candidates of a call between nodes, the same on all ranks. With [`Extent::All`] rank 0 may add
+/// one.
 pub(super) fn of_query(
     here: &StepContext<'_>,
     query: &Query,
     extent: Extent,
+    more: Option<Choice>,
 ) -> Result<Candidates, Error> {
-    on_all_ranks(here, query, Vec::new, extent)
+    on_all_ranks(here, query, || more.into_iter().collect(), extent)
 }
 
 fn on_all_ranks(
@@ -87,16 +89,20 @@ fn on_all_ranks(
     Ok(Candidates { predicted, measured })
 }
 
-/// The models of a directory's machine, read once in a process.
+/// The models of a directory's machine, read once in a process for each version of its file.
 pub(super) fn models_of(directory: &Path) -> Option<Arc<Models>> {
-    static KNOWN: Mutex<BTreeMap<PathBuf, Arc<Models>>> = Mutex::new(BTreeMap::new());
+    type Known = BTreeMap<PathBuf, (SystemTime, Arc<Models>)>;
+    static KNOWN: Mutex<Known> = Mutex::new(BTreeMap::new());
+    let path = directory.join("machine.json");
+    let written = path.metadata().and_then(|file| file.modified()).ok()?;
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(models) = known.get(directory) {
+    if let Some((version, models)) = known.get(directory)
+        && *version == written
+    {
         return Some(Arc::clone(models));
     }
-    let machine = Machine::read(&directory.join("machine.json")).ok()?;
-    let models = Arc::new(Models::of(&machine));
-    known.insert(directory.to_owned(), Arc::clone(&models));
+    let models = Arc::new(Models::of(&Machine::read(&path).ok()?));
+    known.insert(directory.to_owned(), (written, Arc::clone(&models)));
     Some(models)
 }
 

@@ -41,8 +41,6 @@ pub(super) const SIZES: [u64; 14] = [
     128 << 10,
 ];
 
-/// Sizes that the clock is asked about between nodes, most used first.
-pub(super) const NODE_SIZES: [u64; 7] = [8, 16 << 10, 1 << 10, 64 << 10, 256, 4 << 10, 512 << 10];
 /// No collective takes more memory than this.
 const MOST_MEMORY: u64 = 1 << 28;
 

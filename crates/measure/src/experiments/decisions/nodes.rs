@@ -2,38 +2,110 @@
 //! answer where they leave doubt.
 
 use super::candidates::{Candidates, Extent, of_query};
-use super::grid::{NODE_SIZES, figure_of};
+use super::grid::{FILE, figure_of};
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget, compare_in_batches};
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Figure, Part, Point, Role};
-use collectives::Collective;
-use models::decision::Query;
+use collectives::{Choice, Collective};
+use models::decision::{DecisionTable, Query};
 use std::num::NonZeroU32;
 use tradewind::CallForm;
 
 /// No collective takes more memory than this.
 const MOST_MEMORY: u64 = 1 << 27;
 
+/// What plans are timed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To correct the parameters of the models: every plan, at few sizes.
+    Calibration,
+    /// To decide where the models leave doubt, most used sizes first.
+    Decision,
+    /// To find out what choices lose: every plan, at sizes that nothing was made from.
+    Check,
+}
+
+impl Purpose {
+    /// Sizes, most used first.
+    pub(super) const fn sizes(self) -> &'static [u64] {
+        match self {
+            Purpose::Calibration => &[8, 4 << 10, 512 << 10],
+            Purpose::Decision => &[8, 16 << 10, 1 << 10, 64 << 10, 256, 4 << 10, 512 << 10],
+            Purpose::Check => &[24, 3000, 24 << 10, 192 << 10],
+        }
+    }
+
+    /// Milliseconds of a call's plans.
+    const fn milliseconds(self) -> f64 {
+        match self {
+            Purpose::Calibration => 20.0,
+            Purpose::Decision => 40.0,
+            Purpose::Check => 60.0,
+        }
+    }
+
+    /// Name of the part, before the name of the engine.
+    pub const fn part(self) -> &'static str {
+        match self {
+            Purpose::Calibration => "calibration-nodes",
+            Purpose::Decision => "decisions-nodes",
+            Purpose::Check => "regret-nodes",
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Purpose::Calibration => "Times that the models between nodes are corrected by",
+            Purpose::Decision => "Which algorithm is best between nodes",
+            Purpose::Check => "What choices between nodes are compared with",
+        }
+    }
+
+    const fn about(self) -> &'static str {
+        match self {
+            Purpose::Calibration => {
+                "Every plan of a call between the nodes of a job takes its turn, in batches of calls \
+                 back to back. A few constants of the models are fitted to these times."
+            }
+            Purpose::Decision => {
+                "The models predict every plan of a call between the nodes of a job. Candidates whose \
+                 predictions lie within the models' own error of the best take turns, in batches of \
+                 calls back to back. Dashed are predictions."
+            }
+            Purpose::Check => {
+                "Every plan of a call takes its turn, at sizes that neither the models nor the table \
+                 were made from. Dashed are predictions."
+            }
+        }
+    }
+
+    fn extent(self, setting: &Setting) -> Extent {
+        match self {
+            Purpose::Decision => Extent::of(setting),
+            Purpose::Calibration | Purpose::Check => Extent::All,
+        }
+    }
+}
+
 /// The experiment for a job with so many ranks, so many of them on each node. Measurements of
 /// different engines, as `TRADEWIND_INTERNODE` names them, are different parts.
 pub fn experiment(
+    purpose: Purpose,
     setting: &Setting,
     (ranks, ranks_per_node): (u32, NonZeroU32),
     engine: Option<&str>,
 ) -> Experiment {
     let operations: &[Collective] = setting.choose(&Collective::ALL[..2], Collective::ALL);
-    let sizes: &[u64] = setting.choose(&NODE_SIZES[..2], &NODE_SIZES);
-    let budget = TimeBudget { milliseconds: setting.choose(10.0, 40.0), most_rounds: 0 };
+    let sizes = purpose.sizes();
+    let sizes: &[u64] = setting.choose(&sizes[..2], sizes);
+    let milliseconds = setting.choose(10.0, purpose.milliseconds());
+    let budget = TimeBudget { milliseconds, most_rounds: 0 };
     let suffix = engine.map(|engine| format!("-{engine}")).unwrap_or_default();
-    let name = format!("decisions-nodes{suffix}");
-    let mut part = Part::new(&name, "Which algorithm is best between nodes");
-    part.about = "The models predict every plan of a call between the nodes of a job. Candidates \
-                  whose predictions lie within the models' own error of the best take turns, in \
-                  batches of calls back to back. Dashed are predictions."
-        .to_owned();
+    let mut part = Part::new(&format!("{}{suffix}", purpose.part()), purpose.title());
+    part.about = purpose.about().to_owned();
     part.source = "Barchet-Estefanel, Mounié 2004, section 6".to_owned();
     let mut steps = Vec::new();
-    let extent = Extent::of(setting);
+    let extent = purpose.extent(setting);
     for bytes in sizes {
         for form in CallForm::ALL.iter().copied() {
             for operation in operations.iter().copied() {
@@ -47,7 +119,7 @@ pub fn experiment(
                     part.figures.push(Figure::new(&name, &title, x, y));
                 }
                 let bytes = match operation {
-                    Collective::Barrier if *bytes != NODE_SIZES[0] => continue,
+                    Collective::Barrier if *bytes != sizes[0] => continue,
                     Collective::Barrier => 0,
                     _ => *bytes,
                 };
@@ -59,8 +131,9 @@ pub fn experiment(
                 }
                 let what = format!("{query}");
                 let shape = JobShape::unbound(setting, ranks);
-                steps.push(Step::new(what, shape, 100, move |here| {
-                    measure(here, &query, &call, budget, extent)
+                steps.push(Step::new(what, shape, 2 * milliseconds as u64, move |here| {
+                    let more = if purpose == Purpose::Check { chosen(here, &query) } else { None };
+                    measure(here, (&query, &call), budget, extent, more)
                 }));
             }
         }
@@ -68,14 +141,21 @@ pub fn experiment(
     Experiment::new(part, steps)
 }
 
+/// The choice of the directory's table, on rank 0: its segments are those of another size.
+fn chosen(here: &StepContext<'_>, query: &Query) -> Option<Choice> {
+    let directory = here.directory.filter(|_| here.world.rank() == 0)?;
+    let table = DecisionTable::read(&directory.join(FILE)).ok()?;
+    table.look_up(query).ok().map(|found| found.range.plan)
+}
+
 fn measure(
     here: &StepContext<'_>,
-    query: &Query,
-    call: &CollectiveCall,
+    (query, call): (&Query, &CollectiveCall),
     budget: TimeBudget,
     extent: Extent,
+    more: Option<Choice>,
 ) -> Result<Vec<Finding>, Error> {
-    let Candidates { predicted, measured } = of_query(here, query, extent)?;
+    let Candidates { predicted, measured } = of_query(here, query, extent, more)?;
     let figure = figure_of((query.operation, query.form, query.ranks, query.ranks_per_node));
     let x = query.bytes as f64;
     let points = predicted.iter().map(|(plan, time)| {

@@ -11,10 +11,10 @@ use models::decision::{DecisionTable, Origin, decide};
 use models::statistics::percentile;
 use tradewind::CallForm;
 
-const SUMMARY: &str = "summary";
+pub(super) const SUMMARY: &str = "summary";
 /// Names of maps, by what chooses.
-const MODELS: &str = "models";
-const TABLE: &str = "table";
+pub(super) const MODELS: &str = "models";
+pub(super) const TABLE: &str = "table";
 /// Sizes between those that the table is made from.
 const SIZES: [u64; 7] = [24, 3000, 96 << 10, 192, 1000, 24 << 10, 768 << 10];
 
@@ -33,23 +33,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
     for (by, title) in [(MODELS, "Regret of the models"), (TABLE, "Regret of the table")] {
         part.maps.extend(grid.maps(setting, by, title, caption, Colour::ByRatio));
     }
-    part.tables.push(Table {
-        name: SUMMARY.to_owned(),
-        title: "Regret".to_owned(),
-        caption: "Over all operations and sizes.".to_owned(),
-        columns: [
-            "choice",
-            "ranks",
-            "median",
-            "90th percentile",
-            "worst",
-            "where it is worst",
-            "cells",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-        rows: Vec::new(),
-    });
+    part.tables.push(outline("ranks"));
     part.notes = grid.notes(setting);
     let steps = grid.steps(setting, measure);
     Experiment::new(part, steps).concluding(conclude)
@@ -92,6 +76,27 @@ fn measure(
     Ok(cells.collect())
 }
 
+/// The table of a summary, without rows: one for each choice and value of the second column.
+pub(super) fn outline(second: &str) -> Table {
+    Table {
+        name: SUMMARY.to_owned(),
+        title: "Regret".to_owned(),
+        caption: "Over all operations and sizes.".to_owned(),
+        columns: [
+            "choice",
+            second,
+            "median",
+            "90th percentile",
+            "worst",
+            "where it is worst",
+            "cells",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        rows: Vec::new(),
+    }
+}
+
 /// The time of the chosen plan over that of the fastest, and both in words.
 fn regret(chosen: &Choice, by: &str, times: &[(Choice, f64)]) -> Option<(f64, String)> {
     let (best, least) = times.iter().min_by(|left, right| left.1.total_cmp(&right.1))?;
@@ -129,7 +134,8 @@ fn conclude(part: &mut Part) -> Result<(), Error> {
     Ok(())
 }
 
-fn summary(choice: &str, ranks: &str, found: &[(f64, String)]) -> Option<Vec<Value>> {
+/// The row of a choice in the summary.
+pub(super) fn summary(choice: &str, ranks: &str, found: &[(f64, String)]) -> Option<Vec<Value>> {
     let (worst, place) = found.iter().max_by(|left, right| left.0.total_cmp(&right.0))?;
     let mut values: Vec<f64> = found.iter().map(|(value, _)| *value).collect();
     values.sort_by(f64::total_cmp);

@@ -1,11 +1,14 @@
 //! The decision table: by the models, corrected by measurements.
 
-use super::grid::{NODE_SIZES, SIZES, figure_of, shape_of};
+use super::grid::{SIZES, figure_of, shape_of};
+use super::nodes::Purpose;
 use crate::results::{Figure, Part, Role};
 use collectives::{Algorithm, Choice, Collective, Levels};
+use models::calibration::{TimedCall, calibrate};
 use models::decision::{DecisionTable, Grid, Measured, Query, Range, Row, TableError, Times};
 use models::machine_file::{Engine, Machine};
 use models::prediction::Models;
+use std::collections::BTreeMap;
 use tradewind::CallForm;
 
 /// Largest size that the models are asked about; the plan for it goes on for longer messages.
@@ -36,15 +39,79 @@ pub fn table(part: &Part, machine: &Machine) -> Result<DecisionTable, TableError
     DecisionTable::new(machine.fingerprint.clone(), rows)
 }
 
-/// Parts of measurements between nodes, by the engine of nonblocking calls in their jobs.
-pub const NODES: [(&str, Engine); 3] = [
-    ("decisions-nodes", Engine::Agent),
-    ("decisions-nodes-direct", Engine::Agent),
-    ("decisions-nodes-kernel", Engine::Kernel),
-];
+/// Names of the parts of measurements between nodes for a purpose, and the engine of nonblocking
+/// calls in their jobs.
+pub fn parts_of(purpose: Purpose) -> [(String, Engine); 3] {
+    [("", Engine::Agent), ("-direct", Engine::Agent), ("-kernel", Engine::Kernel)]
+        .map(|(suffix, engine)| (format!("{}{suffix}", purpose.part()), engine))
+}
 
-/// The rows between nodes: for the shapes of these parts and some more, what the models find
-/// fastest, corrected by what was measured.
+/// The engine of calls of a form in a job with this engine of nonblocking calls.
+fn engine_of(models: &Models, form: CallForm, nonblocking: Engine) -> Engine {
+    match form {
+        CallForm::Blocking if models.has(Engine::Direct) && nonblocking == Engine::Agent => {
+            Engine::Direct
+        }
+        _ => nonblocking,
+    }
+}
+
+/// The shapes of calls in these parts.
+pub(super) fn shapes_of(parts: &[(Part, Engine)]) -> Vec<(Collective, CallForm, u32, u32)> {
+    let figures = parts.iter().flat_map(|(part, _)| &part.figures);
+    let mut shapes: Vec<_> = figures.filter_map(|figure| shape_of(&figure.name)).collect();
+    shapes.sort_unstable();
+    shapes.dedup();
+    shapes
+}
+
+/// Measurements of a shape in these parts, at each size, ascending.
+pub(super) fn measured_between_nodes(
+    parts: &[(Part, Engine)],
+    models: &Models,
+    shape: (Collective, CallForm, u32, u32),
+) -> Vec<(u64, Vec<Measured>)> {
+    let mut found: Vec<(u64, Vec<Measured>)> = Vec::new();
+    for (part, engine) in parts {
+        let engine = engine_of(models, shape.1, *engine);
+        let figure = part.figure(&figure_of(shape));
+        for (bytes, plans) in figure.map(|one| measured(one, Some(engine))).unwrap_or_default() {
+            match found.iter_mut().find(|(size, _)| *size == bytes) {
+                Some((_, all)) => all.extend(plans),
+                None => found.push((bytes, plans)),
+            }
+        }
+    }
+    found.sort_by_key(|(bytes, _)| *bytes);
+    found
+}
+
+/// The machine with corrections by all times in these parts, for each engine that has enough.
+pub fn corrected(parts: &[(Part, Engine)], machine: &Machine) -> Machine {
+    let models = Models::of(machine);
+    let mut times: BTreeMap<Engine, Vec<TimedCall>> = BTreeMap::new();
+    for shape in shapes_of(parts) {
+        let (operation, form, ranks, ranks_per_node) = shape;
+        for (bytes, plans) in measured_between_nodes(parts, &models, shape) {
+            let query = Query { operation, form, ranks, ranks_per_node, bytes };
+            for Measured { plan, engine, median, .. } in plans {
+                let Some(engine) = engine else { continue };
+                let time = TimedCall { query, plan, microseconds: median };
+                times.entry(engine).or_default().push(time);
+            }
+        }
+    }
+    let mut corrected = machine.clone();
+    for (engine, times) in times {
+        if let Some(found) = calibrate(machine, engine, &times) {
+            corrected.engine_mut(engine).calibration = Some(found);
+        }
+    }
+    corrected
+}
+
+/// The rows between nodes: for the shapes of these parts, what the models find fastest, corrected
+/// by what was measured.
 ///
 /// # Errors
 /// Ranges that cannot be, which is a mistake of this function.
@@ -54,35 +121,13 @@ pub fn between_nodes(
 ) -> Result<DecisionTable, TableError> {
     let models = Models::of(machine);
     let sizes = Grid::usual(Vec::new(), Vec::new(), LARGEST).bytes;
-    let mut shapes: Vec<(Collective, CallForm, u32, u32)> = Vec::new();
-    for (part, _) in parts {
-        shapes.extend(part.figures.iter().filter_map(|figure| shape_of(&figure.name)));
-    }
-    shapes.sort_unstable();
-    shapes.dedup();
     let mut rows = Vec::new();
-    for (operation, form, ranks, ranks_per_node) in shapes {
+    for shape in shapes_of(parts) {
+        let (operation, form, ranks, ranks_per_node) = shape;
         let query = Query { operation, form, ranks, ranks_per_node, bytes: 0 };
         let Some(mut row) = Row::build(&models, &query, &sizes) else { continue };
-        let mut found: Vec<(u64, Vec<Measured>)> = Vec::new();
-        for (part, engine) in parts {
-            let engine = match form {
-                CallForm::Blocking if models.has(Engine::Direct) && *engine == Engine::Agent => {
-                    Engine::Direct
-                }
-                _ => *engine,
-            };
-            let figure = part.figure(&figure_of((operation, form, ranks, ranks_per_node)));
-            for (bytes, plans) in figure.map(|one| measured(one, Some(engine))).unwrap_or_default()
-            {
-                match found.iter_mut().find(|(size, _)| *size == bytes) {
-                    Some((_, all)) => all.extend(plans),
-                    None => found.push((bytes, plans)),
-                }
-            }
-        }
-        found.sort_by_key(|(bytes, _)| *bytes);
-        refine(&mut row, &models, &query, found, (&NODE_SIZES, &[]));
+        let found = measured_between_nodes(parts, &models, shape);
+        refine(&mut row, &models, &query, found, (Purpose::Decision.sizes(), &[]));
         rows.push(row);
     }
     DecisionTable::new(machine.fingerprint.clone(), rows)

@@ -1,0 +1,138 @@
+//! Time lost by choices between nodes: the jobs of all engines together.
+
+use super::nodes::Purpose;
+use super::regret::{MODELS, SUMMARY, TABLE, outline, summary};
+use super::rows::{measured_between_nodes, shapes_of};
+use crate::results::{Categories, Colour, Map, Part, Square};
+use collectives::{Choice, Collective};
+use models::decision::{DecisionTable, Measured, Query};
+use models::machine_file::{Engine, Machine};
+use models::prediction::Models;
+use tradewind::CallForm;
+
+/// Name of the part.
+pub const PART: &str = "regret-between-nodes";
+
+/// A plan with its engine.
+type Way = (Option<Engine>, Choice);
+/// What chooses: its name, and its choice for a call.
+type Chooser<'a> = (&'a str, &'a dyn Fn(&Query) -> Option<Way>);
+
+/// Time of the choices of the models and of the table over that of the best plan on any engine, in
+/// the parts of [`Purpose::Check`]. A call whose choice was not timed is left out.
+pub fn between_nodes(
+    parts: &[(Part, Engine)],
+    machine: &Machine,
+    table: Option<&DecisionTable>,
+) -> Part {
+    let mut part = Part::new(PART, "What choices between nodes lose");
+    part.about =
+        "Time of the chosen plan, on the chosen engine, over that of the best plan on any \
+                  engine, at sizes that the decision table was not made from and in jobs of their \
+                  own. Models are those of machine.json alone, with their corrections, without a \
+                  stopwatch."
+            .to_owned();
+    part.complete = parts.iter().all(|(part, _)| part.complete);
+    part.tables.push(outline("form of the call"));
+    let measured: Vec<Engine> = parts.iter().map(|(_, engine)| *engine).collect();
+    // An engine that has no part here is none to be chosen.
+    let models =
+        Models::of(machine).only(|engine| engine == Engine::Direct || measured.contains(&engine));
+    let choosers: [Chooser<'_>; 2] = [
+        (MODELS, &|query| models.choose(query).map(|one| (one.engine, one.plan))),
+        (TABLE, &|query| {
+            let range = table?.look_up(query).ok()?.range;
+            Some((range.engine, range.plan))
+        }),
+    ];
+    let mut rows = Vec::new();
+    for (name, choice) in choosers {
+        for form in CallForm::ALL.iter().copied() {
+            let map = map_of(parts, &models, (name, choice), form);
+            let found: Vec<(f64, String)> = map
+                .cells
+                .iter()
+                .filter_map(|cell| Some((cell.value?, cell.detail.clone())))
+                .collect();
+            rows.extend(summary(name, form.name(), &found));
+            part.maps.push(map);
+        }
+    }
+    part.replace_rows(SUMMARY, rows);
+    part
+}
+
+fn map_of(
+    parts: &[(Part, Engine)],
+    models: &Models,
+    (name, choice): Chooser<'_>,
+    form: CallForm,
+) -> Map {
+    let mut columns: Vec<u64> = [0].into_iter().chain(Purpose::Check.sizes().to_vec()).collect();
+    columns.sort_unstable();
+    let names = |label: &str, names: Vec<String>| Categories { label: label.to_owned(), names };
+    let mut cells = Vec::new();
+    for shape in shapes_of(parts).into_iter().filter(|shape| shape.1 == form) {
+        let (operation, _, ranks, ranks_per_node) = shape;
+        for (bytes, plans) in measured_between_nodes(parts, models, shape) {
+            let query = Query { operation, form, ranks, ranks_per_node, bytes };
+            let column = columns.iter().position(|size| *size == bytes);
+            let row = Collective::ALL.iter().position(|one| *one == operation);
+            let lost = choice(&query).and_then(|way| lost(&query, way, &plans));
+            if let (Some(column), Some(row), Some((value, detail))) = (column, row, lost) {
+                let text = format!("{value:.2}");
+                cells.push(Square { column, row, text, value: Some(value), detail });
+            }
+        }
+    }
+    Map {
+        name: format!("{name}-{form}"),
+        title: format!("Regret of the {name}, {form} calls"),
+        caption: "Time of the chosen plan over the best one measured.".to_owned(),
+        columns: names("bytes", columns.iter().map(u64::to_string).collect()),
+        rows: names("operation", Collective::ALL.iter().map(Collective::to_string).collect()),
+        colour: Colour::ByRatio,
+        cells,
+    }
+}
+
+/// The time of a way over that of the best, and both in words; `None` if it was not timed.
+fn lost(query: &Query, (engine, plan): Way, plans: &[Measured]) -> Option<(f64, String)> {
+    let best = plans.iter().min_by(|one, other| one.median.total_cmp(&other.median))?;
+    let same = |one: &&Measured| one.plan == plan && (engine.is_none() || one.engine == engine);
+    let chosen = plans.iter().find(same)?;
+    let words = |one: &Measured| {
+        let engine = one.engine.map(|engine| format!(" on {engine}")).unwrap_or_default();
+        format!("{}{engine}, {:.1} µs", one.plan, one.median)
+    };
+    let detail = format!("{query}: {}; best: {}", words(chosen), words(best));
+    Some((chosen.median / best.median.max(1e-3), detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use collectives::Algorithm;
+
+    #[test]
+    fn what_is_lost_counts_plans_on_all_engines() {
+        let query = Query {
+            operation: Collective::Bcast,
+            form: CallForm::Nonblocking,
+            ranks: 4,
+            ranks_per_node: 2,
+            bytes: 24,
+        };
+        let plan = Choice::of(Algorithm::Flat);
+        let measured = |engine, median| Measured {
+            plan,
+            engine: Some(engine),
+            median,
+            quartiles: [median; 2],
+        };
+        let plans = [measured(Engine::Agent, 30.0), measured(Engine::Kernel, 20.0)];
+        let of = |engine| lost(&query, (engine, plan), &plans).map(|(lost, _)| lost);
+        assert_eq!((of(Some(Engine::Agent)), of(Some(Engine::Kernel))), (Some(1.5), Some(1.0)));
+        assert_eq!(lost(&query, (None, Choice::of(Algorithm::Chain)), &plans), None);
+    }
+}
