@@ -63,6 +63,8 @@ struct Output {
     machine: PathBuf,
     #[serde(skip_serializing_if = "Option::is_none")]
     model_error: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     predictions: Vec<Row>,
 }
 
@@ -96,10 +98,27 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         query: query.to_string(),
         machine: path,
         model_error: models.error(&query),
+        note: note(&machine, &query),
         predictions: found.iter().map(row).collect(),
     };
     format.print(|| table(&output), &output)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the measurements of one node do not contain.
+fn note(machine: &Machine, query: &Query) -> Option<String> {
+    let Query { ranks, .. } = *query;
+    let cores = machine.cores();
+    let (these, measured) = if ranks > cores {
+        ("share", "ranks with a core each")
+    } else {
+        ("have a core each of", "ranks that share cores")
+    };
+    (query.nodes() == 1 && !machine.has_ranks_like(ranks)).then(|| {
+        format!(
+            "{ranks} ranks {these} {cores} cores: only {measured} were measured on this machine"
+        )
+    })
 }
 
 /// The error of a machine's file. Where none was named, the way out is to measure.
@@ -121,10 +140,12 @@ fn table(output: &Output) -> String {
         ]);
     }
     let error = output.model_error.map(|error| format!(" (model error ± {:.0} %)", 100.0 * error));
+    let note = output.note.as_ref().map(|note| format!("\n{note}"));
     format!(
-        "{}, by {}{}\n{table}",
+        "{}, by {}{}\n{table}{}",
         output.query,
         output.machine.display(),
-        error.unwrap_or_default()
+        error.unwrap_or_default(),
+        note.unwrap_or_default()
     )
 }

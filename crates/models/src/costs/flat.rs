@@ -91,23 +91,47 @@ impl FlatCosts {
 
     /// The time among so many ranks, in microseconds.
     pub fn at(&self, ranks: u32, bytes: u64) -> f64 {
-        let above = self.points.partition_point(|point| point.ranks < ranks);
-        let curve = |ranks: u32| {
-            let first = self.points.partition_point(|point| point.ranks < ranks);
-            let end = self.points.partition_point(|point| point.ranks <= ranks);
-            along(&self.points[first..end], bytes)
-        };
-        match (self.points.get(above), above.checked_sub(1).map(|below| self.points[below].ranks)) {
-            (Some(point), Some(below)) if point.ranks > ranks => {
-                let share = f64::from(ranks - below) / f64::from(point.ranks - below);
-                let low = curve(below);
-                low + (curve(point.ranks) - low) * share
-            }
-            (Some(point), _) => curve(point.ranks),
-            (None, Some(below)) => curve(below) * f64::from(ranks) / f64::from(below),
-            // The list is not empty.
-            (None, None) => 0.0,
+        among(&self.points, ranks, bytes)
+    }
+
+    /// The time among so many ranks on so many cores, in microseconds. Ranks that share cores wait
+    /// for their turns, so only times of ranks that do, or do not, like these count; all times, if
+    /// there are no such ones. Below the smallest number of ranks the time is that of this number.
+    ///
+    /// ```
+    /// use models::costs::{FlatCosts, FlatPoint};
+    /// let point = |ranks, microseconds| FlatPoint { ranks, bytes: 8, microseconds };
+    /// let costs = FlatCosts::new(vec![point(2, 0.2), point(4, 3.0), point(8, 6.0)])?;
+    /// let on_two_cores = [2, 3, 4, 6].map(|ranks| costs.on_cores(ranks, 8, 2));
+    /// assert_eq!(on_two_cores, [0.2, 3.0, 3.0, 4.5]);
+    /// assert_eq!(costs.at(3, 8), 1.6);
+    /// # Ok::<(), models::costs::FlatError>(())
+    /// ```
+    pub fn on_cores(&self, ranks: u32, bytes: u64, cores: u32) -> f64 {
+        let with_cores = self.points.partition_point(|point| point.ranks <= cores);
+        let (with_cores, sharing) = self.points.split_at(with_cores);
+        let own = if ranks <= cores { with_cores } else { sharing };
+        among(if own.is_empty() { &self.points } else { own }, ranks, bytes)
+    }
+}
+
+/// The time among so many ranks, by these points, which ascend.
+fn among(points: &[FlatPoint], ranks: u32, bytes: u64) -> f64 {
+    let above = points.partition_point(|point| point.ranks < ranks);
+    let curve = |ranks: u32| {
+        let first = points.partition_point(|point| point.ranks < ranks);
+        let end = points.partition_point(|point| point.ranks <= ranks);
+        along(&points[first..end], bytes)
+    };
+    match (points.get(above), above.checked_sub(1).map(|below| points[below].ranks)) {
+        (Some(point), Some(below)) if point.ranks > ranks => {
+            let share = f64::from(ranks - below) / f64::from(point.ranks - below);
+            let low = curve(below);
+            low + (curve(point.ranks) - low) * share
         }
+        (Some(point), _) => curve(point.ranks),
+        (None, Some(below)) => curve(below) * f64::from(ranks) / f64::from(below),
+        (None, None) => 0.0,
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Costs {
     pub contention: f64,
     /// Costs of flat collectives; operations without an entry have none, as between nodes.
     pub flat: BTreeMap<Collective, FlatCosts>,
+    /// Number of cores that the ranks of flat collectives may use.
+    pub cores: u32,
     /// Constants of cooperative progress. If there are any, simulations predict graphs, else the
     /// formulas of pLogP.
     pub sharing: Vec<Sharing>,
@@ -70,6 +72,7 @@ impl Costs {
             combine: 0.0,
             contention: 1.0,
             flat: BTreeMap::new(),
+            cores: u32::MAX,
             sharing: Vec::new(),
         }
     }
@@ -95,7 +98,7 @@ impl Costs {
             return Some(0.0);
         }
         if choice.algorithm == Algorithm::Join {
-            return self.flat.get(&operation).map(|costs| costs.at(ranks, bytes));
+            return self.flat.get(&operation).map(|costs| costs.on_cores(ranks, bytes, self.cores));
         }
         let simulated = Sharing::nearest(&self.sharing, ranks)
             .and_then(|sharing| sharing.predict(operation, choice, ranks, bytes));

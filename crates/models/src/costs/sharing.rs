@@ -25,14 +25,16 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// Constants for a number of ranks: those of the nearest number, by ratio.
+    /// Constants for a number of ranks: those of the nearest number, by ratio, of which the ranks
+    /// share cores too, or have one each too; of any number, if there are none.
     pub fn nearest(all: &[Sharing], ranks: u32) -> Option<&Sharing> {
         let apart = |one: &&Sharing| {
             let low = one.ranks.min(ranks).max(1);
             let high = one.ranks.max(ranks).max(1);
             u64::from(high) * 1_000_000 / u64::from(low)
         };
-        all.iter().min_by_key(apart)
+        let is_alike = |one: &&Sharing| (one.ranks <= one.cores) == (ranks <= one.cores);
+        all.iter().filter(is_alike).min_by_key(apart).or_else(|| all.iter().min_by_key(apart))
     }
 
     /// Time of a plan, in microseconds; `None` if the plan is none for this call, or too large to
@@ -72,5 +74,30 @@ impl Sharing {
             Some(wrong) => Err(wrong),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulation::Curve;
+
+    #[test]
+    fn ranks_that_share_cores_are_compared_with_such_ranks() {
+        let constants = Constants {
+            start: 1.0,
+            operation: 0.1,
+            crossing: 0.1,
+            switch: 1.0,
+            copy: Curve::default(),
+            fetch: Curve::default(),
+            combine: 0.0,
+        };
+        let of = |ranks| Sharing { ranks, cores: 4, constants: constants.clone(), error: 0.0 };
+        let nearest = |all: &[Sharing], ranks| Sharing::nearest(all, ranks).map(|one| one.ranks);
+        let all = [of(2), of(4), of(16)];
+        assert_eq!([3, 4, 5, 64].map(|ranks| nearest(&all, ranks)), [4, 4, 16, 16].map(Some));
+        assert_eq!(nearest(&all[..2], 8), Some(4), "there is nothing better");
+        assert_eq!(nearest(&[], 8), None);
     }
 }

@@ -270,12 +270,26 @@ impl Machine {
             combine: costs.and_then(|costs| costs.combine).unwrap_or(self.combine),
             contention: contention.unwrap_or(1.0),
             flat: self.flat.get(&form).filter(|_| cooperative).cloned().unwrap_or_default(),
+            cores: self.cores(),
             sharing: if cooperative { self.sharing.clone() } else { Vec::new() },
         };
         if let Some(calibration) = costs.and_then(|costs| costs.calibration.as_ref()) {
             calibration.apply(&mut found, farthest.is_inside_node());
         }
         Some(found)
+    }
+
+    /// Number of cores that the ranks of one node may use.
+    pub fn cores(&self) -> u32 {
+        self.sharing.first().map_or(self.fingerprint.cores, |sharing| sharing.cores).max(1)
+    }
+
+    /// Returns `true` if flat collectives were measured among ranks that share cores, or have one
+    /// each, as so many ranks on one node of this machine do.
+    pub fn has_ranks_like(&self, ranks: u32) -> bool {
+        let cores = self.cores();
+        let points = self.flat.values().flat_map(BTreeMap::values).flat_map(FlatCosts::points);
+        points.into_iter().any(|point| (point.ranks <= cores) == (ranks <= cores))
     }
 
     /// The farthest class of pairs inside the node that was measured under an engine.
