@@ -2,6 +2,7 @@
 
 use measure::results::Directory;
 use models::decision::{DecisionTable, Evidence};
+use models::machine::PairClass;
 use models::machine_file::{Engine, Machine, Networks, TCP};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -52,7 +53,12 @@ fn nodes_are_tuned_beside_what_is_kept() {
     let out = place.path().join("decisions.json");
     let output = tradewind("tune --quick --ranks 2 --models-only", Some(&out));
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let output = tradewind("tune --quick --nodes 2 --ranks-per-node 2", Some(&out));
+    let measurements = place.path().join("measurements");
+    let line = format!(
+        "tune --quick --nodes 2 --ranks-per-node 2 --check --measurements {}",
+        measurements.display()
+    );
+    let output = tradewind(&line, Some(&out));
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     let table = DecisionTable::read(&out).expect("a table");
     let rows = |nodes: u32| {
@@ -66,6 +72,19 @@ fn nodes_are_tuned_beside_what_is_kept() {
     let machine = Machine::read(&place.path().join("machine.json")).expect("it lies beside");
     assert!(machine.engines.contains_key(&Engine::Agent) && !machine.sharing.is_empty());
     assert!(machine.engines[&Engine::Direct].contention.values().all(|ratio| ratio.is_finite()));
+    let inter = |engine: &Engine| machine.engines[engine].classes.get(PairClass::OtherNode);
+    for engine in [Engine::Direct, Engine::Agent] {
+        let network = inter(&engine).expect("messages between nodes were measured");
+        let overheads = [network.send_overhead(0), network.receive_overhead(0)];
+        assert!(overheads.iter().all(|overhead| *overhead > 0.0), "{engine}: {overheads:?}");
+        assert!(machine.engines[&engine].calibration.is_some(), "{engine} has times enough");
+    }
+    let shown = text(&output.stdout);
+    assert!(shown.contains("What choices between nodes lose"), "{shown}");
+    let directory = Directory::create(&measurements).expect("it is there");
+    let losses = directory.read("regret-between-nodes").expect("it is whole").expect("it is there");
+    // A table and models, in two forms.
+    assert_eq!((losses.maps.len(), losses.tables[0].rows.len()), (4, 4), "{losses:?}");
     let lengths = |name: &str| machine.networks.0.get(name).map(std::collections::BTreeMap::len);
     assert_eq!(lengths(TCP), Some(5), "{:?}", machine.networks);
     if !testing::fabric::libraries().is_empty() {

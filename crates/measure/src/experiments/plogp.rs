@@ -39,6 +39,7 @@
 
 mod contention;
 mod experiment;
+mod lone_message;
 mod machine;
 mod nodes;
 mod noise;

@@ -17,6 +17,7 @@ testing::tests![
     a_gap_is_never_less_than_in_a_stream,
     sizes_are_added_where_a_curve_jumps_and_nowhere_else,
     clocks_that_stand_still_give_zeros_and_not_negative_times,
+    the_line_of_an_overhead_goes_on_where_it_has_no_meaning,
     noise_does_not_matter,
     the_real_transport_has_parameters,
 ];
@@ -217,6 +218,26 @@ fn clocks_that_stand_still_give_zeros_and_not_negative_times() {
     );
     assert!(Survey::of(&[]).is_err());
     assert!(Survey::of(&[vec![reading(8), reading(16)]]).is_err(), "there is no size 0");
+}
+
+/// os is 1 + m/100 as far as it was measured; or was measured nowhere.
+fn the_line_of_an_overhead_goes_on_where_it_has_no_meaning() {
+    let lap = |count, microseconds| Lap { count, microseconds };
+    let reading = |bytes: u64| Reading {
+        bytes,
+        nothing: 0.0,
+        round_trips: lap(1, 20.0 + bytes as f64 / 10.0),
+        stream: lap(2, 10.0),
+        sends: lap(u32::from(bytes <= 200), 1.0 + bytes as f64 / 100.0),
+        receives: Lap::default(),
+    };
+    let found = Survey::of(&[[0, 100, 200, 300, 40_000].map(reading).to_vec()]).unwrap();
+    let network = &found.parameters;
+    let overheads = [0, 100, 200, 300].map(|bytes| network.send_overhead(bytes));
+    assert_eq!(overheads, [1.0, 2.0, 3.0, 4.0]);
+    assert_eq!(network.send_overhead(40_000), 401.0);
+    assert_eq!(network.receive_overhead(300), 0.0);
+    assert!(found.samples.sizes[3].send_overhead.values.is_empty());
 }
 
 proptest! {

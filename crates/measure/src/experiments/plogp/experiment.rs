@@ -4,7 +4,7 @@
 use super::contention;
 use super::machine;
 use super::noise;
-use super::pair::{Clock, Pair};
+use super::pair::{Clock, OverheadsBy, Pair};
 use super::patterns::FIRST;
 use super::progress::{self as of_node, Plan};
 use super::rounds::{Pass, Passes};
@@ -293,7 +293,7 @@ fn pair_step(
     };
     let form = CallForm::Nonblocking;
     let engine = engine_of(turn.engine);
-    let mut pair = Pair::new(world, form, engine, Clock::Inside)?;
+    let mut pair = Pair::new(world, form, engine, (Clock::Inside, OverheadsBy::Stamps))?;
     let rounds = if leads {
         let rounds = rounds_of(&mut pair, &plan)?;
         pair.end()?;
@@ -401,7 +401,9 @@ pub(super) fn points_of(
             size.receive_overhead.clone(),
             of(&found.stream),
         ];
-        for ((figure, ..), sample) in figures.iter().zip(samples) {
+        // An overhead without a meaning at this size has no samples.
+        let measured = figures.iter().zip(samples).filter(|(_, sample)| !sample.values.is_empty());
+        for ((figure, ..), sample) in measured {
             let point = Point::of(size.bytes as f64, &sample.values);
             findings.push(Finding::measured(figure, curve, point));
         }

@@ -6,8 +6,9 @@
 
 use super::contention::{self, Exchange};
 use super::experiment::{CONTENTION, FIGURES, PARAMETERS, outline, points_of, row_of, why};
+use super::lone_message::Executor;
 use super::machine;
-use super::pair::{Clock, Pair};
+use super::pair::{Clock, OverheadsBy, Pair};
 use super::patterns::FIRST;
 use super::starts;
 use super::survey::{Survey, SurveyPlan, rounds_of};
@@ -113,7 +114,9 @@ fn step(
             split(world, &[FIRST, second, leaders[1]])?
         }
     };
-    let measured = pair.map(|pair| measure(&pair, distance, form, effort)).transpose()?;
+    let service = here.service;
+    let measured =
+        pair.map(|pair| measure(&pair, (distance, form), service, effort)).transpose()?;
     // The others sleep meanwhile: a rank that waits in a blocking call polls.
     world.ibarrier()?.wait()?;
     // Rank 0 is in every pair.
@@ -176,8 +179,8 @@ struct Found {
 /// Measures a pair; `None` for an engine that another form measures.
 fn measure(
     pair: &Communicator,
-    distance: Distance,
-    form: CallForm,
+    (distance, form): (Distance, CallForm),
+    service: Option<u32>,
     effort: &Effort,
 ) -> Result<Option<Found>, Error> {
     let engine = Pair::engine(pair, form)?;
@@ -192,7 +195,17 @@ fn measure(
         Distance::Inside if engine != Engine::Kernel => Clock::Around,
         _ => Clock::Inside,
     };
-    let mut transport = Pair::new(pair, form, engine, clock)?;
+    let is_shared = distance == Distance::Inside;
+    let overheads_by = match (engine, service) {
+        (Engine::Direct, _) => OverheadsBy::LoneMessages(Executor::Caller),
+        (Engine::Agent, Some(process)) => {
+            OverheadsBy::LoneMessages(Executor::Service { process, is_shared })
+        }
+        // A thread of this process, among others.
+        (Engine::Agent, None) => OverheadsBy::None,
+        _ => OverheadsBy::Stamps,
+    };
+    let mut transport = Pair::new(pair, form, engine, (clock, overheads_by))?;
     let rounds = if pair.rank() == FIRST {
         let rounds = rounds_of(&mut transport, &effort.plan)?;
         transport.end()?;

@@ -1,5 +1,6 @@
 //! Two ranks of a job as a [`Transport`]: rank 0 leads, the other follows.
 
+use super::lone_message::{Executor, LoneMessage, LoneOverheads};
 use super::patterns::{self, FIRST, PAIR, ROOM, STAMPS};
 use super::transport::{Lap, Reading, Transport};
 use crate::harness::Error;
@@ -60,8 +61,20 @@ pub(super) struct Pair<'w> {
     /// service and of blocking calls read it once for everything that has become due, which between
     /// ranks of one node is all of a run.
     clock: Clock,
+    overheads_by: OverheadsBy,
     sizes: Vec<SizeSchedules>,
     room: Room,
+}
+
+/// Way to measure overheads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OverheadsBy {
+    /// Clock readings that are operations of the schedule.
+    Stamps,
+    /// Processor time of runs with a single message.
+    LoneMessages(Executor),
+    /// None: the executor of the messages cannot be told from others.
+    None,
 }
 
 /// Clock by which messages are timed.
@@ -88,7 +101,15 @@ struct SizeSchedules {
     /// One round trip.
     single: Repeated,
     stream: Repeated,
-    overheads: Repeated,
+    overheads: Overheads,
+}
+
+/// What overheads of one size are measured with.
+enum Overheads {
+    Stamps(Repeated),
+    LoneMessage(LoneMessage, Executor),
+    /// They have no meaning at this size.
+    None,
 }
 
 /// A schedule with its number of messages, and the bytes of its buffer.
@@ -104,7 +125,7 @@ impl<'w> Pair<'w> {
         world: &'w Communicator,
         form: CallForm,
         engine: Engine,
-        clock: Clock,
+        (clock, overheads_by): (Clock, OverheadsBy),
     ) -> Result<Self, Error> {
         if world.size() < PAIR {
             return Err(Error::Impossible {
@@ -123,7 +144,7 @@ impl<'w> Pair<'w> {
             room.fill(1);
             Room::Shared(Some(room))
         };
-        Ok(Pair { world, form, engine, clock, sizes: Vec::new(), room })
+        Ok(Pair { world, form, engine, clock, overheads_by, sizes: Vec::new(), room })
     }
 
     /// The engine of calls of a form. Both ranks call this.
@@ -170,18 +191,59 @@ impl<'w> Pair<'w> {
             let schedule = self.world.compile(&pattern(rank, room, (bytes, count)))?;
             Ok::<_, Error>(Repeated { count, room: room as usize, schedule })
         };
-        let size = SizeSchedules {
+        let overheads = match self.overheads_by {
+            OverheadsBy::Stamps => Overheads::Stamps(repeated(patterns::overheads, calls)?),
+            OverheadsBy::LoneMessages(executor) => {
+                Overheads::LoneMessage(LoneMessage::new(self.world, bytes)?, executor)
+            }
+            OverheadsBy::None => Overheads::None,
+        };
+        let mut size = SizeSchedules {
             bytes,
             round_trips: repeated(patterns::round_trips, trips)?,
             single: repeated(patterns::round_trips, 1)?,
             stream: repeated(patterns::stream, messages)?,
-            overheads: repeated(patterns::overheads, calls)?,
+            overheads,
         };
-        let is_taken = |one: &Repeated| one.schedule.engine(self.form) == self.engine.name();
-        if [&size.round_trips, &size.stream, &size.overheads].into_iter().all(is_taken) {
+        let (form, engine) = (self.form, self.engine.name());
+        let is_taken = |one: &Repeated| one.schedule.engine(form) == engine;
+        let has_overheads = match &size.overheads {
+            Overheads::Stamps(one) => is_taken(one),
+            Overheads::LoneMessage(one, _) => one.is_run_by(form, engine),
+            Overheads::None => true,
+        };
+        if has_overheads && is_taken(&size.round_trips) && is_taken(&size.stream) {
+            if let (Overheads::LoneMessage(message, executor), Room::Private(memory)) =
+                (&size.overheads, &mut self.room)
+                && !message.is_measurable(self.world, *executor, memory)?
+            {
+                size.overheads = Overheads::None;
+            }
             self.sizes.push(size);
         }
         Ok(())
+    }
+
+    /// The time around nothing, and of sends and receives; of no message where they have no meaning.
+    fn overheads(
+        world: &Communicator,
+        room: &mut Room,
+        form: CallForm,
+        SizeSchedules { bytes, overheads, .. }: &SizeSchedules,
+    ) -> Result<(f64, [Lap; 2]), Error> {
+        match (overheads, room) {
+            (Overheads::Stamps(stamps), room) => {
+                let [nothing, sends, _, receives, ..] = Self::laps(room, form, *bytes, stamps)?;
+                let laps =
+                    [sends, receives].map(|microseconds| Lap { count: stamps.count, microseconds });
+                Ok((nothing, laps))
+            }
+            (Overheads::LoneMessage(message, executor), Room::Private(memory)) => {
+                let LoneOverheads { send, receive } = message.round(world, *executor, memory)?;
+                Ok((0.0, [send, receive].map(|microseconds| Lap { count: 1, microseconds })))
+            }
+            _ => Ok((0.0, [Lap::default(); 2])),
+        }
     }
 
     /// Runs a schedule and gives the times between its stamps, and at last the time of the whole
@@ -237,7 +299,8 @@ impl<'w> Pair<'w> {
 
     fn run_all(&mut self) -> Result<Vec<Reading>, Error> {
         let mut readings = Vec::with_capacity(self.sizes.len());
-        for SizeSchedules { bytes, round_trips, single, stream, overheads } in &self.sizes {
+        for size in &self.sizes {
+            let SizeSchedules { bytes, round_trips, single, stream, .. } = size;
             let mut laps = |schedule| Self::laps(&mut self.room, self.form, *bytes, schedule);
             let [mut trips, .., trips_run] = laps(round_trips)?;
             let [mut messages, .., stream_run] = laps(stream)?;
@@ -253,15 +316,16 @@ impl<'w> Pair<'w> {
                 trips = trip * f64::from(round_trips.count);
                 messages = (stream_run - (single_run - trip).max(0.0)).max(0.0);
             }
-            let [nothing, sends, _, receives, ..] = laps(overheads)?;
+            let (nothing, [sends, receives]) =
+                Self::overheads(self.world, &mut self.room, self.form, size)?;
             let lap = |count, microseconds| Lap { count, microseconds };
             readings.push(Reading {
                 bytes: *bytes,
                 nothing,
                 round_trips: lap(round_trips.count, trips),
                 stream: lap(stream.count, messages),
-                sends: lap(overheads.count, sends),
-                receives: lap(overheads.count, receives),
+                sends,
+                receives,
             });
         }
         Ok(readings)

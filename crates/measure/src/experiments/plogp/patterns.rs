@@ -220,6 +220,24 @@ pub(super) fn overheads((rank, ranks): (u32, u32), room: u64, (bytes, count): (u
     sheet.graph
 }
 
+/// One message from the first rank to the second, or none. A copy of no bytes comes first, so that
+/// there is something to run.
+pub(super) fn lone_message((rank, ranks): (u32, u32), bytes: u64, has_message: bool) -> Graph {
+    let mut graph = Graph::new(rank, ranks);
+    let data = graph.buffer(Access::InOut, room(bytes, 1));
+    let nothing = data.part(0, 0);
+    let begin = graph.copy(nothing, nothing);
+    let data = data.part(0, bytes);
+    let message = match rank {
+        _ if !has_message => return graph,
+        FIRST => graph.send(data, 1, 0),
+        1 => graph.receive(data, FIRST, 0),
+        _ => return graph,
+    };
+    graph.requires(message, begin);
+    graph
+}
+
 /// An empty message to and fro and nothing else, with a private buffer of this length if it has
 /// one.
 pub(super) fn bare_round_trip((rank, ranks): (u32, u32), private_bytes: u64) -> Graph {

@@ -1,6 +1,6 @@
 //! From readings of a clock to parameters.
 
-use super::transport::{Reading, Transport};
+use super::transport::{Lap, Reading, Transport};
 use models::machine_file::{Samples, SizeSamples};
 use models::parameters::{Parameters, ParametersError, Point};
 use models::statistics::{Sample, median, never_falling};
@@ -140,8 +140,9 @@ impl Curves {
                     .stream
                     .push((beyond(reading) + gap) / f64::from(reading.stream.count.max(1)));
                 values.arrival.push(arrival(reading));
-                values.send.push(reading.sends.each(nothing));
-                values.receive.push(reading.receives.each(nothing));
+                let overhead = |lap: Lap| (lap.count > 0).then(|| lap.each(nothing));
+                values.send.extend(overhead(reading.sends));
+                values.receive.extend(overhead(reading.receives));
             }
         }
         curves
@@ -155,7 +156,8 @@ impl Curves {
             .map(|(bytes, values)| {
                 (
                     *bytes,
-                    [&values.arrival, &values.send, &values.receive].map(|values| median(values)),
+                    [&values.arrival, &values.send, &values.receive]
+                        .map(|values| if values.is_empty() { f64::NAN } else { median(values) }),
                 )
             })
             .collect();
@@ -214,8 +216,12 @@ impl Curves {
             };
             let gap =
                 if *bytes == 0 { first_gap } else { middle(&gaps).max(middle(&values.stream)) };
-            let send_overhead = middle(&values.send);
-            let receive_overhead = middle(&values.receive);
+            let overhead = |values: &[f64], of: fn(&Point) -> f64| match values {
+                [] => line_goes_on(&points, of, *bytes, gap),
+                _ => middle(values),
+            };
+            let send_overhead = overhead(&values.send, |point| point.send_overhead);
+            let receive_overhead = overhead(&values.receive, |point| point.receive_overhead);
             points.push(Point { bytes: *bytes, send_overhead, receive_overhead, gap });
             sizes.push(SizeSamples {
                 bytes: *bytes,
@@ -247,6 +253,14 @@ impl Curves {
     }
 }
 
+/// The overhead of a size at which it has no meaning: the line of the last two sizes goes on, up to
+/// the gap, in which the message has passed the processors.
+fn line_goes_on(points: &[Point], of: fn(&Point) -> f64, bytes: u64, gap: f64) -> f64 {
+    let [.., left, right] = points else { return points.last().map_or(0.0, of) };
+    let slope = (of(right) - of(left)).max(0.0) / (right.bytes - left.bytes) as f64;
+    (of(right) + slope * (bytes - right.bytes) as f64).min(gap.max(of(right)))
+}
+
 /// To a tenth of a nanosecond: no clock tells more, and files keep every digit.
 fn sample(values: &[f64]) -> Sample {
     Sample::of(values.iter().map(|value| (value * 1e4).round() / 1e4).collect())
@@ -264,6 +278,7 @@ fn is_missed(
     let slope = (second - first) / (left - before) as f64;
     let expected = second + slope * (right - left) as f64;
     let miss = (third - expected).abs();
+    // Values that have no meaning are missed by no line.
     miss > matters && miss > SHARE * third.abs().max(expected.abs())
 }
 

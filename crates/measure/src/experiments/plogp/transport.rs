@@ -34,9 +34,9 @@ pub struct Reading {
     pub round_trips: Lap,
     /// From the first send of a stream until an empty answer to its last message has come.
     pub stream: Lap,
-    /// Around sends without receives.
+    /// Around sends without receives; of none where the overhead has no meaning.
     pub sends: Lap,
-    /// Around receives of messages that have come.
+    /// Around receives of messages that have come; of none where the overhead has no meaning.
     pub receives: Lap,
 }
 
