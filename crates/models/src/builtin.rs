@@ -1,6 +1,8 @@
 //! Parameters that are built in, for jobs between nodes without measurements.
 //! [Decisions](crate::decision::rules) on one node are built in as well.
 //!
+//! `tradewind tune --built-in DIR` measures them again: the files of a class of machines.
+//!
 //! They were measured between two network namespaces on one virtual Ethernet, with two ranks on
 //! each, by a single pair of ranks. For each engine, start costs, latencies, factors of the gaps,
 //! overheads as a constant and a share of the gap, the time of combining and γ were then fitted to
@@ -10,10 +12,18 @@
 //! starts fast, copies slowly, and combines more slowly still.
 
 use crate::machine::Fingerprint;
-use crate::machine_file::Machine;
+use crate::machine_file::{Machine, Networks};
 use crate::prediction::Models;
 use std::path::Path;
 use std::sync::LazyLock;
+
+/// Names of the files: parameters of one node, the rows that follow from them, and parameters
+/// between nodes.
+pub const ONE_NODE_FILE: &str = "one-node.json";
+/// See [`ONE_NODE_FILE`].
+pub const ROWS_FILE: &str = "one-node-decisions.json";
+/// See [`ONE_NODE_FILE`].
+pub const NODES_FILE: &str = "virtual-ethernet.json";
 
 const CONTENT: &[u8] = include_bytes!("builtin/virtual-ethernet.json");
 
@@ -34,4 +44,20 @@ pub fn models() -> &'static Models {
         Models::of(&machine.unwrap_or_else(|_| Machine::new(Fingerprint::default())))
     });
     &MODELS
+}
+
+/// A measured machine as built-in parameters: of a class of machines, which these words describe,
+/// and without samples.
+pub fn without_machine(machine: &Machine, words: &str) -> Machine {
+    let fingerprint = Fingerprint {
+        processor: format!("built in: {}, {words}", std::env::consts::ARCH),
+        cores: machine.cores(),
+        threads_per_core: 1,
+        sockets: 1,
+        ..Fingerprint::default()
+    };
+    let mut built_in = Machine { fingerprint, other_nodes: Vec::new(), ..machine.clone() };
+    built_in.networks = Networks::default();
+    built_in.engines.values_mut().for_each(|costs| costs.samples.clear());
+    built_in
 }

@@ -1,5 +1,6 @@
 //! `tradewind tune`: the decision table of this machine.
 
+mod built_in;
 pub(crate) mod export;
 pub(crate) mod mpi;
 
@@ -40,7 +41,7 @@ use tradewind::Job;
 pub(crate) struct Arguments {
     /// The file to write [default: $TRADEWIND_DECISIONS, else tradewind/decisions.json under
     /// $XDG_CONFIG_HOME or ~/.config]. The parameters are written beside it, to machine.json.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "place")]
     out: Option<PathBuf>,
 
     /// Numbers of ranks; for others the nearest one counts, up to twice or half as many.
@@ -68,7 +69,7 @@ pub(crate) struct Arguments {
 
     /// Few operations, few sizes, short repetitions: to see how it goes. What it writes is no good,
     /// so it goes where --out says.
-    #[arg(long, requires = "out")]
+    #[arg(long, requires = "place")]
     quick: bool,
 
     /// Keeps what was measured in this directory, and uses the parameters that are there.
@@ -96,6 +97,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", num_args = 0..=1)]
     #[arg(conflicts_with_all = ["nodes", "check", "models_only", "measure_all"])]
     mpi: Option<Option<PathBuf>>,
+
+    /// Measures the parameters that are built in, on this machine and on nodes made on it, and writes
+    /// their files to this directory. Needs root.
+    #[arg(long, value_name = "DIR", group = "place")]
+    #[arg(conflicts_with_all = ["nodes", "export", "mpi", "check", "ranks"])]
+    built_in: Option<PathBuf>,
 
     /// Puts so many ranks on each node.
     #[arg(long, value_name = "R", default_value = "1", requires = "nodes")]
@@ -129,6 +136,11 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         let out = std::path::absolute(&out)?;
         let time = if arguments.quick { mpi::QUICK } else { arguments.time };
         return mpi::execute(directory.as_deref(), &out, &arguments.ranks, time);
+    }
+    if let Some(directory) = &arguments.built_in {
+        let temporary = tempfile::tempdir()?;
+        let measurements = arguments.measurements.as_deref().unwrap_or(temporary.path());
+        return built_in::execute(arguments, directory, measurements, format);
     }
     // Before minutes are spent on it.
     let out = arguments.out.clone().or_else(service::decisions_path).ok_or(Failure::NoPlace)?;

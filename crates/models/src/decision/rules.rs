@@ -6,9 +6,11 @@
 //! are two [classes of machines](MachineClass). Simulations take longer than a job may need to
 //! start, so the rows that the models find for these parameters are built in; a test compares both.
 
-use super::table::{DecisionTable, Row};
+use super::table::{DecisionTable, Row, TableError};
 use crate::builtin;
-use crate::query::Query;
+use crate::machine_file::Machine;
+use crate::prediction::Models;
+use crate::query::{CallForm, Query};
 use collectives::{Algorithm, Choice, Collective};
 use std::path::Path;
 use std::sync::LazyLock;
@@ -87,6 +89,38 @@ pub fn on_one_node(query: &Query, class: MachineClass) -> Option<&'static Row> {
         MachineClass::SharedCores => query.ranks.max(2 * CORES),
     };
     TABLE.as_ref()?.row(&Query { ranks, ranks_per_node: ranks, ..*query }).ok()
+}
+
+/// Numbers of ranks with rows on one node.
+pub const RANKS: [u32; 3] = [2, 4, 8];
+
+/// The shapes of the rows on one node.
+pub fn shapes() -> impl Iterator<Item = Query> {
+    let both = |operation: Collective, ranks: u32| {
+        let shape = move |form: &CallForm| Query {
+            operation,
+            form: *form,
+            ranks,
+            ranks_per_node: ranks,
+            bytes: 0,
+        };
+        CallForm::ALL.iter().map(shape)
+    };
+    let of_ranks =
+        move |ranks: u32| Collective::ALL.iter().flat_map(move |operation| both(*operation, ranks));
+    RANKS.into_iter().flat_map(of_ranks)
+}
+
+/// The rows on one node that the models find for a machine: those that are built in, if its
+/// parameters are.
+///
+/// # Errors
+/// Ranges that cannot be, which is a mistake of this function.
+pub fn rows_of(machine: &Machine) -> Result<DecisionTable, TableError> {
+    let models = Models::of(machine);
+    let sizes: Vec<u64> = (0..=22).map(|power| 1 << power).collect();
+    let rows = shapes().filter_map(|shape| Row::build(&models, &shape, &sizes));
+    DecisionTable::new(machine.fingerprint.clone(), rows.collect())
 }
 
 /// The algorithms and limits of Thakur, Rabenseifner, Gropp: "Optimization of Collective

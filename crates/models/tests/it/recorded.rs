@@ -9,7 +9,7 @@ use collectives::{Choice, Collective, Levels};
 use models::builtin;
 use models::calibration::{TimedCall, calibrate};
 use models::decision::rules::{self, MachineClass};
-use models::decision::{CallForm, DecisionTable, Query, Row};
+use models::decision::{CallForm, DecisionTable, Query};
 use models::machine_file::{Engine, Machine};
 use models::prediction::Models;
 use models::statistics::percentile;
@@ -202,30 +202,19 @@ fn built_in() -> (Models, PathBuf) {
     (Models::of(&machine), folder.join("one-node-decisions.json"))
 }
 
-/// Numbers of ranks that the parameters were measured with.
-const BUILT_IN_RANKS: [u32; 3] = [2, 4, 8];
-
 /// Every range of the built-in rows begins where the models' choice changes. The variable
 /// `TRADEWIND_WRITE_BUILT_IN` makes the test write the rows, after new parameters or formulas; they
 /// are part of the library when it is compiled again.
 #[test]
 fn built_in_rows_on_one_node_are_the_choice_of_the_models() {
     let (models, path) = built_in();
-    let shapes = BUILT_IN_RANKS.into_iter().flat_map(|ranks| {
-        let both = move |operation: Collective| {
-            CallForm::ALL.iter().map(move |form| query((operation, *form, ranks, ranks, 0)))
-        };
-        Collective::ALL.iter().copied().flat_map(both)
-    });
     if std::env::var_os("TRADEWIND_WRITE_BUILT_IN").is_some() {
-        let sizes: Vec<u64> = (0..=22).map(|power| 1 << power).collect();
-        let rows = shapes.clone().filter_map(|shape| Row::build(&models, &shape, &sizes));
-        let machine = Machine::read(&path.with_file_name("one-node.json")).unwrap();
-        DecisionTable::new(machine.fingerprint, rows.collect()).unwrap().write(&path).unwrap();
+        let machine = Machine::read(&path.with_file_name(builtin::ONE_NODE_FILE)).unwrap();
+        rules::rows_of(&machine).unwrap().write(&path).unwrap();
     }
     let table = DecisionTable::read(&path).unwrap();
-    assert_eq!(table.rows().len(), BUILT_IN_RANKS.len() * Collective::ALL.len() * 2);
-    for shape in shapes {
+    assert_eq!(table.rows().len(), rules::RANKS.len() * Collective::ALL.len() * 2);
+    for shape in rules::shapes() {
         let class = MachineClass::of(shape.ranks, 2);
         let row = table.row(&shape).unwrap();
         assert_eq!(rules::on_one_node(&shape, class), Some(row));
