@@ -48,6 +48,7 @@ mod blocks;
 mod error;
 pub(crate) mod ranges;
 mod records;
+mod starts;
 mod validate;
 mod view;
 mod written;
