@@ -117,7 +117,8 @@ pub trait Backend: Send + Sync + Debug {
     /// for the run.
     fn start(&self, schedule: ScheduleId, sequence: u64, inputs: &[&[u8]]) -> Result<RunId, Error>;
 
-    /// Returns true if the run has ended, successfully or not: one load.
+    /// Returns true if the run has ended, successfully or not. One load, if others than the threads
+    /// of this rank execute the run.
     fn is_complete(&self, run: RunId) -> bool;
 
     /// Waits until the run has ended; false if the deadline came first, or another rank was

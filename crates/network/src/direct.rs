@@ -3,9 +3,10 @@
 //! A rank has a TCP connection with every other rank of the job. A thread that starts a run sends
 //! its first messages itself, and a thread that waits writes and reads the sockets itself: a
 //! message passes through two threads, where the agent needs four and a change of thread on each
-//! node. While no thread of the rank waits, a background thread (`background`) sleeps until
-//! something arrives, and executes what that enables. The buffers of a call that waits for the end of its run may be
-//! [lent](DirectBackend::start_lent), and are then used in place.
+//! node. A run that has sent everything needs no thread until the rank waits for it, or tests it
+//! (`attendance`). For others a background thread (`background`) sleeps, while no thread of the rank
+//! waits, until something arrives, and executes what that enables. The buffers of a call that waits
+//! for the end of its run may be [lent](DirectBackend::start_lent), and are then used in place.
 //!
 //! Runs and messages are in the table that the agent has, too. The end of a connection fails no
 //! run, because the other rank may have left after its part. It ends a wait, [`Backend::lost`]
@@ -13,12 +14,15 @@
 //! first sends what its runs have left to send ([`Backend::drain`]). The runs of a process that is
 //! killed end with it.
 
+mod attendance;
 mod background;
 mod drain;
 mod driver;
 mod engine;
 mod run;
 mod submissions;
+
+pub use attendance::needs_no_thread;
 
 use crate::agent::run_context::RunKey;
 use crate::agent::schedule::{RegisteredSchedule, check_context, is_supported};
@@ -192,9 +196,10 @@ impl Backend for DirectBackend {
         let members = context.members.to_vec();
         let nodes = members.clone();
         let registered = RegisteredSchedule::new(schedule.clone(), numbers, members, nodes, 0);
+        let exchanged = attendance::exchanged(schedule);
         let mut table = self.table();
         let id = table.next();
-        table.schedules.insert(id, Arc::new(DirectSchedule::new(registered)));
+        table.schedules.insert(id, Arc::new(DirectSchedule::new(registered, exchanged)));
         Ok(ScheduleId(id))
     }
 
@@ -206,15 +211,19 @@ impl Backend for DirectBackend {
         let schedule = self.schedule(schedule)?;
         check_inputs(&schedule.registered.layout.records, inputs)?;
         let buffers = schedule.buffers(inputs)?;
-        self.driver.start_background()?;
         let run = self.submit(schedule, sequence, buffers, false);
         // This thread sends what can be sent now: waking another one would take longer.
-        self.driver.advance();
+        self.driver.attend(self.driver.advance());
         Ok(run)
     }
 
+    /// Takes what has arrived, unless another thread does so.
     fn is_complete(&self, run: RunId) -> bool {
-        self.run(run).is_none_or(|run| run.has_ended())
+        let Some(run) = self.run(run) else { return true };
+        if !run.has_ended() && !self.driver.background.is_armed() {
+            let _ = self.driver.advance();
+        }
+        run.has_ended()
     }
 
     fn wait(&self, run: RunId, deadline: Option<Instant>) -> Result<bool, Error> {
@@ -225,8 +234,11 @@ impl Backend for DirectBackend {
                 self.driver.background.disarm();
                 let driven = engine.drive(&run, deadline);
                 let has_new_loss = engine.take_new_loss();
+                // Frames that the system has not taken may be left by a run that has ended.
+                let needs_thread = !run.is_lent && engine.needs_thread();
                 drop(engine);
                 if driven? {
+                    self.driver.attend(Some(needs_thread));
                     return Ok(true);
                 }
                 if has_new_loss {

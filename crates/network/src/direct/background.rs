@@ -1,10 +1,10 @@
 //! The thread that executes a rank's runs while none of its other threads does.
 //!
 //! A thread that waits for a run sleeps on the set of all connections. The background thread sleeps
-//! on a set of its own with that set as a member, which is *armed* while runs are under way that no
-//! thread waits for. The next arrival wakes the background thread, once (`EPOLLONESHOT`). A thread
-//! that begins to wait disarms the member: an arrival wakes one thread, not two, and a rank whose
-//! calls are all blocking arms nothing.
+//! on a set of its own with that set as a member, which is *armed* while runs are under way that
+//! need a thread (`attendance`) and that none waits for. The next arrival wakes the background
+//! thread, once (`EPOLLONESHOT`). A thread that begins to wait disarms the member: an arrival wakes
+//! one thread, not two, and a rank whose calls are all blocking arms nothing.
 
 use crate::agent::shared_region::notifier;
 use crate::error::{Error, refused, system};
@@ -33,9 +33,9 @@ pub(super) struct Background {
     connections: OwnedFd,
     /// Wakes the thread for another reason than an arrival.
     notifier: OwnedFd,
-    /// A hint: false if the member is not armed for sure.
+    /// A hint. It is false if an arrival wakes no thread for sure, but for one that was armed while
+    /// the background thread woke up.
     is_armed: AtomicBool,
-    /// Set before the first run that needs the thread is passed.
     is_started: AtomicBool,
     is_over: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -81,10 +81,15 @@ impl Background {
         Ok(())
     }
 
-    /// Returns true if the thread was started. A thread that takes a run which needs it finds it
-    /// started: the lock of the submissions orders the two.
+    /// Returns true if the thread was started. A thread that has the engine after the one that has
+    /// started it finds it started: the lock of the engine orders the two.
     pub(super) fn is_started(&self) -> bool {
         self.is_started.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if the thread will execute what arrives: a hint.
+    pub(super) fn is_armed(&self) -> bool {
+        self.is_armed.load(Ordering::Relaxed)
     }
 
     /// Ends the thread.
@@ -134,6 +139,8 @@ impl Background {
         {
             std::thread::sleep(PAUSE);
         }
+        // The member reports once. It is armed again when this thread leaves the engine.
+        self.is_armed.store(false, Ordering::Relaxed);
         // Acquire: pairs with the Release in `stop`.
         !self.is_over.load(Ordering::Acquire)
     }

@@ -2,13 +2,13 @@
 //!
 //! One thread has the engine at a time: one that waits for a run, one that starts a run, or the
 //! background thread. A thread that leaves the engine first takes the runs that were passed
-//! meanwhile, and arms the background thread, if that was started and runs are under way.
+//! meanwhile, and arms the background thread, if that was started and runs need it (`attendance`).
+//! The first run that needs it starts it.
 
 use super::background::{Background, PAUSE};
 use super::engine::DirectEngine;
 use super::submissions::Submissions;
 use crate::agent::clock::until;
-use crate::error::Error;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -48,13 +48,19 @@ impl Driver {
         Driving { driver: self, engine: Some(engine), is_background: false }
     }
 
-    /// Starts the background thread, unless it runs already.
-    ///
-    /// # Errors
-    /// If the system has no thread left.
-    pub(super) fn start_background(self: &Arc<Self>) -> Result<(), Error> {
+    /// Ensures that what this thread has left under way advances without it. `needs_thread` is
+    /// true if that needs the background thread, and `None` if another thread had the engine. If
+    /// the system has no thread left, runs advance while the rank waits.
+    pub(super) fn attend(self: &Arc<Self>, needs_thread: Option<bool>) {
+        if needs_thread == Some(false) || self.background.is_started() {
+            return;
+        }
         let driver = Arc::clone(self);
-        self.background.start(move || driver.run_in_background())
+        if self.background.start(move || driver.run_in_background()).is_ok() {
+            // A thread that left the engine before may not have armed the background thread,
+            // because it was not started. This one does so when it leaves the engine.
+            self.submissions.interrupt(|| drop(self.lock()));
+        }
     }
 
     /// Executes runs while no other thread does, until the background thread is stopped.
@@ -74,12 +80,13 @@ impl Driver {
         }
     }
 
-    /// Executes what was passed, unless another thread has the engine, which then does that.
-    pub(super) fn advance(&self) {
-        if let Some(mut engine) = self.try_lock() {
-            // If the system refuses to read, the next wait reports that.
-            let _ = engine.advance();
-        }
+    /// Executes what was passed and what has arrived. Returns whether the rest needs a thread;
+    /// `None` if another thread has the engine, which then does that.
+    pub(super) fn advance(&self) -> Option<bool> {
+        let mut engine = self.try_lock()?;
+        // If the system refuses to read, the next wait reports that.
+        let _ = engine.advance();
+        Some(engine.needs_thread())
     }
 }
 
@@ -111,14 +118,14 @@ impl Drop for Driving<'_> {
     fn drop(&mut self) {
         let Driver { submissions, background, .. } = self.driver;
         let Some(engine) = self.engine.take() else { return };
-        let is_busy = engine.is_busy();
+        let needs_thread = engine.needs_thread();
         let has_timer = engine.next_timer().is_some();
         drop(engine);
         // Only now: the thread that an arrival wakes must find the engine free. Something that has
         // arrived before is reported, too, because the set is level-triggered for its member.
         // Calls that block start no background thread, and pay no system call for it.
         if background.is_started() {
-            if is_busy {
+            if needs_thread {
                 background.arm();
             }
             if has_timer && !self.is_background {
@@ -129,7 +136,7 @@ impl Drop for Driving<'_> {
         // A thread that found the engine locked has passed its run before, so this check finds it;
         // or its attempt came after the release, and it has the engine itself.
         if submissions.has_started() {
-            self.driver.advance();
+            let _ = self.driver.advance();
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The execution of a rank's runs by one of its threads.
 
+use super::attendance;
 use super::run::DirectRun;
 use super::submissions::Submissions;
 use crate::agent::clock::{now, until};
@@ -130,8 +131,9 @@ impl DirectEngine {
         Ok(())
     }
 
-    /// Executes runs until this one has ended and everything has been handed to the kernel; false
-    /// if the deadline has passed, a connection has ended, or another thread needs the engine.
+    /// Executes runs until this one has ended, and until everything has been handed to the kernel if
+    /// no other thread will do that; false if the deadline has passed, a connection has ended, or
+    /// another thread needs the engine.
     ///
     /// # Errors
     /// If the system refuses to read.
@@ -145,8 +147,8 @@ impl DirectEngine {
         let mut published = None;
         loop {
             idle = if self.turn() { 0 } else { idle.saturating_add(1) };
-            // Nothing is sent after the return, so the queues must be empty.
-            if run.has_ended() && !self.table.has_queued() {
+            // Nothing is sent after the return of a blocking call, so the queues must be empty.
+            if run.has_ended() && !(run.is_lent && self.table.has_queued()) {
                 return Ok(true);
             }
             if self.has_new_loss || self.submissions.is_interrupted() {
@@ -193,9 +195,15 @@ impl DirectEngine {
         slept
     }
 
-    /// Returns true if there is something to do without a call of the rank.
-    pub(super) fn is_busy(&self) -> bool {
-        !self.runs.is_empty() || self.table.has_queued()
+    /// Returns true if runs must advance without a call of the rank: there is something left to
+    /// send, a computation ends, or more may arrive than the connections hold.
+    pub(super) fn needs_thread(&self) -> bool {
+        let exchanged = self.runs.values().map(|run| run.schedule.exchanged);
+        let exchanged = exchanged.fold(0, u64::saturating_add);
+        !attendance::fits(exchanged)
+            || self.next_timer().is_some()
+            || self.table.runs.values().any(Run::has_unsent)
+            || self.table.has_queued()
     }
 
     /// Time at which the next computation ends, in nanoseconds of the engine's clock.

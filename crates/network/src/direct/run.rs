@@ -18,13 +18,15 @@ const IDLE_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub(super) struct DirectSchedule {
     pub(super) registered: Arc<RegisteredSchedule>,
+    /// Bytes that a run [exchanges](super::attendance::exchanged) with one rank.
+    pub(super) exchanged: u64,
     /// Buffers of runs that have been fetched.
     idle: Mutex<Vec<Vec<LentBytes>>>,
 }
 
 impl DirectSchedule {
-    pub(super) fn new(registered: RegisteredSchedule) -> Self {
-        DirectSchedule { registered: Arc::new(registered), idle: Mutex::default() }
+    pub(super) fn new(registered: RegisteredSchedule, exchanged: u64) -> Self {
+        DirectSchedule { registered: Arc::new(registered), exchanged, idle: Mutex::default() }
     }
 
     /// Buffers for a run with these inputs, which [fit](crate::backend::check_inputs) the schedule.

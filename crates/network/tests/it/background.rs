@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 testing::tests![
     a_rank_that_never_waits_takes_part,
+    a_rank_that_has_sent_everything_is_needed_no_more,
+    runs_of_more_bytes_than_connections_hold_advance_without_calls,
     a_discarded_run_is_completed_before_the_rank_leaves,
     a_run_that_only_exited_ranks_could_advance_holds_no_exit,
     an_abandoned_run_ends_for_the_other_rank,
@@ -81,6 +83,64 @@ fn a_rank_that_never_waits_takes_part() {
             }
             ranks[1].fetch(background, &mut []).expect("nobody fails");
         }
+    }
+}
+
+/// A message each way.
+fn exchange(rank: u32, bytes: u64) -> Graph {
+    let mut graph = Graph::new(rank, 2);
+    let given = graph.buffer(Access::Input, bytes);
+    let taken = graph.buffer(Access::Output, bytes);
+    graph.send(given, 1 - rank, 0);
+    graph.receive(taken, 1 - rank, 0);
+    graph
+}
+
+/// Rank 0 makes no call between its start and the end of the run on rank 1.
+fn a_rank_that_has_sent_everything_is_needed_no_more() {
+    let ranks = pair();
+    for bytes in [0, 8, 20_000, 64 << 10] {
+        let graphs = [0, 1].map(|rank| compile(&exchange(rank, bytes)).expect("in order"));
+        assert!(graphs.iter().all(network::direct::needs_no_thread), "{bytes} bytes");
+        let prepared = [0, 1].map(|rank| register(&ranks[rank], &exchange(rank as u32, bytes)));
+        for sequence in 0..20u64 {
+            let number = sequence + 100 * bytes;
+            let input = vec![sequence as u8; bytes as usize];
+            let runs = [0, 1].map(|rank| {
+                ranks[rank].start(prepared[rank], number, &[&input, &[]]).expect("memory")
+            });
+            let mut output = vec![9; bytes as usize];
+            fetch(&ranks[1], runs[1], &mut [&mut [], &mut output]).expect("nobody fails");
+            assert!(output == input, "{bytes} bytes arrive");
+            while !ranks[0].is_complete(runs[0]) {
+                std::thread::yield_now();
+            }
+            ranks[0].fetch(runs[0], &mut [&mut [], &mut output]).expect("nobody fails");
+            assert!(output == input, "{bytes} bytes arrive");
+        }
+    }
+}
+
+/// Rank 0 starts many runs and makes no call until all of them have ended on rank 1, whose messages
+/// connections do not hold.
+fn runs_of_more_bytes_than_connections_hold_advance_without_calls() {
+    const RUNS: u64 = 400;
+    const BYTES: u64 = 50_000;
+    let ranks = pair();
+    let prepared = [0, 1].map(|rank| register(&ranks[rank], &exchange(rank as u32, BYTES)));
+    let input = vec![5; BYTES as usize];
+    let mut output = vec![0; BYTES as usize];
+    let start = |rank: usize, sequence| {
+        ranks[rank].start(prepared[rank], sequence, &[&input, &[]]).expect("memory")
+    };
+    let runs: Vec<RunId> = (0..RUNS).map(|sequence| start(0, sequence)).collect();
+    for sequence in 0..RUNS {
+        let run = start(1, sequence);
+        fetch(&ranks[1], run, &mut [&mut [], &mut output]).expect("nobody fails");
+        assert!(output == input, "run {sequence}");
+    }
+    for run in runs {
+        fetch(&ranks[0], run, &mut []).expect("nobody fails");
     }
 }
 
