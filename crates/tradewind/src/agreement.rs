@@ -93,7 +93,7 @@ impl Communicator {
         let register = || {
             let schedule = compile(&allgather_graph(internode.rank(), internode.ranks())?)?;
             let general = &internode.job().backends.general;
-            InternodeSchedule::register(internode, general, &schedule, call)
+            InternodeSchedule::register(internode, general, &schedule, call, false)
         };
         match self.cached_path(key, || Ok(ExecutionPath::Internode(register()?)))? {
             ExecutionPath::Internode(schedule) => Ok(schedule),
@@ -102,13 +102,15 @@ impl Communicator {
     }
 
     /// Registers this rank's graph with a backend between nodes. The ranks agree on the backend: a
-    /// special one is used only if it accepts the graphs of all ranks.
+    /// special one is used only if it accepts the graphs of all ranks. `needs_no_thread` is as for
+    /// [`InternodeSchedule::register`].
     pub(crate) fn register_graph(
         &self,
         internode: &Arc<InternodeGroup>,
         graph: &Graph,
         call: Signature,
         engine: Option<Engine>,
+        needs_no_thread: bool,
     ) -> Result<Arc<InternodeSchedule>> {
         let schedule = compile(graph)?;
         let backends = &internode.job().backends;
@@ -116,7 +118,7 @@ impl Communicator {
             engine.is_none_or(|engine| engine.name() == backend.name())
         };
         for backend in backends.special.iter().filter(is_wanted) {
-            let accepted = InternodeSchedule::register(internode, backend, &schedule, call);
+            let accepted = InternodeSchedule::register(internode, backend, &schedule, call, false);
             let own = u64::from(accepted.is_ok());
             let call = Signature { kind: CallKind::Link, ..call };
             let all = self.allgather_word(own, call)?;
@@ -126,7 +128,8 @@ impl Communicator {
                 return Ok(accepted);
             }
         }
-        InternodeSchedule::register(internode, &backends.general, &schedule, call)
+        let general = &backends.general;
+        InternodeSchedule::register(internode, general, &schedule, call, needs_no_thread)
     }
 }
 

@@ -104,6 +104,8 @@ impl Communicator {
 
     /// As [`explain`](Self::explain), for calls of this form. A reduction is one of floating-point
     /// numbers: for others an algorithm may be selected whose order differs between the ranks.
+    /// Between nodes a short nonblocking collective may run in the ranks instead of the named
+    /// engine; [`Request::explain`](crate::Request::explain) reports that.
     pub fn explain_form(&self, form: CallForm, operation: Collective, bytes: u64) -> Explanation {
         self.selector().explain(form, operation, bytes, FoldOrder::Common)
     }

@@ -4,6 +4,7 @@ use crate::buffers::SharedBuffer;
 use crate::deferred::DeferredBuffers;
 use crate::error::Result;
 use crate::internode::group::InternodeGroup;
+use crate::internode::unattended;
 use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
 use crate::placement::Placement;
@@ -204,8 +205,10 @@ impl Communicator {
         let call = key.call;
         let engine = key.engine;
         self.cached_path(key, || {
-            if self.internode().is_some() {
-                return self.link(&build(self.rank())?, call, engine);
+            if let Some(internode) = self.internode() {
+                let needs_no_thread = unattended::is_unattended(internode, &build)?;
+                let graph = build(self.rank())?;
+                return self.register(internode, &graph, call, engine, needs_no_thread);
             }
             let compiled = |rank| Ok(compile(&build(rank)?)?);
             let schedules = (0..self.size()).map(compiled).collect::<Result<Vec<_>>>()?;
@@ -256,11 +259,20 @@ impl Communicator {
     ) -> Result<ExecutionPath> {
         match self.internode() {
             None => Ok(ExecutionPath::Linked(self.group().link(&compile(graph)?, call)?)),
-            Some(internode) => {
-                let registered = self.register_graph(internode, graph, call, engine)?;
-                Ok(ExecutionPath::Internode(registered))
-            }
+            Some(internode) => self.register(internode, graph, call, engine, false),
         }
+    }
+
+    fn register(
+        &self,
+        internode: &Arc<InternodeGroup>,
+        graph: &Graph,
+        call: Signature,
+        engine: Option<Engine>,
+        needs_no_thread: bool,
+    ) -> Result<ExecutionPath> {
+        let registered = self.register_graph(internode, graph, call, engine, needs_no_thread)?;
+        Ok(ExecutionPath::Internode(registered))
     }
 
     /// Number of the next port of queues between nodes, the same on all ranks.

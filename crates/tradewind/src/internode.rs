@@ -6,10 +6,11 @@
 //! communicator split off on one node continues with that group alone.
 //!
 //! `group` has the ranks and their backends, `schedule` a graph that a backend has accepted,
-//! `request` one run of it. `liveness` detects failed ranks for backends that cannot, `call_forms`
-//! ranks in different forms of a call, `probe` tests a backend before the job uses it, `exit` drains
-//! the backends when the process leaves the job, `clocks` and `recording` serve profiles, `waits`
-//! marks waiting threads for the agent.
+//! `request` one run of it, `unattended` the nonblocking collectives that the ranks run themselves.
+//! `liveness` detects failed ranks for backends that cannot, `call_forms` ranks in different forms
+//! of a call, `probe` tests a backend before the job uses it, `exit` drains the backends when the
+//! process leaves the job, `clocks` and `recording` serve profiles, `waits` marks waiting threads
+//! for the agent.
 
 mod call_forms;
 pub(crate) mod clocks;
@@ -21,4 +22,5 @@ mod recording;
 pub(crate) mod request;
 pub(crate) mod schedule;
 mod translation;
+pub(crate) mod unattended;
 pub(crate) mod waits;

@@ -113,7 +113,8 @@ impl StartedCollective {
         }
     }
 
-    /// Returns `true` if it is complete. Makes no progress itself: one load.
+    /// Returns `true` if it is complete. Makes no progress itself: one load, but for collectives
+    /// between nodes that the ranks run.
     #[inline]
     pub(crate) fn is_complete(&self) -> bool {
         match self {

@@ -249,8 +249,9 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         self.started.uses_arena()
     }
 
-    /// Returns `true` if the collective has finished. Fetches no result and makes no progress: one
-    /// load. It shows how far the collective has come while this rank made no call.
+    /// Returns `true` if the collective has finished. Fetches no result and, on one node, makes no
+    /// progress: one load. It shows how far the collective has come while this rank made no call.
+    /// Between nodes it takes what has arrived for a collective that the ranks run themselves.
     #[inline]
     pub fn is_complete(&self) -> bool {
         self.fetched || self.started.is_complete()

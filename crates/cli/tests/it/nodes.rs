@@ -22,6 +22,7 @@ testing::tests![
     a_rank_that_is_killed_is_named_on_every_node,
     a_node_that_vanishes_is_named,
     what_a_rank_has_sent_outlives_it,
+    what_a_rank_has_started_outlives_its_death,
     what_a_rank_has_sent_outlives_its_node_service,
     an_unavailable_demand_is_refused_with_its_reason,
     without_an_address_the_way_out_is_named,
@@ -131,6 +132,22 @@ fn what_a_rank_has_sent_outlives_it() {
     let mut expected = [both("goes on"), both("has all")].concat();
     expected.sort();
     assert_eq!(said, expected);
+}
+
+/// Short collectives and a long one are completed for the other rank although one is killed
+/// behind its starts.
+fn what_a_rank_has_started_outlives_its_death() {
+    let testbed = nodes(2);
+    for engine in ["direct", "agent"] {
+        for round in 0..3 {
+            let said = Hydra::new(&testbed, &[1, 1])
+                .option("-disable-auto-cleanup")
+                .variable("TRADEWIND_INTERNODE", engine)
+                .program("dies-behind-its-starts")
+                .run();
+            assert_eq!(said, [Said::new(1, "has all")], "{engine}, round {round}");
+        }
+    }
 }
 
 /// The same where the node service is killed as soon as the last rank of its node has ended.

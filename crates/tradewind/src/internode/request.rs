@@ -201,10 +201,10 @@ impl InternodeRequest {
         backend.progress(run).map_err(|error| self.internode().translate(error))
     }
 
-    /// Fails if another rank runs this collective in the other form, on another backend.
+    /// Fails if another rank runs the collective of this number on another backend.
     fn check_form(&self) -> Result<()> {
         let InternodeSchedule { internode, call, .. } = &*self.schedule;
-        match self.schedule.backend_of_other_form(self.form) {
+        match self.schedule.backend_of_other_calls(self.form) {
             Some(other) => internode.check_form(other, self.sequence, *call),
             None => Ok(()),
         }

@@ -20,6 +20,9 @@ pub(crate) struct InternodeSchedule {
     /// For blocking calls, if the ranks run them themselves.
     blocking: Option<Registration>,
     direct: Option<Arc<DirectBackend>>,
+    /// True if the ranks run nonblocking calls themselves because these need no thread, while other
+    /// collectives run on the general backend.
+    is_unattended: bool,
     pub(super) call: Signature,
     pub(super) buffers: Vec<BufferRecord>,
     pub(super) recording: Option<Recording>,
@@ -53,12 +56,14 @@ impl Drop for Registration {
 }
 
 impl InternodeSchedule {
-    /// Registers a schedule with a backend.
+    /// Registers a schedule with a backend. `needs_no_thread` is true if, on every rank, nonblocking
+    /// runs [need no thread](super::unattended).
     pub(crate) fn register(
         internode: &Arc<InternodeGroup>,
         backend: &Arc<dyn Backend>,
         schedule: &Schedule,
         call: Signature,
+        needs_no_thread: bool,
     ) -> Result<Arc<Self>> {
         // Counted even if the backend refuses, so that the number is the same on all ranks.
         let program = internode.next_program();
@@ -71,9 +76,10 @@ impl InternodeSchedule {
         let is_general = Arc::ptr_eq(backend, &backends.general);
         let direct = backends.blocking.clone().filter(|_| is_general);
         let in_ranks = direct.clone().map(|direct| direct as Arc<dyn Backend>);
+        let is_unattended = needs_no_thread && !backends.all_in_ranks && direct.is_some();
         let (background, of_blocking) = match &in_ranks {
             // On one backend, messages of the two forms differ in their signatures.
-            Some(direct) if backends.all_in_ranks => (direct, call.blocking()),
+            Some(direct) if backends.all_in_ranks || is_unattended => (direct, call.blocking()),
             _ => (backend, call),
         };
         let background = Registration::new(internode, background, schedule, call)?;
@@ -88,6 +94,7 @@ impl InternodeSchedule {
             background,
             blocking,
             direct,
+            is_unattended,
             call,
             buffers: schedule.view().buffers().to_vec(),
             recording,
@@ -96,8 +103,12 @@ impl InternodeSchedule {
 }
 
 impl InternodeSchedule {
-    /// The backend of calls of the other form, if it is another one.
-    pub(super) fn backend_of_other_form(&self, form: CallForm) -> Option<&Arc<dyn Backend>> {
+    /// The backend of other calls, if it is another one: of those of the other form, or of those
+    /// that need a thread.
+    pub(super) fn backend_of_other_calls(&self, form: CallForm) -> Option<&Arc<dyn Backend>> {
+        if self.is_unattended {
+            return Some(&self.internode.job().backends.general);
+        }
         let is_other = |one: &&Registration| !Arc::ptr_eq(&one.backend, &self.background.backend);
         let blocking = self.blocking.as_ref().filter(is_other)?;
         Some(match form {

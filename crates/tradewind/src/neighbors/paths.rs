@@ -323,10 +323,15 @@ impl Neighbors {
 
     /// A schedule with a message along each edge, in blocks of one size.
     fn link_equal(&self, call: Signature, bytes: u64, graph: BuildEqual) -> Result<ExecutionPath> {
-        self.communicator.path(self.link_key(call, vec![bytes]), |rank| {
-            let is_own = rank == self.communicator.rank();
-            let own = if is_own { &self.neighborhood } else { self.all.neighborhood(rank)? };
-            Ok(graph(own, bytes)?)
+        let key = self.link_key(call, vec![bytes]);
+        let own_graph = || Ok(graph(&self.neighborhood, bytes)?);
+        // Not every rank has the neighbours of ranks on other nodes.
+        if self.communicator.internode().is_some() {
+            return self.communicator.path_of_own_graph(key, own_graph);
+        }
+        self.communicator.path(key, |rank| match rank == self.communicator.rank() {
+            true => own_graph(),
+            false => Ok(graph(self.all.neighborhood(rank)?, bytes)?),
         })
     }
 

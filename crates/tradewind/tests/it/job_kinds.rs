@@ -12,14 +12,17 @@ pub(crate) enum Kind {
     Pairs,
     /// One rank on the first node and the others on the second.
     Uneven,
+    /// Each rank on a node of its own, so that ranks run short collectives themselves.
+    Apart,
 }
 
 /// All of them.
-pub(crate) const KINDS: [Kind; 4] = [
+pub(crate) const KINDS: [Kind; 5] = [
     Kind::OneNode(EngineKind::Peers),
     Kind::OneNode(EngineKind::Caller),
     Kind::Pairs,
     Kind::Uneven,
+    Kind::Apart,
 ];
 
 impl Kind {
@@ -34,6 +37,7 @@ impl Kind {
             Kind::Pairs => (0..ranks).step_by(2).map(|first| (ranks - first).min(2)).collect(),
             Kind::Uneven if ranks > 1 => vec![1, ranks - 1],
             Kind::Uneven => vec![1],
+            Kind::Apart => vec![1; ranks as usize],
         };
         local_nodes(&nodes, body)
     }
@@ -44,6 +48,7 @@ impl fmt::Display for Kind {
         match self {
             Kind::OneNode(engine) => write!(formatter, "{engine}"),
             Kind::Pairs => formatter.write_str("pairs of ranks on nodes"),
+            Kind::Apart => formatter.write_str("ranks on nodes of their own"),
             Kind::Uneven => formatter.write_str("one rank on one node, the others on another"),
         }
     }

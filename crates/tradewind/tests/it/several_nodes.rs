@@ -1,7 +1,7 @@
 //! Communicators whose ranks are on several nodes, simulated in this process.
 
 use std::time::Duration;
-use tradewind::{Algorithm, Collective, Communicator, Op, Result, local_nodes};
+use tradewind::{Algorithm, Algorithms, Collective, Communicator, Op, Result, local_nodes};
 
 testing::tests![
     splits_of_a_job_on_several_nodes_are_communicators_like_any_other,
@@ -14,6 +14,9 @@ testing::tests![
     edges_that_only_one_rank_lists_are_named_on_all_nodes,
     a_time_out_names_ranks_and_nodes_and_is_no_end,
     a_blocking_call_and_a_nonblocking_one_are_a_mismatch,
+    short_collectives_run_in_the_ranks_and_long_ones_by_the_agent,
+    a_short_collective_and_a_long_one_are_a_mismatch,
+    a_rank_that_computes_after_its_start_delays_no_other,
     an_integer_divided_by_zero_is_told_and_the_rest_is_there,
     a_node_without_ranks_is_no_node,
     ranks_in_different_collectives_are_told,
@@ -325,6 +328,67 @@ fn a_blocking_call_and_a_nonblocking_one_are_a_mismatch() {
         })
         .expect("the job is sound");
     }
+}
+
+fn short_collectives_run_in_the_ranks_and_long_ones_by_the_agent() {
+    let engine = |nodes: &'static [u32], words: usize| {
+        let engines = std::sync::Mutex::new(Vec::new());
+        local_nodes(nodes, |world| {
+            let given = vec![world.rank(); words * world.size() as usize];
+            let mut taken = vec![0; given.len()];
+            let request = world.ialltoall(&given, &mut taken)?;
+            let explanation = request.explain().expect("an all-to-all has algorithms");
+            request.wait()?;
+            assert!((0..).zip(taken.chunks(words)).all(|(rank, part)| part == vec![rank; words]));
+            engines.lock().expect("no rank panics").push(explanation.engine);
+            Ok(())
+        })
+        .expect("the job is sound");
+        let mut engines = engines.into_inner().expect("no rank panics");
+        engines.dedup();
+        engines
+    };
+    assert_eq!(engine(&[1, 1], 1), ["direct"]);
+    assert_eq!(engine(&[1, 1], 1 << 18), ["agent"], "the connections do not hold so much");
+    assert_eq!(engine(&[2, 1], 1), ["agent"], "two ranks share a node");
+}
+
+/// They run on different backends, so that neither meets a message of the other.
+fn a_short_collective_and_a_long_one_are_a_mismatch() {
+    let said = errors(&[1, 1], |world| {
+        let given = vec![1u8; if world.rank() == 0 { 2 } else { 2 << 20 }];
+        world.ialltoall(&given, &mut vec![0; given.len()])?.wait()?;
+        Ok(())
+    });
+    for error in said {
+        let error = error.expect("both are told");
+        assert!(matches!(error, tradewind::Error::Mismatch { .. }), "{error}");
+    }
+}
+
+fn a_rank_that_computes_after_its_start_delays_no_other() {
+    let all_have_it = std::sync::Barrier::new(3);
+    local_nodes(&[1, 1, 1], |world| {
+        let given = [world.rank(); 3];
+        let mut taken = [0; 3];
+        let direct = Some(Algorithm::RotatedDirect);
+        let world = world.with_algorithms(Algorithms { alltoall: direct, ..world.algorithms() });
+        let mut request = world.ialltoall(&given, &mut taken)?;
+        if world.rank() == 0 {
+            // Makes no call until the others have their results.
+            all_have_it.wait();
+            while !request.test()? {
+                std::thread::yield_now();
+            }
+            drop(request);
+        } else {
+            request.wait()?;
+            all_have_it.wait();
+        }
+        assert_eq!(taken, [0, 1, 2]);
+        Ok(())
+    })
+    .expect("the job is sound");
 }
 
 fn an_integer_divided_by_zero_is_told_and_the_rest_is_there() {

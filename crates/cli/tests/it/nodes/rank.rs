@@ -25,6 +25,7 @@ fn program() {
         "examples" => examples(),
         "levels" => levels(),
         "rank-2-dies" => rank_2_dies(),
+        "dies-behind-its-starts" => dies_behind_its_starts(),
         "waits" => waits(),
         "goes-on" => goes_on(),
         "engine" => engine(),
@@ -176,6 +177,37 @@ fn rank_2_dies() -> Result<()> {
         Some(failed) => say(world.rank(), &format!("rank {failed} failed")),
         None => say(world.rank(), &format!("{error}")),
     }
+    Ok(())
+}
+
+/// Rank 0 is killed as soon as it has started collectives of which rank 1 needs its part.
+fn dies_behind_its_starts() -> Result<()> {
+    const LONG: usize = 1 << 20;
+    let job = Job::init()?;
+    let world = job.world();
+    let rank = world.rank();
+    let (mut sum, mut blocks) = ([0], vec![0; 32_768]);
+    let (mut short, mut long) = ([7 - rank], vec![7 - rank; LONG]);
+    let given: Vec<u32> = vec![rank + 1; 32_768];
+    let requests = (
+        world.iallreduce(&[rank + 1], &mut sum, Op::Sum)?,
+        world.ialltoall(&given, &mut blocks)?,
+        world.ibcast(&mut long, 0)?,
+        world.ibcast(&mut short, 0)?,
+        world.ibarrier()?,
+    );
+    if rank == 0 {
+        kill_process(getpid(), Signal::KILL).expect("a process may signal itself");
+    }
+    requests.0.wait()?;
+    requests.1.wait()?;
+    requests.2.wait()?;
+    requests.3.wait()?;
+    requests.4.wait()?;
+    assert_eq!((sum, short), ([3], [7]));
+    assert!(blocks.iter().zip(0..).all(|(word, at)| *word == if at < 16_384 { 1 } else { 2 }));
+    assert!(long.iter().all(|word| *word == 7));
+    say(rank, "has all");
     Ok(())
 }
 

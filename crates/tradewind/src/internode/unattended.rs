@@ -1,0 +1,44 @@
+//! Nonblocking collectives that need no thread between their start and the wait for their end.
+//!
+//! In such a collective every rank sends all its messages when it starts, and they are so short
+//! that the connections between the ranks hold them. The ranks execute it themselves: the start
+//! hands the messages to the system, and a wait or a test takes those of the others. No process is
+//! woken meanwhile. A rank that computes, stops or is killed after its start delays no other rank,
+//! so nothing is lost beside a run by the agent.
+
+use super::group::InternodeGroup;
+use crate::error::Result;
+use goal::compile::compile;
+use goal::graph::Graph;
+use goal::schedule::{Kind, Schedule};
+use network::direct::needs_no_thread;
+
+/// Largest number of ranks of which every rank builds the graphs.
+const MOST_RANKS: u32 = 16;
+
+/// Returns true if a collective needs no thread on any rank. `build` builds the graph of each, so
+/// the result is the same on all ranks.
+pub(crate) fn is_unattended(
+    internode: &InternodeGroup,
+    build: &impl Fn(u32) -> Result<Graph>,
+) -> Result<bool> {
+    if internode.job().backends.blocking.is_none() || internode.ranks() > MOST_RANKS {
+        return Ok(false);
+    }
+    for rank in 0..internode.ranks() {
+        let schedule = compile(&build(rank)?)?;
+        if !needs_no_thread(&schedule) || !stays_between_nodes(internode, rank, &schedule) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns true if a rank sends nothing to another one on its own node. The agent passes such
+/// messages on in its memory, connections pass them through the system.
+fn stays_between_nodes(internode: &InternodeGroup, rank: u32, schedule: &Schedule) -> bool {
+    let node = internode.node_of(rank);
+    let sends = schedule.view().operations().iter().filter(|record| record.kind() == Kind::Send);
+    let mut peers = sends.map(|record| record.peer).filter(|peer| *peer != rank);
+    peers.all(|peer| internode.node_of(peer) != node)
+}
