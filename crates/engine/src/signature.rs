@@ -34,10 +34,13 @@ pub enum CallKind {
     Alltoallv = 25,
     NeighborAllgatherv = 26,
     NeighborAlltoallv = 27,
+    /// A collective that another library runs; see
+    /// [`Communicator::pass_over`](crate::communicator::Communicator::pass_over).
+    Elsewhere = 28,
 }
 
 impl CallKind {
-    const ALL: [CallKind; 28] = [
+    const ALL: [CallKind; 29] = [
         CallKind::None,
         CallKind::Barrier,
         CallKind::Allreduce,
@@ -66,6 +69,7 @@ impl CallKind {
         CallKind::Alltoallv,
         CallKind::NeighborAllgatherv,
         CallKind::NeighborAlltoallv,
+        CallKind::Elsewhere,
     ];
 
     fn from_u8(number: u8) -> CallKind {
@@ -103,6 +107,7 @@ impl CallKind {
             CallKind::Alltoallv => "alltoallv",
             CallKind::NeighborAllgatherv => "neighbor_allgatherv",
             CallKind::NeighborAlltoallv => "neighbor_alltoallv",
+            CallKind::Elsewhere => "a collective of another library",
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) mod observed;
 use crate::error::{Error, Outcome};
 use crate::protocol::link_table::{ENTRIES, LinkProgress};
 use crate::protocol::run_state::RunStates;
-use crate::signature::Signature;
+use crate::signature::{CallKind, Signature};
 use crate::wait::{self, CountReached, OwnTasks, SpinPolicy};
 use shm::completion::Completion;
 use shm::mapped::{Mapped, MappedSlice};
@@ -318,6 +318,23 @@ impl CommunicatorState {
         self.progress[rank as usize].exchanged.load(Ordering::Acquire) > turn
     }
 
+    /// Checks whether another rank has started one of the collectives in this rank's journal here,
+    /// and this rank has passed it over, or the other way round.
+    pub(crate) fn find_division(&self) -> Result<(), Error> {
+        // Acquire: pairs with the Release in `note`, where another thread of this rank calls it.
+        let started = self.progress[self.rank as usize].started.load(Ordering::Acquire);
+        let is_elsewhere = |call: Signature| call.kind == CallKind::Elsewhere;
+        for sequence in started.saturating_sub(JOURNAL)..started {
+            let Some(own) = self.noted(self.rank, sequence) else { continue };
+            let differs = |other: Signature| is_elsewhere(other) != is_elsewhere(own);
+            let mut others = (0..self.layout.ranks).filter_map(|rank| self.noted(rank, sequence));
+            if others.any(differs) {
+                self.find_mismatch(sequence, own)?;
+            }
+        }
+        Ok(())
+    }
+
     fn find_mismatch_of(
         &self,
         sequence: u64,
@@ -332,7 +349,7 @@ impl CommunicatorState {
         if !(0..).zip(&noted).any(differs) {
             return Ok(());
         }
-        let none = Signature::new(crate::signature::CallKind::None, 0, 0);
+        let none = Signature::new(CallKind::None, 0, 0);
         Err(Error::Mismatch {
             sequence,
             calls: noted.into_iter().map(|call| call.unwrap_or(none)).collect(),

@@ -189,6 +189,45 @@ impl Communicator {
         SharedBuffer::new(self.group(), count)
     }
 
+    /// Counts a collective that another library runs on the same ranks, for programs that divide
+    /// their collectives between two libraries. All ranks must count alike. Where one has started
+    /// here what another has passed over, a rank that waits gets [`Error::Mismatch`], and
+    /// [`check_passed_over`](Self::check_passed_over) finds it. Between nodes nothing is counted.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(2, |world| {
+    ///     if world.rank() == 0 {
+    ///         world.pass_over();
+    ///     } else {
+    ///         assert!(matches!(world.barrier(), Err(tradewind::Error::Mismatch { .. })));
+    ///     }
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// [`Error::Mismatch`]: crate::Error::Mismatch
+    #[inline]
+    pub fn pass_over(&self) {
+        if self.internode().is_none() {
+            self.group().pass_over();
+        }
+    }
+
+    /// Checks whether another rank has [passed over](Self::pass_over) one of the last collectives
+    /// that this rank has started here, or the other way round. Waits for no rank and no other
+    /// thread.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`](crate::Error::Mismatch).
+    pub fn check_passed_over(&self) -> Result<()> {
+        match self.internode() {
+            None => Ok(self.group().check_passed_over()?),
+            Some(_) => Ok(()),
+        }
+    }
+
     /// The buffers of requests that were dropped before their collectives were complete.
     #[inline]
     pub(crate) fn deferred(&self) -> &DeferredBuffers {
