@@ -20,9 +20,14 @@ pub(crate) const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest sleep while tasks may appear without a notification.
 pub(crate) const TASK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// First sleep while another runtime is driven. It doubles up to [`TASK_INTERVAL`]: soon after the
-/// start of a wait a message of that runtime is likely to need the next call.
-const FIRST_DRIVEN_SLEEP: Duration = Duration::from_micros(50);
+/// Longest sleep while another runtime is driven, after a wait of this length: a share of the wait,
+/// between two bounds. A message of that runtime may need hundreds of calls, which then take a few
+/// times as long as if nothing slept, and a long wait takes little of the processor.
+fn driven_sleep(waited: Duration) -> Duration {
+    const SHARE: u32 = 32;
+    const LEAST: Duration = Duration::from_micros(50);
+    (waited / SHARE).clamp(LEAST, TASK_INTERVAL)
+}
 
 /// Polls between two calls that drive another runtime. Each such call takes as long as several
 /// polls.
@@ -246,7 +251,7 @@ pub(crate) fn until<A: WaitCondition>(
         std::thread::yield_now();
     }
     let _published = published_wait::publish(subject());
-    let mut driven_sleep = FIRST_DRIVEN_SLEEP;
+    let began = Instant::now();
     loop {
         // The mark precedes the tests below. An event after the mark changes the word, and the
         // futex then refuses to sleep.
@@ -266,8 +271,7 @@ pub(crate) fn until<A: WaitCondition>(
         }
         let mut sleep = if tasks == OwnTasks::Expected { TASK_INTERVAL } else { LIVENESS_INTERVAL };
         if drive_other_runtime() {
-            sleep = sleep.min(driven_sleep);
-            driven_sleep = (2 * driven_sleep).min(TASK_INTERVAL);
+            sleep = sleep.min(driven_sleep(began.elapsed()));
         }
         if let Some(deadline) = deadline {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -309,7 +313,9 @@ pub(crate) fn for_slot(
     let _published = published_wait::publish(subject());
     let mut interval = FIRST_SLEEP;
     while !has_begun()? {
-        drive_other_runtime();
+        if drive_other_runtime() {
+            interval = interval.min(TASK_INTERVAL);
+        }
         check_liveness()?;
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Ok(false);
