@@ -3,9 +3,9 @@
 use crate::abi::{Abi, abi, library_name, library_version};
 use crate::blocking;
 use crate::communicators;
-use crate::completion::examine_empty_status;
 use crate::host::{Handle, Pointer, call};
 use crate::report::Kind;
+use crate::request_array::examine_empty_status;
 use crate::settings::Settings;
 use crate::table::Takeover;
 use crate::{buffers, persistent, relief, report, requests, take};

@@ -1,0 +1,137 @@
+//! The requests of a call, those of this library and of the MPI library mixed, and their statuses.
+
+use crate::abi::{Abi, STATUS_BYTES, abi, write_status};
+use crate::host::{Handle, Pointer, call};
+use crate::requests::{Ended, Look, end, look};
+use std::ffi::c_int;
+use std::sync::OnceLock;
+
+static EMPTY_STATUS: OnceLock<[u8; STATUS_BYTES]> = OnceLock::new();
+
+/// Notes the MPI library's status of a call without messages.
+pub(crate) fn examine_empty_status(abi: &Abi) {
+    EMPTY_STATUS.get_or_init(|| {
+        let mut status = [0u8; STATUS_BYTES];
+        let (mut flag, mut null): (c_int, isize) = (0, 0);
+        let request: Pointer = (&raw mut null).cast();
+        // SAFETY: the variable is as large as the handles of every ABI.
+        unsafe { abi.write(request, 0, abi.request_null) };
+        call!(Test(request, &raw mut flag, status.as_mut_ptr().cast()));
+        status
+    });
+}
+
+/// The requests and statuses of a call.
+pub(crate) struct Array {
+    pub(crate) abi: &'static Abi,
+    pub(crate) requests: Pointer,
+    pub(crate) count: usize,
+    pub(crate) statuses: Pointer,
+}
+
+impl Array {
+    /// The array of a call; `None` if the MPI library is not known, so none of its requests is of
+    /// this library.
+    pub(crate) fn new(count: c_int, requests: Pointer, statuses: Pointer) -> Option<Self> {
+        let count = usize::try_from(count).ok()?;
+        Some(Array { abi: abi()?, requests, count, statuses })
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Handle {
+        // SAFETY: indices are below the count, and the program passes so many handles.
+        unsafe { self.abi.read(self.requests, index) }
+    }
+
+    pub(crate) fn set(&self, index: usize, handle: Handle) {
+        // SAFETY: as in `get`.
+        unsafe { self.abi.write(self.requests, index, handle) };
+    }
+
+    /// Writes the status of a call of this library to a place in the array of statuses.
+    pub(crate) fn write_status(&self, place: usize, with_error: bool) {
+        let abi = self.abi;
+        let statuses = self.statuses;
+        if abi.ignores(statuses) || statuses.is_null() {
+            return;
+        }
+        let status = statuses.cast::<u8>().wrapping_add(place * abi.status.bytes).cast();
+        let empty = EMPTY_STATUS.get().unwrap_or(&[0; STATUS_BYTES]);
+        // SAFETY: the program passes a status for each request, and places are below their number.
+        unsafe { write_status(abi, status, empty, with_error) };
+    }
+
+    pub(crate) fn look(&self, index: usize) -> Look {
+        look(self.abi, self.get(index))
+    }
+
+    /// Ends a complete request of this library.
+    pub(crate) fn end(&self, index: usize) -> c_int {
+        self.ended(index, &end(self.get(index)))
+    }
+
+    /// The handle of a request that has ended becomes null, or that of an inactive one.
+    pub(crate) fn ended(&self, index: usize, ended: &Ended) -> c_int {
+        if !ended.is_persistent {
+            self.set(index, self.abi.request_null);
+        }
+        ended.outcome
+    }
+
+    /// Looks at all requests.
+    pub(crate) fn survey(&self) -> Survey {
+        let mut survey = Survey { complete: Vec::new(), active: 0 };
+        for index in 0..self.count {
+            match self.look(index) {
+                Look::Foreign => {}
+                Look::Active => survey.active += 1,
+                Look::Complete(_) => survey.complete.push(index),
+            }
+        }
+        survey
+    }
+
+    /// A copy of the handles in which those of this library are null.
+    pub(crate) fn without(&self, own: &[usize]) -> Vec<u64> {
+        let bytes = self.abi.handle_bytes() * self.count;
+        let mut copy = vec![0u64; bytes.div_ceil(8)];
+        // SAFETY: the program passes so many bytes of handles, and the copy is as long.
+        unsafe {
+            let to = copy.as_mut_ptr().cast::<u8>();
+            to.copy_from_nonoverlapping(self.requests.cast(), bytes);
+            own.iter().for_each(|index| self.abi.write(to.cast(), *index, self.abi.request_null));
+        }
+        copy
+    }
+
+    /// Copies the handles of the MPI library back.
+    pub(crate) fn copy_back(&self, copy: &mut [u64], own: &[usize]) {
+        for index in (0..self.count).filter(|index| !own.contains(index)) {
+            // SAFETY: the copy has as many handles as the array.
+            self.set(index, unsafe { self.abi.read(copy.as_mut_ptr().cast(), index) });
+        }
+    }
+}
+
+/// The requests of this library in an array.
+pub(crate) struct Survey {
+    /// Indices of complete ones.
+    pub(crate) complete: Vec<usize>,
+    /// Number of active ones.
+    pub(crate) active: usize,
+}
+
+impl Survey {
+    pub(crate) fn has_own(&self) -> bool {
+        self.active > 0 || !self.complete.is_empty()
+    }
+}
+
+pub(crate) fn write_flag(flag: *mut c_int, value: bool) {
+    // SAFETY: the program passes the address of a flag or a number.
+    unsafe { *flag = c_int::from(value) };
+}
+
+pub(crate) fn write_number(to: *mut c_int, value: c_int) {
+    // SAFETY: the program passes the address of a number.
+    unsafe { *to = value };
+}
