@@ -3,54 +3,65 @@
 use crate::abi::{Abi, abi};
 use crate::buffers::predefined_size;
 use crate::collectives::{Call, Start};
-use crate::communicators::{is_active, served};
-use crate::host::{self, Handle};
+use crate::communicators::{Served, is_active, served_on};
+use crate::host::{Handle, Thread, with_thread};
 use crate::lists::Lists;
 use crate::mode::Blocking;
 use crate::refusal::{Refusal, failed};
 use crate::report::{self, Kind, Reason};
-use crate::table::{self, BLOCKING, Takeover};
+use crate::table::{self, Takeover};
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The kinds of which some calls run here, a bit for each by its place among the blocking ones; the
 /// same on all ranks.
 static KINDS: AtomicU32 = AtomicU32::new(0);
 
-/// The least bytes of a block with which a call of each kind runs here, by its place among the
-/// blocking ones; the same on all ranks.
-static LEAST: [AtomicU64; BLOCKING] = [const { AtomicU64::new(0) }; BLOCKING];
+/// A block of a call: number and type of its elements.
+type Block = (i64, Handle);
 
-/// The number and the type of the elements of a block, where every rank passes them.
-type Block = Option<(i64, Handle)>;
+/// The block by whose length every rank decides.
+#[derive(Clone, Copy)]
+pub(crate) enum Decisive {
+    /// The forms with lists of blocks, and calls without data.
+    None,
+    /// Every rank passes it.
+    Everywhere(Block),
+    /// The root passes the first one, and every other rank the second one.
+    Rooted(c_int, [Block; 2]),
+}
 
 /// True if the user has excluded calls of all other kinds.
 static IS_EXCLUDED: AtomicBool = AtomicBool::new(false);
 
+/// True if there is a table.
+static IS_MEASURED: AtomicBool = AtomicBool::new(false);
+
 /// Sets which calls run here. `is_excluded` is true if the user has chosen them.
 pub(crate) fn set(takeover: Takeover, is_excluded: bool) {
     let kinds = takeover.kinds() >> Kind::Barrier as u32;
-    for (least, kind) in LEAST.iter().zip(Kind::BLOCKING) {
-        least.store(takeover.least_block(*kind), Ordering::Relaxed);
-    }
     KINDS.store(kinds as u32, Ordering::Relaxed);
     IS_EXCLUDED.store(is_excluded, Ordering::Relaxed);
+    IS_MEASURED.store(takeover.is_measured, Ordering::Relaxed);
     table::set(takeover);
 }
 
-/// Returns whether a call is shorter than all of its kind that run here: `start` would leave it too,
-/// but only after it has found the communicator, which takes as long as the shortest calls.
-#[inline]
-fn is_short(abi: &Abi, kind: Kind, block: Block) -> bool {
-    let Some((count, datatype)) = block else { return false };
-    let least = LEAST[kind.place_among_blocking()].load(Ordering::Relaxed);
-    if least == 0 {
-        return false;
+impl Decisive {
+    /// Returns the length of the call, as the table counts it, if the type is a predefined one:
+    /// `start` would find the same, but takes as long for it as the shortest calls.
+    #[inline]
+    fn bytes(self, kind: Kind, (thread, abi): (&Thread, &Abi), served: &Served) -> Option<u64> {
+        let (count, datatype) = match self {
+            Decisive::None => return None,
+            Decisive::Everywhere(block) => block,
+            Decisive::Rooted(root, [at_root, elsewhere]) => {
+                if usize::try_from(root).ok()? == served.rank() { at_root } else { elsewhere }
+            }
+        };
+        let blocks = if kind.counts_all_blocks() { served.size() as u64 } else { 1 };
+        let size = predefined_size(thread, abi, datatype)? as u64;
+        u64::try_from(count).ok()?.checked_mul(size)?.checked_mul(blocks)
     }
-    let (Ok(count), Some(size)) = (u64::try_from(count), predefined_size(abi, datatype)) else {
-        return false;
-    };
-    count.checked_mul(size as u64).is_some_and(|bytes| bytes < least)
 }
 
 /// Runs a blocking call here if it is faster than in the MPI library, and `start` accepts it;
@@ -58,57 +69,76 @@ fn is_short(abi: &Abi, kind: Kind, block: Block) -> bool {
 #[inline]
 pub(crate) fn run(
     kind: Kind,
-    (passed, block): (Handle, Block),
+    (passed, decisive): (Handle, Decisive),
     start: impl FnOnce(Call<Blocking>) -> Start<Blocking>,
     leave: impl FnOnce() -> c_int,
 ) -> c_int {
-    let kinds = KINDS.load(Ordering::Relaxed);
-    if kinds >> kind.place_among_blocking() & 1 == 0 {
-        report::left_blocking(kind, left_because(kinds));
-        return leave();
-    }
-    if !is_active() || host::is_inside() {
-        return leave();
-    }
-    let Some(abi) = abi() else { return leave() };
-    if is_short(abi, kind, block) {
-        report::left_blocking(kind, Reason::Slower);
-        return leave();
-    }
-    let communicator = abi.handle(passed);
-    let begun = report::now();
-    let reason = match served(abi, communicator) {
-        None => Reason::Communicator,
-        Some(served) => match served.sizes(kind) {
-            None if served.communicator.nodes() > 1 => Reason::Nodes,
-            None => Reason::Slower,
-            Some(sizes) => {
-                let call = Call { abi, served, lists: Lists::Passed, mode: Blocking(sizes) };
-                match start(call) {
-                    Ok(outcome) => {
-                        report::taken_blocking(kind);
-                        report::exposed(kind, begun);
-                        return outcome;
-                    }
-                    Err(Refusal::Left(reason)) => reason,
-                    Err(Refusal::Failed(error)) => {
-                        return failed(abi, (kind, communicator), &error);
-                    }
-                    // Only examinations end so.
-                    Err(Refusal::Accepted) => Reason::Form,
-                }
+    with_thread(|thread| {
+        let leave = || {
+            let _inside = thread.enter();
+            leave()
+        };
+        let kinds = KINDS.load(Ordering::Relaxed);
+        if kinds >> kind.place_among_blocking() & 1 == 0 {
+            report::left_blocking(kind, left_because());
+            return leave();
+        }
+        if !is_active() || thread.is_inside() {
+            return leave();
+        }
+        let Some(abi) = abi() else { return leave() };
+        let communicator = abi.handle(passed);
+        let served = served_on(thread, abi, communicator);
+        match decide((kind, decisive), (thread, abi), (communicator, served), start) {
+            Ok(outcome) => outcome,
+            Err(reason) => {
+                report::left_blocking(kind, reason);
+                leave()
             }
-        },
+        }
+    })
+}
+
+/// Runs a call, or returns why it is left.
+#[inline]
+fn decide(
+    (kind, decisive): (Kind, Decisive),
+    (thread, abi): (&Thread, &'static Abi),
+    (communicator, served): (Handle, Option<&'static Served>),
+    start: impl FnOnce(Call<Blocking>) -> Start<Blocking>,
+) -> Result<c_int, Reason> {
+    let served = served.ok_or(Reason::Communicator)?;
+    let Some(sizes) = served.sizes(kind) else {
+        let is_one_node = served.communicator.nodes() == 1;
+        return Err(if is_one_node { Reason::Slower } else { Reason::Nodes });
     };
-    report::left_blocking(kind, reason);
-    leave()
+    let begun = report::now();
+    let bytes = decisive.bytes(kind, (thread, abi), served);
+    let started = match bytes.is_some_and(|bytes| !sizes.contain(bytes)) {
+        true => Err(Refusal::Left(Reason::Slower)),
+        false => start(Call { abi, served, lists: Lists::Passed, mode: Blocking(sizes) }),
+    };
+    match started {
+        Ok(outcome) => {
+            report::taken_blocking(kind);
+            report::exposed(kind, begun);
+            Ok(outcome)
+        }
+        Err(Refusal::Left(reason)) => {
+            served.pass_over();
+            Err(reason)
+        }
+        Err(Refusal::Failed(error)) => Ok(failed(abi, (kind, communicator), &error)),
+        // Only examinations end so.
+        Err(Refusal::Accepted) => Err(Reason::Form),
+    }
 }
 
 #[cold]
-fn left_because(kinds: u32) -> Reason {
+fn left_because() -> Reason {
     match IS_EXCLUDED.load(Ordering::Relaxed) {
         true => Reason::Excluded,
-        false if kinds == 0 => Reason::NoTable,
-        false => Reason::Slower,
+        false if IS_MEASURED.load(Ordering::Relaxed) => Reason::Slower,
+        false => Reason::NoTable,
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::abi::Abi;
 use crate::handles::HandleMap;
-use crate::host::{Aint, Handle, Pointer, call};
+use crate::host::{Aint, Handle, Pointer, Thread, call};
 use crate::kept::{self, Object};
 use smallvec::{SmallVec, smallvec};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -77,8 +77,15 @@ pub(crate) fn type_info(abi: &Abi, passed: Handle) -> Option<TypeInfo> {
 
 /// Returns the bytes of an element of a predefined type.
 #[inline]
-pub(crate) fn predefined_size(abi: &Abi, passed: Handle) -> Option<usize> {
-    PREDEFINED.get()?.get(&abi.handle(passed)).map(|known| known.size)
+pub(crate) fn predefined_size(thread: &Thread, abi: &Abi, passed: Handle) -> Option<usize> {
+    let handle = abi.handle(passed);
+    let (known, size) = thread.sized.get();
+    if known == handle {
+        return Some(size);
+    }
+    let size = PREDEFINED.get()?.get(&handle)?.size;
+    thread.sized.set((handle, size));
+    Some(size)
 }
 
 /// Bytes of private memory, zeroed and aligned for every type, that outlive the requests that use

@@ -68,19 +68,22 @@ macro_rules! handles {
     }};
 }
 
-/// The block by which every rank decides about a short call, if each has one.
-macro_rules! block {
+/// The block by whose length every rank decides.
+macro_rules! decisive {
     () => {
-        None
+        Decisive::None
     };
-    ($count:ident, $datatype:ident) => {
-        Some((i64::from($count), $datatype))
+    ($count:ident of $datatype:ident) => {
+        Decisive::Everywhere((i64::from($count), $datatype))
+    };
+    ($count:ident of $datatype:ident at $root:ident else $other:ident of $other_type:ident) => {
+        Decisive::Rooted($root, [(i64::from($count), $datatype), (i64::from($other), $other_type)])
     };
 }
 
 /// Defines blocking, nonblocking and persistent collectives, with counts `N` and displacements `D`
-/// in both forms. `start` translates the arguments for tradewind. Where every rank passes the number and
-/// the type of the elements of a block, `count of datatype` before it decides about short calls.
+/// in both forms. `start` translates the arguments for tradewind. In brackets stands the block by whose
+/// length every rank decides, if each has one.
 macro_rules! collectives {
     ($($blocking:ident $blocking_large:ident
         $host:ident $host_large:ident $init:ident $init_large:ident
@@ -88,7 +91,7 @@ macro_rules! collectives {
         $large_blocking:ident $profiling_large_blocking:ident
         $int:ident $profiling_int:ident $large:ident $profiling_large:ident
         $int_init:ident $profiling_int_init:ident $large_init:ident $profiling_large_init:ident
-        $lists:tt($($argument:ident: $type:ty),* $(,)?) $([$count:ident of $datatype:ident])?
+        $lists:tt($($argument:ident: $type:ty),* $(,)?) $([$($decisive:tt)*])?
         |$call:ident| $start:expr;)*) => {
         pub(crate) mod int {
             use super::*;
@@ -98,9 +101,9 @@ macro_rules! collectives {
                 $int_blocking $profiling_blocking($($argument: $type,)* communicator: Handle) {
                     blocking::run(
                         Kind::$blocking,
-                        (communicator, block!($($count, $datatype)?)),
+                        (communicator, decisive!($($($decisive)*)?)),
                         |$call| $start,
-                        || call!($blocking($($argument,)* communicator)),
+                        || pass!($blocking($($argument,)* communicator)),
                     )
                 }
 
@@ -146,14 +149,14 @@ macro_rules! collectives {
                     communicator: Handle,
                 ) {
                     let leave = || match host::$blocking_large.find() {
-                        Some(_) => call!($blocking_large($($argument,)* communicator)),
+                        Some(_) => pass!($blocking_large($($argument,)* communicator)),
                         None => without_large!(
                             $lists $host $blocking $blocking_large ($($argument),*)
                             communicator, (std::ptr::null_mut(), Form::Blocking), [communicator]
                         ),
                     };
-                    let block = block!($($count, $datatype)?);
-                    blocking::run(Kind::$blocking, (communicator, block), |$call| $start, leave)
+                    let decisive = decisive!($($($decisive)*)?);
+                    blocking::run(Kind::$blocking, (communicator, decisive), |$call| $start, leave)
                 }
 
                 $large $profiling_large($($argument: $type,)* communicator: Handle, request: Pointer) {
@@ -216,4 +219,4 @@ macro_rules! without_large {
     };
 }
 
-pub(crate) use {block, collectives, handles, without_large};
+pub(crate) use {collectives, decisive, handles, without_large};

@@ -1,11 +1,11 @@
 //! The names of the collectives: blocking, nonblocking and persistent.
 #![allow(non_snake_case, reason = "the names and rules of MPI")]
 
-use crate::blocking;
-use crate::collective_forms::{AddHandle, Narrow, block, collectives, handles, without_large};
+use crate::blocking::{self, Decisive};
+use crate::collective_forms::{AddHandle, Narrow, collectives, decisive, handles, without_large};
 use crate::collectives::{self, Blocks, Elements, TypedBlocks};
 use crate::combining::{self, Prefix, Reduced, Reduction};
-use crate::host::{self, Aint, Count, Handle, Pointer, call};
+use crate::host::{self, Aint, Count, Handle, Pointer, call, pass};
 use crate::names::export;
 use crate::narrow::{self, Form};
 use crate::neighbors;
@@ -62,6 +62,7 @@ collectives! {
         send: Pointer, sent: N, send_type: Handle, receive: Pointer, received: N, receive_type: Handle,
         root: c_int,
     )
+    [received of receive_type at root else sent of send_type]
     |call| collectives::gather(
         call, elements(send, sent, send_type), elements(receive, received, receive_type), root
     );
@@ -87,6 +88,7 @@ collectives! {
         send: Pointer, sent: N, send_type: Handle, receive: Pointer, received: N, receive_type: Handle,
         root: c_int,
     )
+    [sent of send_type at root else received of receive_type]
     |call| collectives::scatter(
         call, elements(send, sent, send_type), elements(receive, received, receive_type), root
     );
@@ -300,8 +302,8 @@ collectives! {
 
 export! {
     MPI_Barrier PMPI_Barrier(communicator: Handle) {
-        let leave = || call!(Barrier(communicator));
-        blocking::run(Kind::Barrier, (communicator, None), collectives::barrier, leave)
+        let leave = || pass!(Barrier(communicator));
+        blocking::run(Kind::Barrier, (communicator, Decisive::None), collectives::barrier, leave)
     }
 
     MPI_Ibarrier PMPI_Ibarrier(communicator: Handle, request: Pointer) {

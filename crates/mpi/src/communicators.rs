@@ -6,11 +6,11 @@
 //! leave their collectives to the MPI library.
 
 use crate::abi::{Abi, abi};
-use crate::host::{Handle, Pointer, call, pass};
+use crate::host::{self, Handle, Pointer, Thread, call, pass};
 use crate::report::Kind;
 use crate::table::{Sizes, SizesByKind, sizes_on};
+use crate::watch;
 use shm::biased_mutex::BiasedMutex;
-use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU64, Ordering};
@@ -24,6 +24,8 @@ pub(crate) struct Served {
     pub(crate) topology: Option<Topology>,
     /// The sizes at which its blocking collectives run here; empty if none does.
     blocking: SizesByKind,
+    /// Its number in `watch`, if a call on it has been passed over, and otherwise 0.
+    watched: AtomicU64,
 }
 
 /// The neighbours of a communicator with a topology.
@@ -83,7 +85,18 @@ impl Topology {
 impl Served {
     fn new(communicator: Communicator, topology: Option<Topology>) -> Self {
         let blocking = sizes_on((communicator.size(), communicator.nodes()));
-        Served { communicator, topology, blocking }
+        Served { communicator, topology, blocking, watched: AtomicU64::new(0) }
+    }
+
+    /// Counts a call that is left to the MPI library for what its arguments are. All ranks of a
+    /// correct program leave it; where one has not, those that wait for this one get an error.
+    #[inline]
+    pub(crate) fn pass_over(&self) {
+        self.communicator.pass_over();
+        // Relaxed: this thread has stored it, or another one that the program synchronizes with.
+        if self.watched.load(Ordering::Relaxed) == 0 {
+            self.watched.store(watch::begin(&self.communicator), Ordering::Relaxed);
+        }
     }
 
     /// The sizes at which a blocking collective runs here, if there are any.
@@ -98,6 +111,12 @@ impl Served {
 
     pub(crate) fn rank(&self) -> usize {
         self.communicator.rank() as usize
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        watch::end(*self.watched.get_mut());
     }
 }
 
@@ -119,27 +138,32 @@ pub(crate) fn is_active() -> bool {
 /// Number of changes of counterparts. A remembered one is valid until the next change.
 static CHANGES: AtomicU64 = AtomicU64::new(1);
 
-/// A communicator, its counterpart if it has one, and the number of changes at that time.
-type Remembered = (Handle, Option<&'static Served>, u64);
-
-thread_local! {
-    /// The last one that this thread has looked up, which takes longer than a short collective may.
-    static REMEMBERED: Cell<Remembered> = const { Cell::new((0, None, 0)) };
-}
-
 /// Returns the counterpart of a communicator. It lives as long as the communicator, which the
 /// program must not free during a call that uses it.
 #[inline]
 pub(crate) fn served(abi: &Abi, communicator: Handle) -> Option<&'static Served> {
+    host::with_thread(|thread| served_on(thread, abi, communicator))
+}
+
+/// As [`served`], on this thread.
+#[inline]
+pub(crate) fn served_on(
+    thread: &Thread,
+    abi: &Abi,
+    communicator: Handle,
+) -> Option<&'static Served> {
     // Relaxed: a thread that uses a communicator has received it, or word of its end, by a
     // synchronization of the program.
     let changes = CHANGES.load(Ordering::Relaxed);
-    let (known, served, at) = REMEMBERED.get();
+    let (known, found, at) = thread.remembered.get();
     if known == communicator && at == changes {
-        return served;
+        // SAFETY: null, or what the look-up below has found. Since then no counterpart has ended,
+        // because the number of changes is the same.
+        return unsafe { found.cast::<Served>().as_ref() };
     }
     let found = look_up(abi, communicator);
-    REMEMBERED.set((communicator, found, changes));
+    let address = found.map_or(ptr::null(), |served| ptr::from_ref(served).cast());
+    thread.remembered.set((communicator, address, changes));
     found
 }
 

@@ -121,32 +121,75 @@ unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _size: usize, found: Po
     0
 }
 
-thread_local! {
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
+/// What every call reads of its thread. One value: to find those of a thread takes a call of the
+/// loader, as long as a third of the shortest collectives.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    /// Calls of the MPI library that this thread is inside.
+    depth: Cell<u32>,
+    /// The last communicator that was looked up, what `communicators` has found for it, and the
+    /// number of changes at that time.
+    pub(crate) remembered: Cell<(Handle, *const c_void, u64)>,
+    /// The last predefined type that was looked up, and the bytes of an element.
+    pub(crate) sized: Cell<(Handle, usize)>,
 }
 
-/// Returns whether this thread is inside the MPI library. Its own calls of MPI functions reach this
-/// library too, and pass through.
+thread_local! {
+    static THREAD: Thread = const {
+        Thread {
+            depth: Cell::new(0),
+            remembered: Cell::new((0, ptr::null(), 0)),
+            // No handle of any library.
+            sized: Cell::new((Handle::MIN, 0)),
+        }
+    };
+}
+
+/// Calls a function with the values of this thread.
+#[inline]
+pub(crate) fn with_thread<T>(call: impl FnOnce(&Thread) -> T) -> T {
+    THREAD.with(call)
+}
+
+impl Thread {
+    /// Returns whether this thread is inside the MPI library. Its own calls of MPI functions reach
+    /// this library too, and pass through.
+    #[inline]
+    pub(crate) fn is_inside(&self) -> bool {
+        self.depth.get() > 0
+    }
+
+    /// Marks this thread as inside the MPI library.
+    #[inline]
+    pub(crate) fn enter(&self) -> Inside {
+        self.depth.set(self.depth.get() + 1);
+        Inside(self)
+    }
+}
+
+/// Returns whether this thread is inside the MPI library.
 #[inline]
 pub(crate) fn is_inside() -> bool {
-    DEPTH.get() > 0
+    with_thread(Thread::is_inside)
 }
 
-/// Marks this thread as inside the MPI library.
-pub(crate) struct Inside(());
+/// The mark of a thread that is inside the MPI library.
+pub(crate) struct Inside(*const Thread);
 
 impl Inside {
     #[inline]
     pub(crate) fn enter() -> Self {
-        DEPTH.set(DEPTH.get() + 1);
-        Inside(())
+        with_thread(Thread::enter)
     }
 }
 
 impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
-        DEPTH.set(DEPTH.get() - 1);
+        // SAFETY: the mark stays on its thread, because a pointer is not sent to others. The values
+        // of a thread have no destructor, so they last as long as the thread.
+        let depth = unsafe { &(*self.0).depth };
+        depth.set(depth.get() - 1);
     }
 }
 
@@ -175,6 +218,7 @@ macro_rules! pass {
     ($name:ident($($argument:expr),* $(,)?)) => {
         match $crate::host::$name.find() {
             // SAFETY: the arguments fulfil what the MPI standard demands of a caller.
+            #[allow(unused_unsafe)]
             Some(function) => unsafe { function($($argument),*) },
             None => $crate::host::missing(stringify!($name)),
         }

@@ -56,3 +56,4 @@ pub(crate) mod status_queries;
 pub(crate) mod table;
 pub(crate) mod take;
 mod tuning;
+pub(crate) mod watch;

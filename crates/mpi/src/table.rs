@@ -59,6 +59,8 @@ struct Entry {
 pub(crate) struct Takeover {
     /// Collectives that the user names, a bit for each kind.
     forced: u128,
+    /// There is a table, which may select none.
+    pub(crate) is_measured: bool,
     entries: Vec<Entry>,
 }
 
@@ -78,14 +80,16 @@ impl Takeover {
             let sizes = Sizes { ranges, all, is_forced: false };
             (!sizes.ranges.is_empty()).then_some(Entry { kind, ranks: row.ranks, sizes })
         });
-        Ok(Takeover { forced: 0, entries: entries.collect() })
+        Ok(Takeover { forced: 0, is_measured: true, entries: entries.collect() })
     }
 
-    /// The entries in a message of rank 0; those before the first that is incomplete.
+    /// The entries in a message of rank 0; those before the first that is incomplete. Without a table
+    /// it is empty.
     pub(crate) fn from_message(message: &[u8]) -> Self {
         let mut words = message
             .chunks_exact(8)
             .map(|word| u64::from_le_bytes(*word.first_chunk().unwrap_or(&[0; 8])));
+        let is_measured = words.next().is_some();
         let mut entries = Vec::new();
         while let Some(head) = words.next() {
             let Some(ranges) =
@@ -98,12 +102,13 @@ impl Takeover {
             let sizes = Sizes { ranges, all, is_forced: false };
             entries.push(Entry { kind, ranks: head as u32, sizes });
         }
-        Takeover { forced: 0, entries }
+        Takeover { forced: 0, is_measured, entries }
     }
 
-    /// The entries as a message: for each a word with its call and its number of ranges, and those.
+    /// The entries as a message: their number, and for each a word with its call and its number of
+    /// ranges, and those.
     pub(crate) fn to_message(&self) -> Vec<u8> {
-        let mut words = Vec::new();
+        let mut words = vec![self.entries.len() as u64];
         for Entry { kind, ranks, sizes } in &self.entries {
             let length = sizes.ranges.len() as u64;
             let head = length << 48 | u64::from(sizes.all) << 40 | (*kind as u64) << 32;
@@ -122,20 +127,6 @@ impl Takeover {
     pub(crate) fn kinds(&self) -> u128 {
         let kinds = self.entries.iter().filter_map(|entry| Kind::BLOCKING.get(entry.kind));
         kinds.fold(self.forced & Kind::ALL_BLOCKING, |kinds, kind| kinds | kind.bit())
-    }
-
-    /// The least bytes of a block with which a blocking call of a kind runs here on any communicator.
-    pub(crate) fn least_block(&self, kind: Kind) -> u64 {
-        if self.forced & kind.bit() != 0 {
-            return 0;
-        }
-        let of_kind = self.entries.iter().filter(|entry| entry.kind == kind.place_among_blocking());
-        let blocks = of_kind.filter_map(|Entry { ranks, sizes, .. }| {
-            let (first, _) = sizes.ranges.first()?;
-            let ranks = if kind.counts_all_blocks() { u64::from(*ranks).max(1) } else { 1 };
-            Some(first.div_ceil(ranks))
-        });
-        blocks.min().unwrap_or(u64::MAX)
     }
 
     fn sizes(&self, index: usize, ranks: u32) -> Option<Sizes> {

@@ -24,11 +24,11 @@ pub(crate) fn set_kinds(bits: u128) {
 
 /// The counterpart of the communicator of a call, if calls of this kind on it run here.
 #[inline]
-fn find(kind: Kind, abi: &Abi, communicator: Handle) -> Result<&'static Served, Refusal> {
+fn find(kind: Kind, abi: &Abi, communicator: Handle) -> Result<&'static Served, Reason> {
     match served(abi, communicator) {
-        None => Err(Refusal::Left(Reason::Communicator)),
+        None => Err(Reason::Communicator),
         Some(_) if u128::from(KINDS.load(Ordering::Relaxed)) & kind.bit() == 0 => {
-            Err(Refusal::Left(Reason::Excluded))
+            Err(Reason::Excluded)
         }
         Some(served) => Ok(served),
     }
@@ -53,9 +53,14 @@ pub(crate) unsafe fn take(
     let Some(abi) = abi() else { return leave() };
     let communicator = abi.handle(passed);
     let begun = report::now();
-    let started = find(kind, abi, communicator)
-        .and_then(|served| start(Call { abi, served, lists: Lists::Passed, mode: Background }));
-    let reason = match started {
+    let served = match find(kind, abi, communicator) {
+        Ok(served) => served,
+        Err(reason) => {
+            report::left(kind, reason);
+            return leave();
+        }
+    };
+    let reason = match start(Call { abi, served, lists: Lists::Passed, mode: Background }) {
         Ok(operation) => {
             // SAFETY: the caller's promise.
             let outcome = unsafe { launch(abi, (kind, communicator), operation, request) };
@@ -67,6 +72,7 @@ pub(crate) unsafe fn take(
         // Only examinations end so.
         Err(Refusal::Accepted) => Reason::Form,
     };
+    served.pass_over();
     report::left(kind, reason);
     leave()
 }
@@ -89,27 +95,28 @@ pub(crate) unsafe fn prepare(
     }
     let Some(abi) = abi() else { return leave() };
     let communicator = abi.handle(passed);
-    let served = find(kind, abi, communicator);
-    let copies = RefCell::new(KeptLists::default());
-    // SAFETY: the examination uses the copies only during the call.
-    let lists = Lists::Copied(unsafe { &*std::ptr::from_ref(&copies) });
-    let examined = served.and_then(|served| {
-        match start(Call { abi, served, lists, mode: Background }) {
-            Err(Refusal::Accepted) => Ok(served),
-            Err(refusal) => Err(refusal),
-            // Each form asks for the communicator before it starts.
-            Ok(_) => Err(Refusal::Left(Reason::Form)),
-        }
-    });
-    let served = match examined {
+    let served = match find(kind, abi, communicator) {
         Ok(served) => served,
-        Err(Refusal::Left(reason)) => {
+        Err(reason) => {
             report::left(kind, reason);
             return leave();
         }
-        Err(Refusal::Failed(error)) => return failed(abi, (kind, communicator), &error),
-        Err(Refusal::Accepted) => return leave(),
     };
+    let copies = RefCell::new(KeptLists::default());
+    // SAFETY: the examination uses the copies only during the call.
+    let lists = Lists::Copied(unsafe { &*std::ptr::from_ref(&copies) });
+    let reason = match start(Call { abi, served, lists, mode: Background }) {
+        Err(Refusal::Accepted) => None,
+        Err(Refusal::Left(reason)) => Some(reason),
+        Err(Refusal::Failed(error)) => return failed(abi, (kind, communicator), &error),
+        // Each form asks for the communicator before it starts.
+        Ok(_) => Some(Reason::Form),
+    };
+    if let Some(reason) = reason {
+        served.pass_over();
+        report::left(kind, reason);
+        return leave();
+    }
     match own(abi, (communicator, served)) {
         Ok(served) => {
             let kept = (handles, copies.into_inner());
