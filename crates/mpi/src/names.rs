@@ -13,17 +13,26 @@ use crate::life;
 use crate::persistent;
 use std::ffi::c_int;
 
-/// Defines functions under two names. An exception that an error handler of a C++ program throws
-/// passes through them.
+/// Defines functions under two names. Neither calls the other: the loader may have bound that name to
+/// a function of a tool for MPI, which calls this library in turn. An exception that an error handler
+/// of a C++ program throws passes through them.
 macro_rules! export {
     ($($name:ident $profiling:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
+        mod $name {
+            use super::*;
+            pub(super) unsafe extern "C-unwind" fn run($($argument: $type),*) -> c_int $body
+        }
+
         #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int $body
+        pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
+            // SAFETY: the same function with the same arguments.
+            unsafe { $name::run($($argument),*) }
+        }
 
         #[unsafe(no_mangle)]
         unsafe extern "C-unwind" fn $profiling($($argument: $type),*) -> c_int {
             // SAFETY: the same function with the same arguments.
-            unsafe { $name($($argument),*) }
+            unsafe { $name::run($($argument),*) }
         }
     )*};
 }

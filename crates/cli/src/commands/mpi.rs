@@ -78,13 +78,15 @@ pub(super) fn library(own: &Path) -> Result<PathBuf, Failure> {
     Ok(found.canonicalize()?)
 }
 
-/// The libraries to load before a program: this one, then those that the user has set.
+/// The libraries to load before a program: those that the user has set, then this one. A tool for
+/// MPI among them sees every call of the program, and those that it passes on by their `PMPI_` names
+/// arrive here.
 fn preload(library: &Path, others: Option<&OsStr>) -> OsString {
-    let mut all = library.as_os_str().to_owned();
-    if let Some(others) = others.filter(|others| !others.is_empty()) {
+    let mut all = others.unwrap_or_default().to_owned();
+    if !all.is_empty() {
         all.push(":");
-        all.push(others);
     }
+    all.push(library);
     all
 }
 
@@ -97,6 +99,6 @@ mod tests {
         let library = Path::new("/lib/ours.so");
         assert_eq!(preload(library, None), "/lib/ours.so");
         assert_eq!(preload(library, Some(OsStr::new(""))), "/lib/ours.so");
-        assert_eq!(preload(library, Some(OsStr::new("other.so"))), "/lib/ours.so:other.so");
+        assert_eq!(preload(library, Some(OsStr::new("other.so"))), "other.so:/lib/ours.so");
     }
 }

@@ -2,7 +2,7 @@
 program modern
   use mpi_f08
   implicit none
-  integer :: rank, size, own, total, again, received
+  integer :: rank, size, own, total, again, received, least
   type(MPI_Request) :: requests(3)
   type(MPI_Status) :: status
   call MPI_Init()
@@ -16,7 +16,10 @@ program modern
   call MPI_Waitall(3, requests, MPI_STATUSES_IGNORE)
   call MPI_Iallreduce(MPI_IN_PLACE, again, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, requests(1))
   call MPI_Wait(requests(1), status)
-  if (total /= size * (size + 1) / 2 .or. again /= total .or. received /= modulo(rank - 1, size)) &
+  call MPI_Allreduce(own, least, 1, MPI_INTEGER, MPI_MIN, MPI_COMM_WORLD)
+  call MPI_Barrier(MPI_COMM_WORLD)
+  if (total /= size * (size + 1) / 2 .or. again /= total .or. received /= modulo(rank - 1, size) &
+    .or. least /= 1) &
     call MPI_Abort(MPI_COMM_WORLD, 1)
   call MPI_Finalize()
 end program

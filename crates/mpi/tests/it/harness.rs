@@ -1,6 +1,7 @@
 //! Builds MPI programs and runs them, with the preload library or without it.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -71,8 +72,17 @@ impl Host {
         self.compiler.ends_with("mpicc_abi")
     }
 
-    /// Builds a program of `tests/c`, once for all tests.
+    /// Builds a library of `tests/c` that is loaded before programs.
+    pub(crate) fn tool(self, name: &str) -> PathBuf {
+        self.build_with(name, &["-shared", "-fPIC"])
+    }
+
     fn build(self, name: &str) -> PathBuf {
+        self.build_with(name, &[])
+    }
+
+    /// Builds a program of `tests/c` with these options, once for all tests.
+    fn build_with(self, name: &str, options: &[&str]) -> PathBuf {
         type Built = HashMap<(PathBuf, String), Arc<OnceLock<PathBuf>>>;
         static DIRECTORY: LazyLock<tempfile::TempDir> =
             LazyLock::new(|| tempfile::tempdir().expect("there is room for a directory"));
@@ -98,6 +108,7 @@ impl Host {
                 // MPICH's and Open MPI's former interfaces for C++ need libraries of their own.
                 .args(["-DMPICH_SKIP_MPICXX", "-DOMPI_SKIP_MPICXX"])
                 .args(in_c_plus_plus.then_some("-lstdc++"))
+                .args(options)
                 .output()
                 .expect("the compiler runs");
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -203,9 +214,19 @@ impl Job {
     }
 
     /// Runs the program with the preload library.
-    pub(crate) fn preloaded(mut self) -> Finished {
-        let preload = format!("LD_PRELOAD={}", library().display());
-        self.command.args(["env", &preload]);
+    pub(crate) fn preloaded(self) -> Finished {
+        self.with_libraries(&[library()])
+    }
+
+    /// Runs the program with the preload library behind another one.
+    pub(crate) fn preloaded_behind(self, first: &Path) -> Finished {
+        self.with_libraries(&[first.to_owned(), library()])
+    }
+
+    fn with_libraries(mut self, libraries: &[PathBuf]) -> Finished {
+        let mut preload = OsString::from("LD_PRELOAD=");
+        preload.push(std::env::join_paths(libraries).expect("the paths have no colon"));
+        self.command.arg("env").arg(preload);
         self.run()
     }
 

@@ -14,7 +14,7 @@ testing::tests![needs(Mpich):
     starts_wait_for_memory,
 ];
 testing::tests![needs(MpichFortran): fortran_of_two_kinds];
-testing::tests![needs(Mpich, OpenMpi): exceptions_pass_through];
+testing::tests![needs(Mpich, OpenMpi): exceptions_pass_through, tools_see_every_call];
 testing::tests![needs(OpenMpi):
     open_mpi_completes_mixed_requests,
     open_mpi_has_every_collective,
@@ -154,6 +154,23 @@ fn fortran_of_two_kinds() {
     for program in ["older", "modern"] {
         let finished = host.job(program, 2).preloaded().expect_success();
         assert_eq!(finished.calls("MPI_Iallreduce"), (4, 0), "{finished:?}");
+        assert_eq!(finished.calls("MPI_Allreduce"), (0, 2), "{finished:?}");
+        let job = host.job(program, 2).variable("TRADEWIND_MPI_ONLY", "all");
+        let finished = job.preloaded().expect_success();
+        assert_eq!(finished.calls("MPI_Iallreduce"), (4, 0), "{finished:?}");
+        assert_eq!(finished.calls("MPI_Allreduce"), (2, 0), "{finished:?}");
+        assert_eq!(finished.calls("MPI_Barrier"), (2, 0), "{finished:?}");
+    }
+}
+
+/// A tool that is loaded before the library sees the calls of the program, and they run here.
+fn tools_see_every_call() {
+    for host in [Family::Mpich, Family::OpenMpi].into_iter().flat_map(Host::all) {
+        let job = host.job("blocking", 2).variable("TRADEWIND_MPI_ONLY", "allreduce,iallreduce");
+        let finished = job.preloaded_behind(&host.tool("tool")).expect_success();
+        assert_eq!(finished.output, "30 starts, 30 waits, 30 blocking\n".repeat(2), "{finished:?}");
+        assert_eq!(finished.calls("MPI_Iallreduce"), (60, 0), "{finished:?}");
+        assert_eq!(finished.calls("MPI_Allreduce"), (60, 0), "{finished:?}");
     }
 }
 
