@@ -8,6 +8,7 @@ use crate::file::{self, FileError, FileKind};
 use crate::machine::Fingerprint;
 use crate::statistics::Sample;
 use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -81,12 +82,21 @@ const MOST_RATIO: f64 = 0.92;
 /// Largest upper quartile of the ratios.
 const MOST_UPPER: f64 = 1.0;
 
+/// Distance of a median ratio from [`MOST_RATIO`] within which more repetitions decide.
+const CLOSE: f64 = 0.08;
+
 impl MpiSize {
     /// The times at a size: the medians of the library and of tradewind, and the ratios of
     /// repetitions in turns.
     pub fn new(bytes: u64, (library, tradewind): (f64, f64), ratios: &[f64]) -> Self {
         let quantiles = Sample::of(ratios.to_vec()).quantiles;
         MpiSize { bytes, library, tradewind, ratio: quantiles.median, upper: quantiles.p75 }
+    }
+
+    /// Returns whether further repetitions may change the decision.
+    pub fn is_close(&self) -> bool {
+        let is_near = (self.ratio - MOST_RATIO).abs() <= CLOSE;
+        is_near || (self.ratio <= MOST_RATIO && self.upper > MOST_UPPER)
     }
 
     /// Returns whether tradewind is surely faster.
@@ -153,6 +163,20 @@ impl MpiTable {
         let table: MpiTable = file::read(path, &FileKind::MPI_TABLE)?;
         file::belongs(path, &FileKind::MPI_TABLE, &table.fingerprint, here)?;
         Ok(table)
+    }
+
+    /// The table of this machine that a newer one is to replace; an empty one where the file is absent,
+    /// or of another machine, or of an older tradewind.
+    ///
+    /// # Errors
+    /// [`FileError`] if the file is anything else, which is not to be overwritten.
+    pub fn to_be_replaced(path: &Path, here: &Fingerprint) -> Result<Self, FileError> {
+        match MpiTable::read_for(path, here) {
+            Err(FileError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+            Err(FileError::OtherMachine { .. } | FileError::Older { .. }) => {}
+            outcome => return outcome,
+        }
+        Ok(MpiTable::new(here.clone(), Vec::new()))
     }
 
     /// Writes the file, whole or not at all.

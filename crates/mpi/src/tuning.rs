@@ -10,11 +10,10 @@ use crate::host::{Handle, Pointer, call};
 use crate::life;
 use crate::report::Kind;
 use crate::settings::Settings;
-use models::file::FileError;
 use models::machine::Topology;
 use models::mpi_table::{MpiRow, MpiSize, MpiTable};
 use models::statistics::median;
-use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -26,6 +25,13 @@ const BLOCKS: [usize; 8] = [8, 128, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 <<
 
 /// Repetitions in turns.
 const ROUNDS: usize = 9;
+
+/// Most times the repetitions are made where their result is close to the limit of the decision.
+const MOST_BATCHES: usize = 3;
+
+/// Bytes of each of a rank's two buffers, at most. With many ranks the longest blocks are then left
+/// out of collectives with a block for each of them.
+const MOST_BYTES: usize = 16 << 20;
 
 /// Most calls in a repetition.
 const MOST_CALLS: f64 = 2000.0;
@@ -42,12 +48,18 @@ enum Side {
 
 /// Measures the blocking collectives of the MPI library that this process has loaded, and adds the
 /// result to the table in the file `out`. `seconds` is the time for all of it. To be called in each
-/// rank of a job instead of all other functions of MPI; returns the status for the process.
+/// rank of a job instead of all other functions of MPI; returns the status for the process. When
+/// the table is written, `show` is called with a terminated string that describes the result, on
+/// rank 0.
 ///
 /// # Safety
 /// `out` is a terminated string.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn tradewind_mpi_tune(out: *const c_char, seconds: f64) -> c_int {
+pub(crate) unsafe extern "C" fn tradewind_mpi_tune(
+    out: *const c_char,
+    seconds: f64,
+    show: extern "C" fn(*const c_char),
+) -> c_int {
     // SAFETY: the caller's promise.
     let out = OsStr::from_bytes(unsafe { CStr::from_ptr(out) }.to_bytes());
     let Ok(time) = Duration::try_from_secs_f64(seconds) else { return 1 };
@@ -58,9 +70,14 @@ pub(crate) unsafe extern "C" fn tradewind_mpi_tune(out: *const c_char, seconds: 
     }
     life::enter(Settings::for_measurements);
     let status = match measure_and_keep(Path::new(out), time) {
-        Ok(()) => 0,
+        Ok(text) => {
+            if let Some(text) = text.and_then(|text| CString::new(text).ok()) {
+                show(text.as_ptr());
+            }
+            0
+        }
         Err(why) => {
-            log::error!("nothing was measured: {why}");
+            log::error!("nothing was written: {why}");
             1
         }
     };
@@ -68,7 +85,8 @@ pub(crate) unsafe extern "C" fn tradewind_mpi_tune(out: *const c_char, seconds: 
     status
 }
 
-fn measure_and_keep(out: &Path, time: Duration) -> Result<(), String> {
+/// Returns a description of the result on rank 0.
+fn measure_and_keep(out: &Path, time: Duration) -> Result<Option<String>, String> {
     let abi = abi().ok_or("the MPI library is not known")?;
     let world = communicators::served(abi, abi.comm_world).ok_or("tradewind runs nothing here")?;
     if world.communicator.nodes() != 1 {
@@ -79,23 +97,14 @@ fn measure_and_keep(out: &Path, time: Duration) -> Result<(), String> {
     let job = Measurement::new(abi, (world.rank(), world.size()), time);
     let rows = job.rows();
     if world.rank() != 0 {
-        return Ok(());
+        return Ok(None);
     }
-    print!("{}", text(&rows));
-    keep(out, rows).map_err(|error| error.to_string())
-}
-
-fn keep(out: &Path, rows: Vec<MpiRow>) -> Result<(), FileError> {
+    let text = text(&rows, out);
     let topology = Topology::here();
     let here = topology.fingerprint();
-    let newer = MpiTable::new(here.clone(), rows);
-    // What is of another machine or cannot be read any more is replaced.
-    match MpiTable::read_for(out, here) {
-        Ok(old) => old.replaced_by(newer).write(out)?,
-        Err(_) => newer.write(out)?,
-    }
-    log::warn!("written to {}", out.display());
-    Ok(())
+    let kept = MpiTable::to_be_replaced(out, here)
+        .and_then(|old| old.replaced_by(MpiTable::new(here.clone(), rows)).write(out));
+    kept.map(|()| Some(text)).map_err(|error| error.to_string())
 }
 
 /// A measurement in a job.
@@ -129,7 +138,8 @@ impl Measurement {
     fn new(abi: &'static Abi, (rank, ranks): (usize, usize), time: Duration) -> Self {
         let mut elements = abi.elements.iter();
         let double = elements.find(|(element, _)| *element == DataType::F64);
-        let longest = BLOCKS[BLOCKS.len() - 1] / 8 * ranks;
+        // An exchange with two neighbours has two blocks.
+        let longest = (BLOCKS[BLOCKS.len() - 1] * ranks.max(2)).min(MOST_BYTES) / 8;
         Measurement {
             abi,
             rank,
@@ -161,6 +171,8 @@ impl Measurement {
             let group = self.group(size);
             for kind in &measured {
                 let blocks = blocks_of(*kind).unwrap_or_default();
+                let fits = |block: &&usize| **block * blocks_in_buffer(*kind, size) <= MOST_BYTES;
+                let blocks: Vec<usize> = blocks.iter().take_while(fits).copied().collect();
                 let sizes = blocks.iter().map_while(|block| {
                     (!self.is_over()).then(|| self.times(&group, (*kind, *block), share))
                 });
@@ -241,20 +253,28 @@ impl Measurement {
         });
         let slowest = self.largest(&first).into_iter().fold(1e-9, f64::max);
         let calls = (share / slowest).clamp(1.0, MOST_CALLS) as usize;
-        let own: Vec<f64> = (0..ROUNDS)
-            .flat_map(|round| {
-                // In turns, and each side first in every other round.
-                let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-                let mut times = [0.0; 2];
-                order.into_iter().for_each(|side| times[side] = repeat(sides[side], calls));
-                times
-            })
-            .collect();
-        let all = self.largest(&own);
-        let of = |side: usize| all.iter().skip(side).step_by(2).map(|time| 1e6 * time);
-        let [library, here] = [0, 1].map(|side| median(&of(side).collect::<Vec<_>>()));
-        let ratios: Vec<f64> = all.chunks(2).map(|pair| pair[1] / pair[0]).collect();
-        MpiSize::new(length(kind, block, group.size) as u64, (library, here), &ratios)
+        let mut all = Vec::new();
+        loop {
+            let own: Vec<f64> = (0..ROUNDS)
+                .flat_map(|round| {
+                    // In turns, and each side first in every other round.
+                    let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
+                    let mut times = [0.0; 2];
+                    order.into_iter().for_each(|side| times[side] = repeat(sides[side], calls));
+                    times
+                })
+                .collect();
+            // The same on all ranks, so all of them end together.
+            all.extend(self.largest(&own));
+            let of = |side: usize| all.iter().skip(side).step_by(2).map(|time| 1e6 * time);
+            let [library, here] = [0, 1].map(|side| median(&of(side).collect::<Vec<_>>()));
+            let ratios: Vec<f64> = all.chunks(2).map(|pair| pair[1] / pair[0]).collect();
+            let bytes = length(kind, block, group.size) as u64;
+            let result = MpiSize::new(bytes, (library, here), &ratios);
+            if !result.is_close() || all.len() >= MOST_BATCHES * 2 * ROUNDS {
+                return result;
+            }
+        }
     }
 }
 
@@ -265,6 +285,23 @@ fn blocks_of(kind: Kind) -> Option<&'static [usize]> {
         // Their lists of types are read in each call: no table says when that is worth it.
         Kind::Alltoallw | Kind::Neighbor_alltoallw => None,
         _ => Some(&BLOCKS),
+    }
+}
+
+/// Number of blocks in the longest buffer of a call.
+fn blocks_in_buffer(kind: Kind, ranks: usize) -> usize {
+    match kind {
+        Kind::Barrier
+        | Kind::Bcast
+        | Kind::Reduce
+        | Kind::Allreduce
+        | Kind::Scan
+        | Kind::Exscan => 1,
+        Kind::Neighbor_allgather
+        | Kind::Neighbor_allgatherv
+        | Kind::Neighbor_alltoall
+        | Kind::Neighbor_alltoallv => 2,
+        _ => ranks,
     }
 }
 
@@ -389,7 +426,7 @@ impl Arguments {
 }
 
 /// The rows as a table: the ratios of the times, here to the library, and the sizes taken over.
-fn text(rows: &[MpiRow]) -> String {
+fn text(rows: &[MpiRow], out: &Path) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{:<24}{:>6}  bytes: time here / in the MPI library", "", "ranks");
@@ -402,5 +439,6 @@ fn text(rows: &[MpiRow]) -> String {
         text.push('\n');
     }
     text.push_str("* runs on tradewind from now on, as calls do between two such sizes\n");
+    let _ = writeln!(text, "written to {}", out.display());
     text
 }

@@ -17,6 +17,7 @@ mod schedule;
 mod shell_support;
 mod suite;
 mod top;
+mod tune_mpi;
 
 fn main() -> std::process::ExitCode {
     testing::run_on_threads(3)

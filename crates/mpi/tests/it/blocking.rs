@@ -1,8 +1,8 @@
 //! Blocking collectives: all of them here, and those that a measured table selects.
 
-use crate::harness::Host;
+use crate::harness::{Host, Job};
 use crate::programs::COLLECTIVES;
-use std::path::Path;
+use serde_json::Value;
 use testing::mpi::Family;
 
 testing::tests![needs(Mpich):
@@ -10,10 +10,18 @@ testing::tests![needs(Mpich):
     blocking_calls_drive_messages,
     a_table_selects_blocking_calls,
     without_a_table_blocking_calls_are_left,
-    a_damaged_table_is_named_once,
+    an_unusable_table_is_named_once,
+    mpich_ends_divided_collectives,
 ];
-testing::tests![needs(OpenMpi): open_mpi_has_every_blocking_collective];
-testing::tests![needs(Mpich, IntelMpi): intel_mpi_has_every_blocking_collective];
+testing::tests![needs(OpenMpi):
+    open_mpi_has_every_blocking_collective,
+    open_mpi_ends_divided_collectives,
+];
+testing::tests![needs(Mpich, OpenMpi): every_name_is_taken];
+testing::tests![needs(Mpich, IntelMpi):
+    intel_mpi_has_every_blocking_collective,
+    intel_mpi_ends_divided_collectives,
+];
 
 /// Compares the blocking forms, which run here, with the nonblocking ones of the MPI library.
 fn compare_with_library(family: Family) {
@@ -62,57 +70,125 @@ fn blocking_calls_drive_messages() {
     }
 }
 
-/// Measures a table in a second, in which not all calls have their turn, and makes its first row one
-/// of an allreduce with these ratios at 8 B, 1 KiB and 64 KiB.
-fn measure(host: Host, table: &Path, ratios: [f64; 3]) {
-    let file = table.to_str().expect("the name is UTF-8");
-    host.job("tune", 2).argument(file).preloaded().expect_success();
-    let text = std::fs::read_to_string(table).expect("it was written");
-    let mut content: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
-    let rows = content["content"]["rows"].as_array_mut().expect("a table has rows");
-    assert!(!rows.is_empty(), "{text}");
-    for size in rows.iter().flat_map(|row| row["sizes"].as_array().expect("a list")) {
-        assert!(size["library"].as_f64().is_some_and(|time| time > 0.0), "{size}");
-        assert!(size["tradewind"].as_f64().is_some_and(|time| time > 0.0), "{size}");
+/// A table that one job has measured in a second, in which not all calls have their turn, and
+/// which tests then change.
+struct Table {
+    directory: tempfile::TempDir,
+    content: Value,
+}
+
+impl Table {
+    fn measure(host: Host) -> Self {
+        let directory = tempfile::tempdir().expect("there is room");
+        let file = directory.path().join("mpi.json");
+        let name = file.to_str().expect("the name is UTF-8");
+        let finished = host.job("tune", 2).argument(name).preloaded().expect_success();
+        assert!(finished.output.contains("MPI_Barrier"), "{finished:?}");
+        assert!(finished.output.ends_with(&format!("written to {name}\n")), "{finished:?}");
+        let text = std::fs::read_to_string(&file).expect("it was written");
+        let content: Value = serde_json::from_str(&text).expect("it is JSON");
+        let rows = content["content"]["rows"].as_array().expect("a table has rows");
+        assert!(!rows.is_empty(), "{text}");
+        for size in rows.iter().flat_map(|row| row["sizes"].as_array().expect("a list")) {
+            assert!(size["library"].as_f64().is_some_and(|time| time > 0.0), "{size}");
+            assert!(size["tradewind"].as_f64().is_some_and(|time| time > 0.0), "{size}");
+        }
+        Table { directory, content }
     }
-    let mut lengths = [8, 1024, 1 << 16].into_iter();
-    let sizes = ratios.map(|ratio| {
-        let bytes = lengths.next().expect("there are three");
-        let mut size = rows[0]["sizes"][0].clone();
-        size["bytes"] = bytes.into();
-        (size["ratio"], size["upper"]) = (ratio.into(), ratio.into());
-        size
-    });
-    rows[0]["collective"] = "Allreduce".into();
-    rows[0]["sizes"] = sizes.to_vec().into();
-    std::fs::write(table, content.to_string()).expect("there is room");
+
+    /// Keeps a row for each of these collectives, with these ratios at 8 B, 1 KiB and 64 KiB.
+    fn set(&mut self, collectives: &[&str], ratios: [f64; 3]) {
+        let rows = &mut self.content["content"]["rows"];
+        let mut row = rows[0].clone();
+        let mut size = row["sizes"][0].clone();
+        let sizes = [8, 1024, 1 << 16].into_iter().zip(ratios).map(|(bytes, ratio)| {
+            size["bytes"] = bytes.into();
+            (size["ratio"], size["upper"]) = (ratio.into(), ratio.into());
+            size.clone()
+        });
+        row["sizes"] = sizes.collect();
+        let of = |collective: &&str| {
+            row["collective"] = (*collective).into();
+            row.clone()
+        };
+        *rows = collectives.iter().map(of).collect();
+        self.write(&self.content.to_string());
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(self.directory.path().join("mpi.json"), text).expect("there is room");
+    }
+
+    /// A job that goes by this table.
+    fn job(&self, host: Host, program: &str, ranks: u32) -> Job {
+        let decisions = self.directory.path().join("decisions.json");
+        let name = decisions.to_str().expect("the name is UTF-8");
+        host.job(program, ranks).variable("TRADEWIND_DECISIONS", name)
+    }
 }
 
 fn a_table_selects_blocking_calls() {
     let host = Host::of_debian().unwrap_or_else(|| Host::all(Family::Mpich)[0]);
-    let directory = tempfile::tempdir().expect("there is room");
-    let table = directory.path().join("mpi.json");
-    measure(host, &table, [0.5, 0.5, 1.5]);
-    let decisions = directory.path().join("decisions.json");
-    let job = |ranks| {
-        let job = host.job("blocking", ranks);
-        job.variable("TRADEWIND_DECISIONS", decisions.to_str().expect("the name is UTF-8"))
-    };
-    let finished = job(2).preloaded().expect_success();
+    let mut table = Table::measure(host);
+    table.set(&["Allreduce"], [0.5, 0.5, 1.5]);
+    let finished = table.job(host, "blocking", 2).preloaded().expect_success();
     assert_eq!(finished.calls("MPI_Allreduce"), (40, 20), "{finished:?}");
     assert_eq!(finished.calls("MPI_Iallreduce"), (60, 0), "{finished:?}");
     assert!(finished.errors.contains("not faster 20"), "{finished:?}");
     // The table has no jobs of three ranks.
-    let finished = job(3).preloaded().expect_success();
+    let finished = table.job(host, "blocking", 3).preloaded().expect_success();
     assert_eq!(finished.calls("MPI_Allreduce"), (0, 90), "{finished:?}");
     // A choice of the user's comes first.
-    let finished = job(2).variable("TRADEWIND_MPI_ONLY", "ibarrier").preloaded().expect_success();
+    let job = table.job(host, "blocking", 2).variable("TRADEWIND_MPI_ONLY", "ibarrier");
+    let finished = job.preloaded().expect_success();
     assert_eq!(finished.calls("MPI_Allreduce"), (0, 60), "{finished:?}");
     // Short calls are left by their number of elements.
-    measure(host, &table, [1.5, 0.5, 0.5]);
-    let finished = job(2).preloaded().expect_success();
+    table.set(&["Allreduce"], [1.5, 0.5, 0.5]);
+    let finished = table.job(host, "blocking", 2).preloaded().expect_success();
     assert_eq!(finished.calls("MPI_Allreduce"), (40, 20), "{finished:?}");
     assert!(finished.errors.contains("not faster 20"), "{finished:?}");
+}
+
+/// Ranks that wait in two libraries for each other end, and a line names what they are in.
+fn divided_collectives_end(family: Family) {
+    for host in Host::all(family) {
+        let mut table = Table::measure(host);
+        table.set(&["Allreduce", "Bcast"], [0.5, 0.5, 1.5]);
+        for collective in ["allreduce", "bcast", "ialltoall"] {
+            for handler in [&[][..], &["return"]] {
+                let job = table.job(host, "divided", 2).argument(collective);
+                let job = handler.iter().fold(job, |job, handler| job.argument(handler));
+                let finished = job.preloaded();
+                assert!(finished.in_time, "{collective} with {host:?}: {finished:?}");
+                assert_ne!(finished.status, Some(0), "{collective} with {host:?}: {finished:?}");
+                let names_both = "rank 1 is in a collective of another library";
+                assert!(finished.errors.contains(names_both), "{host:?}: {finished:?}");
+            }
+        }
+    }
+}
+
+fn mpich_ends_divided_collectives() {
+    divided_collectives_end(Family::Mpich);
+}
+
+fn open_mpi_ends_divided_collectives() {
+    divided_collectives_end(Family::OpenMpi);
+}
+
+fn intel_mpi_ends_divided_collectives() {
+    divided_collectives_end(Family::Intel);
+}
+
+fn every_name_is_taken() {
+    for family in [Family::Mpich, Family::OpenMpi] {
+        for host in Host::all(family) {
+            let job = host.job("names", 2).variable("TRADEWIND_MPI_ONLY", "allreduce");
+            let finished = job.preloaded().expect_success();
+            let names = if finished.output == "4 names\n" { 4 } else { 2 };
+            assert_eq!(finished.calls("MPI_Allreduce"), (names * 20, 0), "{host:?}: {finished:?}");
+        }
+    }
 }
 
 fn without_a_table_blocking_calls_are_left() {
@@ -121,15 +197,29 @@ fn without_a_table_blocking_calls_are_left() {
     assert!(finished.errors.contains("no table 60"), "{finished:?}");
 }
 
-fn a_damaged_table_is_named_once() {
-    let directory = tempfile::tempdir().expect("there is room");
-    let table = directory.path().join("mpi.json");
-    std::fs::write(&table, "{").expect("there is room");
-    let decisions = directory.path().join("decisions.json");
-    let job = Host::all(Family::Mpich)[0].job("blocking", 2);
-    let job = job.variable("TRADEWIND_DECISIONS", decisions.to_str().expect("the name is UTF-8"));
-    let finished = job.preloaded().expect_success();
-    let lines = finished.errors.lines().filter(|line| line.contains("mpi.json"));
-    assert_eq!(lines.count(), 1, "{finished:?}");
-    assert_eq!(finished.calls("MPI_Allreduce"), (0, 60), "{finished:?}");
+fn an_unusable_table_is_named_once() {
+    let host = Host::all(Family::Mpich)[0];
+    let mut table = Table::measure(host);
+    table.set(&["Allreduce"], [0.5, 0.5, 0.5]);
+    let with = |pointer: &str, value: Value| {
+        let mut content = table.content.clone();
+        *content.pointer_mut(pointer).expect("it is there") = value;
+        content.to_string()
+    };
+    let unusable = [
+        ("{".to_owned(), "damaged"),
+        (with("/content/rows/0/sizes/0/ratio", "half".into()), "damaged"),
+        (with("/content/rows", 7.into()), "damaged"),
+        (with("/content/fingerprint/cores", 4711.into()), "was made on another machine"),
+        (with("/format", "tradewind machine".into()), "is a `tradewind machine` file"),
+        (with("/version", 99.into()), "from a newer tradewind"),
+    ];
+    for (text, why) in unusable {
+        table.write(&text);
+        let finished = table.job(host, "blocking", 2).preloaded().expect_success();
+        let lines = finished.errors.lines().filter(|line| line.contains("mpi.json"));
+        let lines: Vec<&str> = lines.collect();
+        assert!(lines.len() == 1 && lines[0].contains(why), "{why}: {finished:?}");
+        assert_eq!(finished.calls("MPI_Allreduce"), (0, 60), "{finished:?}");
+    }
 }

@@ -7,9 +7,14 @@
 pub(crate) mod error;
 
 use crate::failure::Failure;
+use ::launch::detect::{Launch, detect};
+use ::launch::environment::Environment;
 use error::TuneMpiError;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
-use std::ffi::{CString, OsString, c_char, c_int};
+use models::machine::Topology;
+use models::mpi_table::MpiTable;
+use std::ffi::{CStr, CString, OsString, c_char, c_int};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -18,14 +23,12 @@ use std::time::Duration;
 /// Time of a measurement that is only to be seen.
 pub(super) const QUICK: Duration = Duration::from_secs(1);
 
-/// Variables that launchers set for the ranks of a job.
-const RANK_VARIABLES: [&str; 3] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"];
-
 /// Files of MPI libraries: MPICH and Intel MPI, MPICH of Debian, Open MPI, the standard ABI.
 const FILES: [&str; 4] = ["libmpi.so.12", "libmpich.so.12", "libmpi.so.40", "libmpi_abi.so.1"];
 
-/// Signature of `tradewind_mpi_tune`: the file of the table, and the time in seconds.
-type Tune = unsafe extern "C" fn(*const c_char, f64) -> c_int;
+/// Signature of `tradewind_mpi_tune`: the file of the table, the time in seconds, and a function that
+/// shows the result.
+type Tune = unsafe extern "C" fn(*const c_char, f64, extern "C" fn(*const c_char)) -> c_int;
 
 /// Measures the library in this directory, in this rank of a job or in jobs of its own, and adds
 /// the result to the table `out`.
@@ -35,7 +38,9 @@ pub(super) fn execute(
     ranks: &[u32],
     time: Duration,
 ) -> Result<ExitCode, Failure> {
-    if RANK_VARIABLES.iter().any(|name| std::env::var_os(name).is_some()) {
+    // Before minutes are spent on it.
+    MpiTable::to_be_replaced(out, Topology::here().fingerprint()).map_err(TuneMpiError::File)?;
+    if detect(&Environment).map_err(Failure::Launch)? != Launch::Single {
         return in_rank(directory, out, time);
     }
     let share = time.as_secs_f64() / ranks.len().max(1) as f64;
@@ -81,8 +86,16 @@ fn in_rank(directory: Option<&Path>, out: &Path, time: Duration) -> Result<ExitC
     // SAFETY: the function has this signature.
     let tune: Symbol<Tune> = unsafe { ours.get(b"tradewind_mpi_tune\0") }.map_err(load)?;
     // SAFETY: the string is terminated and outlives the call.
-    let status = unsafe { tune(out.as_ptr(), time.as_secs_f64()) };
+    let status = unsafe { tune(out.as_ptr(), time.as_secs_f64(), show) };
     Ok(if status == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints the result of a measurement.
+extern "C" fn show(text: *const c_char) {
+    // SAFETY: the library passes a terminated string, which lives during the call.
+    let text = unsafe { CStr::from_ptr(text) };
+    // The table is written; whoever has closed the output does not need the text.
+    let _ = std::io::stdout().write_all(text.to_bytes());
 }
 
 /// Loads the MPI library: of the directory, else of the launcher that has started this rank, else

@@ -1,5 +1,6 @@
 //! Errors of `tradewind tune --mpi`.
 
+use models::file::FileError;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
@@ -23,6 +24,9 @@ pub(crate) enum TuneMpiError {
     /// A job has failed.
     #[error("the job of {ranks} ranks has failed ({status}); what it said stands above")]
     Job { ranks: u32, status: ExitStatus },
+    /// The file of the table is something else.
+    #[error("{0}; nothing was measured: name another file by --out, or remove this one")]
+    File(FileError),
     /// A path that no function of C can take.
     #[error("{}: the path contains a zero byte", .0.display())]
     Path(PathBuf),
