@@ -142,7 +142,6 @@ impl Port<'_> {
     /// Opens an end of this rank at the agent, before this rank's next collective.
     fn open(&self, end: ChannelEnd, at: Offset) -> Result<()> {
         let agent = self.internode.job().agent();
-        agent.open_channel(self.number, end, at)?;
-        Ok(agent.flush()?)
+        Ok(agent.open_channel(self.number, end, at)?)
     }
 }

@@ -8,13 +8,13 @@ use shm::segment::Offset;
 
 impl AgentClient {
     /// Opens an end of a channel between this rank and one on another node, with its ring at an
-    /// offset of the job's segment. `port` names the channel, together with both ranks. What this
-    /// rank submits afterwards, the agent processes after that.
+    /// offset of the job's segment. `port` names the channel, together with both ranks. Once this has
+    /// returned the agent serves the end.
     ///
     /// # Errors
     /// If the node service has ended.
     pub fn open_channel(&self, port: u64, end: ChannelEnd, at: Offset) -> Result<(), Error> {
-        self.check_agent()?;
-        self.submit(&mut self.table(), Submission::OpenChannel { port, end, at })
+        let open = Submission::OpenChannel { port, end, at };
+        self.query_for_certain(&mut self.table(), open).map(drop)
     }
 }

@@ -7,7 +7,7 @@ use crate::agent::session::ProtocolViolation;
 use shm::segment::Offset;
 
 impl AgentState {
-    /// Opens an end of a channel between a rank and one of another node.
+    /// Opens an end of a channel between a rank and one of another node, and answers.
     pub(super) fn open_channel(
         &mut self,
         local: usize,
@@ -20,7 +20,9 @@ impl AgentState {
         let (ChannelEnd::SendsTo(peer) | ChannelEnd::ReceivesFrom(peer)) = end;
         let node = context.nodes.of(peer).ok_or(ProtocolViolation)?;
         let name = (self.ranks[local], port, end);
-        self.channels.open(name, &segment, at, node, &mut *context.transport)
+        self.channels.open(name, &segment, at, node, &mut *context.transport)?;
+        self.sessions[local].iter().for_each(|session| session.answer(&[]));
+        Ok(())
     }
 
     /// Sends what the ranks have put into channels that lead to other nodes, and the credit of
