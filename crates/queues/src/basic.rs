@@ -62,3 +62,4 @@ pub use receiver::{BasicMessage, Batch, Part, Receiver};
 pub use ring::Corruption;
 pub use sender::{Buffer, Sender};
 pub use stamp::BasicHeader;
+pub(crate) use stamp::Stamp;

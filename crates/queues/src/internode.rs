@@ -6,11 +6,14 @@
 //!
 //! A queue of the sender's node stands for the one of the receiver, and senders see no difference.
 //! The carrier between the nodes is its only receiver ([`outgoing`]), and one more sender of the
-//! receiver's queue on the other node ([`incoming`]). Messages are encoded here, so that a carrier
-//! need not distinguish kinds of queues. It trusts neither the memory of the queues, which ranks
-//! may damage, nor the bytes from another node.
+//! receiver's queue on the other node ([`incoming`]). So it is with Basic rings ([`outgoing_basic`],
+//! [`incoming_basic`]). Messages are encoded here, so that a carrier need not distinguish kinds of
+//! queues. It trusts neither the memory of the queues, which ranks may damage, nor the bytes from
+//! another node.
 
-use crate::cache_line::{CacheLine, CacheLineMessage};
+mod basic;
+
+use crate::cache_line::{CacheLine, CacheLineMessage, LINE_DATA};
 use crate::error::{CreateError, RecvError, SendError};
 use crate::express::{Express, ExpressMessage};
 use crate::queue::{Queue, QueueKind, Receiver, Sender, Single, sealed::Protocol};
@@ -25,7 +28,7 @@ const BATCH: usize = 128;
 /// The end of an outgoing queue, of which the carrier is the only receiver.
 pub trait OutgoingQueue: Send + Debug {
     /// Appends the next messages as bytes: a multiple of 8, at most `limit`. Appends nothing if
-    /// there is none, or if `limit` is less than the longest message ([`MAX_MESSAGE`]).
+    /// there is none, or if `limit` is less than the longest message ([`longest`](Self::longest)).
     ///
     /// # Errors
     /// [`RecvError::Closed`], [`RecvError::Corrupt`].
@@ -34,8 +37,11 @@ pub trait OutgoingQueue: Send + Debug {
     /// Returns true if there is a message.
     fn is_ready(&self) -> bool;
 
+    /// Returns the length of the longest encoding of a message: at most [`MAX_MESSAGE`].
+    fn longest(&self) -> usize;
+
     /// Closes the queue: senders get [`SendError::Closed`], and its messages are lost.
-    fn close(&self);
+    fn close(&mut self);
 }
 
 /// The queue of a receiver, to which the carrier sends what has arrived.
@@ -52,6 +58,9 @@ pub trait IncomingQueue: Send + Debug {
     /// ([`shm::fence::heavy`]), one for any number of queues, and tries once more to send the rest:
     /// receivers that did not see the request have released their slots before.
     fn request_space(&self);
+
+    /// Notes that no message follows. A queue of many senders is not concerned.
+    fn end(&mut self) {}
 }
 
 /// Reason why bytes cannot be sent to a queue.
@@ -67,7 +76,13 @@ pub enum IncomingError {
 }
 
 /// Longest encoding of a message in bytes.
-pub const MAX_MESSAGE: usize = 56;
+pub const MAX_MESSAGE: usize = 32 << 10;
+
+/// Largest number of lines of a Basic ring that is carried: its messages have at most
+/// [`MAX_MESSAGE`] bytes with their stamps.
+pub const MAX_BASIC_LINES: u64 = 4 * (MAX_MESSAGE / 64) as u64;
+
+pub use basic::{incoming_basic, outgoing_basic};
 
 /// Opens the receiving end of the outgoing queue at an offset, of any kind.
 ///
@@ -95,7 +110,7 @@ pub fn incoming(segment: &Arc<Segment>, at: Offset) -> Result<Box<dyn IncomingQu
 }
 
 /// A kind of message that is carried between nodes.
-trait Carried: QueueKind + Debug + Protocol<Item: Send + Debug> {
+trait Carried: QueueKind + Protocol<Item: Send + Debug> {
     /// Longest encoding.
     const MOST: usize;
 
@@ -122,7 +137,7 @@ impl Carried for Express {
 }
 
 impl Carried for CacheLine {
-    const MOST: usize = MAX_MESSAGE;
+    const MOST: usize = 8 + LINE_DATA;
 
     fn encode(message: &CacheLineMessage, into: &mut Vec<u8>) {
         let data = message.data();
@@ -179,7 +194,11 @@ impl<K: Carried> OutgoingQueue for Outgoing<K> {
         self.receiver.is_ready()
     }
 
-    fn close(&self) {
+    fn longest(&self) -> usize {
+        K::MOST
+    }
+
+    fn close(&mut self) {
         self.queue.retire();
     }
 }
@@ -213,7 +232,48 @@ mod tests {
     use super::*;
     use crate::cache_line::CacheLineHeader;
     use crate::id::SourceName;
+    use crate::remote_waits::RemoteWaits;
     use proptest::prelude::*;
+    use shm::event::Event;
+
+    #[derive(Debug)]
+    struct NoWaits;
+
+    impl RemoteWaits for NoWaits {
+        fn begin(&self) {}
+
+        fn end(&self) {}
+
+        fn shares_core(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_request_for_space_is_served_while_other_senders_fill_the_queue() {
+        let segment = Segment::create(1 << 16, shm::segment::Backing::Memory).expect("memory");
+        let segment = Arc::new(segment);
+        let arena = shm::arena::Arena::new(Arc::clone(&segment), 64..1 << 16).expect("inside");
+        let queue = Queue::<Express>::create(&arena, 16, None).expect("memory");
+        let event = Event::new().expect("a descriptor");
+        let receiver = queue.receiver().expect("the first");
+        let mut receiver = receiver.with_remote_senders(event.clone(), Arc::new(NoWaits));
+        let mut carrier = incoming(&segment, queue.offset()).expect("it is there");
+        let other = queue.sender();
+        let fill = || while other.try_send(&ExpressMessage::default()).is_ok() {};
+        fill();
+        for _ in 0..3 {
+            carrier.request_space();
+            shm::fence::heavy();
+            assert_eq!(carrier.put(&[0; 8]), Ok(0));
+            let taken = (1..).find(|_| {
+                receiver.try_recv().expect("open").expect("it is full");
+                fill();
+                event.clear()
+            });
+            assert_eq!(taken, Some(8), "half of the ring");
+        }
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]

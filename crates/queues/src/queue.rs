@@ -44,9 +44,6 @@ pub use kind::{Closing, QueueKind};
 pub use receiver::Receiver;
 pub use sender::Sender;
 
-/// A value that all clones of an end of a queue share: dropped with the last of them.
-pub type Share = Arc<dyn std::any::Any + Send + Sync>;
-
 /// Queue in a segment, from which senders and receivers are created.
 pub struct Queue<K: QueueKind> {
     pub(crate) ring: RingMemory<K::RingSlot>,

@@ -4,12 +4,16 @@
 //! Each method is a collective call that creates shared objects and exchanges their offsets;
 //! messages then take no call into the communicator. The mechanisms are those of [`queues`](::queues).
 
+mod basic;
 mod channels;
 mod error;
 mod port;
 mod queues;
 mod ranks;
 
+pub use ::queues::basic::{
+    BasicHeader, BasicMessage, Receiver as BasicReceiver, Sender as BasicSender,
+};
 pub use ::queues::bulk::{BulkError, DEFAULT_STAGING_BYTES, Sender as BulkSender};
 pub use ::queues::cache_line::{
     CacheLineHeader, CacheLineMessage, CacheLineReceiver, CacheLineSender, LINE_DATA,
@@ -18,6 +22,7 @@ pub use ::queues::channel::{Sender as ChannelSender, Value};
 pub use ::queues::error::{CreateError, RecvError, SendError};
 pub use ::queues::express::{ExpressMessage, ExpressReceiver, ExpressSender};
 pub use ::queues::id::SourceName;
+pub use ::queues::one_poll::{OnePoll, PollSet, Polled};
 pub use ::queues::window::{Condition, RemoteWindow, Window, WindowError};
 pub use error::MessageError;
 
@@ -26,7 +31,6 @@ use crate::error::Result;
 use crate::error::argument;
 use ::queues::bulk::{self, BulkLink};
 use ::queues::channel::{self, Channel};
-use ::queues::one_poll::PollSet;
 use channels::Channels;
 use engine::signature::{CallKind, Signature};
 use shm::arena::Arena;
@@ -49,6 +53,15 @@ pub enum BulkEnd {
     Sender(bulk::Sender),
     /// The receiving end.
     Receiver(BulkReceiver),
+}
+
+/// This rank's end of a Basic ring.
+#[derive(Debug)]
+pub enum BasicEnd {
+    /// The sending end.
+    Sender(::queues::basic::Sender),
+    /// The receiving end.
+    Receiver(::queues::basic::Receiver),
 }
 
 /// A receiving end together with the memory that it lies in.
@@ -384,12 +397,11 @@ impl Communicator {
     }
 
     /// As [`express`](Self::express), with this rank's queue as the member of a poll set
-    /// ([`OnePoll`](::queues::one_poll::OnePoll) receives from it). The ranks' sets and indexes may
+    /// ([`OnePoll`] receives from it). The ranks' sets and indexes may
     /// differ.
     ///
     /// ```
-    /// use queues::one_poll::{OnePoll, PollSet};
-    /// use tradewind::messages::ExpressMessage;
+    /// use tradewind::messages::{ExpressMessage, OnePoll, PollSet};
     /// # fn main() -> Result<(), tradewind::Error> {
     /// tradewind::local_nodes(&[1, 1], |world| {
     ///     let set = PollSet::create(world.arena(), 2)?;

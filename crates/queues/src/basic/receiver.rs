@@ -4,10 +4,13 @@ use super::memory::{MappedRing, POLICY, geometry, map};
 use super::ring::{ARRIVALS, Corruption, ROOM, RingError};
 use super::ring_receiver::{MessageLocation, RingReceiver};
 use super::signal::FutexSignal;
-use super::stamp::BasicHeader;
+use super::stamp::{BasicHeader, Stamp};
+use super::words;
 use crate::error::{CreateError, RecvError};
 use crate::one_poll::{PollSet, Polled};
-use shm::event::Notify;
+use crate::remote_waits::RemoteWaits;
+use shm::event::{Event, Notify};
+use shm::liveness::{PeerExit, RankLiveness, RankWatch};
 use shm::process::ProcessHandle;
 use shm::segment::{Offset, Segment};
 use std::sync::Arc;
@@ -19,6 +22,8 @@ pub struct Receiver {
     ring: RingReceiver<MappedRing, FutexSignal>,
     /// Corruption of the ring, once it was detected.
     corruption: Option<Corruption>,
+    /// Marks of waiting threads, if the sender is on another node.
+    waits: Option<Arc<dyn RemoteWaits>>,
 }
 
 impl Receiver {
@@ -37,7 +42,7 @@ impl Receiver {
         let ring = RingReceiver::new(map(segment, at, geometry)?, geometry, signal, POLICY, 0);
         // The mapping has the size of the ring.
         let ring = ring.ok_or(CreateError::NotFound { object: "Basic ring", offset: at })?;
-        Ok(Receiver { ring, corruption: None })
+        Ok(Receiver { ring, corruption: None, waits: None })
     }
 
     /// Sets the sending process: when it has ended and its messages have been received, waiting
@@ -46,6 +51,54 @@ impl Receiver {
     pub fn watching(mut self, sender: ProcessHandle) -> Receiver {
         self.ring.signal_mut().peer = Some(sender);
         self
+    }
+
+    /// Sets a liveness check of the sending rank: waiting ends when it reports an exit, and its
+    /// messages have been received. The check is dropped with the receiver.
+    #[must_use]
+    pub fn watching_rank(mut self, sender: Arc<dyn RankLiveness>) -> Receiver {
+        self.ring.signal_mut().rank = RankWatch(Some(sender));
+        self
+    }
+
+    /// Sets what connects the ring with a sender on another node: the event of its carrier, which
+    /// is notified of free space, and its marks of waiting threads.
+    #[must_use]
+    pub fn with_remote_sender(mut self, space: Event, waits: Arc<dyn RemoteWaits>) -> Receiver {
+        self.ring.signal_mut().carrier = Some(space);
+        self.waits = Some(waits);
+        self
+    }
+
+    /// Takes messages, as long as they have at most `limit` bytes with their stamps, and appends
+    /// them, each filled up to a multiple of 8 bytes.
+    pub(crate) fn take_encoded(
+        &mut self,
+        limit: usize,
+        into: &mut Vec<u8>,
+    ) -> Result<(), RecvError> {
+        let end = into.len() + limit;
+        let taken = loop {
+            let next = self.ring.next_bytes();
+            let fits = |bytes: usize| into.len() + 8 + bytes.next_multiple_of(8) <= end;
+            match next {
+                Ok(Some(bytes)) if fits(bytes) => {}
+                Ok(_) => break Ok(()),
+                Err(error) => break Err(self.failed(error)),
+            }
+            // The length was loaded once more: another process may change the stamp meanwhile.
+            let found = match self.ring.take() {
+                Ok(Some(found)) if fits(found.bytes) => found,
+                _ => break Err(RecvError::Corrupt),
+            };
+            let stamp = Stamp::Message { header: found.header, bytes: found.bytes };
+            into.extend(stamp.encode(0).to_le_bytes());
+            let start = into.len();
+            into.resize(start + found.bytes.next_multiple_of(8), 0);
+            words::load_bytes(self.ring.words(&found), &mut into[start..start + found.bytes]);
+        };
+        self.ring.release();
+        taken
     }
 
     /// Adds the ring to a poll set of the same segment with this index, also for a sender that is
@@ -116,7 +169,20 @@ impl Receiver {
     }
 
     fn recv_before(&mut self, deadline: Option<Instant>) -> Result<BasicMessage<'_>, RecvError> {
-        match self.ring.take_by(deadline) {
+        let found = match self.waits.clone() {
+            None => self.ring.take_by(deadline),
+            Some(waits) => loop {
+                match self.ring.take() {
+                    Ok(None) => {}
+                    Ok(Some(found)) => break Ok(found),
+                    Err(error) => break Err(error),
+                }
+                if let Err(error) = self.ring.wait_for_carrier(&*waits, deadline) {
+                    break Err(error);
+                }
+            },
+        };
+        match found {
             Ok(found) => Ok(BasicMessage { receiver: self, found }),
             Err(error) => Err(self.failed(error)),
         }
@@ -150,9 +216,10 @@ impl Receiver {
             // Only a sender's message can be too long.
             RingError::Closed | RingError::Oversized { .. } => RecvError::Closed,
             RingError::TimedOut => RecvError::Timeout,
-            RingError::Interrupted => {
-                RecvError::ProcessExited { pid: self.ring.signal().peer_pid() }
-            }
+            RingError::Interrupted => match self.ring.signal().interruption() {
+                Ok(exit) => exit.into(),
+                Err(pid) => RecvError::ProcessExited { pid },
+            },
         }
     }
 
@@ -175,6 +242,14 @@ impl Polled for Receiver {
     #[inline]
     fn is_ready(&self) -> bool {
         self.ring.is_ready()
+    }
+
+    fn exited(&self) -> Option<PeerExit> {
+        self.ring.signal().rank.exited()
+    }
+
+    fn remote_waits(&self) -> Option<Arc<dyn RemoteWaits>> {
+        self.waits.clone()
     }
 }
 

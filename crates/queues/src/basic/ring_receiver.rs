@@ -6,6 +6,7 @@ use super::ring::{
 };
 use super::stamp::{BasicHeader, Stamp};
 use super::words::load_bytes;
+use crate::remote_waits::{RemoteWaits, wait_beside};
 use crate::sync::{AtomicU64, Ordering};
 use shm::event::Notify;
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
@@ -170,6 +171,21 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
     pub(crate) fn wait_for_message(&mut self, deadline: Option<Instant>) -> Result<(), RingError> {
         let policy = self.policy;
         wait(&mut MessageWait(self), policy, deadline).unwrap_or(Err(RingError::TimedOut))
+    }
+
+    /// Waits as [`Self::wait_for_message`] does, for a message that a carrier brings from another node.
+    #[cold]
+    pub(crate) fn wait_for_carrier(
+        &mut self,
+        waits: &dyn RemoteWaits,
+        deadline: Option<Instant>,
+    ) -> Result<(), RingError> {
+        wait_beside(waits, &mut MessageWait(self), deadline).unwrap_or(Err(RingError::TimedOut))
+    }
+
+    /// Returns the length of the next message if there is one.
+    pub(crate) fn next_bytes(&self) -> Result<Option<usize>, RingError> {
+        Ok(self.look()?.map(|found| found.bytes))
     }
 
     /// Publishes that this end sleeps. A heavy barrier and a last check must follow before it does.

@@ -145,11 +145,16 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
     /// Publishes that this end sleeps until the receiver releases lines. A last check for space
     /// must follow before it does. Returns true if the wake-up is certain.
     pub(crate) fn announce_sleep(&self) -> bool {
-        // Release: pairs with the load in `RingReceiver::wake`.
-        self.memory[SENDER].store(SLEEPS, Ordering::Release);
+        self.mark_asleep();
         // Pairs with the light barrier in `RingReceiver::wake`: either the receiver sees that this
         // end sleeps, or the last check sees the lines that it has released.
         self.signal.heavy()
+    }
+
+    /// Publishes that this end sleeps, without the barrier that must precede the last check.
+    pub(crate) fn mark_asleep(&self) {
+        // Release: pairs with the load in `RingReceiver::wake`.
+        self.memory[SENDER].store(SLEEPS, Ordering::Release);
     }
 
     /// Publishes that this end is awake.

@@ -8,6 +8,7 @@ use super::stamp::BasicHeader;
 use super::words;
 use crate::error::{CreateError, SendError};
 use shm::event::Event;
+use shm::liveness::{RankLiveness, RankWatch};
 use shm::process::ProcessHandle;
 use shm::segment::{Offset, Segment};
 use std::sync::Arc;
@@ -44,12 +45,42 @@ impl Sender {
         self
     }
 
+    /// Sets a liveness check of the receiving rank: waiting ends when it reports an exit. The check is
+    /// dropped with the sender.
+    #[must_use]
+    pub fn watching_rank(mut self, receiver: Arc<dyn RankLiveness>) -> Sender {
+        self.ring.signal_mut().rank = RankWatch(Some(receiver));
+        self
+    }
+
     /// Sets the receiver's event, which this sender notifies on request, also on behalf of the poll
-    /// set of the ring.
+    /// set of the ring. A sender to another node notifies the carrier between the nodes instead,
+    /// which receives from it, so this changes nothing there.
     #[must_use]
     pub fn with_event(mut self, event: Event) -> Sender {
-        self.ring.signal_mut().event = Some(event);
+        let signal = self.ring.signal_mut();
+        signal.event = signal.carrier.clone().or(Some(event));
         self
+    }
+
+    /// Sets the event of the carrier that receives what this sender sends to another node.
+    #[must_use]
+    pub fn to_carrier(mut self, event: Event) -> Sender {
+        let signal = self.ring.signal_mut();
+        signal.event = Some(event.clone());
+        signal.carrier = Some(event);
+        self
+    }
+
+    /// Requests a notification of the receiver's carrier event when it has released space, until
+    /// [`Self::stir`]. A heavy fence and one more attempt must follow.
+    pub(crate) fn request_space(&self) {
+        self.ring.mark_asleep();
+    }
+
+    /// Withdraws the request for space.
+    pub(crate) fn stir(&self) {
+        self.ring.stir();
     }
 
     /// Returns the maximum size of a message in bytes: a quarter of the ring's lines, minus 8
@@ -130,9 +161,10 @@ impl Sender {
             RingError::Closed => SendError::Closed,
             RingError::Oversized { most, .. } => SendError::TooLong { max: most as u32 },
             RingError::TimedOut => SendError::Timeout,
-            RingError::Interrupted => {
-                SendError::ProcessExited { pid: self.ring.signal().peer_pid() }
-            }
+            RingError::Interrupted => match self.ring.signal().interruption() {
+                Ok(exit) => exit.into(),
+                Err(pid) => SendError::ProcessExited { pid },
+            },
         }
     }
 
@@ -227,7 +259,7 @@ impl Buffer<'_> {
         self.composing.finish();
     }
 
-    fn finish_with(self, bytes: &[u8]) {
+    pub(crate) fn finish_with(self, bytes: &[u8]) {
         // In atomic words, although the receiver does not read these lines yet: in a connection,
         // which uses the same ring, the other end may be hostile.
         words::store_bytes(self.composing.words(), bytes);

@@ -6,6 +6,7 @@ use crate::fence;
 use crate::one_poll::{PollSet, SetMember};
 use shm::event::Event;
 use shm::futex::{self, WaitOutcome};
+use shm::liveness::{PeerExit, RankWatch};
 use shm::mapped::Mapped;
 use shm::process::ProcessHandle;
 use shm::segment::{Offset, Segment, SegmentError};
@@ -21,8 +22,12 @@ pub(super) struct FutexSignal {
     /// Wake-up word of the other end.
     other: Mapped<AtomicU32>,
     pub(super) peer: Option<ProcessHandle>,
+    /// Liveness check of the rank at the other end.
+    pub(super) rank: RankWatch,
     /// Event that the sender notifies on request.
     pub(super) event: Option<Event>,
+    /// Event of the other end, if it is a carrier to another node, which sleeps on no word.
+    pub(super) carrier: Option<Event>,
     segment: Arc<Segment>,
     /// Most recent membership in a poll set.
     member: Option<SetMember>,
@@ -46,7 +51,9 @@ impl FutexSignal {
             own: half(own)?,
             other: half(other)?,
             peer: None,
+            rank: RankWatch::default(),
             event: None,
+            carrier: None,
             segment: Arc::clone(segment),
             member: None,
         })
@@ -56,9 +63,10 @@ impl FutexSignal {
         &self.segment
     }
 
-    /// Returns the process number of the watched process.
-    pub(super) fn peer_pid(&self) -> u32 {
-        self.peer.as_ref().map_or(0, ProcessHandle::pid)
+    /// Returns the reason of an interruption: the exit of the watched rank, or else the process
+    /// number of the watched process.
+    pub(super) fn interruption(&self) -> Result<PeerExit, u32> {
+        self.rank.exited().ok_or_else(|| self.peer.as_ref().map_or(0, ProcessHandle::pid))
     }
 }
 
@@ -79,7 +87,10 @@ impl Signal for FutexSignal {
     }
 
     fn wake(&self) {
-        futex::wake_all(&self.other);
+        match &self.carrier {
+            Some(event) => event.notify(),
+            None => _ = futex::wake_all(&self.other),
+        }
     }
 
     fn notify_event(&self) {
@@ -106,6 +117,7 @@ impl Signal for FutexSignal {
         match &self.peer {
             // A pidfd refers to one process for good, so a reused number cannot be mistaken for it.
             Some(peer) if peer.has_exited() => Err(Interrupted),
+            _ if self.rank.exited().is_some() => Err(Interrupted),
             _ => Ok(()),
         }
     }

@@ -13,7 +13,7 @@ pub enum Closing {
 
 /// Kind of messages of a queue: [`Express`](crate::express::Express) or
 /// [`CacheLine`](crate::cache_line::CacheLine).
-pub trait QueueKind: sealed::Protocol {}
+pub trait QueueKind: sealed::Protocol + std::fmt::Debug {}
 
 pub(crate) mod sealed {
     use super::Closing;

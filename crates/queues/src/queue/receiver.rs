@@ -1,6 +1,5 @@
 //! Receiving end of a queue.
 
-use super::Share;
 use super::flow::Flow;
 use super::kind::QueueKind;
 use super::memory::RingMemory;
@@ -25,7 +24,6 @@ pub struct Receiver<K: QueueKind, C: Consumers = Multi> {
     flow: Flow,
     watched: RankWatch,
     remote: Option<RemoteSenders>,
-    share: Option<Share>,
     form: PhantomData<C>,
 }
 
@@ -45,7 +43,6 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
             flow: Flow::of_slots(size_of::<K::RingSlot>()),
             watched: RankWatch::default(),
             remote: None,
-            share: None,
             form: PhantomData,
         }
     }
@@ -55,13 +52,6 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
     #[must_use]
     pub fn with_remote_senders(mut self, space: Event, waits: Arc<dyn RemoteWaits>) -> Self {
         self.remote = Some(RemoteSenders { space, waits });
-        self
-    }
-
-    /// Keeps a value until the last clone of this receiver is dropped.
-    #[must_use]
-    pub fn sharing(mut self, share: Share) -> Self {
-        self.share = Some(share);
         self
     }
 
@@ -87,7 +77,8 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
         wait_beside(&*waits, self, deadline)
     }
 
-    /// Sets a liveness check: waiting ends when it reports that no sender is left.
+    /// Sets a liveness check: waiting ends when it reports that no sender is left. The check is
+    /// dropped with the last clone of the receiver.
     #[must_use]
     pub fn watching(mut self, senders: Arc<dyn RankLiveness>) -> Self {
         self.watched = RankWatch(Some(senders));
@@ -238,7 +229,6 @@ impl<K: QueueKind> Clone for Receiver<K, Multi> {
         let mut clone = Receiver::of(self.ring.clone());
         clone.watched.clone_from(&self.watched);
         clone.remote.clone_from(&self.remote);
-        clone.share.clone_from(&self.share);
         clone
     }
 }

@@ -1,6 +1,5 @@
 //! Sending end of a queue.
 
-use super::Share;
 use super::kind::QueueKind;
 use super::memory::RingMemory;
 use crate::error::SendError;
@@ -20,7 +19,6 @@ pub struct Sender<K: QueueKind> {
     /// The receiver of the ring is a carrier to another node, with that event.
     leads_to_carrier: bool,
     watched: RankWatch,
-    share: Option<Share>,
 }
 
 impl<K: QueueKind> Sender<K> {
@@ -32,7 +30,6 @@ impl<K: QueueKind> Sender<K> {
             event: None,
             leads_to_carrier: false,
             watched: RankWatch::default(),
-            share: None,
         }
     }
 
@@ -50,14 +47,8 @@ impl<K: QueueKind> Sender<K> {
         Sender { event: Some(event), leads_to_carrier: true, ..self }
     }
 
-    /// Keeps a value until the last clone of this sender is dropped.
-    #[must_use]
-    pub fn sharing(self, share: Share) -> Self {
-        Sender { share: Some(share), ..self }
-    }
-
     /// Sets a liveness check: waiting for free space ends when it reports that the receiver has
-    /// left or failed.
+    /// left or failed. The check is dropped with the last clone of the sender.
     #[must_use]
     pub fn watching(self, receiver: Arc<dyn RankLiveness>) -> Self {
         Sender { watched: RankWatch(Some(receiver)), ..self }
@@ -166,7 +157,6 @@ impl<K: QueueKind> Clone for Sender<K> {
             event: self.event.clone(),
             leads_to_carrier: self.leads_to_carrier,
             watched: self.watched.clone(),
-            share: self.share.clone(),
             ..Sender::of(self.ring.clone(), self.generation)
         }
     }

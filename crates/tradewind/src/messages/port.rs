@@ -116,23 +116,35 @@ pub(super) struct AgentPort {
     pub(super) port: u64,
 }
 
-/// The last receiver of a port closes its queue.
+/// The last receiver of a port closes it for senders on other nodes.
 #[derive(Debug)]
-pub(super) struct ReceiverEnd<K: QueueKind> {
-    pub(super) queue: Queue<K>,
+pub(super) struct ReceiverEnd {
     pub(super) agent: Option<AgentPort>,
     pub(super) _use: Arc<PortUse>,
 }
 
-impl<K: QueueKind> Drop for ReceiverEnd<K> {
+impl Drop for ReceiverEnd {
     fn drop(&mut self) {
-        // The senders of this node find it closed, and so does the agent.
-        self.queue.retire();
         if let Some(AgentPort { job, port }) = &self.agent
             && let Some(job) = job.upgrade()
         {
             job.agent().close_receiver(*port);
         }
+    }
+}
+
+/// The last receiver of a queue closes it for all senders.
+#[derive(Debug)]
+pub(super) struct QueueEnd<K: QueueKind> {
+    // Declared first: retired while it is in use.
+    pub(super) queue: Queue<K>,
+    pub(super) _end: ReceiverEnd,
+}
+
+impl<K: QueueKind> Drop for QueueEnd<K> {
+    fn drop(&mut self) {
+        // The senders of this node find it closed, and so does the agent.
+        self.queue.retire();
     }
 }
 

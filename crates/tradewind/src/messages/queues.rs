@@ -1,6 +1,6 @@
 //! Receive queues of all ranks, and senders to them, on one node or several.
 
-use super::port::{AgentPort, PortMemory, PortUse, ReceiverEnd, SendersEnd};
+use super::port::{AgentPort, PortMemory, PortUse, QueueEnd, ReceiverEnd, SendersEnd};
 use super::ranks::{Place, PortRanks, ReceivingRank, SendingRanks};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
@@ -9,7 +9,7 @@ use crate::internode::waits::AgentWaits;
 use engine::signature::{CallKind, Signature};
 use network::agent::queues::table::PortTable;
 use queues::one_poll::PollSet;
-use queues::queue::{Queue, QueueKind, Receiver, Sender, Share};
+use queues::queue::{Queue, QueueKind, Receiver, Sender};
 use shm::segment::Offset;
 use std::sync::Arc;
 
@@ -25,17 +25,34 @@ struct Created<K: QueueKind> {
 }
 
 /// The objects of a rank, as the other ranks of the node get them. Offset 0 is none.
-#[derive(Clone, Copy)]
-struct Offered {
-    queue: Offset,
-    table: Offset,
-    uses: Offset,
+#[derive(Clone, Copy, Default)]
+pub(super) struct Offered {
+    pub(super) queue: Offset,
+    pub(super) table: Offset,
+    pub(super) uses: Offset,
 }
 
 /// A port between nodes.
-struct Internode<'a> {
-    group: &'a Arc<InternodeGroup>,
-    port: u64,
+pub(super) struct Internode<'a> {
+    pub(super) group: &'a Arc<InternodeGroup>,
+    pub(super) port: u64,
+}
+
+impl Internode<'_> {
+    /// Opens the port at the agent, which uses the objects of this rank `users` times from then on.
+    pub(super) fn open(&self, at: [Offset; 3], memory: &PortMemory, users: u64) -> Result<()> {
+        let opened = self.group.job().agent().open_port(self.port, at);
+        if opened.is_err() {
+            // It never begins to use them.
+            memory.release(users);
+        }
+        Ok(opened?)
+    }
+
+    /// The agent's part, for the ends.
+    pub(super) fn agent(&self) -> AgentPort {
+        AgentPort { job: Arc::downgrade(self.group.job()), port: self.port }
+    }
 }
 
 impl Communicator {
@@ -49,29 +66,35 @@ impl Communicator {
     ) -> Result<Ends<K>> {
         self.deferred().sweep();
         let call = Signature::new(CallKind::Queues, capacity as u64, number);
-        let internode = self.internode().map(|group| Internode {
-            group,
-            port: u64::from(group.context().number) << 32 | self.next_port(),
-        });
-        let ranks = match &internode {
-            None => PortRanks::on_node(self.group()),
-            Some(Internode { group, port }) => PortRanks::of(self.group(), group, *port),
-        };
+        let (internode, ranks) = self.next_port_ranks();
         let created = self.create_queue::<K>(capacity, member, &ranks);
         let mine = match &created {
             Ok(Created { queue, table, memory }) => {
-                let table = table.map_or(0, |at| at.0);
-                [queue.offset().0, table, memory.uses().0, 0, 0, 0]
+                let table = table.unwrap_or_default();
+                Offered { queue: queue.offset(), table, uses: memory.uses() }
             }
-            Err(_) => [0; 6],
+            Err(_) => Offered::default(),
         };
+        self.agree_on_port(call, mine, |offered| {
+            self.open_ends(created, offered, &ranks, internode.as_ref())
+        })
+    }
+
+    /// Exchanges the objects for a port within each node, opens this rank's ends of it, and fails on
+    /// all ranks if one rank has failed.
+    pub(super) fn agree_on_port<E>(
+        &self,
+        call: Signature,
+        mine: Offered,
+        open: impl FnOnce(&[Offered]) -> Result<E>,
+    ) -> Result<E> {
+        let mine = [mine.queue.0, mine.table.0, mine.uses.0, 0, 0, 0];
         let all = self.group().exchange_words(mine, call)?;
         let offer = |words: &[u64; 6]| {
             let [queue, table, uses, ..] = words.map(Offset);
             Offered { queue, table, uses }
         };
-        let offered: Vec<Offered> = all.iter().map(offer).collect();
-        let opened = self.open_ends(created, &offered, &ranks, internode.as_ref());
+        let opened = open(&all.iter().map(offer).collect::<Vec<_>>());
         // Nothing that can fail follows. Once a rank has returned, the queues of all ranks are open.
         let failed = u64::from(opened.is_err());
         let all = self.allgather_words([failed, 0, 0, 0, 0, 0], call)?;
@@ -80,6 +103,14 @@ impl Communicator {
             Some(rank) => Err(creation_failed(rank)),
             None => Ok(opened),
         }
+    }
+
+    /// The next port, and its ranks.
+    pub(super) fn next_port_ranks(&self) -> (Option<Internode<'_>>, Arc<PortRanks>) {
+        let Some(group) = self.internode() else { return (None, PortRanks::on_node(self.group())) };
+        let port = u64::from(group.context().number) << 32 | self.next_port();
+        let ranks = PortRanks::of(self.group(), group, port);
+        (Some(Internode { group, port }), ranks)
     }
 
     /// Creates the objects of this rank.
@@ -121,7 +152,7 @@ impl Communicator {
             Ok((member, queue.offset()))
         };
         let entries = members.zip(ranks.places()).map(&mut create).collect::<Result<_>>()?;
-        let at = PortTable { set: set.offset(), ranks: entries }.publish(self.arena())?;
+        let at = PortTable { set: set.offset(), lines: 0, ranks: entries }.publish(self.arena())?;
         memory.add(at);
         Ok(at)
     }
@@ -142,59 +173,59 @@ impl Communicator {
             Place::Here(member) => offered[member as usize].queue == Offset(0),
             Place::Elsewhere(_) => false,
         };
+        let users = internode.map_or(0, |one| 1 + u64::from(is_opener(one.group, ranks)));
         let opened = match (ranks.places().iter().position(is_missing), internode) {
-            (Some(rank), _) => Err(creation_failed(rank)),
+            (Some(rank), _) => {
+                memory.release(users);
+                Err(creation_failed(rank))
+            }
             (None, None) => Ok(()),
-            (None, Some(Internode { group, port })) => {
-                let table = table.unwrap_or_default();
-                let at = [queue.offset(), table, memory.uses()];
-                group.job().agent().open_port(*port, at).map_err(Error::from)
+            (None, Some(internode)) => {
+                let at = [queue.offset(), table.unwrap_or_default(), memory.uses()];
+                internode.open(at, &memory, users)
             }
         };
-        if opened.is_err()
-            && let Some(Internode { group, .. }) = internode
-        {
-            // The agent never begins to use the objects.
-            memory.release(1 + u64::from(is_opener(group, ranks)));
-        }
         uses.own(memory);
         opened?;
-        let agent = internode.map(|Internode { group, port }| AgentPort {
-            job: Arc::downgrade(group.job()),
-            port: *port,
-        });
-        // From here on the drop of an end closes it, also in an error.
         let uses = Arc::new(uses);
-        let end =
-            ReceiverEnd { queue: queue.clone(), agent: agent.clone(), _use: Arc::clone(&uses) };
-        let receiver = queue.receiver()?.watching(Arc::new(SendingRanks(Arc::clone(ranks))));
-        let receiver = receiver.sharing(Arc::new(end));
-        let share: Share = Arc::new(SendersEnd { agent, _use: uses });
-        let mut senders = Vec::new();
-        let Some(Internode { group, .. }) = internode else {
-            for rank in 0..self.size() {
-                senders.push(self.queue_sender(
-                    offered[rank as usize].queue,
-                    ranks,
-                    rank,
-                    &share,
-                )?);
+        self.connect_ends(queue, uses, table.unwrap_or_default(), offered, ranks, internode)
+    }
+
+    /// Connects a receiver to the queue of this rank, and senders to those of all.
+    fn connect_ends<K: QueueKind>(
+        &self,
+        queue: Queue<K>,
+        uses: Arc<PortUse>,
+        table: Offset,
+        offered: &[Offered],
+        ranks: &Arc<PortRanks>,
+        internode: Option<&Internode<'_>>,
+    ) -> Result<Ends<K>> {
+        let agent = internode.map(Internode::agent);
+        // From here on the drop of an end closes it, also in an error.
+        let end = ReceiverEnd { agent: agent.clone(), _use: Arc::clone(&uses) };
+        let end = QueueEnd { queue: queue.clone(), _end: end };
+        let senders_of = SendingRanks { ranks: Arc::clone(ranks), only: None, _end: end };
+        let receiver = queue.receiver()?.watching(Arc::new(senders_of));
+        let end = Arc::new(SendersEnd { agent, _use: uses });
+        let remote = internode.map(|Internode { group, .. }| {
+            let ways = PortTable::read(self.segment(), table, group.ranks())?;
+            Ok::<_, Error>((group.job().agent(), group.job().agent().event()?, ways.ranks))
+        });
+        let remote = remote.transpose()?;
+        let open = |(rank, place): (u32, &Place)| match (*place, &remote) {
+            (Place::Here(member), _) => {
+                self.queue_sender(offered[member as usize].queue, ranks, rank, &end)
             }
-            return Ok((receiver, senders));
+            (Place::Elsewhere(_), remote) => {
+                let (_, event, ways) =
+                    remote.as_ref().ok_or_else(|| creation_failed(rank as usize))?;
+                let at = ways.get(rank as usize).map_or(Offset(0), |(_, at)| *at);
+                Ok(self.queue_sender(at, ranks, rank, &end)?.to_carrier(event.clone()))
+            }
         };
-        let agent = group.job().agent();
-        let event = agent.event()?;
-        let table = PortTable::read(self.segment(), table.unwrap_or_default(), group.ranks())?;
-        for (rank, (place, (_, at))) in (0..).zip(ranks.places().iter().zip(table.ranks)) {
-            senders.push(match *place {
-                Place::Here(member) => {
-                    self.queue_sender(offered[member as usize].queue, ranks, rank, &share)?
-                }
-                Place::Elsewhere(_) => {
-                    self.queue_sender(at, ranks, rank, &share)?.to_carrier(event.clone())
-                }
-            });
-        }
+        let senders = (0..).zip(ranks.places()).map(open).collect::<Result<_>>()?;
+        let Some((agent, event, _)) = remote else { return Ok((receiver, senders)) };
         let waits = Arc::new(AgentWaits(agent.wait_mark()));
         Ok((receiver.with_remote_senders(event, waits), senders))
     }
@@ -205,12 +236,12 @@ impl Communicator {
         at: Offset,
         ranks: &Arc<PortRanks>,
         rank: u32,
-        share: &Share,
+        end: &Arc<SendersEnd>,
     ) -> Result<Sender<K>> {
         // The first generation: the receiver may have closed the queue by now.
         let sender = Queue::<K>::connect(self.segment(), at)?.sender_of(0);
-        let receiver = Arc::new(ReceivingRank { ranks: Arc::clone(ranks), rank });
-        Ok(sender.watching(receiver).sharing(Arc::clone(share)))
+        let (ranks, _end) = (Arc::clone(ranks), Arc::clone(end));
+        Ok(sender.watching(Arc::new(ReceivingRank { ranks, rank, _end })))
     }
 }
 

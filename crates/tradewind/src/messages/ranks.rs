@@ -1,10 +1,12 @@
 //! The ranks at the other end of a port, on one node or several.
 
+use super::port::SendersEnd;
 use crate::internode::group::{InternodeGroup, InternodeJob};
 use engine::Exit;
 use engine::communicator::Communicator as NodeCommunicator;
 use network::backend::{Departures, ExitedRank};
 use shm::liveness::{PeerExit, RankLiveness};
+use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 
 /// The ranks of a port, and their places. Weak references: a port keeps neither its communicator
@@ -84,13 +86,19 @@ fn exit_of(exited: &[ExitedRank], rank: u32, member: u32) -> Option<PeerExit> {
     Some(if exit.has_failed { PeerExit::Failed(rank) } else { PeerExit::Left(rank) })
 }
 
-/// All ranks but this one, which may send to its queue.
+/// The ranks that may send to this one.
 #[derive(Debug)]
-pub(super) struct SendingRanks(pub(super) Arc<PortRanks>);
+pub(super) struct SendingRanks<E> {
+    pub(super) ranks: Arc<PortRanks>,
+    /// The only one; `None` for all.
+    pub(super) only: Option<u32>,
+    /// Dropped with the last receiver.
+    pub(super) _end: E,
+}
 
-impl RankLiveness for SendingRanks {
+impl<E: Debug + Send + Sync> RankLiveness for SendingRanks<E> {
     fn exited(&self) -> Option<PeerExit> {
-        let PortRanks { group, own, places, remote } = &*self.0;
+        let PortRanks { group, own, places, remote } = &*self.ranks;
         let group = group.upgrade()?;
         let mut elsewhere = Vec::new();
         if let Some(RemoteRanks { job, port }) = remote {
@@ -103,7 +111,8 @@ impl RankLiveness for SendingRanks {
         }
         let mut left = None;
         let mut all_have_left = true;
-        for (rank, place) in (0..).zip(places).filter(|(rank, _)| rank != own) {
+        let sends = |rank: u32| self.only.map_or(rank != *own, |only| only == rank);
+        for (rank, place) in (0..).zip(places).filter(|(rank, _)| sends(*rank)) {
             let exit = match *place {
                 Place::Here(member) => PortRanks::exit_here(&group, rank, member),
                 Place::Elsewhere(member) => exit_of(&elsewhere, rank, member),
@@ -123,11 +132,13 @@ impl RankLiveness for SendingRanks {
 pub(super) struct ReceivingRank {
     pub(super) ranks: Arc<PortRanks>,
     pub(super) rank: u32,
+    /// Dropped with the last sender of this rank, to whatever rank.
+    pub(super) _end: Arc<SendersEnd>,
 }
 
 impl RankLiveness for ReceivingRank {
     fn exited(&self) -> Option<PeerExit> {
-        let ReceivingRank { ranks, rank } = self;
+        let ReceivingRank { ranks, rank, .. } = self;
         match *ranks.places.get(*rank as usize)? {
             Place::Here(member) => PortRanks::exit_here(&*ranks.group.upgrade()?, *rank, member),
             Place::Elsewhere(member) => {

@@ -49,8 +49,8 @@ use tradewind::Job;
 /// queue from the first rank's core and get their answers in a queue each.
 ///
 /// With --nodes the two ranks are on two nodes, which are network namespaces made for it. Express,
-/// one-poll, wide and channel are measured there: latency, and the gap or rate of a stream from the
-/// first send to an answer to the last message.
+/// one-poll, wide, channel and both of basic are measured there: latency, and the gap or rate of a
+/// stream from the first send to an answer to the last message.
 ///
 /// Idle is the processor time of 8 sleeping receivers in percent of one core.
 ///
@@ -89,7 +89,7 @@ struct PlanArguments {
     mechanisms: Vec<Mechanism>,
 
     /// Sizes in bytes, of which express and one-poll take those up to 128, wide those up to 49152,
-    /// both of basic those up to 65528, both of tag-on those up to 1048576, bulk-staged and
+    /// both of basic those up to 32760, both of tag-on those up to 1048576, bulk-staged and
     /// bulk-direct those from 1024 [default: 0 to 1024 by 8, then by doubling to 1048576].
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
     sizes: Vec<u64>,

@@ -3,9 +3,10 @@
 use super::harness::{Hydra, Said};
 use super::nodes;
 use super::rank::say;
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 use tradewind::messages::{
-    CacheLineHeader, CacheLineMessage, ExpressMessage, RecvError, SendError, SourceName,
+    CacheLineHeader, CacheLineMessage, ExpressMessage, OnePoll, PollSet, RecvError, SendError,
+    SourceName,
 };
 use tradewind::{Job, Result};
 
@@ -14,6 +15,7 @@ testing::tests![
     queues_carry_every_message_between_all_ranks,
     a_killed_rank_ends_the_waits_at_its_queues_and_at_those_of_others,
     what_a_rank_has_put_into_queues_outlives_it,
+    a_killed_node_service_ends_the_waits_for_other_nodes_only,
 ];
 
 /// Two ranks on the first node, one on the second; rank 2 is killed.
@@ -90,7 +92,10 @@ pub(super) fn beside_a_killed_rank() -> Result<()> {
     let job = Job::init()?;
     let world = job.world();
     let rank = world.rank();
+    let set = PollSet::create(world.arena(), 2).expect("memory");
     let mut port = world.express(64)?;
+    let first = world.express_in_set(64, &set, 0)?;
+    let second = world.cache_lines_in_set(64, &set, 1)?;
     world.barrier()?;
     match rank {
         VICTIM => {
@@ -109,6 +114,10 @@ pub(super) fn beside_a_killed_rank() -> Result<()> {
             }
             let error = port.receiver.recv().expect_err("nothing follows");
             assert_eq!(error, RecvError::RankExited { rank: VICTIM });
+            drop(second);
+            let mut members = [Some(first.receiver), None];
+            let error = OnePoll::new(&set).poll_blocking(&mut members[..]);
+            assert_eq!(error, Err(RecvError::RankExited { rank: VICTIM }));
             say(rank, "rank 2 has failed");
         }
     }
@@ -136,5 +145,50 @@ pub(super) fn of_a_rank_that_leaves() -> Result<()> {
         }
     }
     say(world.rank(), "all is right");
+    Ok(())
+}
+
+fn a_killed_node_service_ends_the_waits_for_other_nodes_only() {
+    let testbed = nodes(2);
+    let said = Hydra::new(&testbed, &[2, 1])
+        .option("-disable-auto-cleanup")
+        .program("queues-without-node-service")
+        .run();
+    let expected = [0, 1, 2].map(|rank| Said::new(rank, "all is right"));
+    assert_eq!(said, expected);
+}
+
+/// Rank 0 kills the service of its node.
+pub(super) fn without_node_service() -> Result<()> {
+    let job = Job::init()?;
+    let world = job.world();
+    let rank = world.rank();
+    let set = PollSet::create(world.arena(), 1).expect("memory");
+    let mut port = world.express(64)?;
+    let in_set = world.express_in_set(64, &set, 0)?;
+    world.barrier()?;
+    if rank == 0 {
+        let service = Pid::from_raw(job.service_process().cast_signed()).expect("it runs");
+        kill_process(service, Signal::KILL).expect("it runs");
+    }
+    let error = port.receiver.recv().expect_err("nobody sends");
+    let mut members = [Some(in_set.receiver)];
+    let of_set = OnePoll::new(&set).poll_blocking(&mut members[..]);
+    assert_eq!(of_set, Err(error));
+    if rank == VICTIM {
+        assert!(matches!(error, RecvError::RankExited { rank: 0 | 1 }), "{error}");
+    } else {
+        // No rank is to blame.
+        assert_eq!(error, RecvError::CarrierEnded);
+        let mut numbers = 0..;
+        let error = numbers.find_map(|number| port.senders[2].send(&message(0, number)).err());
+        assert_eq!(error, Some(SendError::CarrierEnded));
+        // The other rank of the node is there.
+        port.senders[1 - rank as usize].send(&message(rank, 7))?;
+        while port.receiver.try_recv()? != Some(message(1 - rank, 7)) {
+            std::thread::yield_now();
+        }
+    }
+    say(rank, "all is right");
     Ok(())
 }

@@ -44,6 +44,7 @@ fn program() {
         "queues" => queues::exchange(),
         "queues-beside-a-killed-rank" => queues::beside_a_killed_rank(),
         "queues-of-a-rank-that-leaves" => queues::of_a_rank_that_leaves(),
+        "queues-without-node-service" => queues::without_node_service(),
         other => panic!("there is no program {other}"),
     };
     if let Err(error) = &outcome {

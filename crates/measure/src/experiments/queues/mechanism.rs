@@ -143,7 +143,12 @@ impl Mechanism {
     pub const fn crosses_nodes(self) -> bool {
         matches!(
             self,
-            Mechanism::Express | Mechanism::OnePoll | Mechanism::Wide | Mechanism::Channel
+            Mechanism::Express
+                | Mechanism::OnePoll
+                | Mechanism::Wide
+                | Mechanism::Basic
+                | Mechanism::BasicLocked
+                | Mechanism::Channel
         )
     }
 

@@ -7,7 +7,6 @@ use super::ring::{LINES, LockedRing, Ring};
 use super::tagged::{Tagged, buffers};
 use super::words::{Command, Doubles, Remote, WORDS};
 use crate::harness::Error;
-use queues::basic;
 use queues::bulk::{DEFAULT_STAGING_BYTES, Policy};
 use queues::express::{ExpressQueue, ExpressReceiver, ExpressSender};
 use queues::id::SourceName;
@@ -16,7 +15,7 @@ use queues::tag_on::{TagOnPool, TagOnPools};
 use shm::mapped::Mapped;
 use shm::segment::Offset;
 use std::sync::{Arc, Mutex};
-use tradewind::messages::{BulkEnd, ChannelEnd};
+use tradewind::messages::{BasicEnd, BasicReceiver, BasicSender, BulkEnd, ChannelEnd};
 use tradewind::{Communicator, Op};
 
 /// Queues of a poll set.
@@ -138,12 +137,19 @@ pub(super) fn tagged(
 }
 
 /// A Basic ring to this rank, and the sender to that of the other rank.
-fn basic_ends(world: &Communicator) -> Result<(basic::Receiver, basic::Sender), Error> {
-    let arena = world.arena();
-    let mine = arena.allocate_zeroed(basic::bytes_for(LINES)?, 128)?;
-    let theirs = exchange(world, mine)?;
-    let receiver = basic::Receiver::connect(arena.segment(), mine, LINES)?;
-    Ok((receiver, basic::Sender::connect(arena.segment(), theirs, LINES)?))
+fn basic_ends(world: &Communicator) -> Result<(BasicReceiver, BasicSender), Error> {
+    let ends = [world.basic(0, 1, LINES)?, world.basic(1, 0, LINES)?];
+    let (mut sends, mut receives) = (None, None);
+    for end in ends.into_iter().flatten() {
+        match end {
+            BasicEnd::Sender(sender) => sends = Some(sender),
+            BasicEnd::Receiver(receiver) => receives = Some(receiver),
+        }
+    }
+    let rank = world.rank();
+    let missing = tradewind::Error::CreationFailed { rank, what: "a Basic ring" };
+    // The two ranks have an end of each.
+    Ok(receives.zip(sends).ok_or(missing)?)
 }
 
 /// A Basic ring in each direction.

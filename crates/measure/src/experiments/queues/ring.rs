@@ -5,11 +5,12 @@ use super::message_path::{LOOKS, MessagePath, pattern};
 use crate::harness::Error;
 use queues::basic::{BasicHeader, Receiver, Sender};
 use queues::id::SourceName;
+use queues::internode::MAX_BASIC_LINES;
 use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Lines of a ring; a quarter of it is the longest message.
-pub(super) const LINES: u64 = 4096;
+/// Lines of a ring, the most between nodes; a quarter of it is the longest message.
+pub(super) const LINES: u64 = MAX_BASIC_LINES;
 
 /// A ring in each direction.
 #[derive(Debug)]

@@ -25,6 +25,8 @@ struct Incoming {
     senders: BTreeMap<u32, SenderNode>,
     /// Ranks of other nodes that have exited and from which nothing follows.
     exited: BTreeSet<u32>,
+    /// A sending node was lost.
+    is_lost: bool,
     /// Opener that is served first.
     next: u32,
     /// Messages of a node wait for space.
@@ -58,8 +60,8 @@ impl IncomingQueues {
         charge: Charge,
     ) {
         let senders = openers.map(|(opener, node)| (opener, SenderNode::of(node))).collect();
-        let exited = BTreeSet::new();
-        let opened = Incoming { queue, senders, exited, next: 0, is_full: false, charge };
+        let (exited, is_lost) = (BTreeSet::new(), false);
+        let opened = Incoming { queue, senders, exited, is_lost, next: 0, is_full: false, charge };
         self.queues.insert(id, opened);
     }
 
@@ -147,7 +149,10 @@ impl IncomingQueues {
     pub(super) fn lose(&mut self, node: u32) {
         for queue in self.queues.values_mut() {
             let ended = queue.senders.values_mut().filter(|sender| sender.node == node);
-            ended.for_each(|sender| sender.has_ended = true);
+            for sender in ended {
+                sender.has_ended = true;
+                queue.is_lost = true;
+            }
             queue.settle();
         }
     }
@@ -242,7 +247,8 @@ impl Incoming {
 
     /// Accounts for the exits and ends of senders whose messages the queue has taken.
     fn settle(&mut self) {
-        let Incoming { senders, exited, .. } = self;
+        let Incoming { queue, senders, exited, .. } = self;
+        let had_senders = !senders.is_empty();
         senders.retain(|_, sender| {
             if !sender.kept.is_empty() {
                 return true;
@@ -250,6 +256,10 @@ impl Incoming {
             exited.extend(sender.exits.drain(..));
             !sender.has_ended
         });
+        // The end of a rank that has exited is its exit, and that of a lost node is its loss.
+        if had_senders && senders.is_empty() && exited.is_empty() && !self.is_lost {
+            queue.end();
+        }
     }
 }
 

@@ -6,8 +6,12 @@ use crate::agent::batches::Batches;
 use crate::transport::Transport;
 use crate::transport::frame::Frame;
 use queues::internode::{MAX_MESSAGE, OutgoingQueue};
+
 use queues::one_poll::{Members, OnePoll, PollSet};
 use std::collections::HashMap;
+
+// A record contains at least one message, and a queue that has returned no credit yet may send one.
+const _: () = assert!(MAX_MESSAGE <= MAX_BYTES && MAX_MESSAGE as u64 <= CREDIT - CREDIT / 4);
 
 /// Place of an outgoing queue: its set, and its index there.
 type Place = (usize, usize);
@@ -79,7 +83,7 @@ impl Outgoing {
 
     fn can_send(&self, transport: &dyn Transport, limit: u64) -> bool {
         !self.has_ended
-            && CREDIT - self.in_flight >= MAX_MESSAGE as u64
+            && CREDIT - self.in_flight >= self.queue.longest() as u64
             && transport.queued(self.node) < limit
     }
 
@@ -321,7 +325,8 @@ impl OutgoingQueues {
     pub(super) fn exit(&mut self, rank: u32) {
         for number in 0..self.sets.len() {
             let Some(set) = &mut self.sets[number] else { continue };
-            if !set.ranks.contains(&rank) {
+            // All of its ranks have ended their sends before: the end of the way follows.
+            if !set.ranks.contains(&rank) || set.senders.is_empty() {
                 continue;
             }
             set.senders.retain(|other| *other != rank);

@@ -9,7 +9,7 @@ use crate::agent::batches::Batches;
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
 use crate::transport::frame::Frame;
-use queues::internode::{incoming, outgoing};
+use queues::internode::{incoming, incoming_basic, outgoing, outgoing_basic};
 use queues::one_poll::PollSet;
 use shm::mapped::Mapped;
 use shm::segment::{Offset, Segment};
@@ -27,11 +27,14 @@ pub(crate) struct QueueRouter {
     memory: HashMap<u32, u64>,
 }
 
+/// Offset of a queue that there is not.
+const NONE: Offset = Offset(0);
+
 /// A port, as a rank opens it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortRequest {
     pub(crate) port: u64,
-    /// The rank's receive queue.
+    /// The rank's receive queue, or [`NONE`].
     pub(crate) queue: Offset,
     /// The [`PortTable`] of the node.
     pub(crate) table: Offset,
@@ -96,28 +99,41 @@ impl QueueRouter {
         let table = PortTable::read(segment, table, nodes.ranks()).map_err(|_| Refusal::Invalid)?;
         let ranks = PortRanks::of(&table, transport.node(), nodes);
         let ranks = ranks.filter(|ranks| ranks.local.contains(&rank)).ok_or(Refusal::Invalid)?;
+        // The other ranks of the node use the ways that the first one opens.
         let is_opener = ranks.local.first() == Some(&rank);
+        let ways = ranks.remote.iter().filter(|(.., at)| is_opener && *at != NONE);
+        let receives = queue != NONE;
         // Everything that a rank can make this process allocate is accounted for before.
-        let receives = QUEUE_BYTES + ranks.openers.len() as u64 * (CREDIT + QUEUE_BYTES);
-        let sends = if is_opener { ranks.remote.len() as u64 * QUEUE_BYTES } else { 0 };
-        let used = self.memory.get(&rank).copied().unwrap_or(0) + receives + sends;
+        let for_queue = QUEUE_BYTES + ranks.openers.len() as u64 * (CREDIT + QUEUE_BYTES);
+        let costs = [u64::from(receives) * for_queue, ways.clone().count() as u64 * QUEUE_BYTES];
+        let used = self.memory.get(&rank).copied().unwrap_or(0) + costs[0] + costs[1];
         if used > MEMORY {
             return Err(Refusal::Memory);
         }
-        let to_own = incoming(segment, queue).map_err(invalid)?;
         let uses = Mapped::<AtomicU64>::new(segment, uses).map_err(|_| Refusal::Invalid)?;
-        if is_opener {
+        let to_own = match table.lines {
+            _ if !receives => None,
+            0 => Some(incoming(segment, queue).map_err(invalid)?),
+            lines => Some(incoming_basic(segment, queue, lines).map_err(invalid)?),
+        };
+        if costs[1] > 0 {
             let set = PollSet::connect(segment, table.set).map_err(invalid)?;
-            let open = |&(owner, node, at): &(u32, u32, Offset)| {
+            let open = |(index, &(owner, node, at)): (usize, &(u32, u32, Offset))| {
                 let link = Link { queue: QueueId { owner, port }, opener: rank };
-                Ok(Outgoing::new(link, node, outgoing(segment, at).map_err(invalid)?))
+                let way = match table.lines {
+                    0 => outgoing(segment, at),
+                    lines => outgoing_basic(segment, at, lines, (&set, index)),
+                };
+                Ok(Outgoing::new(link, node, way.map_err(invalid)?))
             };
-            let queues = ranks.remote.iter().map(open).collect::<Result<_, _>>()?;
-            let charge = Charge::new(sends, uses.clone());
+            let queues = ways.enumerate().map(open).collect::<Result<_, _>>()?;
+            let charge = Charge::new(costs[1], uses.clone());
             self.outgoing.open((rank, port), &set, queues, ranks.local.clone(), charge);
         }
-        let openers = ranks.openers.iter().map(|(node, opener)| (*opener, *node));
-        self.incoming.open(id, to_own, openers, Charge::new(receives, uses));
+        if let Some(to_own) = to_own {
+            let openers = ranks.openers.iter().map(|(node, opener)| (*opener, *node));
+            self.incoming.open(id, to_own, openers, Charge::new(costs[0], uses));
+        }
         self.memory.insert(rank, used);
         // The end of each of these nodes must be noticed.
         ranks.openers.keys().for_each(|node| transport.require(*node));

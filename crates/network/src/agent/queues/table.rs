@@ -5,9 +5,11 @@
 //! |---|---|
 //! | 0 | offset of the poll set |
 //! | 1 | number of ranks |
-//! | then, for each rank | its number in the job; offset of the outgoing queue to it, or 0 if it is on this node |
+//! | 2 | lines of each queue if the queues are Basic rings, otherwise 0 |
+//! | then, for each rank | its number in the job; offset of the outgoing queue to it, or 0 for none |
 //!
-//! The outgoing queues are the members of the set, in this order.
+//! The outgoing queues are the members of the set, in this order. There is none to the ranks of this
+//! node, and to those that only send.
 
 use crate::agent::shared_region::refused;
 use crate::error::{Error, system};
@@ -18,13 +20,15 @@ use shm::sync::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 /// Words in front of the ranks.
-const HEADER: usize = 2;
+const HEADER: usize = 3;
 
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortTable {
     /// The poll set of the outgoing queues.
     pub set: Offset,
+    /// Number of lines of each queue, if the queues are Basic rings.
+    pub lines: u64,
     /// All ranks of the port, each with the outgoing queue to it.
     pub ranks: Vec<(u32, Offset)>,
 }
@@ -40,7 +44,8 @@ impl PortTable {
         let at = at.map_err(|error| system("take memory for queues to other nodes", error))?;
         let words = MappedSlice::<AtomicU64>::new(arena.segment(), at, count).map_err(refused)?;
         let entries = self.ranks.iter().flat_map(|(rank, at)| [u64::from(*rank), at.0]);
-        let values = [self.set.0, self.ranks.len() as u64].into_iter().chain(entries);
+        let header = [self.set.0, self.ranks.len() as u64, self.lines];
+        let values = header.into_iter().chain(entries);
         for (word, value) in words.iter().zip(values) {
             // Relaxed: a reader has received the offset in a message.
             word.store(value, Ordering::Relaxed);
@@ -61,6 +66,10 @@ impl PortTable {
         let all = words(HEADER + 2 * count)?;
         let (pairs, _) = all[HEADER..].as_chunks::<2>();
         let entry = |[rank, at]: &[AtomicU64; 2]| (word(rank) as u32, Offset(word(at)));
-        Ok(PortTable { set: Offset(word(&header[0])), ranks: pairs.iter().map(entry).collect() })
+        Ok(PortTable {
+            set: Offset(word(&header[0])),
+            lines: word(&header[2]),
+            ranks: pairs.iter().map(entry).collect(),
+        })
     }
 }

@@ -1,0 +1,120 @@
+//! Basic rings whose sender is on another node.
+
+use super::{IncomingError, IncomingQueue, MAX_BASIC_LINES, OutgoingQueue};
+use crate::basic::{Receiver, Sender, Stamp};
+use crate::error::{CreateError, RecvError, SendError};
+use crate::one_poll::PollSet;
+use shm::segment::{Offset, Segment};
+use std::sync::Arc;
+
+/// Opens the receiving end of the outgoing ring at an offset, as the member of a poll set.
+///
+/// # Errors
+/// [`CreateError::Size`] for more than [`MAX_BASIC_LINES`] lines, [`CreateError::Segment`],
+/// [`CreateError::NoIndex`].
+pub fn outgoing_basic(
+    segment: &Arc<Segment>,
+    at: Offset,
+    lines: u64,
+    (set, index): (&PollSet, usize),
+) -> Result<Box<dyn OutgoingQueue>, CreateError> {
+    check_lines(lines)?;
+    let receiver = Receiver::connect(segment, at, lines)?.in_set(set, index)?;
+    let longest = (lines / 4 * 64) as usize;
+    Ok(Box::new(Outgoing { receiver: Some(receiver), longest }))
+}
+
+/// Opens the sending end of the ring at an offset.
+///
+/// # Errors
+/// [`CreateError::Size`] for more than [`MAX_BASIC_LINES`] lines, [`CreateError::Segment`].
+pub fn incoming_basic(
+    segment: &Arc<Segment>,
+    at: Offset,
+    lines: u64,
+) -> Result<Box<dyn IncomingQueue>, CreateError> {
+    check_lines(lines)?;
+    Ok(Box::new(Incoming { sender: Some(Sender::connect(segment, at, lines)?) }))
+}
+
+fn check_lines(lines: u64) -> Result<(), CreateError> {
+    if lines <= MAX_BASIC_LINES {
+        return Ok(());
+    }
+    Err(CreateError::Size {
+        object: "Basic ring between nodes",
+        requested: lines,
+        unit: "lines",
+        limits: "a power of two from 4 to 2048",
+    })
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    /// `None` once one of the ends has closed it.
+    receiver: Option<Receiver>,
+    longest: usize,
+}
+
+impl OutgoingQueue for Outgoing {
+    fn take(&mut self, limit: usize, into: &mut Vec<u8>) -> Result<(), RecvError> {
+        let Some(receiver) = &mut self.receiver else { return Ok(()) };
+        match receiver.take_encoded(limit, into) {
+            // Its sender has sent everything.
+            Err(RecvError::Closed) => {
+                self.receiver = None;
+                Ok(())
+            }
+            taken => taken,
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.receiver.as_ref().is_some_and(Receiver::is_ready)
+    }
+
+    fn longest(&self) -> usize {
+        self.longest
+    }
+
+    fn close(&mut self) {
+        self.receiver = None;
+    }
+}
+
+#[derive(Debug)]
+struct Incoming {
+    /// `None` once nothing follows.
+    sender: Option<Sender>,
+}
+
+impl IncomingQueue for Incoming {
+    fn put(&mut self, bytes: &[u8]) -> Result<usize, IncomingError> {
+        let sender = self.sender.as_mut().ok_or(SendError::Closed)?;
+        sender.stir();
+        let mut sent = 0;
+        while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
+            let invalid = IncomingError::Invalid;
+            let (word, rest) = rest.split_first_chunk().ok_or(invalid)?;
+            let stamp = Stamp::decode(u64::from_le_bytes(*word), 0);
+            let Ok(Some(Stamp::Message { header, bytes: length })) = stamp else {
+                return Err(invalid);
+            };
+            let message = rest.get(..length).ok_or(invalid)?;
+            let Some(buffer) = sender.try_reserve(header, length)? else { break };
+            buffer.finish_with(message);
+            sent += 8 + length.next_multiple_of(8);
+        }
+        sender.publish();
+        Ok(sent)
+    }
+
+    fn request_space(&self) {
+        self.sender.iter().for_each(Sender::request_space);
+    }
+
+    fn end(&mut self) {
+        // Writes the end behind the last message.
+        self.sender = None;
+    }
+}
