@@ -44,6 +44,19 @@ fn queue_records(queues: &[(u32, u64, usize)]) -> Vec<u8> {
     records
 }
 
+/// Records of values for channels with these ranks, ports and numbers of words, each with its end.
+fn channel_records(channels: &[([u32; 2], u64, usize)]) -> Vec<u8> {
+    let mut records = Vec::new();
+    for ([sender, receiver], port, words) in channels.iter().copied() {
+        let ranks = u64::from(sender) | u64::from(receiver) << 32;
+        for (last, words) in [(8 * words as u64, words), (2 << 56, 0)] {
+            [ranks, port, last].iter().for_each(|word| records.extend(word.to_le_bytes()));
+            records.resize(records.len() + 8 * words, 3);
+        }
+    }
+    records
+}
+
 fn frame() -> impl Strategy<Value = Frame> {
     let bytes = || proptest::collection::vec(any::<u8>(), 0..100);
     let operation = || (0..MAX_OPERATIONS).prop_map(Handle);
@@ -79,6 +92,8 @@ fn frame() -> impl Strategy<Value = Frame> {
             .prop_map(|(source, heads)| Frame::Messages { source, records: records(&heads) }),
         proptest::collection::vec((any::<u32>(), any::<u64>(), 0..50_usize), 1..9)
             .prop_map(|queues| Frame::Queues { records: queue_records(&queues) }),
+        proptest::collection::vec((any::<[u32; 2]>(), any::<u64>(), 0..50_usize), 1..9)
+            .prop_map(|channels| Frame::Channels { records: channel_records(&channels) }),
         any::<u64>().prop_map(Frame::Credit),
         Just(Frame::Shutdown),
         Just(Frame::ShutdownAck),
