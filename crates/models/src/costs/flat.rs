@@ -101,10 +101,10 @@ impl FlatCosts {
     /// ```
     /// use models::costs::{FlatCosts, FlatPoint};
     /// let point = |ranks, microseconds| FlatPoint { ranks, bytes: 8, microseconds };
-    /// let costs = FlatCosts::new(vec![point(2, 0.2), point(4, 3.0), point(8, 6.0)])?;
+    /// let costs = FlatCosts::new(vec![point(2, 0.5), point(4, 3.5), point(8, 6.5)])?;
     /// let on_two_cores = [2, 3, 4, 6].map(|ranks| costs.on_cores(ranks, 8, 2));
-    /// assert_eq!(on_two_cores, [0.2, 3.0, 3.0, 4.5]);
-    /// assert_eq!(costs.at(3, 8), 1.6);
+    /// assert_eq!(on_two_cores, [0.5, 3.5, 3.5, 5.0]);
+    /// assert_eq!(costs.at(3, 8), 2.0);
     /// # Ok::<(), models::costs::FlatError>(())
     /// ```
     pub fn on_cores(&self, ranks: u32, bytes: u64, cores: u32) -> f64 {
