@@ -78,7 +78,8 @@ fn serve_other_nodes(
             error => Failure::Launch(error),
         })?,
     };
-    let listening = listen(ip, port, &secret)?;
+    let itself = std::env::current_exe().map_err(Failure::Output)?;
+    let listening = listen(ip, port, &secret, &itself)?;
     let address = listening.address();
     let text = || format!("other nodes connect with NAME@{address} while this command runs");
     format.print(text, &ListeningAt { address })?;

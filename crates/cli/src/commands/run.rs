@@ -132,7 +132,8 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     options.limit = timeout;
     options.grace = grace;
     // Until the job has ended.
-    let served = ReservedNames::publish(&serve)?;
+    let itself = std::env::current_exe().map_err(Failure::Output)?;
+    let served = ReservedNames::publish(&serve, &itself)?;
     if !serve.is_empty() {
         options.environment.push(served.variable());
     }

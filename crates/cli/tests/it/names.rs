@@ -4,7 +4,7 @@
 pub(crate) mod harness;
 mod nodes;
 
-use harness::{Place, failure, wait_until};
+use harness::{Place, Program, failure, success, wait_until};
 use std::process::Command;
 
 testing::tests![
@@ -18,6 +18,7 @@ testing::tests![
     a_full_receiver_stops_its_own_senders_only,
     connections_outlive_the_name_server,
     without_the_command_the_way_out_is_named,
+    the_command_itself_starts_the_name_server,
     a_job_is_served_before_its_ranks_publish,
     a_served_name_that_is_in_use_starts_no_rank,
 ];
@@ -229,4 +230,18 @@ fn without_the_command_the_way_out_is_named() {
     let mut command = Place::new().part("squares_program", &["squares"]);
     let error = failure(command.env("TRADEWIND_COMMAND", "/none"));
     assert!(error.contains("/none cannot be executed") && error.contains("TRADEWIND_COMMAND"));
+}
+
+fn the_command_itself_starts_the_name_server() {
+    let alone = |mut command: Command| {
+        // No such command is in PATH.
+        command.env_remove("TRADEWIND_COMMAND").env("PATH", "/usr/bin:/bin");
+        command
+    };
+    let run = ["run", "-n", "1", "--serve", "squares", "--", "true"];
+    success(&mut alone(Place::new().command(&run)));
+    let place = Place::new().variable("TRADEWIND_SECRET", "0123456789abcdef");
+    let listen = ["names", "--listen", "127.0.0.1:0"];
+    let listening = Program::start(&mut alone(place.command(&listen))).line();
+    assert!(listening.starts_with("other nodes connect with NAME@"), "{listening}");
 }

@@ -156,15 +156,18 @@ fn views_follow_each_other_until_a_signal() {
 }
 
 fn a_terminal_shows_one_view_in_place_of_the_other() {
-    // `script` runs the command with a terminal of its own.
-    let command = format!("timeout --preserve-status -s INT 1 {TRADEWIND} top --interval 0.1");
-    let mut script = Command::new("script");
-    let output = script.args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
-    let output = output.expect("script(1) is part of Linux");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(text.matches("\x1b[Hcore  busy").count() > 1, "{text:?}");
-    assert!(text.starts_with("\x1b[?25l") && text.ends_with("\x1b[?25h"), "{text:?}");
+    for signal in ["INT", "QUIT", "HUP"] {
+        // `script` runs the command with a terminal of its own.
+        let command =
+            format!("timeout --preserve-status -s {signal} 1 {TRADEWIND} top --interval 0.1");
+        let mut script = Command::new("script");
+        let output = script.args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
+        let output = output.expect("script(1) is part of Linux");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        assert!(text.matches("\x1b[Hcore  busy").count() > 1, "{text:?}");
+        assert!(text.starts_with("\x1b[?25l") && text.ends_with("\x1b[?25h"), "{text:?}");
+    }
 }
 
 fn an_interval_without_ticks_is_refused() {

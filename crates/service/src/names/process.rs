@@ -10,6 +10,7 @@ use launch::environment::{COMMAND, Environment, Lookup, NODE};
 use queues::names::{JobConfig, JobEntry, JobOwner, NameError, open_jobs};
 use shm::broker::{BrokerError, Connection, connect};
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -41,17 +42,18 @@ pub fn default_name() -> String {
 ///
 /// [`StartError::NoCommand`], [`StartError::NotReady`], and those of [`JobOwner::add`].
 pub fn add_job(config: &JobConfig, timeout: Duration) -> Result<JobOwner, StartError> {
-    add_job_at(&default_name(), config, timeout, default_starter)
+    add_job_at(&default_name(), config, timeout, || starter(None))
 }
 
 /// Adds the job of a name that any program of this user may send to. One process receives.
-pub(super) fn add_published_job(name: &str) -> Result<JobOwner, PeerError> {
-    add_job(&open_job(name, MAX_CLIENTS), SERVER_TIMEOUT).map_err(
-        |error| match owner_of_taken_name(&error) {
-            Some(pid) => PeerError::Taken { name: name.to_owned(), pid },
-            None => error.into(),
-        },
-    )
+/// `command` as in [`starter`].
+pub(super) fn add_published_job(name: &str, command: Option<&Path>) -> Result<JobOwner, PeerError> {
+    let job = open_job(name, MAX_CLIENTS);
+    let added = add_job_at(&default_name(), &job, SERVER_TIMEOUT, || starter(command));
+    added.map_err(|error| match owner_of_taken_name(&error) {
+        Some(pid) => PeerError::Taken { name: name.to_owned(), pid },
+        None => error.into(),
+    })
 }
 
 /// Adds a job as [`add_job`] does, to the server of this name. `starter` returns a command that
@@ -73,16 +75,21 @@ pub fn add_job_at(
 }
 
 /// Executes a request at the user's server on this node, which is started if there is none.
+/// `command` as in [`starter`].
 pub(super) fn with_default_server<T>(
+    command: Option<&Path>,
     deadline: Instant,
     request: impl Fn(Connection) -> Result<T, NameError>,
 ) -> Result<T, StartError> {
-    with_server(&default_name(), deadline, default_starter, request)
+    with_server(&default_name(), deadline, || starter(command), request)
 }
 
-/// Returns the command that starts the user's server.
-fn default_starter() -> Command {
-    let command = Environment.get(COMMAND).unwrap_or_else(|| OsString::from("tradewind"));
+/// Returns the command that starts the user's server: the one that `TRADEWIND_COMMAND` names, or
+/// else `command`, which a caller passes that is the `tradewind` command itself, or else the one in
+/// PATH.
+fn starter(command: Option<&Path>) -> Command {
+    let given = || command.map_or_else(|| OsString::from("tradewind"), OsString::from);
+    let command = Environment.get(COMMAND).unwrap_or_else(given);
     let mut command = Command::new(command);
     command.arg("serve-names");
     command

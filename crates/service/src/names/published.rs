@@ -73,7 +73,7 @@ pub fn publish(name: &str) -> Result<PublishedPort, PeerError> {
 
 /// Adds the job of a name and registers this process as its only one.
 fn register(name: &str) -> Result<(NameClient, JobOwner), PeerError> {
-    let owner = add_published_job(name)?;
+    let owner = add_published_job(name, None)?;
     let identity = Identity::new(name, 0, owner.key());
     let registration = NameClient::register(owner.name_server(), &identity, SERVER_TIMEOUT)?;
     Ok((registration, owner))

@@ -12,6 +12,7 @@ use launch::store::SharedSecret;
 use queues::names::{JobKey, ListenPermission};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::Instant;
 
 /// Port of name servers without `TRADEWIND_PORTS`. With it, the first free one of the range.
@@ -40,7 +41,8 @@ impl Listening {
 /// Lets programs of this user on other nodes connect with those that have published a name here.
 /// The name server, which is started if there is none, listens at the address, and accepts nodes
 /// that have the secret. Without a port it is the first free one of `TRADEWIND_PORTS`, or
-/// [`NAMES_PORT`].
+/// [`NAMES_PORT`]. `command` is the `tradewind` command that starts the server, unless
+/// `TRADEWIND_COMMAND` names one.
 ///
 /// # Errors
 ///
@@ -50,6 +52,7 @@ pub fn listen(
     ip: IpAddr,
     port: Option<u16>,
     secret: &SharedSecret,
+    command: &Path,
 ) -> Result<Listening, PeerError> {
     let ports = Environment.ports().map_err(PeerError::Environment)?;
     let bound = match (port, ports.count()) {
@@ -66,7 +69,7 @@ pub fn listen(
     let address = listener.local_addr().map_err(refused)?;
     let key = JobKey::new(secret.names_key());
     let deadline = Instant::now() + SERVER_TIMEOUT;
-    let permission = with_default_server(deadline, |socket| {
+    let permission = with_default_server(Some(command), deadline, |socket| {
         ListenPermission::grant(socket, listener.as_fd(), key, deadline)
     })?;
     Ok(Listening { address, permission })

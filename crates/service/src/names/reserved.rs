@@ -13,6 +13,7 @@ use queues::names::{JobKey, JobOwner, NameError, Refusal};
 use queues::port::{Identity, NameClient, PortError};
 use shm::broker::{BrokerError, connect};
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 /// Names published for the processes of a job that this process starts. Dropping it withdraws those
@@ -23,14 +24,15 @@ pub struct ReservedNames {
 }
 
 impl ReservedNames {
-    /// Publishes names on this node for processes that get [`variable`](Self::variable).
+    /// Publishes names on this node for processes that get [`variable`](Self::variable). `command`
+    /// is the `tradewind` command that starts the name server, unless `TRADEWIND_COMMAND` names one.
     ///
     /// # Errors
     /// Those of [`publish`](super::publish); none of the names is then published.
-    pub fn publish(names: &[String]) -> Result<ReservedNames, PeerError> {
+    pub fn publish(names: &[String], command: &Path) -> Result<ReservedNames, PeerError> {
         let reserve = |name: &String| {
             let name = check_name(name)?;
-            Ok((name.to_owned(), add_published_job(name)?))
+            Ok((name.to_owned(), add_published_job(name, Some(command))?))
         };
         let owners = names.iter().map(reserve).collect::<Result<_, PeerError>>()?;
         Ok(ReservedNames { owners })

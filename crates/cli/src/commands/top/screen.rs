@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use console::Term;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -31,7 +31,8 @@ impl Screen {
     /// a terminal, too.
     pub(super) fn new(plain: bool) -> Result<Screen, Failure> {
         let (signals, notify) = UnixStream::pair()?;
-        for signal in [SIGINT, SIGTERM] {
+        // All that end a command from its terminal: each would leave the cursor hidden.
+        for signal in [SIGINT, SIGTERM, SIGQUIT, SIGHUP] {
             signal_hook::low_level::pipe::register(signal, notify.try_clone()?)?;
         }
         let terminal = Some(Term::stdout()).filter(|terminal| !plain && terminal.is_term());
@@ -86,8 +87,11 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         if self.terminal.is_some() {
-            // The last view stays. A terminal that is gone needs no cursor.
-            let _ = write!(std::io::stdout(), "{SHOW_CURSOR}");
+            // The last view stays. A terminal that is gone needs no cursor. Flushed, because
+            // standard output keeps a line without its end, and what follows is the error, if one
+            // has ended the command.
+            let mut output = std::io::stdout().lock();
+            let _ = write!(output, "{SHOW_CURSOR}").and_then(|()| output.flush());
         }
     }
 }

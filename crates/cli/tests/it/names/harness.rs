@@ -470,7 +470,7 @@ fn run(command: &mut Command) -> Output {
 }
 
 /// Runs a command that succeeds, and returns what it prints.
-fn success(command: &mut Command) -> String {
+pub(crate) fn success(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = run(command);
     assert!(status.success(), "{status}: {}", String::from_utf8_lossy(&stderr));
     String::from_utf8(stdout).expect("text")
