@@ -190,21 +190,20 @@ fn dies_behind_its_starts() -> Result<()> {
     let (mut sum, mut blocks) = ([0], vec![0; 32_768]);
     let (mut short, mut long) = ([7 - rank], vec![7 - rank; LONG]);
     let given: Vec<u32> = vec![rank + 1; 32_768];
-    let requests = (
-        world.iallreduce(&[rank + 1], &mut sum, Op::Sum)?,
-        world.ialltoall(&given, &mut blocks)?,
-        world.ibcast(&mut long, 0)?,
-        world.ibcast(&mut short, 0)?,
-        world.ibarrier()?,
-    );
+    let own = [rank + 1];
+    let adding = world.iallreduce(&own, &mut sum, Op::Sum)?;
+    let exchanging = world.ialltoall(&given, &mut blocks)?;
+    let long_bcast = world.ibcast(&mut long, 0)?;
+    let short_bcast = world.ibcast(&mut short, 0)?;
+    let barrier = world.ibarrier()?;
     if rank == 0 {
         kill_process(getpid(), Signal::KILL).expect("a process may signal itself");
     }
-    requests.0.wait()?;
-    requests.1.wait()?;
-    requests.2.wait()?;
-    requests.3.wait()?;
-    requests.4.wait()?;
+    adding.wait()?;
+    exchanging.wait()?;
+    long_bcast.wait()?;
+    short_bcast.wait()?;
+    barrier.wait()?;
     assert_eq!((sum, short), ([3], [7]));
     assert!(blocks.iter().zip(0..).all(|(word, at)| *word == if at < 16_384 { 1 } else { 2 }));
     assert!(long.iter().all(|word| *word == 7));
