@@ -336,11 +336,13 @@ fn channels_that_are_closed_return_their_memory() {
         let before = world.arena().used();
         let ring = 8 << 14;
         for round in 0..ROUNDS {
-            match world.channel::<u64>(0, 1, 1 << 14)? {
-                Some(ChannelEnd::Sender(mut sender)) => sender.send(round)?,
-                Some(ChannelEnd::Receiver(mut receiver)) => assert_eq!(receiver.recv()?, round),
+            let mut end = world.channel::<u64>(0, 1, 1 << 14)?;
+            match &mut end {
+                Some(ChannelEnd::Sender(sender)) => sender.send(round)?,
+                Some(ChannelEnd::Receiver(receiver)) => assert_eq!(receiver.recv()?, round),
                 None => {}
             }
+            // A receiver that closes its end before the send returns makes it an error.
             world.barrier()?;
         }
         // The agents close their ends a little later.
