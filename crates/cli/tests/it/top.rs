@@ -74,12 +74,13 @@ fn waits_collectives_and_queues_of_a_job_are_shown() {
         assert_eq!(view["ranks"][rank]["process"], *process);
         assert!(view["ranks"][rank]["core"].is_u64());
     }
-    // Number 0 exchanged the locations of the queues, number 1 was the first barrier.
+    // Numbers 0 and 1 exchanged the locations of the queues and the outcome, number 2 was the first
+    // barrier.
     let waits = |rank: usize| view["ranks"][rank]["waits"][0]["subject"].as_str().expect("a wait");
-    assert_eq!(waits(0), "barrier #2, without ranks 1, 2");
+    assert_eq!(waits(0), "barrier #3, without ranks 1, 2");
     assert_eq!(waits(1), "a message from rank 2 with tag 7");
     let collective = &view["collectives"][0];
-    assert_eq!(collective["call"], "barrier #2");
+    assert_eq!(collective["call"], "barrier #3");
     assert_eq!(collective["communicator"], "all ranks");
     assert_eq!(collective["started"], serde_json::json!([0]));
     assert_eq!(collective["missing"], serde_json::json!([1, 2]));
@@ -93,9 +94,9 @@ fn waits_collectives_and_queues_of_a_job_are_shown() {
     let text = once(&[]);
     let line = |start: &str| text.lines().find(|line| line.starts_with(start)).expect(&text);
     assert!(line("core  busy").contains("processes of ranks"), "{text}");
-    assert!(text.contains(" s for barrier #2, without ranks 1, 2\n"), "{text}");
+    assert!(text.contains(" s for barrier #3, without ranks 1, 2\n"), "{text}");
     assert!(text.contains(" s for a message from rank 2 with tag 7\n"), "{text}");
-    assert!(text.contains("barrier #2 of all ranks: started by rank 0; ranks 1, 2 missing"));
+    assert!(text.contains("barrier #3 of all ranks: started by rank 0; ranks 1, 2 missing"));
     assert!(text.contains(&format!("engine peers, node service {}\n", job.pid())), "{text}");
 
     let_go_on(&directory);
