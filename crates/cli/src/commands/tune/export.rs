@@ -87,9 +87,7 @@ impl Programs {
         directory: &Path,
         library: Library,
     ) -> Result<Self, ExportError> {
-        let tool = |name: &str| {
-            prefix.map_or_else(|| PathBuf::from(name), |prefix| prefix.join("bin").join(name))
-        };
+        let tool = |name: &str| library.tool(prefix, name);
         let source = directory.join("algorithms.c");
         let timer = directory.join("algorithms");
         let compiler = tool("mpicc");

@@ -1,8 +1,8 @@
 //! MPI libraries: their algorithms, and the variables that select them.
 
 use collectives::Collective;
-use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{env, fmt};
 
 /// An MPI library with a file for the selection of algorithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -12,6 +12,29 @@ pub(in crate::commands::tune) enum Library {
     OpenMpi,
     /// A tree of selections in JSON.
     Mpich,
+}
+
+impl Library {
+    /// Returns a program of this library, in a directory of it or in `PATH`. Debian installs several
+    /// libraries beside each other, with the library's name behind those of the programs.
+    pub(super) fn tool(self, prefix: Option<&Path>, name: &str) -> PathBuf {
+        let suffix = match self {
+            Library::OpenMpi => "openmpi",
+            Library::Mpich => "mpich",
+        };
+        let path = env::var_os("PATH").unwrap_or_default();
+        let directories: Vec<PathBuf> = match prefix {
+            Some(prefix) => vec![prefix.join("bin")],
+            None => env::split_paths(&path).collect(),
+        };
+        let names = [format!("{name}.{suffix}"), name.to_owned()];
+        let files = directories
+            .iter()
+            .flat_map(|directory| names.each_ref().map(|name| directory.join(name)));
+        let found = files.into_iter().find(|file| file.is_file());
+        // The error of the attempt to start it names the file.
+        found.unwrap_or_else(|| prefix.map_or_else(PathBuf::new, |at| at.join("bin")).join(name))
+    }
 }
 
 /// Operations whose sizes the files of both libraries count in a documented way.
