@@ -3,7 +3,9 @@
 use super::{Endpoint, Event, Operation, Peer};
 use crate::abi;
 use crate::error::{Error, status_text};
-use crate::memory::{self, Memory, Remote};
+use crate::memory::{Memory, Registered, Remote};
+use crate::open::Objects;
+use shm::readable;
 use shm::segment::{Offset, Segment};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -21,7 +23,7 @@ impl Endpoint {
         at: Offset,
         length: usize,
     ) -> Result<Memory, Error> {
-        memory::register(&mut self.objects, self.id, segment, at, length)
+        register(&mut self.objects, self.id, segment, at, length)
     }
 
     /// Ends a registration: reads of peers fail from now on.
@@ -30,7 +32,7 @@ impl Endpoint {
     /// If a read that fills the memory is under way.
     pub fn deregister(&mut self, memory: Memory) {
         self.check(memory.endpoint);
-        memory::deregister(&mut self.objects, memory.number);
+        deregister(&mut self.objects, memory.number);
     }
 
     /// Returns true if a read can begin.
@@ -93,5 +95,58 @@ impl Endpoint {
             entry.reads -= 1;
         }
         Event::Read { token, bytes, outcome }
+    }
+}
+
+/// Registers a range of a segment for both directions.
+///
+/// # Errors
+/// If the range leaves the segment, the system has no memory for it, the segment may become
+/// shorter, or the provider refuses.
+fn register(
+    objects: &mut Objects,
+    endpoint: u64,
+    segment: &Arc<Segment>,
+    at: Offset,
+    length: usize,
+) -> Result<Memory, Error> {
+    let refuse = |why: String| objects.error("registration of memory", why);
+    if !segment.is_sealed() {
+        return Err(refuse("another process may shorten the segment".into()));
+    }
+    // FI_MR_ALLOCATED asks for pages. A provider in software would be killed where there are none.
+    readable::populate_segment(segment, at, length as u64)
+        .map_err(|error| refuse(error.to_string()))?;
+    let start = segment.bytes_ptr(at, length as u64).map_err(|error| refuse(error.to_string()))?;
+    let key = objects.next_key();
+    let access = abi::FI_READ | abi::FI_REMOTE_READ;
+    // SAFETY: the segment maps the range, and the entry below keeps it until the registration is
+    // closed. Other processes access the bytes at any time, so that no reference to them exists.
+    let registration =
+        unsafe { objects.register_range(start.cast::<c_void>(), length, access, key)? };
+    let address = if objects.has_addresses() { start as u64 } else { 0 };
+    // SAFETY: the registration is open.
+    let remote = Remote { address, key: unsafe { (*registration).key } };
+    let entry = Registered::new(registration, Arc::clone(segment), start, length);
+    let number = objects.registered.iter().position(Option::is_none).unwrap_or_else(|| {
+        objects.registered.push(None);
+        objects.registered.len() - 1
+    });
+    objects.registered[number] = Some(entry);
+    Ok(Memory { endpoint, number, remote })
+}
+
+/// Ends a registration. Memory that the provider keeps stays mapped until the process ends.
+fn deregister(objects: &mut Objects, number: usize) {
+    let Some(entry) = objects.registered[number].take() else { return };
+    assert_eq!(entry.reads, 0, "reads that fill the memory are under way");
+    // SAFETY: the registration is open, and no operation of this endpoint uses it.
+    let status = unsafe {
+        let fid = entry.registration.cast::<abi::Fid>();
+        ((*(*fid).ops).close)(fid)
+    };
+    if status != 0 {
+        log::warn!("libfabric keeps memory registered: {}", status_text(status.into()));
+        std::mem::forget(entry);
     }
 }
