@@ -12,7 +12,7 @@
 
 mod client;
 mod error;
-mod messages;
+pub mod messages;
 mod peer;
 mod server;
 mod shared_secret;

@@ -9,23 +9,25 @@
 //!
 //! Numbers are little-endian.
 
-use super::shared_secret::{Nonce, Proof};
+pub use super::shared_secret::{Nonce, Proof};
 
 const MAGIC: [u8; 4] = *b"TWK1";
-pub(super) const HELLO_BYTES: usize = 28;
-pub(super) const ANSWER_BYTES: usize = 52;
+/// Bytes of a hello.
+pub const HELLO_BYTES: usize = 28;
+/// Bytes of an answer.
+pub const ANSWER_BYTES: usize = 52;
 pub(super) const PROOF_BYTES: usize = 16;
 /// Bytes of the length of a frame.
-pub(super) const LENGTH_BYTES: usize = 4;
+pub const LENGTH_BYTES: usize = 4;
 /// Longest contents of a frame: the values of a hundred thousand ranks.
 pub(super) const LONGEST_FRAME: usize = 64 << 20;
 
 /// Keys with their values.
-pub(super) type Values = Vec<(String, String)>;
+pub type Values = Vec<(String, String)>;
 
 /// A message after the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Frame {
+pub enum Frame {
     /// From a rank: it enters a fence, and has put these values since the last one. From the
     /// server: all ranks have entered it, and these are the values of all.
     Fence(Values),
@@ -35,24 +37,26 @@ pub(super) enum Frame {
     Failed(String),
 }
 
-pub(super) fn hello(rank: u32, ranks: u32, nonce: &Nonce) -> Vec<u8> {
+/// Encodes a hello.
+pub fn hello(rank: u32, ranks: u32, nonce: &Nonce) -> Vec<u8> {
     [&MAGIC[..], &rank.to_le_bytes(), &ranks.to_le_bytes(), nonce].concat()
 }
 
 /// Decodes a hello: the rank, the number of ranks, the random bytes.
-pub(super) fn read_hello(bytes: &[u8]) -> Option<(u32, u32, Nonce)> {
+pub fn read_hello(bytes: &[u8]) -> Option<(u32, u32, Nonce)> {
     let rest = bytes.strip_prefix(&MAGIC)?;
     let (rank, rest) = rest.split_first_chunk()?;
     let (ranks, rest) = rest.split_first_chunk()?;
     Some((u32::from_le_bytes(*rank), u32::from_le_bytes(*ranks), rest.try_into().ok()?))
 }
 
-pub(super) fn answer(of_server: &Nonce, of_job: &Nonce, proof: &Proof) -> Vec<u8> {
+/// Encodes an answer.
+pub fn answer(of_server: &Nonce, of_job: &Nonce, proof: &Proof) -> Vec<u8> {
     [&MAGIC[..], of_server, of_job, proof].concat()
 }
 
 /// Decodes an answer: the random bytes of the connection and of the job, and the proof.
-pub(super) fn read_answer(bytes: &[u8]) -> Option<(Nonce, Nonce, Proof)> {
+pub fn read_answer(bytes: &[u8]) -> Option<(Nonce, Nonce, Proof)> {
     let rest = bytes.strip_prefix(&MAGIC)?;
     let (of_server, rest) = rest.split_first_chunk()?;
     let (of_job, rest) = rest.split_first_chunk()?;
@@ -61,7 +65,7 @@ pub(super) fn read_answer(bytes: &[u8]) -> Option<(Nonce, Nonce, Proof)> {
 
 impl Frame {
     /// Encodes the frame with its length.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let contents = match self {
             Frame::Fence(values) => {
                 let texts = values.iter().flat_map(|(key, value)| [key, value]);
@@ -78,7 +82,7 @@ impl Frame {
     }
 
     /// Decodes the contents of a frame.
-    pub(super) fn decode(contents: &[u8]) -> Option<Frame> {
+    pub fn decode(contents: &[u8]) -> Option<Frame> {
         let (letter, mut rest) = contents.split_first()?;
         match letter {
             b'v' => {

@@ -13,8 +13,10 @@ use std::os::unix::fs::PermissionsExt;
 /// Least number of characters of a secret: 64 bits in hexadecimal digits.
 const LEAST_CHARACTERS: usize = 16;
 
-pub(super) type Nonce = [u8; 16];
-pub(super) type Proof = [u8; 16];
+/// Random bytes of one end of a connection.
+pub type Nonce = [u8; 16];
+/// Proof that an end has the secret.
+pub type Proof = [u8; 16];
 
 /// A secret from a variable or a file, the same for all ranks of a job.
 #[derive(Clone, PartialEq, Eq)]
