@@ -10,6 +10,14 @@
 //! handshake has proven that it has the job's key. A stranger delays the connection with the node
 //! that it claims to be, and does not prevent it.
 
+mod listener;
+mod strangers;
+#[cfg(test)]
+mod tests;
+mod times;
+
+pub use listener::Listener;
+
 use super::connection::configure;
 use super::pending::{HandshakeStage, HandshakeStep, PendingConnection};
 use crate::error::{Error, refused};
@@ -20,7 +28,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -32,41 +40,6 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Time within which a node that was answered proves itself, unless packets are lost: many times a
 /// round trip. Afterwards the other end counts as a stranger.
 const PROOF_TIME: Duration = Duration::from_secs(1);
-
-/// Name of the step that fails if a socket cannot listen.
-const LISTEN: &str = "listen for the job's other nodes";
-
-/// A socket that accepts the connections of the job's other nodes.
-#[derive(Debug)]
-pub struct Listener {
-    socket: TcpListener,
-    address: SocketAddr,
-}
-
-impl Listener {
-    /// Listens at an address; with port 0 the kernel chooses the port.
-    ///
-    /// # Errors
-    /// If the system refuses: no such address, a port in use.
-    pub fn bind(address: impl ToSocketAddrs) -> Result<Listener, Error> {
-        Listener::with_socket(TcpListener::bind(address).map_err(refused(LISTEN))?)
-    }
-
-    /// Takes a socket that listens already.
-    ///
-    /// # Errors
-    /// If the system refuses.
-    pub fn with_socket(socket: TcpListener) -> Result<Listener, Error> {
-        socket.set_nonblocking(true).map_err(refused(LISTEN))?;
-        let address = socket.local_addr().map_err(refused(LISTEN))?;
-        Ok(Listener { socket, address })
-    }
-
-    /// Address at which it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
 
 /// The connections of a node that are being made.
 #[derive(Debug)]
@@ -217,74 +190,6 @@ impl Connector {
         Ok(Made { connected: self.take_made(), failed })
     }
 
-    /// Time at which [`progress`](Self::progress) is to be called at the latest.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        let now = Instant::now();
-        let has_new = self.wanted.keys().any(|node| !self.is_under_way(*node, now));
-        let at_once = has_new.then_some(now);
-        let late = self.wanted.iter().map(|(node, since)| self.late_at(*node, *since));
-        let retries = self.retries.iter().map(|(at, _)| *at);
-        let unproven = self.pending.iter().filter(|connection| connection.stage.is_unproven());
-        let expired = unproven.clone().map(|connection| connection.since + self.limit);
-        // Then this node connects itself.
-        let strange = unproven.map(|connection| connection.since + PROOF_TIME);
-        let strange = strange.filter(|at| !self.wanted.is_empty() && *at > now);
-        let all = late.chain(retries).chain(expired).chain(strange);
-        all.chain(self.is_full_until).chain(at_once).min()
-    }
-
-    /// Nodes without a connection at this time that are late.
-    fn late_nodes(&self, now: Instant) -> impl Iterator<Item = u32> {
-        let wanted = self.wanted.iter();
-        let late = wanted.filter(move |(node, since)| self.late_at(**node, **since) <= now);
-        late.map(|(node, _)| *node)
-    }
-
-    /// Time at which a node that is wanted since a time is late. One that has accepted a connection
-    /// has more time for its answer: it may be stopped for a while.
-    fn late_at(&self, node: u32, since: Instant) -> Instant {
-        self.accepted_since(node).map_or(since, |accepted| since.max(accepted)) + self.limit
-    }
-
-    /// Time since when the node has a connection of this one, to which it has not answered.
-    fn accepted_since(&self, node: u32) -> Option<Instant> {
-        let accepted = self.pending.iter().find(|connection| {
-            matches!(connection.stage, HandshakeStage::HelloSent { to, .. } if to == node)
-        });
-        accepted.map(|connection| connection.since)
-    }
-
-    /// Returns true if a connection with the node is being made, by either side.
-    fn is_under_way(&self, node: u32, now: Instant) -> bool {
-        self.pending.iter().any(|connection| connection.stage.target() == Some(node))
-            || self.retries.iter().any(|(_, to)| *to == node)
-            || self.may_prove(node, now)
-    }
-
-    /// Returns true if the node has probably connected, and its proof is on its way. A connection
-    /// of this node would be a second one. Strangers that connect again and again are believed for
-    /// half of the time that the connection may take.
-    fn may_prove(&self, node: u32, now: Instant) -> bool {
-        let age = |since: Instant| now.saturating_duration_since(since);
-        let is_it = |connection: &PendingConnection| {
-            connection.stage.origin() == Some(node) && age(connection.since) < PROOF_TIME
-        };
-        let is_urgent = |since: &Instant| age(*since) >= self.limit / 2;
-        self.pending.iter().any(is_it) && !self.wanted.get(&node).is_some_and(is_urgent)
-    }
-
-    /// Closes accepted connections that have proven nothing for the time of a connection.
-    fn expire(&mut self, now: Instant) {
-        let limit = self.limit;
-        let is_fresh = |connection: &PendingConnection| {
-            !connection.stage.is_unproven()
-                || now.saturating_duration_since(connection.since) < limit
-        };
-        let before = self.pending.len();
-        self.pending.retain(is_fresh);
-        self.refused += (before - self.pending.len()) as u64;
-    }
-
     /// Begins to connect to the nodes that are wanted, where nothing is under way.
     fn begin_wanted(&mut self) -> Result<(), Error> {
         let wanted = self.wanted.keys().copied();
@@ -325,28 +230,6 @@ impl Connector {
             }
         }
         Ok(())
-    }
-
-    /// The reason why a node has not been connected in time.
-    fn late(&self, node: u32) -> String {
-        let seconds = self.limit.as_secs_f64();
-        if self.closed == Some(node) {
-            format!(
-                "it has closed every connection for {seconds} s; does the job's node service listen there?"
-            )
-        } else if self.is_starting && node > self.node {
-            // It connects with this node, so the port that must be open is here.
-            format!(
-                "it has not connected with {} on this node within {seconds} s; does its node service run, and does this node's \
-                 firewall let the port through?",
-                self.listener.address
-            )
-        } else {
-            format!(
-                "no connection within {seconds} s; does the job's node service run there, and does its firewall let the port \
-                 through?"
-            )
-        }
     }
 
     fn unreachable(&self, node: u32, why: String) -> Error {
@@ -428,63 +311,6 @@ impl Connector {
         }
     }
 
-    /// Accepts new connections, a bounded number at a time: strangers may connect faster than they
-    /// are refused.
-    fn accept(&mut self) {
-        self.is_full_until = self.is_full_until.filter(|until| *until > Instant::now());
-        let most = MAX_PENDING + self.addresses.len();
-        for _ in 0..MAX_PENDING {
-            let socket = match self.listener.socket.accept() {
-                Ok((socket, _)) => socket,
-                Err(error) => match Errno::from_io_error(&error) {
-                    Some(Errno::MFILE | Errno::NFILE) if self.drop_oldest_unproven() => continue,
-                    Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                        self.is_full_until = Some(Instant::now() + RETRY_INTERVAL);
-                        return;
-                    }
-                    Some(Errno::CONNABORTED | Errno::INTR) => continue,
-                    _ => return,
-                },
-            };
-            if socket.set_nonblocking(true).is_err() {
-                continue;
-            }
-            let unproven = self.pending.iter().filter(|one| one.stage.is_unproven()).count();
-            if unproven >= most && !self.drop_oldest_unproven() {
-                // A node connects again.
-                self.refused += 1;
-                continue;
-            }
-            self.pending.push(PendingConnection::accepted(socket.into()));
-        }
-        // There may be more, of which the poller reports nothing.
-        self.is_full_until = Some(Instant::now());
-    }
-
-    fn has_unproven(&self) -> bool {
-        self.pending.iter().any(|connection| connection.stage.is_unproven())
-    }
-
-    /// Closes the oldest connection that was not answered; a node connects again. Otherwise the
-    /// oldest one of a stranger: a node that was answered may have sent frames behind its proof, so
-    /// it has its time, and what has arrived is read first. False if there is none.
-    fn drop_oldest_unproven(&mut self) -> bool {
-        let is_accepted =
-            |connection: &PendingConnection| matches!(connection.stage, HandshakeStage::Accepted);
-        let is_strange = |connection: &PendingConnection| {
-            connection.stage.origin().is_some()
-                && connection.since.elapsed() >= PROOF_TIME
-                && !connection.has_unread()
-        };
-        let accepted = self.pending.iter().position(is_accepted);
-        let Some(first) = accepted.or_else(|| self.pending.iter().position(is_strange)) else {
-            return false;
-        };
-        self.pending.remove(first);
-        self.refused += 1;
-        true
-    }
-
     /// Advances every pending handshake as far as possible. Returns the first error.
     fn advance(&mut self) -> Result<(), Error> {
         // A second connection with a node ends before it is answered, so the node has sent nothing
@@ -545,6 +371,3 @@ impl Connector {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::transport::tcp::handshake::{ANSWER_BYTES, hello};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 
 const LIMIT: Duration = Duration::from_secs(3600);
 /// A node that listens and does not answer.
