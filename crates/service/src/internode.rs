@@ -184,11 +184,10 @@ impl Internode {
         // A connection with each node that is connected from the start, and a pending one from
         // each; and the descriptors that the kernel engine has once for all ranks.
         let count = nodes.nodes.count();
-        let connected = match network {
-            JobNetwork::Tcp(_) => neighbors(nodes.node, count).len() as u64,
-            JobNetwork::Fabric { .. } => count.into(),
-        };
-        let others = 2 * connected + MAX_PENDING as u64 + 32;
+        let connected = neighbors(nodes.node, count).len() as u64;
+        // A provider over sockets has connections of its own.
+        let provider = if matches!(network, JobNetwork::Fabric { .. }) { 2 * connected } else { 0 };
+        let others = 2 * connected + provider + MAX_PENDING as u64 + 32;
         if let Err(error) = allow_open_files(ranks, FILES_PER_RANK, others) {
             return State::Failed(error.to_string());
         }
@@ -206,7 +205,7 @@ impl Internode {
             let transport = match (network, endpoint) {
                 // The mesh reports the ends of all nodes to which libfabric sends.
                 (JobNetwork::Fabric { names, .. }, Some(endpoint)) => {
-                    let mesh = Tcp::connect(listener, node, &addresses, key, timeouts);
+                    let mesh = Tcp::connect_neighbors(listener, node, &addresses, key, timeouts);
                     let key = secret.fabric_key();
                     mesh.and_then(|mesh| {
                         Fabric::new(mesh, endpoint, &names, key, timeouts.unanswered, READ_FROM)

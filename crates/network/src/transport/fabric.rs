@@ -4,9 +4,11 @@
 //! messages of libfabric. Each message has a number, so that the receiver restores the order
 //! whatever the provider promises; what must keep its place behind other frames keeps it.
 //!
-//! The connections of the [`Tcp`] mesh carry no frames of runs. They prove the job's key at the
-//! start, and their end reports the loss of a node: providers report a peer that has died late or
-//! not at all. Messages that have arrived before that end are read first.
+//! The connections of the [`Tcp`] mesh carry no frames of runs. They prove the job's key, and their
+//! end reports the loss of a node: providers report a peer that has died late or not at all.
+//! Messages that have arrived before that end are read first. In large jobs nodes are connected when
+//! they are needed: what is sent to a node, or arrives from there, waits for the connection of the
+//! mesh.
 //!
 //! Every process can send to the port of a provider over sockets. So each message contains a word that is
 //! derived from the job's key for this pair of nodes and this direction; others are refused.
@@ -30,7 +32,7 @@ mod waiting;
 use super::frame::{Frame, Route};
 use super::payloads::{PayloadLocation, Payloads};
 use super::tcp::Tcp;
-use super::{Arrival, Transport};
+use super::{Arrival, LinkState, Transport};
 use crate::error::{Error, system};
 use crate::job_nodes::Key;
 use ::fabric::{Endpoint, Event, Request as EndpointRequest, Selection};
@@ -164,6 +166,9 @@ impl Fabric {
         let word = word(&self.key, own, node);
         let header = |kind, number| Header { node: own, kind, number, word };
         let Some(link) = self.links[node as usize].as_mut() else { return };
+        if self.mesh.link(node) != LinkState::Open {
+            return self.mesh.require(node);
+        }
         link.offer(&mut self.registered, &mut self.endpoint, payloads);
         if let Err(why) = link.write(node, header, &mut self.endpoint, payloads) {
             self.lose(node, why, payloads);
@@ -182,12 +187,12 @@ impl Fabric {
         for event in events.drain(..) {
             match event {
                 Event::Sent { token, bytes } => {
-                    if let Some(link) = self.link(token) {
+                    if let Some(link) = self.open_link(token) {
                         link.sent(bytes);
                     }
                 }
                 Event::SendFailed { token, bytes, why } => {
-                    if let Some(link) = self.link(token) {
+                    if let Some(link) = self.open_link(token) {
                         link.sent(bytes);
                         link.fail(why, GRACE);
                     }
@@ -235,6 +240,13 @@ impl Fabric {
         let Some(link) = self.links.get_mut(node as usize).and_then(Option::as_mut) else {
             return Vec::new();
         };
+        if self.mesh.link(node) != LinkState::Open {
+            // This end of the connection, which the other one has, is being made.
+            if let Err(why) = link.keep((kind, number), rest) {
+                self.lose(node, why, payloads);
+            }
+            return Vec::new();
+        }
         match link.receive((kind, number), rest, node, payloads, arrivals) {
             Ok(requests) => requests.into_iter().map(|request| (node, request)).collect(),
             Err(why) => {
@@ -281,6 +293,23 @@ impl Fabric {
         reads.post(registered, endpoint);
     }
 
+    /// Reads and sends what has waited for the connection with a node.
+    fn resume(&mut self, node: u32, payloads: &mut dyn Payloads, arrivals: &mut Vec<Arrival>) {
+        let Some(link) = self.open_link(node) else { return };
+        match link.read_early(node, payloads, arrivals) {
+            Ok(requests) => {
+                for request in requests {
+                    self.process(node, request, payloads);
+                }
+                self.write(node, payloads);
+            }
+            Err(why) => {
+                self.refused += 1;
+                self.lose(node, why, payloads);
+            }
+        }
+    }
+
     /// Processes what has arrived over the mesh.
     fn take_mesh_arrivals(&mut self, payloads: &mut dyn Payloads, arrivals: &mut Vec<Arrival>) {
         for arrival in std::mem::take(&mut self.arrived) {
@@ -289,7 +318,7 @@ impl Fabric {
                 Arrival::NodeLost { node, why } => {
                     // What the node has sent before it ended comes first.
                     while self.progress(payloads, arrivals) {}
-                    if self.link(node).is_some_and(|link| link.has_injected()) {
+                    if self.open_link(node).is_some_and(|link| link.has_injected()) {
                         self.explained_until = Some(Instant::now() + self.unanswered);
                         self.links.iter_mut().flatten().for_each(Link::clear_suspicion);
                     }
@@ -297,12 +326,12 @@ impl Fabric {
                     self.lost.retain(|(other, _)| *other != node);
                     arrivals.push(Arrival::NodeLost { node, why });
                 }
-                // Frames do not come over the mesh, all connections of which were made at the
-                // start.
-                Arrival::Frame { .. }
-                | Arrival::InPlace { .. }
-                | Arrival::Unreadable { .. }
-                | Arrival::Connected { .. } => {
+                Arrival::Connected { node } => {
+                    arrivals.push(Arrival::Connected { node });
+                    self.resume(node, payloads, arrivals);
+                }
+                // Frames do not come over the mesh.
+                Arrival::Frame { .. } | Arrival::InPlace { .. } | Arrival::Unreadable { .. } => {
                     self.refused += 1;
                 }
                 notified @ Arrival::Notified(_) => arrivals.push(notified),
@@ -316,6 +345,7 @@ impl Fabric {
             self.close(node, payloads);
             // The other node learns of it by the end of the mesh's connection.
             self.mesh.disconnect(node);
+            self.mesh.abandon(node);
             let provider = &self.endpoint.provider().name;
             // Reported by the next `wait`: the caller may be in the middle of its sends.
             self.lost.push((node, format!("libfabric's provider {provider}: {why}")));
@@ -340,7 +370,7 @@ impl Fabric {
         }
     }
 
-    fn link(&mut self, node: u32) -> Option<&mut Link> {
+    fn open_link(&mut self, node: u32) -> Option<&mut Link> {
         self.links.get_mut(node as usize)?.as_mut()
     }
 
@@ -368,7 +398,7 @@ impl Transport for Fabric {
     }
 
     fn send(&mut self, node: u32, frame: Frame) {
-        if let Some(link) = self.link(node)
+        if let Some(link) = self.open_link(node)
             && let Some(frame) = link.offers.hold(frame)
             && link.queue.push(frame)
         {
@@ -385,7 +415,7 @@ impl Transport for Fabric {
         bytes: u64,
     ) {
         let is_read = self.read_from.is_some_and(|shortest| bytes >= shortest);
-        match self.link(node) {
+        match self.open_link(node) {
             Some(link) if is_read => {
                 link.offers.push(route, packet, location, bytes);
                 self.written.push(node);
@@ -470,5 +500,34 @@ impl Transport for Fabric {
 
     fn refused(&self) -> u64 {
         self.refused + self.mesh.refused()
+    }
+
+    fn is_sparse(&self) -> bool {
+        self.mesh.is_sparse()
+    }
+
+    fn link(&self, node: u32) -> LinkState {
+        match (self.mesh.link(node), &self.links[node as usize]) {
+            (LinkState::Open, _) => LinkState::Open,
+            (_, Some(link)) if link.queued() > 0 => LinkState::Pending,
+            (state, _) => state,
+        }
+    }
+
+    fn has_answered(&self, node: u32) -> bool {
+        self.mesh.has_answered(node)
+    }
+
+    fn require(&mut self, node: u32) {
+        self.mesh.require(node);
+    }
+
+    fn abandon(&mut self, node: u32) {
+        self.mesh.abandon(node);
+        if self.mesh.link(node) != LinkState::Open
+            && let Some(mut link) = self.links[node as usize].take()
+        {
+            self.dropped.extend(link.close(&mut self.registered, &mut self.endpoint));
+        }
     }
 }

@@ -57,7 +57,8 @@ fn meshes(count: u32, timeouts: Timeouts) -> Vec<Tcp> {
     let addresses = &addresses;
     std::thread::scope(|scope| {
         let connect = |(node, listener)| {
-            scope.spawn(move || Tcp::connect(listener, node, addresses, KEY, timeouts))
+            let connect = move || Tcp::connect_neighbors(listener, node, addresses, KEY, timeouts);
+            scope.spawn(connect)
         };
         let threads: Vec<_> = (0..).zip(listeners).map(connect).collect();
         let joined = threads.into_iter().map(|thread| thread.join().expect("no panic"));
@@ -92,12 +93,19 @@ fn fabrics_within(
 }
 
 pub(crate) fn engine(path: PathBuf, provider: &'static str, each: u32, limits: Limits) -> Agents {
+    Agents::new(each, wires(path, provider, limits))
+}
+
+/// The agents of nodes that are connected through a provider.
+pub(crate) fn wires(path: PathBuf, provider: &'static str, limits: Limits) -> Wires {
     let connect = move |ranks: &NodeMap| {
-        let all = fabrics(ranks.count(), &path, provider, &[KEY]);
+        // All nodes of a job share two cores with other tests.
+        let unanswered = Duration::from_secs(600);
+        let all = fabrics_within(ranks.count(), &path, provider, &[KEY], unanswered);
         let boxed = all.into_iter().map(|one| Box::new(one) as Box<dyn Transport>).collect();
         connect_over(ranks, boxed, limits)
     };
-    Agents::new(each, Wires::Other(Box::new(connect)))
+    Wires::Other(Box::new(connect))
 }
 
 fn tcp_conforms() {

@@ -1,6 +1,7 @@
 //! More nodes than are connected from the start: they connect when they are needed, and every node
 //! learns of the exits and the ends of those with which it is not connected.
 
+use crate::fabric::{fabrics, wires as fabric_wires};
 use crate::failures::barrier_of;
 use crate::jobs::{Wires, deadline, nodes, register, run, run_job, world};
 use goal::graph::{Access, Graph};
@@ -15,7 +16,9 @@ use network::transport::tcp::{Listener, Tcp, Timeouts, neighbors};
 use network::transport::{Arrival, LinkState, Transport};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
+use testing::fabric::{EMULATED, emulation, libraries};
 
 testing::tests![
     neighbors_are_mutual_and_reach_every_node,
@@ -27,6 +30,8 @@ testing::tests![
     a_node_that_vanishes_is_reported_to_nodes_without_a_connection,
     started_work_is_completed_after_an_exit,
 ];
+testing::tests![needs(Libfabric): nodes_connect_through_libfabric_when_they_are_needed];
+testing::tests![needs(FabricHeaders): nodes_connect_through_adapters_when_they_are_needed];
 
 const NODES: u32 = 24;
 
@@ -154,9 +159,9 @@ fn a_node_that_refuses_is_lost_after_the_time_out() {
 }
 
 /// Every rank sends a block to every other one, long ones among them.
-fn every_pair_exchanges_blocks() {
+fn pairs_exchange_blocks(wires: Wires) {
     const BYTES: u64 = 40_000;
-    let outcomes = run_job(&nodes(NODES, 1), Wires::Tcp, |rank, client| {
+    let outcomes = run_job(&nodes(NODES, 1), wires, |rank, client| {
         let mut graph = Graph::new(rank, NODES);
         let length = |from: u32| if from.is_multiple_of(2) { 8 } else { BYTES };
         for other in (0..NODES).filter(|other| *other != rank) {
@@ -184,8 +189,8 @@ fn every_pair_exchanges_blocks() {
 }
 
 /// Also to those that wait for the rank through others only.
-fn an_exit_is_reported_to_nodes_without_a_connection() {
-    let outcomes = run_job(&nodes(NODES, 1), Wires::Tcp, |rank, client| {
+fn an_exit_is_reported(wires: Wires) {
+    let outcomes = run_job(&nodes(NODES, 1), wires, |rank, client| {
         let prepared = register(&client, &world(0, rank, NODES), &barrier_of(rank, NODES));
         run(&client, prepared, 0, &[], &mut [])?;
         if rank == 3 { Ok(()) } else { run(&client, prepared, 1, &[], &mut []) }
@@ -196,8 +201,8 @@ fn an_exit_is_reported_to_nodes_without_a_connection() {
     assert_eq!(outcomes, expected);
 }
 
-fn started_work_is_completed_after_an_exit() {
-    let outcomes = run_job(&nodes(NODES, 1), Wires::Tcp, |rank, client| {
+fn started_work_is_completed(wires: Wires) {
+    let outcomes = run_job(&nodes(NODES, 1), wires, |rank, client| {
         let prepared = register(&client, &world(0, rank, NODES), &barrier_of(rank, NODES));
         if rank % 2 == 1 {
             client.discard(client.start(prepared, 0, &[]).expect("memory"));
@@ -206,6 +211,42 @@ fn started_work_is_completed_after_an_exit() {
         run(&client, prepared, 0, &[], &mut [])
     });
     assert_eq!(outcomes, vec![Ok(()); NODES as usize]);
+}
+
+fn every_pair_exchanges_blocks() {
+    pairs_exchange_blocks(Wires::Tcp);
+}
+
+fn an_exit_is_reported_to_nodes_without_a_connection() {
+    an_exit_is_reported(Wires::Tcp);
+}
+
+fn started_work_is_completed_after_an_exit() {
+    started_work_is_completed(Wires::Tcp);
+}
+
+fn a_node_that_vanishes_is_reported_to_nodes_without_a_connection() {
+    a_node_that_vanishes_is_reported(transports(Timeouts::default().unanswered));
+}
+
+/// The same through a provider.
+fn connects_when_needed(path: &Path, provider: &'static str) {
+    let wires = || fabric_wires(path.to_owned(), provider, Limits::new(16 << 10).with_in_place(1));
+    pairs_exchange_blocks(wires());
+    an_exit_is_reported(wires());
+    started_work_is_completed(wires());
+    let transports = fabrics(NODES, path, provider, &[[5; 16]]);
+    assert!(transports[0].is_sparse() && transports[0].link(FAR) == LinkState::Absent);
+    a_node_that_vanishes_is_reported(transports);
+}
+
+fn nodes_connect_through_libfabric_when_they_are_needed() {
+    libraries().iter().for_each(|path| connects_when_needed(path, "tcp"));
+}
+
+fn nodes_connect_through_adapters_when_they_are_needed() {
+    let path = emulation(Path::new(env!("CARGO_TARGET_TMPDIR")));
+    EMULATED.iter().for_each(|provider| connects_when_needed(&path, provider));
 }
 
 /// A ring, so that every rank waits for one other only.
@@ -218,8 +259,7 @@ fn ring_of(rank: u32) -> Graph {
     graph
 }
 
-fn a_node_that_vanishes_is_reported_to_nodes_without_a_connection() {
-    let mut transports = transports(Timeouts::default().unanswered);
+fn a_node_that_vanishes_is_reported(mut transports: Vec<impl Transport + 'static>) {
     let vanishing = transports.pop().expect("many");
     let boxed =
         transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();

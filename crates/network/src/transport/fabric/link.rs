@@ -247,15 +247,39 @@ impl Link {
         arrivals: &mut Vec<Arrival>,
     ) -> Result<Vec<Request>, String> {
         if number != self.next_received {
-            let is_wrong = number < self.next_received || self.early.len() >= MOST_EARLY;
-            // Copied: its buffer must be posted again, or the missing message has no place.
-            if is_wrong || self.early.insert(number, (kind, bytes.to_vec())).is_some() {
-                return Err(format!("a message with number {number} after {}", self.next_received));
-            }
+            self.keep((kind, number), bytes)?;
             return Ok(Vec::new());
         }
         let mut requests = Vec::new();
         requests.extend(self.read(kind, bytes, node, payloads, arrivals)?);
+        requests.extend(self.read_early(node, payloads, arrivals)?);
+        Ok(requests)
+    }
+
+    /// Keeps a message that cannot be read yet.
+    ///
+    /// # Errors
+    /// If its number is invalid, or there are too many, with the reason.
+    pub(super) fn keep(&mut self, (kind, number): (Kind, u64), bytes: &[u8]) -> Result<(), String> {
+        let is_wrong = number < self.next_received || self.early.len() >= MOST_EARLY;
+        // Copied: its buffer must be posted again, or the missing message has no place.
+        if is_wrong || self.early.insert(number, (kind, bytes.to_vec())).is_some() {
+            return Err(format!("a message with number {number} after {}", self.next_received));
+        }
+        Ok(())
+    }
+
+    /// Reads the messages that were kept, up to one that is missing. Returns what the node requests.
+    ///
+    /// # Errors
+    /// If their contents are invalid, with the reason.
+    pub(super) fn read_early(
+        &mut self,
+        node: u32,
+        payloads: &mut dyn Payloads,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<Vec<Request>, String> {
+        let mut requests = Vec::new();
         while let Some((kind, bytes)) = self.early.remove(&self.next_received) {
             requests.extend(self.read(kind, &bytes, node, payloads, arrivals)?);
         }
