@@ -71,7 +71,8 @@ impl Membership {
             let Error::NodeUnreachable { why, .. } = error else { return None };
             Some(Frame::NodeEnded { node: *node, failure: Some(why.clone()) })
         });
-        leaving.chain(exited).chain(failed).collect()
+        // Ranks may leave because a node has failed: the cause comes first.
+        failed.chain(leaving).chain(exited).collect()
     }
 
     /// Ranks that leave and have not started this run on another backend.

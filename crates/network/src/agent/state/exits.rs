@@ -65,7 +65,9 @@ impl AgentState {
         }
     }
 
-    /// Passes on the end of a node, once. Returns true the first time.
+    /// Passes on the end of a node, once. Returns true the first time. A failure is passed on even
+    /// where all nodes are connected: this node may have noticed it earlier than others, which then
+    /// expect it when ranks leave because of it (`held_reports`).
     pub(super) fn pass_on_end(
         &mut self,
         node: u32,
@@ -75,7 +77,13 @@ impl AgentState {
         if std::mem::replace(&mut self.shutdown.passed_on[node as usize], true) {
             return false;
         }
-        self.pass_on(&Frame::NodeEnded { node, failure }, from);
+        let is_failure = failure.is_some();
+        let report = Frame::NodeEnded { node, failure };
+        if is_failure {
+            self.report(&report, from);
+        } else {
+            self.pass_on(&report, from);
+        }
         true
     }
 
@@ -106,7 +114,7 @@ impl AgentState {
         let in_order = ended.filter(|((other, has_ended), is_passed_on)| {
             *other != own && *other != node && **has_ended && **is_passed_on
         });
-        // The failures among them come first, and the first report counts.
+        // The failures come before, and the first report counts.
         let in_order: Vec<Frame> =
             in_order.map(|((node, _), _)| Frame::NodeEnded { node, failure: None }).collect();
         let unreported = |report: &Frame| {
@@ -306,6 +314,31 @@ mod tests {
         assert_eq!(received(&mut state), [Arrival::Frame { node: 0, frame: exit }]);
         state.report_exits();
         assert_eq!(received(&mut state), [Arrival::Frame { node: 0, frame: held }]);
+    }
+
+    #[test]
+    fn a_lost_node_is_reported_before_the_ranks_that_leave_because_of_it() {
+        let why = || "the connection was reset".to_owned();
+        let mut transports = memory::connect(3).expect("descriptors");
+        let mut other = transports.remove(1);
+        let nodes = NodeMap::new(["a", "b", "c"]);
+        let transport = Box::new(transports.remove(0));
+        let mut state = AgentState::new(nodes, transport, Limits::new(16 << 10));
+        let mut received = |state: &mut AgentState| {
+            let mut arrivals = Vec::new();
+            state.transport().flush(&mut NoPayloads);
+            other.poll(&mut NoPayloads, &mut arrivals).expect("it works");
+            arrivals
+        };
+        let loss = Frame::NodeEnded { node: 2, failure: Some(why()) };
+        let exit = Frame::RankExited { rank: 0, how: RankExit::Left, started: Vec::new() };
+        let both = [loss, exit].map(|frame| Arrival::Frame { node: 0, frame });
+        // To a node that may notice the loss later, and to one that is connected only now.
+        state.lose(2, why());
+        state.exit(0, RankExit::Left);
+        assert_eq!(received(&mut state), both);
+        state.greet(1);
+        assert_eq!(received(&mut state)[..2], both);
     }
 
     #[test]
