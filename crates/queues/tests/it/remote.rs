@@ -299,6 +299,11 @@ fn the_sender_of_a_message_is_that_of_its_record() {
 
 fn a_refused_sender_has_no_messages() {
     let (endpoint, wire) = endpoint();
+    let create = |contexts: &mut Contexts| {
+        contexts.begin(5);
+        contexts.end(Some(5));
+    };
+    endpoint.change_contexts(create).expect("nothing is damaged");
     let from_any = Pattern { context: 0, source: None, tag: None };
     wire.arrive(message(HOSTILE - 1, 1, vec![1; 8]));
     wire.arrive(message(HOSTILE - 1, 2, vec![2; 100]));

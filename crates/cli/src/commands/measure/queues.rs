@@ -24,7 +24,7 @@ use tradewind::Job;
 
 /// Measures overhead, latency and gap of queues, channels, remote memory and bulk transfers.
 ///
-/// All of it is 1460 rows and takes some minutes; --row-ms sets the time of a row; --mechanisms,
+/// All of it is 1457 rows and takes some minutes; --row-ms sets the time of a row; --mechanisms,
 /// --sizes and --threads leave rows out.
 ///
 /// Starts two rank processes, each bound to a core of its own where there are two. Every row
