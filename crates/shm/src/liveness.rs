@@ -114,9 +114,28 @@ pub trait RankLiveness: Send + Sync + std::fmt::Debug {
 pub struct RankWatch(pub Option<Arc<dyn RankLiveness>>);
 
 impl RankWatch {
+    /// Adds a check to the present one.
+    #[must_use]
+    pub fn and(self, other: Arc<dyn RankLiveness>) -> RankWatch {
+        RankWatch(Some(match self.0 {
+            Some(present) => Arc::new(Both(present, other)),
+            None => other,
+        }))
+    }
+
     /// Calls the check, if there is one.
     pub fn exited(&self) -> Option<PeerExit> {
         self.0.as_ref().and_then(|ranks| ranks.exited())
+    }
+}
+
+/// Two checks, of which either ends a wait.
+#[derive(Debug)]
+struct Both(Arc<dyn RankLiveness>, Arc<dyn RankLiveness>);
+
+impl RankLiveness for Both {
+    fn exited(&self) -> Option<PeerExit> {
+        self.0.exited().or_else(|| self.1.exited())
     }
 }
 

@@ -1,13 +1,10 @@
 //! Records of messages and queues for other nodes, joined to frames.
 
+use super::messages::record::BATCH_BYTES;
 use crate::transport::Transport;
 use crate::transport::frame::Frame;
 
-/// Bytes of records in a frame after which another frame begins. A frame is never longer than this
-/// and one record.
-pub(crate) const BATCH_BYTES: usize = 64 << 10;
-
-/// Records for each node, until they are sent.
+/// Records for each node, until they are sent. A frame is never longer than a batch and one record.
 #[derive(Debug)]
 pub(crate) struct Batches {
     by_node: Vec<Vec<u8>>,

@@ -10,7 +10,7 @@ use crate::error::{CreateError, RecvError};
 use crate::one_poll::{PollSet, Polled};
 use crate::remote_waits::RemoteWaits;
 use shm::event::{Event, Notify};
-use shm::liveness::{PeerExit, RankLiveness, RankWatch};
+use shm::liveness::{PeerExit, RankLiveness};
 use shm::process::ProcessHandle;
 use shm::segment::{Offset, Segment};
 use std::sync::Arc;
@@ -53,11 +53,12 @@ impl Receiver {
         self
     }
 
-    /// Sets a liveness check of the sending rank: waiting ends when it reports an exit, and its
+    /// Adds a liveness check of the sending rank: waiting ends when it reports an exit, and its
     /// messages have been received. The check is dropped with the receiver.
     #[must_use]
     pub fn watching_rank(mut self, sender: Arc<dyn RankLiveness>) -> Receiver {
-        self.ring.signal_mut().rank = RankWatch(Some(sender));
+        let signal = self.ring.signal_mut();
+        signal.rank = std::mem::take(&mut signal.rank).and(sender);
         self
     }
 

@@ -8,7 +8,7 @@ use super::stamp::BasicHeader;
 use super::words;
 use crate::error::{CreateError, SendError};
 use shm::event::Event;
-use shm::liveness::{RankLiveness, RankWatch};
+use shm::liveness::RankLiveness;
 use shm::process::ProcessHandle;
 use shm::segment::{Offset, Segment};
 use std::sync::Arc;
@@ -45,11 +45,12 @@ impl Sender {
         self
     }
 
-    /// Sets a liveness check of the receiving rank: waiting ends when it reports an exit. The check is
+    /// Adds a liveness check of the receiving rank: waiting ends when it reports an exit. The check is
     /// dropped with the sender.
     #[must_use]
     pub fn watching_rank(mut self, receiver: Arc<dyn RankLiveness>) -> Sender {
-        self.ring.signal_mut().rank = RankWatch(Some(receiver));
+        let signal = self.ring.signal_mut();
+        signal.rank = std::mem::take(&mut signal.rank).and(receiver);
         self
     }
 

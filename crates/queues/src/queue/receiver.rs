@@ -77,11 +77,11 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
         wait_beside(&*waits, self, deadline)
     }
 
-    /// Sets a liveness check: waiting ends when it reports that no sender is left. The check is
+    /// Adds a liveness check: waiting ends when it reports that no sender is left. The check is
     /// dropped with the last clone of the receiver.
     #[must_use]
     pub fn watching(mut self, senders: Arc<dyn RankLiveness>) -> Self {
-        self.watched = RankWatch(Some(senders));
+        self.watched = std::mem::take(&mut self.watched).and(senders);
         self
     }
 

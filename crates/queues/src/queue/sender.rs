@@ -47,11 +47,11 @@ impl<K: QueueKind> Sender<K> {
         Sender { event: Some(event), leads_to_carrier: true, ..self }
     }
 
-    /// Sets a liveness check: waiting for free space ends when it reports that the receiver has
+    /// Adds a liveness check: waiting for free space ends when it reports that the receiver has
     /// left or failed. The check is dropped with the last clone of the sender.
     #[must_use]
     pub fn watching(self, receiver: Arc<dyn RankLiveness>) -> Self {
-        Sender { watched: RankWatch(Some(receiver)), ..self }
+        Sender { watched: self.watched.and(receiver), ..self }
     }
 
     /// Sends a message if there is free space.

@@ -475,15 +475,27 @@ fn messages_before_an_exit_are_received_before_it_is_reported() {
     }
 }
 
+/// All ranks are there.
+#[derive(Debug)]
+struct Present;
+
+impl shm::liveness::RankLiveness for Present {
+    fn exited(&self) -> Option<shm::liveness::PeerExit> {
+        None
+    }
+}
+
 fn a_receiver_that_is_dropped_closes_its_queue() {
     use queues::queue::SendError;
     everywhere(3, |world| {
         let port = world.express(64)?;
         let mut other = world.express(64)?;
         if world.rank() == 1 {
-            let again = port.receiver.clone();
+            // A further check replaces none.
+            let again = port.receiver.clone().watching(std::sync::Arc::new(Present));
             drop(port.receiver);
             // It is open as long as a clone receives.
+            port.senders[1].try_send(&word(0))?;
             other.senders.iter().try_for_each(|sender| sender.send(&word(1)))?;
             drop(again);
         }

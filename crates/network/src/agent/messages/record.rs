@@ -8,12 +8,12 @@
 //! | 8 | three u64 that only the two ranks interpret |
 //! | 32 | the bytes, filled up to a multiple of 8 |
 
-use crate::agent::batches::BATCH_BYTES;
-
 /// Bytes of a head.
 pub const HEAD_BYTES: usize = 32;
 /// Largest number of bytes behind a head.
 pub const MAX_BYTES: usize = 32 << 10;
+/// Bytes of records in a frame, of messages or queues, after which another frame begins.
+pub(crate) const BATCH_BYTES: usize = 64 << 10;
 /// Longest frame of records: a batch, and the record that has completed it.
 pub(crate) const MAX_FRAME_BYTES: u64 = (BATCH_BYTES + MAX_RECORD_BYTES) as u64;
 
