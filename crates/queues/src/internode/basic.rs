@@ -1,6 +1,6 @@
 //! Basic rings whose sender is on another node.
 
-use super::{IncomingError, IncomingQueue, MAX_BASIC_LINES, OutgoingQueue};
+use super::ends::{IncomingError, IncomingQueue, MAX_BASIC_LINES, OutgoingQueue};
 use crate::basic::{Receiver, Sender, Stamp};
 use crate::error::{CreateError, RecvError, SendError};
 use crate::one_poll::PollSet;
