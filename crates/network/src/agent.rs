@@ -32,6 +32,7 @@
 //! the end of its connections is no failure.
 
 pub(crate) mod batches;
+mod channel_end;
 pub mod channels;
 mod client;
 mod client_table;

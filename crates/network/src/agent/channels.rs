@@ -33,4 +33,4 @@
 pub(crate) mod record;
 pub(super) mod router;
 
-pub use router::ChannelEnd;
+pub use super::channel_end::ChannelEnd;

@@ -15,7 +15,7 @@
 //! what it reads here: the segment checks offsets and lengths, schedules are validated when they
 //! are registered, and [`shm::word_copy`] copies the bytes.
 
-use super::channels::ChannelEnd;
+use super::channel_end::ChannelEnd;
 use super::submission_ring::SubmissionRing;
 use crate::backend::ExitedRank;
 use crate::error::{self, Error, system};

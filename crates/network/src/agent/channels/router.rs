@@ -2,6 +2,7 @@
 
 use super::record::{self, ChannelId, Content, HEAD_BYTES, MAX_BYTES};
 use crate::agent::batches::Batches;
+use crate::agent::channel_end::ChannelEnd;
 use crate::agent::session::ProtocolViolation;
 use crate::transport::Transport;
 use crate::transport::frame::Frame;
@@ -16,15 +17,6 @@ use std::time::Duration;
 const MOST_SLOTS: u64 = 1 << 27;
 /// Time between looks at the rings where the kernel refuses the barrier before a sleep.
 const UNCERTAIN: Duration = shm::wait::UNCERTAIN_SLICE;
-
-/// The end of a channel that a rank opens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChannelEnd {
-    /// The rank sends to this rank of the job.
-    SendsTo(u32),
-    /// The rank receives from this rank of the job.
-    ReceivesFrom(u32),
-}
 
 /// Channels of the ranks of one node.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! A rank's ends of channels with ranks on other nodes.
 
 use super::AgentClient;
-use crate::agent::channels::ChannelEnd;
+use crate::agent::channel_end::ChannelEnd;
 use crate::agent::shared_region::Submission;
 use crate::error::Error;
 use shm::segment::Offset;

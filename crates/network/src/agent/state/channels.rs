@@ -1,7 +1,7 @@
 //! Channels between the node's ranks and those of other nodes.
 
 use super::AgentState;
-use crate::agent::channels::ChannelEnd;
+use crate::agent::channel_end::ChannelEnd;
 use crate::agent::run_table::QUEUE_LIMIT;
 use crate::agent::session::ProtocolViolation;
 use shm::segment::Offset;
