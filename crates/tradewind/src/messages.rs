@@ -10,6 +10,7 @@ mod error;
 mod port;
 mod queues;
 mod ranks;
+mod with_memory;
 
 pub use ::queues::basic::{
     BasicHeader, BasicMessage, Receiver as BasicReceiver, Sender as BasicSender,
@@ -25,12 +26,13 @@ pub use ::queues::id::SourceName;
 pub use ::queues::one_poll::{OnePoll, PollSet, Polled};
 pub use ::queues::window::{Condition, RemoteWindow, Window, WindowError};
 pub use error::MessageError;
+pub use with_memory::{ChannelReceiver, WithMemory};
 
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::error::argument;
 use ::queues::bulk::{self, BulkLink};
-use ::queues::channel::{self, Channel};
+use ::queues::channel;
 use channels::Channels;
 use engine::signature::{CallKind, Signature};
 use shm::arena::Arena;
@@ -64,33 +66,8 @@ pub enum BasicEnd {
     Receiver(::queues::basic::Receiver),
 }
 
-/// A receiving end together with the memory that it lies in.
-#[derive(Debug)]
-pub struct WithMemory<R, M> {
-    // Declared first, so that the end is closed before its memory is freed.
-    receiver: R,
-    _memory: M,
-}
-
-/// Receiving end of a channel.
-pub type ChannelReceiver<T> = WithMemory<channel::Receiver<T>, Channel<T>>;
-
 /// Receiving end of a bulk connection.
 pub type BulkReceiver = WithMemory<bulk::Receiver, BulkLink>;
-
-impl<R, M> std::ops::Deref for WithMemory<R, M> {
-    type Target = R;
-
-    fn deref(&self) -> &R {
-        &self.receiver
-    }
-}
-
-impl<R, M> std::ops::DerefMut for WithMemory<R, M> {
-    fn deref_mut(&mut self) -> &mut R {
-        &mut self.receiver
-    }
-}
 
 /// This rank's ends of a row of channels, from each rank to the next.
 #[derive(Debug)]
@@ -288,7 +265,7 @@ impl Communicator {
             )? {
                 Between::Made(memory) => {
                     let receiver = bulk::Receiver::connect(segment, memory.offset())?;
-                    Some(BulkEnd::Receiver(WithMemory { receiver, _memory: memory }))
+                    Some(BulkEnd::Receiver(WithMemory::new(receiver, memory)))
                 }
                 Between::Lies(place) => {
                     Some(BulkEnd::Sender(bulk::Sender::connect(segment, place)?))

@@ -1,7 +1,7 @@
 //! Channels between ranks of one node or of two.
 
 use super::ranks::ChannelPeer;
-use super::{ChannelReceiver, WithMemory};
+use super::with_memory::{ChannelReceiver, WithMemory};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
 use crate::internode::group::InternodeGroup;
@@ -73,7 +73,7 @@ impl Communicator {
         let receive = |memory: Channel<T>| -> Result<ChannelReceiver<T>> {
             let connect = || Receiver::connect(self.segment(), memory.offset());
             let receiver = far_receiver.map_or_else(connect, Ok)?;
-            Ok(WithMemory { receiver, _memory: memory })
+            Ok(WithMemory::new(receiver, memory))
         };
         let send = |next: u32| -> Result<Sender<T>> {
             let at = Offset(all[next as usize][1]);
