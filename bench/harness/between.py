@@ -37,7 +37,7 @@ BUDGET_MS = 40
 # with their values of TRADEWIND_INTERNODE. The first of these is compared with the peers.
 PROGRAMS = {
     "blocking": (COLLECTIVES, {"blocking_us": ""}, {"direct": "direct", "agent": "agent"}),
-    "overlap": (OVERLAPPED, {"alone_us": ", alone", "exposed_us": ", exposed", "processor_us": ", processor"}, {"ranks": "ranks", "agent": "direct"}),
+    "overlap": (OVERLAPPED, {"alone_us": ", alone", "exposed_us": ", exposed", "processor_us": ", processor"}, {"default": "direct", "ranks": "ranks", "agent": "agent"}),
     "messages": (MESSAGES, {"message_us": ""}, {"tradewind": "direct"}),
 }
 
