@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import curves, installation, machine
+from . import installation, machine
 from .main import Progress, interrupt
 from .options import positive
 from .places import BENCH, BUILD, LOOPS, RESULTS, ROOT, Trouble, release
@@ -52,7 +52,6 @@ def read(arguments):
     parser.add_argument("--computation", type=positive, default=250, metavar="US", help="over the exchange (250)")
     parser.add_argument("--receiver-core", action="store_true", help="packets are received on the receiver's core (RPS)")
     parser.add_argument("--program", action="append", choices=["backends", *PROGRAMS], help="measure this part only; repeatable")
-    parser.add_argument("--ranks", type=positive, action="append", metavar="N", help="measure NBCBench over sizes with so many ranks instead, spread over the nodes; repeatable")
     parser.add_argument("--only", action="append", metavar="ROW", help="measure collectives whose row contains ROW, such as barrier; repeatable")
     parser.add_argument("--contender", action="append", metavar="NAME", help="measure contenders whose name contains NAME only; repeatable")
     parser.add_argument("--beside", type=Path, metavar="ROOT", help="measure another checkout's builds in turns with this one's, as `before`")
@@ -106,20 +105,19 @@ def cores(place, options):
     return str(place["core"]) if options.receiver_core else f"0-{machine.cores() - 1}"
 
 
-def launchers(places, folder, options, ranks=None):
-    """The command line in front of a program of one rank a node, or so many, for each way to start a peer's, by name."""
-    nodes_file, count = folder / "nodes", ranks or len(places)
-    per_node = -(-count // len(places))
+def launchers(places, folder, options):
+    """The command line in front of a program, for each way to start a peer's, by name."""
+    nodes_file, count = folder / "nodes", len(places)
     nodes_file.write_text("".join(f"{place['address']}\n" for place in places))
     device, first = places[0]["interface"], places[0]
     # Open MPI starts the ranks of its own node without `enter`.
     inside = ["taskset", "--cpu-list", cores(first, options), "nsenter", f"--net={first['namespace']}"]
     mpich = [
         *inside, str(installation.environment("mpich") / "bin" / "mpiexec"), "-launcher", "ssh", "-launcher-exec", str(ENTER),
-        "-localhost", "no-host-has-this-name", "-iface", device, "-f", str(nodes_file), "-ppn", str(per_node), "-n", str(count),
+        "-localhost", "no-host-has-this-name", "-iface", device, "-f", str(nodes_file), "-ppn", "1", "-n", str(count),
     ]
     openmpi_nodes = folder / "openmpi-nodes"
-    openmpi_nodes.write_text("".join(f"{place['address']} slots={per_node}\n" for place in places))
+    openmpi_nodes.write_text("".join(f"{place['address']} slots=1\n" for place in places))
     crowded = count > machine.cores()
     openmpi = [
         *inside, str(installation.environment("openmpi") / "bin" / "mpiexec"), "--allow-run-as-root", "--hostfile",
@@ -144,12 +142,10 @@ def program_of(contender, program):
     return str(BUILD / f"{program}.{contender.partition(',')[0]}")
 
 
-def collective_commands(places, folder, options, number, program, of_curves=None):
-    """The command line of each contender's collectives in a round, by name; `of_curves` is a number of ranks and its rows."""
-    ranks, rows = of_curves or (None, None)
-    started = launchers(places, folder, options, ranks)
-    usual, _, ours = PROGRAMS[program]
-    rows = rows or usual
+def collective_commands(places, folder, options, number, program):
+    """The command line of each contender's collectives in a round, by name."""
+    started = launchers(places, folder, options)
+    rows, _, ours = PROGRAMS[program]
     rows = [row for row in rows if is_wanted(row, options.only)]
     arguments = [str(BUDGET_MS), str(number), "10", *rows]
     found = {name: [*launcher, program_of(name, program), *arguments] for name, launcher in started.items() if name != "mpich"}
@@ -181,22 +177,6 @@ def measure_collectives(places, folder, options, table, say, program):
     return values, failures
 
 
-def measure_curves(places, folder, options, table, say):
-    """All rounds of NBCBench with each number of ranks: values for the curves, and what failed."""
-    values, failures = {}, {}
-    for number in range(options.rounds):
-        for ranks in options.ranks:
-            say(f"NBCBench, {ranks} ranks, round {number + 1} of {options.rounds}")
-            for contender, command in collective_commands(places, folder, options, number, "overlap", (ranks, curves.ROWS)).items():
-                try:
-                    found = run(command, {"TRADEWIND_BENCH_NODES": str(table)}, LIMIT_S)
-                except Failed as failure:
-                    failures[f"{contender}, {ranks} ranks"] = str(failure)
-                    continue
-                curves.collect(values, contender, ranks, found)
-    return values, failures
-
-
 def own_command(options):
     """tradewind's own measurement: one round, all engines."""
     command = [str(release(ROOT) / "tradewind"), "--format", "json", "overlap", "--nodes", str(options.nodes), "--rounds", "1"]
@@ -216,14 +196,11 @@ def figures(contender, command, variables):
 
 def measure(options, say):
     """All rounds: values by engine or configuration, then by what was measured; and what failed."""
-    values, failures, over_sizes = {}, {}, {}
+    values, failures = {}, {}
     with tempfile.TemporaryDirectory() as name, nodes(options.nodes, options.mtu, options.receiver_core) as places:
         table = Path(name) / "namespaces"
         table.write_text("".join(f"{place['address']} {place['namespace']} {cores(place, options)}\n" for place in places))
         peers = commands(places, Path(name), options)
-        if options.ranks:
-            over_sizes, failures = measure_curves(places, Path(name), options, table, say)
-            return values, {}, over_sizes, failures
         for number in range(options.rounds):
             say(f"round {number + 1} of {options.rounds}")
             contenders = [("tradewind", own_command(options)), *peers.items()] if is_wanted("backends", options.program) else []
@@ -242,7 +219,7 @@ def measure(options, say):
         for program in (program for program in PROGRAMS if is_wanted(program, options.program)):
             collectives[program], failed = measure_collectives(places, Path(name), options, table, say, program)
             failures.update(failed)
-    return values, collectives, over_sizes, failures
+    return values, collectives, failures
 
 
 def middle(values, engine, what):
@@ -280,17 +257,16 @@ def report(values, collectives, failures, options, described):
         + ("received on the receiver's core (RPS)." if options.receiver_core else "received inside the sender's call (veth without RPS)."),
         "Medians over the rounds, least and most in brackets; µs unless the row says otherwise.",
         "",
+        "| | " + " | ".join(names) + " |",
+        "|---|" + "---|" * len(names),
     ]
-    if names:
-        lines += ["| | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
     for what in whats:
         cells = []
         for engine in names:
             found = values[engine].get(what)
             cells.append(f"{statistics.median(found):.2f} [{min(found):.2f}, {max(found):.2f}]" if found else "–")
         lines.append(f"| {what} | " + " | ".join(cells) + " |")
-    if "kernel" in names:
-        lines += ["", "| kernel against | reach | found | |", "|---|---|---|---|"]
+    lines += ["", "| kernel against | reach | found | |", "|---|---|---|---|"]
     for what, reach in AGAINST_PEERS.items():
         ours = middle(values, "kernel", what)
         theirs = [middle(values, name, what) for name in names if name.startswith(PEERS)]
@@ -316,7 +292,7 @@ def main(arguments):
         if not options.skip_build:
             build(say)
         described = machine.describe(PEERS)
-        values, collectives, over_sizes, failures = measure(options, say)
+        values, collectives, failures = measure(options, say)
     except Trouble as trouble:
         print(f"bench/nodes: {trouble}", file=sys.stderr)
         return 1
@@ -326,10 +302,6 @@ def main(arguments):
     RESULTS.mkdir(parents=True, exist_ok=True)
     way = "receiver-core" if options.receiver_core else "sender-call"
     stem = f"{described['fingerprint']}-{options.nodes}-nodes-{way}-{described['date'][:16].replace(' ', 'T').replace(':', '')}"
-    if over_sizes:
-        text += "\n".join(curves.table(over_sizes)) + "\n"
-        path = curves.write(over_sizes, options.nodes, options.rounds, RESULTS / f"{stem}-nbcbench")
-        say(f"curves: tradewind report {path.parent}")
     everything = {"machine": described, "options": {name: str(value) for name, value in vars(options).items()}, "values": values, "collectives": collectives, "failures": failures}
     (RESULTS / f"{stem}.json").write_text(json.dumps(everything, indent=1) + "\n")
     (RESULTS / f"{stem}.md").write_text(text)
