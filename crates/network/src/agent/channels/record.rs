@@ -9,7 +9,7 @@
 //! | 23 | u8 class: 0 values, 1 credit, 2 the sender has closed its end, 3 the receiver its own |
 //! | 24 | the values |
 
-use crate::agent::batches::BATCH_BYTES;
+use crate::agent::messages::record::BATCH_BYTES;
 
 /// Bytes of a head.
 pub(crate) const HEAD_BYTES: usize = 24;
