@@ -140,7 +140,9 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     if let Some(directory) = &arguments.built_in {
         let temporary = tempfile::tempdir()?;
         let measurements = arguments.measurements.as_deref().unwrap_or(temporary.path());
-        return built_in::execute(arguments, directory, measurements, format);
+        let tune_nodes =
+            |nodes, out: &Path, path: &Path| on_made_nodes(arguments, nodes, out, path, format);
+        return built_in::execute(arguments.quick, directory, measurements, tune_nodes);
     }
     // Before minutes are spent on it.
     let out = arguments.out.clone().or_else(service::decisions_path).ok_or(Failure::NoPlace)?;

@@ -1,9 +1,7 @@
 //! `tradewind tune --built-in`: the parameters that are built in, measured on this machine.
 
-use super::Arguments;
 use crate::commands::measure::suite;
 use crate::failure::Failure;
-use crate::format::Format;
 use measure::harness::Setting;
 use measure::results::Directory;
 use models::builtin::{self, NODES_FILE, ONE_NODE_FILE, ROWS_FILE};
@@ -17,17 +15,18 @@ use std::process::ExitCode;
 const NODES: (u32, NonZeroU32) = (2, NonZeroU32::new(2).expect("not zero"));
 
 /// Measures one node and two made nodes, and writes the files to `out`. `measurements` keeps what
-/// was measured.
+/// was measured. `tune_nodes` tunes so many made nodes with so many ranks on each; it writes their
+/// table to the first path and what was measured to the second.
 pub(super) fn execute(
-    arguments: &Arguments,
+    quick: bool,
     out: &Path,
     measurements: &Path,
-    format: Format,
+    tune_nodes: impl FnOnce((u32, NonZeroU32), &Path, &Path) -> Result<ExitCode, Failure>,
 ) -> Result<ExitCode, Failure> {
     std::fs::create_dir_all(out)
         .map_err(|source| Failure::Write { path: out.to_owned(), source })?;
     let node = measurements.join("one-node");
-    let setting = Setting { quick: arguments.quick, ..Setting::default() };
+    let setting = Setting { quick, ..Setting::default() };
     let place = suite::ResultsLocation { out: node.clone(), again: false, temporary: false };
     let status = suite::quietly("progress", &setting, &place)?;
     if status != ExitCode::SUCCESS {
@@ -43,7 +42,7 @@ pub(super) fn execute(
     let nodes = measurements.join("nodes");
     // The table of these nodes is of no use to others.
     let table = measurements.join("decisions.json");
-    super::on_made_nodes(arguments, NODES, &table, &nodes, format)?;
+    tune_nodes(NODES, &table, &nodes)?;
     let machine = Machine::read(&Directory::create(&nodes)?.machine())?;
     let words = "nodes on one virtual Ethernet";
     builtin::without_machine(&machine, words).write(&out.join(NODES_FILE))?;
