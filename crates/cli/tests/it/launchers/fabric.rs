@@ -33,7 +33,7 @@ fn collectives_run_over_libfabric() {
     let reachable = Reachable::new();
     for path in testing::fabric::libraries() {
         let library = format!("TRADEWIND_LIBFABRIC={}", path.display());
-        for provider in ["tcp", "tcp;ofi_rxm", "sockets"] {
+        for provider in ["tcp", "tcp;ofi_rxm", "sockets", "tcp+read"] {
             let network = format!("TRADEWIND_NETWORK=fabric:{provider}");
             let (succeeded, text) =
                 collectives(&reachable, &[&network, &library, "TRADEWIND_EXPLAIN=1"]);
@@ -42,9 +42,12 @@ fn collectives_run_over_libfabric() {
                 text.matches("4 ranks on 2 nodes, 2 here, all is right").count() >= 4,
                 "{text}"
             );
-            let explained = format!("the nodes are connected by libfabric's provider {provider}");
+            let name = provider.trim_end_matches("+read");
+            let explained = format!("the nodes are connected by libfabric's provider {name}");
             assert!(text.contains(&explained), "{text}");
             assert_eq!(text.contains("polled"), provider == "sockets", "{text}");
+            let reads = text.contains("long messages by remote reads");
+            assert_eq!(reads, provider == "tcp+read", "{text}");
             reachable.wait_for_silence();
         }
     }
