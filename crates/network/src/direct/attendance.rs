@@ -9,10 +9,9 @@ use crate::transport::frame::HEADER_BYTES;
 use goal::schedule::{Kind, Schedule};
 use std::collections::HashMap;
 
-/// Bytes that all runs under way may exchange with one rank while neither end has a thread for the
-/// connection: messages of 16 KiB and their headers. The system begins with 64 KiB for what has
-/// arrived, and with more for what has not been sent.
-const HELD: u64 = 17 << 10;
+/// Bytes that a connection holds while neither end has a thread for it: the system begins with 64
+/// KiB for what has arrived, and with more for what has not been sent, which holds the headers.
+const HELD: u64 = 65 << 10;
 
 /// Returns the largest number of bytes that a run exchanges with one rank in one direction, headers
 /// included.

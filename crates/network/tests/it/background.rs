@@ -99,7 +99,7 @@ fn exchange(rank: u32, bytes: u64) -> Graph {
 /// Rank 0 makes no call between its start and the end of the run on rank 1.
 fn a_rank_that_has_sent_everything_is_needed_no_more() {
     let ranks = pair();
-    for bytes in [0, 8, 5_000, 16 << 10] {
+    for bytes in [0, 8, 20_000, 64 << 10] {
         let graphs = [0, 1].map(|rank| compile(&exchange(rank, bytes)).expect("in order"));
         assert!(graphs.iter().all(network::direct::needs_no_thread), "{bytes} bytes");
         let prepared = [0, 1].map(|rank| register(&ranks[rank], &exchange(rank as u32, bytes)));
