@@ -15,8 +15,8 @@ impl Endpoint {
     /// stays mapped until [`deregister`](Self::deregister), whatever becomes of the caller.
     ///
     /// # Errors
-    /// If the range leaves the segment, another process may shorten the segment, the system has no
-    /// memory for the range, or the provider refuses.
+    /// If the endpoint has no remote memory, the range leaves the segment, another process may shorten
+    /// the segment, the system has no memory for the range, or the provider refuses.
     pub fn register(
         &mut self,
         segment: &Arc<Segment>,
@@ -63,8 +63,8 @@ impl Endpoint {
         let start = entry.part(at, length).cast::<c_void>();
         let operation = &raw mut self.operations[number];
         let endpoint = self.objects.endpoint;
-        // SAFETY: the endpoint is open, and has functions for remote memory where memory could be
-        // registered. The memory stays registered, and the context in place, until the completion,
+        // SAFETY: the endpoint is open, and has functions for remote memory: without them `register`
+        // refuses, so that there is no `Memory` of this endpoint. The memory stays registered, and the context in place, until the completion,
         // because `deregister` refuses before.
         let status = unsafe {
             (*operation).token = token;
@@ -101,8 +101,8 @@ impl Endpoint {
 /// Registers a range of a segment for both directions.
 ///
 /// # Errors
-/// If the range leaves the segment, the system has no memory for it, the segment may become
-/// shorter, or the provider refuses.
+/// If the endpoint has no remote memory, the range leaves the segment, the system has no memory for
+/// it, the segment may become shorter, or the provider refuses.
 fn register(
     objects: &mut Objects,
     endpoint: u64,
@@ -111,6 +111,10 @@ fn register(
     length: usize,
 ) -> Result<Memory, Error> {
     let refuse = |why: String| objects.error("registration of memory", why);
+    // The domain would register it all the same, and the endpoint's functions may be null.
+    if !objects.provider.reads {
+        return Err(refuse("its endpoint sends messages only".into()));
+    }
     if !segment.is_sealed() {
         return Err(refuse("another process may shorten the segment".into()));
     }

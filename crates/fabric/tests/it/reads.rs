@@ -14,6 +14,7 @@ testing::tests![
     needs(FabricHeaders):
     memory_is_read_under_the_rules_of_adapters,
     memory_that_may_go_is_refused,
+    endpoints_of_messages_register_no_memory,
 ];
 
 /// Start of the memory in its segment: in the middle of a page.
@@ -126,4 +127,14 @@ fn memory_that_may_go_is_refused() {
     assert!(refused.to_string().contains("may shorten"), "{refused}");
     let segment = Arc::new(Segment::create(8192, Backing::Memory).expect("memory"));
     pair.ends[0].register(&segment, Offset(1), 8192).expect_err("it leaves the segment");
+}
+
+fn endpoints_of_messages_register_no_memory() {
+    let library = Library::open(Some(&emulation())).expect("it has the interface of libfabric");
+    for provider in [EMULATED[3], "emulated-verbs+messages"] {
+        let mut pair = Pair::open(&library, provider).expect("it is there");
+        let segment = Arc::new(Segment::create(8192, Backing::Memory).expect("memory"));
+        let refused = pair.ends[0].register(&segment, Offset(0), 8192).expect_err("it cannot read");
+        assert!(refused.to_string().contains("messages only"), "{provider}: {refused}");
+    }
 }

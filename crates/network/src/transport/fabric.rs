@@ -259,9 +259,11 @@ impl Fabric {
 
     /// Processes what a node requests about memory.
     fn process(&mut self, node: u32, request: Request, payloads: &mut dyn Payloads) {
-        let Fabric { endpoint, links, registered, reads, .. } = self;
+        let Fabric { endpoint, links, registered, reads, read_from, .. } = self;
         let Some(link) = links.get_mut(node as usize).and_then(Option::as_mut) else { return };
         let is_valid = match request {
+            // Nodes whose messages are sent make no offers.
+            Request::Offer(_) if read_from.is_none() => false,
             Request::Offer(offer) => {
                 let number = offer.number;
                 reads.begin((node, link.peer), offer, registered, endpoint, payloads)

@@ -79,9 +79,21 @@ fn fabrics_within(
     keys: &[[u8; 16]],
     unanswered: Duration,
 ) -> Vec<Fabric> {
+    let providers = vec![provider; count as usize];
+    fabrics_through(path, &providers, keys, unanswered)
+}
+
+/// Connects one node for each selection of a provider.
+pub(crate) fn fabrics_through(
+    path: &Path,
+    providers: &[&str],
+    keys: &[[u8; 16]],
+    unanswered: Duration,
+) -> Vec<Fabric> {
     let library = Library::open(Some(path)).expect("the need has opened it");
-    let selection: Selection = provider.parse().expect("it is not refused");
-    let endpoints: Vec<Endpoint> = (0..count).map(|_| endpoint(&library, &selection)).collect();
+    let open = |provider: &&str| endpoint(&library, &provider.parse().expect("it is not refused"));
+    let endpoints: Vec<Endpoint> = providers.iter().map(open).collect();
+    let count = providers.len() as u32;
     let names: Vec<Vec<u8>> = endpoints.iter().map(|one| one.name().to_vec()).collect();
     let all = meshes(count, Timeouts::default()).into_iter().zip(endpoints).enumerate();
     all.map(|(node, (mesh, endpoint))| {

@@ -1,6 +1,6 @@
 //! Long messages that their receivers read from the memory of the senders.
 
-use crate::fabric::fabrics;
+use crate::fabric::{fabrics, fabrics_through};
 use crate::jobs::{deadline, nodes, register, world};
 use crate::own_regions::{message, rank_at};
 use interpreter::{Handle, Packet};
@@ -31,6 +31,7 @@ testing::tests![
     the_copy_of_a_run_that_has_ended_is_sent,
     memory_that_is_read_is_in_use,
     a_node_that_dies_while_it_is_read_is_lost,
+    a_node_that_offers_to_one_without_reads_is_lost,
 ];
 testing::tests![needs(Libfabric): a_node_that_dies_while_it_is_read_over_sockets_is_lost];
 testing::tests![a_rank_gets_memory_back_when_it_is_used_no_more];
@@ -292,6 +293,25 @@ fn a_node_that_dies_while_it_is_read_is_lost() {
     for provider in &EMULATED[..3] {
         dies_while_it_is_read(&path, provider);
     }
+}
+
+fn a_node_that_offers_to_one_without_reads_is_lost() {
+    let providers = [EMULATED[0], "emulated-verbs+messages"];
+    let unanswered = Duration::from_secs(600);
+    let both = fabrics_through(&library(), &providers, &[KEY], unanswered);
+    let [mut first, mut second]: [Fabric; 2] = both.try_into().expect("there are two");
+    let (mut source, mut target) = (Memory::new(1, false), Memory::new(2, true));
+    send_long(&mut first);
+    let mut arrived = Vec::new();
+    while arrived.is_empty() {
+        wait(&mut first, &mut source);
+        arrived = wait(&mut second, &mut target);
+    }
+    assert!(
+        matches!(&arrived[..], [Arrival::NodeLost { node: 0, why }] if why.contains("may not")),
+        "{arrived:?}"
+    );
+    assert!(second.refused() > 0 && target.has(2));
 }
 
 fn a_node_that_dies_while_it_is_read_over_sockets_is_lost() {
