@@ -179,6 +179,8 @@ pub struct DomainAttributes {
     pub av_type: c_int,
     /// Rules for registered memory.
     pub mr_mode: c_int,
+    /// Bytes of a key of registered memory.
+    pub mr_key_size: usize,
 }
 
 /// `struct fi_fabric_attr`.

@@ -19,6 +19,6 @@ mod search;
 pub use endpoint::{Endpoint, Event, Peer, Received, SendBuffer};
 pub use error::Error;
 pub use library::{Functions, Library};
-pub use memory::{Memory, Remote};
+pub use memory::{Access, Memory, Remote};
 pub use provider::{Choice, LongMessages, Provider, Selection};
 pub use search::{Request, providers};

@@ -9,14 +9,23 @@ use std::sync::Arc;
 pub struct Memory {
     pub(crate) endpoint: u64,
     pub(crate) number: usize,
-    pub(crate) remote: Remote,
+    pub(crate) remote: Option<Remote>,
 }
 
 impl Memory {
-    /// Returns the memory as a peer names it.
-    pub fn remote(&self) -> Remote {
+    /// Returns the memory as a peer names it; `None` if peers may not read it.
+    pub fn remote(&self) -> Option<Remote> {
         self.remote
     }
+}
+
+/// The only access that a registration permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Peers read the memory.
+    ReadByPeers,
+    /// Reads of peers' memory fill it.
+    FilledByReads,
 }
 
 /// Memory of a peer, in its own words.

@@ -9,11 +9,15 @@ use crate::memory::Registered;
 use crate::provider::{Provider, spins};
 use crate::search::{Description, Request, describe, find};
 use std::ffi::{c_int, c_void};
+use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::ptr;
 
-/// Largest key that a user chooses: every provider has four bytes for it.
-const LARGEST_KEY: u64 = u32::MAX as u64;
+/// Bytes of a key that the user chooses. With fewer ones a peer could guess it: a provider that has
+/// fewer refuses the memory.
+const KEY_BYTES: RangeInclusive<usize> = 4..=8;
+/// Key of the arena, which no peer reads.
+const ARENA_KEY: u64 = 0;
 
 /// The open objects. They are closed in the reverse order of their creation.
 #[derive(Debug)]
@@ -28,8 +32,6 @@ pub(crate) struct Objects {
     memory: *mut abi::Registration,
     /// Memory of segments; `None` where a number is free.
     pub(crate) registered: Vec<Option<Registered>>,
-    /// The last key that was chosen here. That of the arena is 0.
-    key: u64,
     /// Descriptor that is readable when something has completed.
     pub(crate) descriptor: Option<RawFd>,
     pub(crate) provider: Provider,
@@ -69,7 +71,6 @@ impl Objects {
             endpoint: ptr::null_mut(),
             memory: ptr::null_mut(),
             registered: Vec::new(),
-            key: 0,
             descriptor: None,
             provider,
         };
@@ -202,7 +203,7 @@ impl Objects {
         let access = abi::FI_SEND | abi::FI_RECV;
         // SAFETY: the arena is mapped until the registration is closed: the endpoint's owner drops
         // the objects first.
-        self.memory = unsafe { self.register_range(start, arena.len(), access, 0)? };
+        self.memory = unsafe { self.register_range(start, arena.len(), access, ARENA_KEY)? };
         self.provider.registers = true;
         Ok(())
     }
@@ -257,10 +258,28 @@ impl Objects {
         self.memory_mode() & abi::FI_MR_VIRT_ADDR != 0
     }
 
-    /// Chooses a key. One that was used lately names memory that a slow peer may still read.
-    pub(crate) fn next_key(&mut self) -> u64 {
-        self.key = if self.key == LARGEST_KEY { 1 } else { self.key + 1 };
-        self.key
+    /// Chooses a key at random. Every process may send a read to a provider over sockets, which
+    /// checks nothing but the key and the range. One that was used lately names memory that a slow
+    /// peer may still read.
+    ///
+    /// # Errors
+    /// If the system has no random bytes.
+    pub(crate) fn next_key(&self) -> Result<u64, Error> {
+        // SAFETY: `info` is valid until it is freed on drop.
+        let size = unsafe { (*(*self.info).domain_attr).mr_key_size };
+        let bytes = size.clamp(*KEY_BYTES.start(), *KEY_BYTES.end());
+        let unused = 64 - 8 * bytes as u32;
+        loop {
+            let random = shm::random::bytes::<8>()
+                .map_err(|error| self.error("choice of a key", error.to_string()))?;
+            let key = u64::from_le_bytes(random) >> unused;
+            // SAFETY: the registrations of the entries are open.
+            let of = |entry: &Registered| unsafe { (*entry.registration).key };
+            let is_used = self.registered.iter().flatten().any(|entry| of(entry) == key);
+            if key != ARENA_KEY && !is_used {
+                return Ok(key);
+            }
+        }
     }
 
     /// Descriptor of the arena, for operations; null where none is registered.
@@ -319,7 +338,6 @@ impl Objects {
             endpoint,
             memory: ptr::null_mut(),
             registered: Vec::new(),
-            key: 0,
             descriptor: None,
             provider: Provider {
                 name: "none".into(),

@@ -83,6 +83,15 @@ pub struct Selection {
     pub long: LongMessages,
 }
 
+impl Selection {
+    /// Returns true if reads through sockets are requested: every process that reaches the node may
+    /// send some.
+    pub fn reads_over_sockets(&self) -> bool {
+        let Choice::Named(name) = &self.choice else { return false };
+        self.long == LongMessages::Read && is_software(name)
+    }
+}
+
 impl FromStr for Selection {
     type Err = Error;
 
@@ -206,6 +215,10 @@ mod tests {
             let Selection { long, .. } = text.parse().expect("it is no name that is refused");
             assert_eq!(long.are_read("efa"), adapter, "{text}");
             assert_eq!(long.are_read("tcp;ofi_rxm"), sockets, "{text}");
+        }
+        for (text, sockets) in [("tcp;ofi_rxm+read", true), ("tcp", false), ("efa+read", false)] {
+            let selection: Selection = text.parse().expect("it is no name that is refused");
+            assert_eq!(selection.reads_over_sockets(), sockets, "{text}");
         }
         let other = "efa+something".parse::<Selection>().expect("the library knows its names");
         assert_eq!(other.choice, Choice::Named("efa+something".into()));

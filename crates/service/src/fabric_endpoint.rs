@@ -58,9 +58,20 @@ pub(crate) fn open(
 fn fastest(environment: &impl Lookup) -> FastestNetwork {
     let tcp = |why: String| FastestNetwork { provider: None, why };
     match measured(environment) {
-        Ok(networks) => networks.fastest().unwrap_or_else(|| tcp(UNMEASURED.into())),
+        Ok(networks) => {
+            without_reads_over_sockets(networks).fastest().unwrap_or_else(|| tcp(UNMEASURED.into()))
+        }
         Err(why) => tcp(why),
     }
+}
+
+/// Removes reads through sockets, which every process that reaches the node may request: only the
+/// user decides for them.
+fn without_reads_over_sockets(mut networks: Networks) -> Networks {
+    let fabric = Networks::of_provider("");
+    let selection = |name: &str| name.strip_prefix(&fabric)?.parse::<Selection>().ok();
+    networks.0.retain(|name, _| !selection(name).is_some_and(|it| it.reads_over_sockets()));
+    networks
 }
 
 /// Returns the networks of this node by their measured rates, for [`NodeIdentity::prefer`]; none
@@ -182,6 +193,9 @@ mod tests {
         machine.networks = Networks([(TCP.to_owned(), times(5.0))].into());
         machine.networks.0.insert(Networks::of_provider("tcp"), times(7.0));
         let why = auto(Some(&machine), nowhere).expect_err("TCP is faster");
+        assert_eq!(why, "libfabric's tcp takes 1.40 of TCP's time at 65536 bytes");
+        machine.networks.0.insert(Networks::of_provider("tcp+read"), times(3.0));
+        let why = auto(Some(&machine), nowhere).expect_err("only the user decides for it");
         assert_eq!(why, "libfabric's tcp takes 1.40 of TCP's time at 65536 bytes");
         machine.networks.0.insert(Networks::of_provider("tcp"), times(4.0));
         let why = auto(Some(&machine), nowhere).expect_err("there is no library");

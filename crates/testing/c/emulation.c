@@ -80,8 +80,8 @@ static int register_memory(struct fid *fid, const void *start, size_t length, ui
     struct domain *domain = (struct domain *)fid;
     must(fid->fclass == FI_CLASS_DOMAIN && offset == 0 && flags == 0,
         "memory is registered with a domain");
-    must(access == (FI_SEND | FI_RECV) || access == (FI_READ | FI_REMOTE_READ),
-        "memory is for messages or for reads");
+    must(access == (FI_SEND | FI_RECV) || access == FI_READ || access == FI_REMOTE_READ,
+        "memory is for messages, for reads, or for peers");
     must(!(access & FI_REMOTE_READ) || domain->rules->reads, "a provider without FI_RMA");
     enter(domain);
     if (domain->rules->mr_mode & FI_MR_ALLOCATED) {
@@ -94,6 +94,7 @@ static int register_memory(struct fid *fid, const void *start, size_t length, ui
     }
     struct registration *memory = zeroed(sizeof *memory);
     bool chooses = domain->rules->mr_mode & FI_MR_PROV_KEY;
+    must(chooses || key <= UINT32_MAX, "mr_key_size: a key is too long");
     for (struct registration *other = registrations; other && !chooses; other = other->next)
         must(other->domain != domain || other->fid.key != key, "two registrations with one key");
     memory->fid = (struct fid_mr){{FI_CLASS_MR, context, &registration_ops}, memory,
@@ -540,6 +541,7 @@ int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t
         entry->ep_attr->max_msg_size = LONGEST;
         entry->tx_attr->inject_size = rules->inject;
         entry->domain_attr->mr_mode = rules->mr_mode;
+        entry->domain_attr->mr_key_size = sizeof(uint32_t);
         free(entry->domain_attr->name);
         entry->domain_attr->name = copy_of_text("emulated0");
         free(entry->fabric_attr->prov_name);

@@ -3,7 +3,7 @@
 use super::{Endpoint, Event, Operation, Peer};
 use crate::abi;
 use crate::error::{Error, status_text};
-use crate::memory::{Memory, Registered, Remote};
+use crate::memory::{Access, Memory, Registered, Remote};
 use crate::open::Objects;
 use shm::readable;
 use shm::segment::{Offset, Segment};
@@ -11,7 +11,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 impl Endpoint {
-    /// Registers a range of a segment, for peers that read it and for reads of their memory. It
+    /// Registers a range of a segment, for peers that read it or for reads of their memory. It
     /// stays mapped until [`deregister`](Self::deregister), whatever becomes of the caller.
     ///
     /// # Errors
@@ -20,10 +20,10 @@ impl Endpoint {
     pub fn register(
         &mut self,
         segment: &Arc<Segment>,
-        at: Offset,
-        length: usize,
+        range: (Offset, usize),
+        access: Access,
     ) -> Result<Memory, Error> {
-        register(&mut self.objects, self.id, segment, at, length)
+        register(&mut self.objects, self.id, segment, range, access)
     }
 
     /// Ends a registration: reads of peers fail from now on.
@@ -47,7 +47,7 @@ impl Endpoint {
     /// `None` if the provider is busy, or the reason.
     ///
     /// # Panics
-    /// If the bytes leave the registered memory.
+    /// If the bytes leave the registered memory, or it is memory for peers.
     pub fn read(
         &mut self,
         memory: &Memory,
@@ -58,6 +58,7 @@ impl Endpoint {
     ) -> Result<(), Option<Error>> {
         self.check(memory.endpoint);
         self.check(peer.endpoint);
+        assert!(memory.remote.is_none(), "memory for peers is not filled");
         let Some(number) = self.free_reads.last().copied() else { return Err(None) };
         let Some(entry) = self.objects.registered[memory.number].as_mut() else { return Err(None) };
         let start = entry.part(at, length).cast::<c_void>();
@@ -98,7 +99,7 @@ impl Endpoint {
     }
 }
 
-/// Registers a range of a segment for both directions.
+/// Registers a range of a segment.
 ///
 /// # Errors
 /// If the endpoint has no remote memory, the range leaves the segment, the system has no memory for
@@ -107,8 +108,8 @@ fn register(
     objects: &mut Objects,
     endpoint: u64,
     segment: &Arc<Segment>,
-    at: Offset,
-    length: usize,
+    (at, length): (Offset, usize),
+    access: Access,
 ) -> Result<Memory, Error> {
     let refuse = |why: String| objects.error("registration of memory", why);
     // The domain would register it all the same, and the endpoint's functions may be null.
@@ -122,15 +123,19 @@ fn register(
     readable::populate_segment(segment, at, length as u64)
         .map_err(|error| refuse(error.to_string()))?;
     let start = segment.bytes_ptr(at, length as u64).map_err(|error| refuse(error.to_string()))?;
-    let key = objects.next_key();
-    let access = abi::FI_READ | abi::FI_REMOTE_READ;
+    let key = objects.next_key()?;
+    let flags = match access {
+        Access::ReadByPeers => abi::FI_REMOTE_READ,
+        Access::FilledByReads => abi::FI_READ,
+    };
     // SAFETY: the segment maps the range, and the entry below keeps it until the registration is
     // closed. Other processes access the bytes at any time, so that no reference to them exists.
     let registration =
-        unsafe { objects.register_range(start.cast::<c_void>(), length, access, key)? };
+        unsafe { objects.register_range(start.cast::<c_void>(), length, flags, key)? };
     let address = if objects.has_addresses() { start as u64 } else { 0 };
     // SAFETY: the registration is open.
     let remote = Remote { address, key: unsafe { (*registration).key } };
+    let remote = (access == Access::ReadByPeers).then_some(remote);
     let entry = Registered::new(registration, Arc::clone(segment), start, length);
     let number = objects.registered.iter().position(Option::is_none).unwrap_or_else(|| {
         objects.registered.push(None);

@@ -38,6 +38,7 @@ fn fields() -> Vec<Field> {
             domain = "domain", name = "name", threading = "threading",
             control_progress = "control_progress", data_progress = "data_progress",
             resource_mgmt = "resource_mgmt", av_type = "av_type", mr_mode = "mr_mode",
+            mr_key_size = "mr_key_size",
         }
         FabricAttributes = "struct fi_fabric_attr" {
             fabric = "fabric", name = "name", prov_name = "prov_name",

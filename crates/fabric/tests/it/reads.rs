@@ -1,7 +1,7 @@
 //! Reads of memory that a peer has registered.
 
 use crate::messages::Pair;
-use fabric::{Event, Library, Memory, Remote};
+use fabric::{Access, Event, Library, Memory, Remote};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use shm::segment::{Backing, Offset, Segment};
 use shm::word_copy;
@@ -15,6 +15,7 @@ testing::tests![
     memory_is_read_under_the_rules_of_adapters,
     memory_that_may_go_is_refused,
     endpoints_of_messages_register_no_memory,
+    keys_cannot_be_guessed,
 ];
 
 /// Start of the memory in its segment: in the middle of a page.
@@ -78,10 +79,13 @@ fn memory_is_read(library: &Library, provider: &str) {
     let segments = [0, 1].map(|_| {
         Arc::new(Segment::create(AT.0 + BYTES as u64 + 3, Backing::Memory).expect("memory"))
     });
+    let uses = [Access::ReadByPeers, Access::FilledByReads];
     let memories = [0, 1].map(|end| {
-        pair.ends[end].register(&segments[end], AT, BYTES).expect("it can be registered")
+        let registered = pair.ends[end].register(&segments[end], (AT, BYTES), uses[end]);
+        registered.expect("it can be registered")
     });
-    let remote = memories[0].remote();
+    assert_eq!(memories[1].remote(), None, "peers may not read it");
+    let remote = memories[0].remote().expect("peers read it");
     for round in 0..3usize {
         let contents: Vec<u8> = (0..BYTES).map(|at| (at * 7 + round * 31) as u8).collect();
         word_copy::store(&segments[0], AT, &contents).expect("inside");
@@ -123,10 +127,14 @@ fn memory_that_may_go_is_refused() {
     let file = memfd_create("shortened", MemfdFlags::CLOEXEC).expect("a descriptor");
     ftruncate(&file, 8192).expect("it grows");
     let segment = Arc::new(Segment::from_fd(file).expect("mapped"));
-    let refused = pair.ends[0].register(&segment, Offset(0), 8192).expect_err("it is not sealed");
+    let refused = pair.ends[0]
+        .register(&segment, (Offset(0), 8192), Access::ReadByPeers)
+        .expect_err("it is not sealed");
     assert!(refused.to_string().contains("may shorten"), "{refused}");
     let segment = Arc::new(Segment::create(8192, Backing::Memory).expect("memory"));
-    pair.ends[0].register(&segment, Offset(1), 8192).expect_err("it leaves the segment");
+    pair.ends[0]
+        .register(&segment, (Offset(1), 8192), Access::ReadByPeers)
+        .expect_err("it leaves the segment");
 }
 
 fn endpoints_of_messages_register_no_memory() {
@@ -134,7 +142,23 @@ fn endpoints_of_messages_register_no_memory() {
     for provider in [EMULATED[3], "emulated-verbs+messages"] {
         let mut pair = Pair::open(&library, provider).expect("it is there");
         let segment = Arc::new(Segment::create(8192, Backing::Memory).expect("memory"));
-        let refused = pair.ends[0].register(&segment, Offset(0), 8192).expect_err("it cannot read");
+        let refused = pair.ends[0]
+            .register(&segment, (Offset(0), 8192), Access::ReadByPeers)
+            .expect_err("it cannot read");
         assert!(refused.to_string().contains("messages only"), "{provider}: {refused}");
     }
+}
+
+fn keys_cannot_be_guessed() {
+    let library = Library::open(Some(&emulation())).expect("it has the interface of libfabric");
+    // This provider leaves the choice of keys to its user.
+    let mut pair = Pair::open(&library, EMULATED[1]).expect("it is there");
+    let segment = Arc::new(Segment::create(8192, Backing::Memory).expect("memory"));
+    let memories = [(); 8].map(|()| {
+        let whole = (Offset(0), 8192);
+        pair.ends[0].register(&segment, whole, Access::ReadByPeers).expect("it can be registered")
+    });
+    let keys = memories.map(|memory| memory.remote().expect("peers read it").key);
+    // All of them are that small by chance once in 2^128 runs.
+    assert!(keys.iter().any(|key| *key > 1 << 16), "{keys:?}");
 }

@@ -7,7 +7,7 @@ use super::registered::RegisteredMemory;
 use crate::transport::frame::{Frame, Route};
 use crate::transport::payloads::{PayloadLocation, Payloads};
 use crate::transport::stream::send_queue::SendQueue;
-use ::fabric::Endpoint;
+use ::fabric::{Access, Endpoint};
 use interpreter::Packet;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -92,9 +92,10 @@ impl Offers {
         let mut offers = Vec::new();
         for (number, message) in std::mem::take(&mut self.new) {
             let range = payloads.range(message.location);
-            let memory = range.and_then(|range| registered.take(endpoint, &range));
+            let take = |range| registered.take(endpoint, &range, Access::ReadByPeers);
+            let memory = range.and_then(take);
             let remote =
-                memory.and_then(|memory| Some((memory, registered.memory(memory)?.remote())));
+                memory.and_then(|memory| Some((memory, registered.memory(memory)?.remote()?)));
             match remote {
                 Some((memory, remote)) => {
                     offers.push(Offer { frame: message.frame(), number, remote });

@@ -5,7 +5,7 @@ use super::registered::RegisteredMemory;
 use crate::transport::Arrival;
 use crate::transport::frame::Frame;
 use crate::transport::payloads::{PayloadLocation, Payloads};
-use ::fabric::{Endpoint, Peer};
+use ::fabric::{Access, Endpoint, Peer};
 use interpreter::Packet;
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,8 @@ impl Reads {
         // Messages for runs that have not started are sent: the memory for them is not known.
         let Some(location) = payloads.admit(node, route, &packet, bytes) else { return false };
         let range = payloads.range(location).filter(|range| range.bytes == bytes);
-        let Some(memory) = range.and_then(|range| registered.take(endpoint, &range)) else {
+        let take = |range| registered.take(endpoint, &range, Access::FilledByReads);
+        let Some(memory) = range.and_then(take) else {
             payloads.withdraw(location, &packet);
             return false;
         };

@@ -6,7 +6,7 @@
 //! memory than its rank sees.
 
 use crate::transport::payloads::SegmentRange;
-use ::fabric::{Endpoint, Memory};
+use ::fabric::{Access, Endpoint, Memory};
 use shm::segment::{Offset, Segment};
 use std::sync::Arc;
 
@@ -28,6 +28,7 @@ struct Entry {
     segment: Arc<Segment>,
     at: Offset,
     bytes: u64,
+    access: Access,
     memory: Memory,
     users: usize,
     used: u64,
@@ -36,18 +37,25 @@ struct Entry {
 }
 
 impl RegisteredMemory {
-    /// Registers a range, or finds it. Returns its number; `None` if it cannot be registered.
-    pub(super) fn take(&mut self, endpoint: &mut Endpoint, range: &SegmentRange) -> Option<usize> {
+    /// Registers a range for an access, or finds it. Returns its number; `None` if it cannot be
+    /// registered.
+    pub(super) fn take(
+        &mut self,
+        endpoint: &mut Endpoint,
+        range: &SegmentRange,
+        access: Access,
+    ) -> Option<usize> {
         self.clock += 1;
         let is_it = |entry: &Entry| {
             Arc::ptr_eq(&entry.segment, &range.segment)
                 && (entry.at, entry.bytes) == (range.at, range.bytes)
+                && entry.access == access
                 && !entry.is_revoked
         };
         let found = self.entries.iter().position(|entry| entry.as_ref().is_some_and(is_it));
         let number = match found {
             Some(number) => number,
-            None => self.register(endpoint, range)?,
+            None => self.register(endpoint, range, access)?,
         };
         let entry = self.entries[number].as_mut()?;
         entry.users += 1;
@@ -55,19 +63,25 @@ impl RegisteredMemory {
         Some(number)
     }
 
-    fn register(&mut self, endpoint: &mut Endpoint, range: &SegmentRange) -> Option<usize> {
+    fn register(
+        &mut self,
+        endpoint: &mut Endpoint,
+        range: &SegmentRange,
+        access: Access,
+    ) -> Option<usize> {
         let SegmentRange { segment, at, bytes } = range;
+        let whole = (*at, *bytes as usize);
         self.release_ended(endpoint);
-        let mut registered = endpoint.register(segment, *at, *bytes as usize);
+        let mut registered = endpoint.register(segment, whole, access);
         if registered.is_err() {
             // The system limits the memory that is registered.
             while self.release_oldest(endpoint) {}
-            registered = endpoint.register(segment, *at, *bytes as usize);
+            registered = endpoint.register(segment, whole, access);
         }
         let memory = registered.map_err(|error| self.warn(&error)).ok()?;
         let segment = Arc::clone(segment);
         let (at, bytes, used) = (*at, *bytes, self.clock);
-        let entry = Entry { segment, at, bytes, memory, users: 0, used, is_revoked: false };
+        let entry = Entry { segment, at, bytes, access, memory, users: 0, used, is_revoked: false };
         let free = self.entries.iter().position(Option::is_none);
         let number = free.unwrap_or_else(|| {
             self.entries.push(None);
