@@ -291,12 +291,20 @@ impl Objects {
 
 impl Objects {
     /// Closes the objects, at the first call. Returns false if the provider may still use the
-    /// arena, because the endpoint or the registration stays open. An object that cannot be closed
+    /// arena, because the endpoint or a registration stays open. An object that cannot be closed
     /// stays until the process ends, and so do those that it uses.
     pub(crate) fn close(&mut self) -> bool {
-        let users_of_the_arena =
-            [take(&mut self.endpoint).cast::<abi::Fid>(), take(&mut self.memory).cast()];
+        // `info` is null in calls after the first one, which find nothing to close.
+        let is_bound = !self.info.is_null() && self.memory_mode() & abi::FI_MR_ENDPOINT != 0;
+        let endpoint = take(&mut self.endpoint).cast::<abi::Fid>();
+        // Keeps the memory mapped until the endpoint is closed: its reads may fill it until then.
         let registered = std::mem::take(&mut self.registered);
+        let entries = registered.iter().flatten().map(|entry| entry.registration.cast());
+        let mut users: Vec<*mut abi::Fid> =
+            entries.chain([take(&mut self.memory).cast()]).collect();
+        // A registration counts as a user of the endpoint that it is bound to. Otherwise the
+        // endpoint comes first, because its operations use the registered memory.
+        users.insert(if is_bound { users.len() } else { 0 }, endpoint);
         let others = [
             take(&mut self.queue).cast::<abi::Fid>(),
             take(&mut self.addresses).cast(),
@@ -306,14 +314,12 @@ impl Objects {
         // SAFETY: each object that is not null is open, begins with its `fid`, and is closed once,
         // after everything that uses it. `info` is freed once, or null, which is ignored.
         unsafe {
-            let is_released = users_of_the_arena.into_iter().all(|object| close(object));
-            let are_closed = is_released
-                && registered.iter().flatten().all(|entry| close(entry.registration.cast()));
-            if !are_closed {
+            let is_released = users.into_iter().all(|object| close(object));
+            if !is_released {
                 // The provider may still use the memory, so that it stays mapped.
                 std::mem::forget(registered);
             }
-            let _ = are_closed && others.into_iter().all(|object| close(object));
+            let _ = is_released && others.into_iter().all(|object| close(object));
             (self.functions.free_info)(take(&mut self.info));
             is_released
         }

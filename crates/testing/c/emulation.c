@@ -5,7 +5,7 @@
  * What providers may do, and what an emulated one does as often as it can:
  *  - memory: messages lie in registered memory (FI_MR_LOCAL), which has pages (FI_MR_ALLOCATED),
  *    keys that the provider chooses (FI_MR_PROV_KEY), and is bound to an endpoint and enabled
- *    before its use (FI_MR_ENDPOINT);
+ *    before its use and closed before that endpoint (FI_MR_ENDPOINT);
  *  - remote memory is named by address or offset (FI_MR_VIRT_ADDR), and is read at any time until
  *    the read completes; a read of memory that is not registered any more fails;
  *  - a buffer is read when the message leaves, not when the send is posted, and the words of its
@@ -42,10 +42,24 @@ static int close_object(struct domain *domain, int users, void *object) {
 
 /* Registered memory. */
 
+/* Ends the uses of memory by the operations of an endpoint. */
+static void forget_memory(struct endpoint *endpoint, const struct registration *memory) {
+    struct operation *lists[] = {endpoint->sends, endpoint->receives, endpoint->reads};
+    const size_t counts[] = {endpoint->sending, endpoint->receiving, endpoint->reading};
+    for (size_t list = 0; list < sizeof lists / sizeof *lists; list++)
+        for (size_t at = 0; at < counts[list]; at++)
+            if (lists[list][at].memory == memory)
+                lists[list][at].memory = NULL;
+}
+
 static int close_registration(struct fid *fid) {
     struct registration *memory = (struct registration *)fid;
-    must(memory->uses == 0, "memory is deregistered while an operation uses it");
     enter(memory->domain);
+    /* Memory that is bound to an endpoint goes before it, so that operations may be under way. */
+    if (memory->endpoint)
+        forget_memory(memory->endpoint, memory);
+    else
+        must(memory->uses == 0, "memory is deregistered while an operation uses it");
     struct registration **place = &registrations;
     while (*place != memory)
         place = &(*place)->next;
@@ -229,6 +243,9 @@ static int close_endpoint(struct fid *fid) {
     struct endpoint *endpoint = (struct endpoint *)fid;
     struct domain *domain = endpoint->domain;
     enter(domain);
+    for (struct registration *memory = registrations; memory; memory = memory->next)
+        if (memory->endpoint == endpoint)
+            return (int)leave(domain, -FI_EBUSY);
     struct endpoint **place = &endpoints;
     while (*place && *place != endpoint)
         place = &(*place)->next;

@@ -15,8 +15,8 @@ impl Endpoint {
     /// stays mapped until [`deregister`](Self::deregister), whatever becomes of the caller.
     ///
     /// # Errors
-    /// If the endpoint has no remote memory, the range leaves the segment, another process may shorten
-    /// the segment, the system has no memory for the range, or the provider refuses.
+    /// If the endpoint has no remote memory, the range leaves the segment, another process may
+    /// shorten the segment, the system has no memory for the range, or the provider refuses.
     pub fn register(
         &mut self,
         segment: &Arc<Segment>,
@@ -65,8 +65,8 @@ impl Endpoint {
         let operation = &raw mut self.operations[number];
         let endpoint = self.objects.endpoint;
         // SAFETY: the endpoint is open, and has functions for remote memory: without them `register`
-        // refuses, so that there is no `Memory` of this endpoint. The memory stays registered, and the context in place, until the completion,
-        // because `deregister` refuses before.
+        // refuses, so that there is no `Memory` of this endpoint. The memory stays registered, and
+        // the context in place, until the completion, because `deregister` refuses before.
         let status = unsafe {
             (*operation).token = token;
             (*operation).bytes = length;

@@ -16,6 +16,7 @@ testing::tests![
     memory_that_may_go_is_refused,
     endpoints_of_messages_register_no_memory,
     keys_cannot_be_guessed,
+    registered_memory_is_free_when_its_endpoint_is_dropped,
 ];
 
 /// Start of the memory in its segment: in the middle of a page.
@@ -161,4 +162,19 @@ fn keys_cannot_be_guessed() {
     let keys = memories.map(|memory| memory.remote().expect("peers read it").key);
     // All of them are that small by chance once in 2^128 runs.
     assert!(keys.iter().any(|key| *key > 1 << 16), "{keys:?}");
+}
+
+fn registered_memory_is_free_when_its_endpoint_is_dropped() {
+    let library = Library::open(Some(&emulation())).expect("it has the interface of libfabric");
+    for provider in &EMULATED[..3] {
+        let mut pair = Pair::open(&library, provider).expect("it is there");
+        let segment = Arc::new(Segment::create(8192, Backing::Memory).expect("memory"));
+        for access in [Access::ReadByPeers, Access::FilledByReads] {
+            let registered = pair.ends[0].register(&segment, (Offset(0), 8192), access);
+            registered.expect("it can be registered");
+        }
+        drop(pair);
+        // A provider that refuses to close the endpoint would keep it.
+        assert_eq!(Arc::strong_count(&segment), 1, "{provider}");
+    }
 }
