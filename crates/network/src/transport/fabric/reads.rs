@@ -32,8 +32,15 @@ struct Reading {
     failure: Option<String>,
     /// True if the node is lost.
     is_orphan: bool,
-    /// Time of the last progress.
+    /// Time of the last progress of the reads under way.
     since: Instant,
+}
+
+impl Reading {
+    /// Returns true if parts are left for which no read has begun.
+    fn needs_reads(&self) -> bool {
+        self.failure.is_none() && !self.is_orphan && self.begun < self.length
+    }
 }
 
 /// A message that is read no more.
@@ -51,8 +58,8 @@ pub(super) struct EndedRead {
 pub(super) struct Reads {
     list: Vec<Option<Reading>>,
     transferred: u64,
-    /// True if the provider was busy.
-    is_refused: bool,
+    /// Time from which on the provider has been busy, and no read has ended.
+    refused: Option<Instant>,
 }
 
 impl Reads {
@@ -98,29 +105,33 @@ impl Reads {
 
     /// Begins reads, as far as the provider takes them.
     pub(super) fn post(&mut self, registered: &RegisteredMemory, endpoint: &mut Endpoint) {
-        self.is_refused = false;
         let longest = PART.min(endpoint.provider().longest);
         for (token, reading) in self.list.iter_mut().enumerate() {
             let Some(reading) = reading else { continue };
-            while reading.failure.is_none() && !reading.is_orphan && reading.begun < reading.length
-            {
+            while reading.needs_reads() {
                 let Some(memory) = registered.memory(reading.memory) else { break };
                 let count = longest.min(reading.length - reading.begun);
                 let part = (reading.begun, count);
                 let Reading { offer, peer, .. } = *reading;
                 match endpoint.read(memory, part, offer.remote, peer, token as u32) {
                     Ok(()) => {
+                        self.refused = None;
+                        // It has waited its turn behind other messages, which is no stall.
+                        if reading.under_way == 0 {
+                            reading.since = Instant::now();
+                        }
                         reading.begun += count;
                         reading.under_way += 1;
                     }
                     Err(None) => {
-                        self.is_refused = true;
+                        self.refused.get_or_insert_with(Instant::now);
                         return;
                     }
                     Err(Some(error)) => reading.failure = Some(error.to_string()),
                 }
             }
         }
+        self.refused = None;
     }
 
     /// Notes the end of a read.
@@ -128,6 +139,7 @@ impl Reads {
         let Some(Some(reading)) = self.list.get_mut(token as usize) else { return };
         reading.under_way -= 1;
         reading.since = Instant::now();
+        self.refused = None;
         match outcome {
             Ok(()) => {
                 reading.done += bytes;
@@ -175,6 +187,8 @@ impl Reads {
 
     /// Notes the loss of a node. Reads that are under way still fill their memory.
     pub(super) fn lose(&mut self, node: u32) {
+        // The next message has not been refused yet.
+        self.refused = None;
         for reading in self.list.iter_mut().flatten().filter(|reading| reading.node == node) {
             reading.is_orphan = true;
             reading.since = Instant::now();
@@ -183,9 +197,14 @@ impl Reads {
 
     /// Nodes of messages without progress for so long, each with true if it is lost already.
     pub(super) fn stalled(&self, now: Instant, most: Duration) -> Vec<(u32, bool)> {
-        let all = self.list.iter().flatten().filter(|reading| reading.under_way > 0);
-        let stalled = all.filter(|reading| now.duration_since(reading.since) > most);
-        stalled.map(|reading| (reading.node, reading.is_orphan)).collect()
+        let is_old = |since: Instant| now.duration_since(since) > most;
+        let all = || self.list.iter().flatten();
+        let read = all().filter(|reading| reading.under_way > 0 && is_old(reading.since));
+        // `post` serves the list in order, so that the provider refuses the first one.
+        let first = all().find(|reading| reading.needs_reads());
+        let refused =
+            first.filter(|reading| reading.under_way == 0 && self.refused.is_some_and(is_old));
+        read.chain(refused).map(|reading| (reading.node, reading.is_orphan)).collect()
     }
 
     /// Returns true if reads may fill memory of the run of a payload.
@@ -200,7 +219,7 @@ impl Reads {
 
     /// Returns true if the provider was busy and no event may report the end of that.
     pub(super) fn is_refused(&self) -> bool {
-        self.is_refused
+        self.refused.is_some()
     }
 
     /// Number of bytes that have been read.
