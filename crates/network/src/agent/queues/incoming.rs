@@ -51,17 +51,19 @@ struct SenderNode {
 }
 
 impl IncomingQueues {
-    /// Opens a queue that admits ways of these openers, each with its node.
+    /// Opens a queue that admits ways of these openers, each with its node. Ranks that have `exited`
+    /// before send nothing to it.
     pub(super) fn open(
         &mut self,
         id: QueueId,
         queue: Box<dyn IncomingQueue>,
         openers: impl Iterator<Item = (u32, u32)>,
+        exited: BTreeSet<u32>,
         charge: Charge,
     ) {
         let senders = openers.map(|(opener, node)| (opener, SenderNode::of(node))).collect();
-        let (exited, is_lost) = (BTreeSet::new(), false);
-        let opened = Incoming { queue, senders, exited, is_lost, next: 0, is_full: false, charge };
+        let (is_lost, next, is_full) = (false, 0, false);
+        let opened = Incoming { queue, senders, exited, is_lost, next, is_full, charge };
         self.queues.insert(id, opened);
     }
 

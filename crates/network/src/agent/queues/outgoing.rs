@@ -8,7 +8,7 @@ use crate::transport::frame::Frame;
 use queues::internode::{MAX_MESSAGE, OutgoingQueue};
 
 use queues::one_poll::{Members, OnePoll, PollSet};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 // A record contains at least one message, and a queue that has returned no credit yet may send one.
 const _: () = assert!(MAX_MESSAGE <= MAX_BYTES && MAX_MESSAGE as u64 <= CREDIT - CREDIT / 4);
@@ -187,23 +187,30 @@ impl OutgoingQueues {
     }
 
     /// Adds the outgoing queues of a port, which are the members of a poll set in this order.
-    /// `ranks` are those of this node that use them.
+    /// `ranks` are those of this node that use them; the exits of those that have `exited` before
+    /// are reported here.
     pub(super) fn open(
         &mut self,
         (opener, port): (u32, u64),
         set: &PollSet,
-        queues: Vec<Outgoing>,
+        mut queues: Vec<Outgoing>,
         ranks: Vec<u32>,
+        exited: &BTreeSet<u32>,
         charge: Charge,
     ) {
         let set_at = self.sets.iter().position(Option::is_none).unwrap_or(self.sets.len());
         self.places.extend((0..).zip(&queues).map(|(index, one)| (one.link, (set_at, index))));
-        let senders = ranks.clone();
+        let (exits, senders): (Vec<_>, Vec<_>) =
+            ranks.iter().partition(|rank| exited.contains(rank));
+        queues.iter_mut().for_each(|one| one.exits.clone_from(&exits));
         let poll = OnePoll::new(set);
         let opened = OutgoingSet { poll, opener, port, ranks, senders, queues, charge };
         match self.sets.get_mut(set_at) {
             Some(free) => *free = Some(opened),
             None => self.sets.push(Some(opened)),
+        }
+        if !exits.is_empty() {
+            self.check(set_at);
         }
     }
 

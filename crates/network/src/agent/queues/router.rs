@@ -14,7 +14,7 @@ use queues::one_poll::PollSet;
 use shm::mapped::Mapped;
 use shm::segment::{Offset, Segment};
 use shm::sync::AtomicU64;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Queues of the ranks of one node.
@@ -81,7 +81,8 @@ impl QueueRouter {
     }
 
     /// Opens a port of a rank of this node: its receive queue, and, if the rank opens the ways to
-    /// the other nodes, the outgoing queues of the node.
+    /// the other nodes, the outgoing queues of the node. `exited` are the ranks of the job that have
+    /// exited: their exits are not processed a second time.
     pub(crate) fn open(
         &mut self,
         rank: u32,
@@ -89,6 +90,7 @@ impl QueueRouter {
         segment: &Arc<Segment>,
         nodes: &NodeMap,
         transport: &mut dyn Transport,
+        exited: &BTreeSet<u32>,
     ) -> Result<(), Refusal> {
         let PortRequest { port, queue, table, uses } = request;
         let id = QueueId { owner: rank, port };
@@ -128,11 +130,15 @@ impl QueueRouter {
             };
             let queues = ways.enumerate().map(open).collect::<Result<_, _>>()?;
             let charge = Charge::new(costs[1], uses.clone());
-            self.outgoing.open((rank, port), &set, queues, ranks.local.clone(), charge);
+            self.outgoing.open((rank, port), &set, queues, ranks.local, exited, charge);
         }
         if let Some(to_own) = to_own {
             let openers = ranks.openers.iter().map(|(node, opener)| (*opener, *node));
-            self.incoming.open(id, to_own, openers, Charge::new(costs[0], uses));
+            // They have exited before this queue had a name for them. Their node may have reported
+            // it here on this way already, before there was a queue.
+            let before = ranks.remote.iter().map(|(rank, ..)| *rank);
+            let before = before.filter(|rank| exited.contains(rank)).collect();
+            self.incoming.open(id, to_own, openers, before, Charge::new(costs[0], uses));
         }
         self.memory.insert(rank, used);
         // The end of each of these nodes must be noticed.

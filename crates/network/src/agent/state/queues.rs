@@ -19,11 +19,12 @@ impl AgentState {
     pub(super) fn open_port(&mut self, local: usize, request: PortRequest) {
         let rank = self.ranks[local];
         let context = &mut self.table.context;
+        let exited = self.table.membership.exited(&context.nodes).into_keys().collect();
         // Queues lie in the segment of the ranks of this node.
         let segment = self.messages.segment(local);
         let opened = segment.ok_or(Refusal::Invalid).and_then(|segment| {
             let transport = &mut *context.transport;
-            self.queues.open(rank, request, segment, &context.nodes, transport)
+            self.queues.open(rank, request, segment, &context.nodes, transport, &exited)
         });
         let answer: Vec<u32> = opened.err().map(|refusal| refusal as u32).into_iter().collect();
         self.sessions[local].iter().for_each(|session| session.answer(&answer));

@@ -34,6 +34,7 @@ struct Node {
     queue: ExpressQueue,
     receiver: ExpressReceiver,
     sender: ExpressSender,
+    exited: BTreeSet<u32>,
 }
 
 fn node() -> Node {
@@ -51,6 +52,7 @@ fn node() -> Node {
         sender: queue.sender(),
         queue,
         arena,
+        exited: BTreeSet::new(),
     };
     let to = node.open(0, PORT, &[0, 1, 2]).expect("it is the first");
     node.sender = to[0].sender();
@@ -60,7 +62,7 @@ fn node() -> Node {
 impl Node {
     /// Opens a port of these ranks for a rank of the node, with the node's queue as its own.
     fn open(&mut self, rank: u32, port: u64, ranks: &[u32]) -> Result<Vec<ExpressQueue>, Refusal> {
-        let Node { router, transport, arena, queue, .. } = self;
+        let Node { router, transport, arena, queue, exited, .. } = self;
         let set = PollSet::create(arena, ranks.len()).expect("memory");
         let mut to = Vec::new();
         let mut entry = |rank: &u32| {
@@ -77,7 +79,7 @@ impl Node {
         assert_eq!(PortTable::read(arena.segment(), at, 5), Ok(table));
         let uses = arena.allocate_zeroed(8, 64).expect("memory");
         let request = PortRequest { port, queue: queue.offset(), table: at, uses };
-        router.open(rank, request, arena.segment(), &nodes(), transport)?;
+        router.open(rank, request, arena.segment(), &nodes(), transport, exited)?;
         Ok(to)
     }
 
@@ -213,7 +215,10 @@ fn a_message_behind_an_unpublished_slot_is_sent_without_its_bit() {
     let uses = node.arena.allocate_zeroed(8, 64).expect("memory");
     let request = PortRequest { port: OTHER, queue: node.queue.offset(), table, uses };
     let Node { router, arena, transport, .. } = &mut node;
-    assert_eq!(router.open(0, request, arena.segment(), &nodes(), transport), Ok(()));
+    assert_eq!(
+        router.open(0, request, arena.segment(), &nodes(), transport, &BTreeSet::new()),
+        Ok(())
+    );
     let to = Link { queue: QueueId { owner: 2, port: OTHER }, opener: 0 };
     router.outgoing.queue(to).in_flight = CREDIT;
     let sender = lines.sender();
@@ -343,6 +348,25 @@ fn the_exit_of_a_rank_follows_its_messages() {
 }
 
 #[test]
+fn a_rank_that_exits_before_the_port_is_open_is_reported() {
+    const NEXT: u64 = PORT + 1;
+    let mut node = node();
+    assert!(node.open(3, NEXT, &[0, 1, 2, 3]).is_ok(), "it opens no way");
+    node.router.exit(3);
+    node.exited = BTreeSet::from([2, 3]);
+    let queues = node.open(0, NEXT, &[0, 1, 2, 3]).expect("the first");
+    let to = Link { queue: QueueId { owner: 1, port: NEXT }, opener: 0 };
+    assert!(!node.arm(), "there is something to report");
+    assert_eq!(node.sent(), [(to, "exit", 3)]);
+    queues[0].sender().try_send(&message(1)).expect("it is open for rank 0");
+    assert_eq!(node.sent(), [(to, "messages", 1)]);
+    node.router.close_senders(0, NEXT);
+    assert_eq!(node.sent(), [(to, "end", 0)], "rank 3 closes nothing any more");
+    let own = QueueId { owner: 0, port: NEXT };
+    assert!(node.router.has_last_of(own, 2, 2) && !node.router.has_last_of(own, 1, 1));
+}
+
+#[test]
 fn an_exit_is_reported_when_the_ring_has_all_messages() {
     let mut node = node();
     assert!(!node.router.has_last_of(OWN, 1, 1));
@@ -381,7 +405,7 @@ fn the_queues_of_a_rank_take_a_bounded_part_of_the_memory() {
     // Rank 3 opens no way to others.
     let mut open = |router: &mut QueueRouter| {
         request.port += 1;
-        router.open(3, request, arena.segment(), &nodes(), transport)
+        router.open(3, request, arena.segment(), &nodes(), transport, &BTreeSet::new())
     };
     while open(router) == Ok(()) {
         opened += 1;
