@@ -25,8 +25,8 @@
 //! senders, and nothing else. What a queue's ring cannot take is kept by the agent, at most the
 //! credit; a node that sends more is refused.
 //!
-//! **Memory.** A rank's queues take at most 256 MiB of its agent: [`CREDIT`] for each opener that
-//! its receive queues admit, and 1 KiB for each queue. Another queue is refused with an error.
+//! **Memory.** A rank's queues take at most 256 MiB of its agent: 64 KiB of credit for each opener
+//! that its receive queues admit, and 1 KiB for each queue. Another queue is refused with an error.
 //!
 //! **End.** A receive queue is closed with its last receiver, which its senders get as an answer; a
 //! way is closed when the ranks of its node have dropped their senders and everything was sent. A
