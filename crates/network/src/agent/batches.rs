@@ -1,6 +1,6 @@
-//! Records of messages and queues for other nodes, joined to frames.
+//! Records for other nodes, joined to frames: of messages, of queues or of channels.
 
-use super::messages::record::BATCH_BYTES;
+use super::records::BATCH_BYTES;
 use crate::transport::Transport;
 use crate::transport::frame::Frame;
 
@@ -95,11 +95,11 @@ mod tests {
     #[test]
     fn frames_end_behind_the_record_that_makes_them_long() {
         const RECORDS: u64 = 10_000;
-        let way = |port| Link { queue: QueueId { owner: 0, port }, opener: 0 };
+        let link_of = |port| Link { queue: QueueId { owner: 0, port }, opener: 0 };
         let mut transports = memory::connect(2).expect("descriptors");
         let mut batches = Batches::new(2);
         for port in 0..RECORDS {
-            way(port).append(Content::End, batches.of(1));
+            link_of(port).append(Content::End, batches.of(1));
         }
         let frame = |records| Frame::Queues { records };
         assert!(batches.send_all(&mut transports[0], frame));
@@ -115,7 +115,7 @@ mod tests {
             assert!(records.len() < BATCH_BYTES + HEAD_BYTES);
             let mut rest = &records[..];
             while let Some((link, _, behind)) = record::split_first(rest) {
-                assert_eq!(link, way(next));
+                assert_eq!(link, link_of(next));
                 next += 1;
                 rest = behind;
             }

@@ -27,9 +27,9 @@
 //! | 11 | a segment | 0 | 0 | a part of a payload |
 //! | 12 | [`Frame::RankLeaves`]; destination is the rank | 0 | 0 | the runs it had started |
 //! | 13 | [`Frame::Messages`]; destination is the sender | 0 | 0 | [records](crate::agent::messages::record) |
+//! | 14 | [`Frame::NodeEnded`]; destination is the node | 1 if in order | 0 | the symptom of a failure |
 //! | 15 | [`Frame::Queues`] | 0 | 0 | records of queues |
 //! | 16 | [`Frame::Channels`] | 0 | 0 | records of channels |
-//! | 14 | [`Frame::NodeEnded`]; destination is the node | 1 if in order | 0 | the symptom of a failure |
 //!
 //! If the highest bit of the kind is set, nothing follows the header at once: the payload arrives
 //! in segments, those of one frame before those of the next, and whole frames between them.

@@ -9,14 +9,14 @@
 //! | 23 | u8 class: 0 values, 1 credit, 2 the sender has closed its end, 3 the receiver its own |
 //! | 24 | the values |
 
-use crate::agent::messages::record::BATCH_BYTES;
+use crate::agent::records;
 
 /// Bytes of a head.
 pub(crate) const HEAD_BYTES: usize = 24;
 /// Largest number of bytes behind a head.
 pub(crate) const MAX_BYTES: usize = 32 << 10;
-/// Longest frame of records: a batch, a record of values, and the end of the channel.
-pub(crate) const MAX_FRAME_BYTES: u64 = (BATCH_BYTES + 2 * HEAD_BYTES + MAX_BYTES) as u64;
+/// Longest frame of records.
+pub(crate) const MAX_FRAME_BYTES: u64 = records::longest_frame(HEAD_BYTES + MAX_BYTES);
 
 const CLASS_SHIFT: u32 = 56;
 const COUNT: u64 = (1 << CLASS_SHIFT) - 1;
@@ -63,16 +63,11 @@ impl ChannelId {
     }
 
     fn encode(self, class: u64, count: u64) -> [u8; HEAD_BYTES] {
-        let words = [
+        records::encode_head([
             u64::from(self.sender) | u64::from(self.receiver) << 32,
             self.port,
             count & COUNT | class << CLASS_SHIFT,
-        ];
-        let mut head = [0; HEAD_BYTES];
-        for (bytes, word) in head.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *bytes = word.to_le_bytes();
-        }
-        head
+        ])
     }
 }
 
@@ -98,14 +93,8 @@ pub(crate) fn split_first(frame: &[u8]) -> Option<(ChannelId, Content<'_>, &[u8]
 }
 
 /// Returns true if a frame consists of whole records.
-pub(crate) fn is_valid(mut frame: &[u8]) -> bool {
-    while !frame.is_empty() {
-        match split_first(frame) {
-            Some((.., rest)) => frame = rest,
-            None => return false,
-        }
-    }
-    true
+pub(crate) fn is_valid(frame: &[u8]) -> bool {
+    records::are_whole(frame, |frame| split_first(frame).map(|(.., rest)| rest))
 }
 
 #[cfg(test)]

@@ -8,16 +8,15 @@
 //! | 8 | three u64 that only the two ranks interpret |
 //! | 32 | the bytes, filled up to a multiple of 8 |
 
+use crate::agent::records;
+
 /// Bytes of a head.
 pub const HEAD_BYTES: usize = 32;
 /// Largest number of bytes behind a head.
 pub const MAX_BYTES: usize = 32 << 10;
-/// Bytes of records in a frame, of messages or queues, after which another frame begins.
-pub(crate) const BATCH_BYTES: usize = 64 << 10;
-/// Longest frame of records: a batch, and the record that has completed it.
-pub(crate) const MAX_FRAME_BYTES: u64 = (BATCH_BYTES + MAX_RECORD_BYTES) as u64;
+/// Longest frame of records.
+pub(crate) const MAX_FRAME_BYTES: u64 = records::longest_frame(HEAD_BYTES + MAX_BYTES);
 
-const MAX_RECORD_BYTES: usize = HEAD_BYTES + MAX_BYTES;
 const LENGTH_SHIFT: u32 = 32;
 const CLASS_SHIFT: u32 = 56;
 
@@ -51,12 +50,7 @@ impl Head {
         let Head { peer, class, bytes, words: [first, second, third] } = self;
         let class = u64::from(class == Class::Exit);
         let word = u64::from(peer) | (bytes as u64) << LENGTH_SHIFT | class << CLASS_SHIFT;
-        let mut encoded = [0; HEAD_BYTES];
-        let (places, _) = encoded.as_chunks_mut::<8>();
-        for (place, word) in places.iter_mut().zip([word, first, second, third]) {
-            *place = word.to_le_bytes();
-        }
-        encoded
+        records::encode_head([word, first, second, third])
     }
 
     /// Reads a head; `None` if the bytes are no valid head.
@@ -96,14 +90,8 @@ pub(crate) fn split_first(frame: &[u8]) -> Option<(Head, &[u8], &[u8])> {
 }
 
 /// Returns true if a frame consists of whole records of messages.
-pub(crate) fn is_valid(mut frame: &[u8]) -> bool {
-    while !frame.is_empty() {
-        match split_first(frame) {
-            Some((.., rest)) => frame = rest,
-            None => return false,
-        }
-    }
-    true
+pub(crate) fn is_valid(frame: &[u8]) -> bool {
+    records::are_whole(frame, |frame| split_first(frame).map(|(.., rest)| rest))
 }
 
 #[cfg(test)]

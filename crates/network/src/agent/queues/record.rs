@@ -18,14 +18,14 @@
 //! | 3 credit | opener | u64 bytes of messages that the queue has taken |
 //! | 4 closed | opener | none: the queue takes nothing any more |
 
-use crate::agent::messages::record::BATCH_BYTES;
+use crate::agent::records;
 
 /// Bytes of a head.
 pub(crate) const HEAD_BYTES: usize = 24;
 /// Largest number of bytes behind a head.
 pub(crate) const MAX_BYTES: usize = 32 << 10;
 /// Longest frame of records.
-pub(crate) const MAX_FRAME_BYTES: u64 = (BATCH_BYTES + HEAD_BYTES + MAX_BYTES) as u64;
+pub(crate) const MAX_FRAME_BYTES: u64 = records::longest_frame(HEAD_BYTES + MAX_BYTES);
 
 const LENGTH_SHIFT: u32 = 32;
 const CLASS_SHIFT: u32 = 56;
@@ -101,12 +101,7 @@ impl Link {
         let Link { queue: QueueId { owner, port }, opener } = self;
         let length = (bytes as u64) << LENGTH_SHIFT;
         let word = u64::from(owner) | length | content.class() << CLASS_SHIFT;
-        let mut head = [0; HEAD_BYTES];
-        let (places, _) = head.as_chunks_mut::<8>();
-        for (place, word) in places.iter_mut().zip([word, port, u64::from(opener)]) {
-            *place = word.to_le_bytes();
-        }
-        head
+        records::encode_head([word, port, u64::from(opener)])
     }
 }
 
@@ -133,14 +128,8 @@ pub(crate) fn split_first(frame: &[u8]) -> Option<(Link, Content<'_>, &[u8])> {
 }
 
 /// Returns true if a frame consists of whole records.
-pub(crate) fn is_valid(mut frame: &[u8]) -> bool {
-    while !frame.is_empty() {
-        match split_first(frame) {
-            Some((.., rest)) => frame = rest,
-            None => return false,
-        }
-    }
-    true
+pub(crate) fn is_valid(frame: &[u8]) -> bool {
+    records::are_whole(frame, |frame| split_first(frame).map(|(.., rest)| rest))
 }
 
 #[cfg(test)]
