@@ -8,16 +8,16 @@
 //! A queue is reached from another node through an outgoing queue of that node, in the segment of
 //! its ranks: they share it as they would share the queue itself. Its agent takes the messages of
 //! all outgoing queues, joins those for one node to frames, and the agent there sends them to the
-//! queues as one more sender.
+//! queues as one more sender. The connection of an outgoing queue with its queue is a *link*.
 //!
 //! **Names.** A queue is named by its owner, a rank of the job, and a port, a number that all ranks
-//! of a communicator agree on. On each node the member with the lowest number opens the ways to the
+//! of a communicator agree on. On each node the member with the lowest number opens the links to the
 //! queues on other nodes, and its number is part of their names. Both numbers are those of the
 //! connections over which names are opened or used, so no rank can take the name of another. A
 //! queue admits the openers of the members' nodes; whatever another rank sends to it is dropped.
 //!
 //! **Order.** Messages of one sender to one queue arrive in their order, each once: every part of
-//! the way is a queue. The exit of a rank is reported on the same way, behind its last message, so
+//! the path is a queue. The exit of a rank is reported on the same link, behind its last message, so
 //! a receiver detects it after it has received all of them.
 //!
 //! **Credit.** A queue grants each opener 64 KiB, which it returns as its ring takes the
@@ -29,7 +29,7 @@
 //! that its receive queues admit, and 1 KiB for each queue. Another queue is refused with an error.
 //!
 //! **End.** A receive queue is closed with its last receiver, which its senders get as an answer; a
-//! way is closed when the ranks of its node have dropped their senders and everything was sent. A
+//! link is closed when the ranks of its node have dropped their senders and everything was sent. A
 //! rank that exits closes all of its queues.
 //!
 //! **Sleep.** The outgoing queues of a port are members of a poll set. Before the agent sleeps it

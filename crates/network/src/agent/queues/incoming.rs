@@ -21,7 +21,7 @@ pub(super) struct IncomingQueues {
 #[derive(Debug)]
 struct Incoming {
     queue: Box<dyn IncomingQueue>,
-    /// By opener: the ranks of other nodes whose ways the queue admits.
+    /// By opener: the ranks of other nodes whose links the queue admits.
     senders: BTreeMap<u32, SenderNode>,
     /// Ranks of other nodes that have exited and from which nothing follows.
     exited: BTreeSet<u32>,
@@ -35,7 +35,7 @@ struct Incoming {
     charge: Charge,
 }
 
-/// Messages of a node for a queue, and their credit.
+/// One link to a queue: the messages of its node that wait, and their credit.
 #[derive(Debug)]
 struct SenderNode {
     node: u32,
@@ -51,7 +51,7 @@ struct SenderNode {
 }
 
 impl IncomingQueues {
-    /// Opens a queue that admits ways of these openers, each with its node. Ranks that have `exited`
+    /// Opens a queue that admits the links of these openers, each with its node. Ranks that have `exited`
     /// before send nothing to it.
     pub(super) fn open(
         &mut self,
@@ -62,8 +62,8 @@ impl IncomingQueues {
         charge: Charge,
     ) {
         let senders = openers.map(|(opener, node)| (opener, SenderNode::of(node))).collect();
-        let (is_lost, next, is_full) = (false, 0, false);
-        let opened = Incoming { queue, senders, exited, is_lost, next, is_full, charge };
+        let opened =
+            Incoming { queue, senders, exited, is_lost: false, next: 0, is_full: false, charge };
         self.queues.insert(id, opened);
     }
 
@@ -98,30 +98,27 @@ impl IncomingQueues {
         batches: &mut Batches,
     ) -> bool {
         // Messages for a queue that was closed are lost.
-        let Some(queue) = self.queues.get_mut(&link.queue) else { return true };
-        let Some(sender) = queue.sender(node, link.opener) else { return false };
+        let Some(incoming) = self.queues.get_mut(&link.queue) else { return true };
+        let Incoming { queue, senders, is_full, .. } = incoming;
+        let Some(sender) = admitted(senders, node, link.opener) else { return false };
         if sender.held + bytes.len() as u64 > CREDIT {
             return false;
         }
         sender.held += bytes.len() as u64;
         // The messages of other nodes that wait come first, too.
-        if queue.is_full {
-            let Some(sender) = queue.sender(node, link.opener) else { return false };
+        if *is_full {
             sender.keep(bytes);
             return true;
         }
-        let taken = queue.queue.put(bytes);
-        let Some(sender) = queue.sender(node, link.opener) else { return false };
         // A queue that takes nothing any more loses its messages, as one does whose rank has exited.
-        let taken = taken.unwrap_or(bytes.len());
+        let taken = queue.put(bytes).unwrap_or(bytes.len());
         if taken < bytes.len() {
+            // Nothing was kept before: the queue was not full.
             sender.keep(&bytes[taken..]);
-        }
-        let is_kept = !sender.kept.is_empty();
-        sender.return_credit(link, batches);
-        if is_kept && !std::mem::replace(&mut queue.is_full, true) {
+            *is_full = true;
             self.full.push(link.queue);
         }
+        sender.return_credit(link, batches);
         true
     }
 
@@ -129,7 +126,9 @@ impl IncomingQueues {
     /// right to report it.
     pub(super) fn exit(&mut self, node: u32, link: Link, rank: u32) -> bool {
         let Some(queue) = self.queues.get_mut(&link.queue) else { return true };
-        let Some(sender) = queue.sender(node, link.opener) else { return false };
+        let Some(sender) = admitted(&mut queue.senders, node, link.opener) else {
+            return false;
+        };
         // A node that repeats itself takes no memory.
         if !sender.exits.contains(&rank) {
             sender.exits.push(rank);
@@ -138,16 +137,18 @@ impl IncomingQueues {
         true
     }
 
-    /// Notes that nothing follows on a way; false if it is no way of the node.
+    /// Notes that nothing follows on a link; false if it is no link of the node.
     pub(super) fn end(&mut self, node: u32, link: Link) -> bool {
         let Some(queue) = self.queues.get_mut(&link.queue) else { return true };
-        let Some(sender) = queue.sender(node, link.opener) else { return false };
+        let Some(sender) = admitted(&mut queue.senders, node, link.opener) else {
+            return false;
+        };
         sender.has_ended = true;
         queue.settle();
         true
     }
 
-    /// Ends the ways of a node that has ended.
+    /// Ends the links of a node that has ended.
     pub(super) fn lose(&mut self, node: u32) {
         for queue in self.queues.values_mut() {
             let ended = queue.senders.values_mut().filter(|sender| sender.node == node);
@@ -162,8 +163,8 @@ impl IncomingQueues {
     /// Returns true if nothing follows in a queue from a rank of a node that has exited.
     pub(super) fn has_last_of(&self, id: QueueId, node: u32, rank: u32) -> bool {
         self.queues.get(&id).is_none_or(|queue| {
-            let has_way = queue.senders.values().any(|sender| sender.node == node);
-            !has_way || queue.exited.contains(&rank)
+            let has_link = queue.senders.values().any(|sender| sender.node == node);
+            !has_link || queue.exited.contains(&rank)
         })
     }
 
@@ -212,12 +213,6 @@ impl IncomingQueues {
 }
 
 impl Incoming {
-    /// Returns the way of an opener, if it is admitted and a way of the node.
-    fn sender(&mut self, node: u32, opener: u32) -> Option<&mut SenderNode> {
-        let sender = self.senders.get_mut(&opener)?;
-        (sender.node == node && !sender.has_ended).then_some(sender)
-    }
-
     fn retry(&mut self, id: QueueId, batches: &mut Batches) -> bool {
         let Incoming { queue, senders, next, is_full, .. } = self;
         *is_full = false;
@@ -265,10 +260,26 @@ impl Incoming {
     }
 }
 
+/// Returns the state of an opener's link, if it is admitted and a link of the node.
+fn admitted(
+    senders: &mut BTreeMap<u32, SenderNode>,
+    node: u32,
+    opener: u32,
+) -> Option<&mut SenderNode> {
+    let sender = senders.get_mut(&opener)?;
+    (sender.node == node && !sender.has_ended).then_some(sender)
+}
+
 impl SenderNode {
     fn of(node: u32) -> Self {
-        let (kept, exits) = (Vec::new(), Vec::new());
-        SenderNode { node, held: 0, kept, start: 0, exits, has_ended: false }
+        SenderNode {
+            node,
+            held: 0,
+            kept: Vec::new(),
+            start: 0,
+            exits: Vec::new(),
+            has_ended: false,
+        }
     }
 
     /// Keeps messages that wait for space. The caller has checked that they have credit.

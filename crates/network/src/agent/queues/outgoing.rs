@@ -6,7 +6,6 @@ use crate::agent::batches::Batches;
 use crate::transport::Transport;
 use crate::transport::frame::Frame;
 use queues::internode::{MAX_MESSAGE, OutgoingQueue};
-
 use queues::one_poll::{Members, OnePoll, PollSet};
 use std::collections::{BTreeSet, HashMap};
 
@@ -332,7 +331,7 @@ impl OutgoingQueues {
     pub(super) fn exit(&mut self, rank: u32) {
         for number in 0..self.sets.len() {
             let Some(set) = &mut self.sets[number] else { continue };
-            // All of its ranks have ended their sends before: the end of the way follows.
+            // All of its ranks have ended their sends before: the end of the link follows.
             if !set.ranks.contains(&rank) || set.senders.is_empty() {
                 continue;
             }
@@ -345,7 +344,7 @@ impl OutgoingQueues {
 
     /// Adds credit; false if the node has no right to grant it.
     pub(super) fn add_credit(&mut self, node: u32, link: &Link, bytes: u64) -> bool {
-        // A way that was closed here may still get credit for its last messages.
+        // A link that was closed here may still get credit for its last messages.
         let Some(one) = self.at(link) else { return true };
         let is_valid = one.node == node && bytes <= one.in_flight;
         if is_valid {
@@ -365,14 +364,14 @@ impl OutgoingQueues {
         is_valid
     }
 
-    /// Ends the ways to the queues of a rank of another node that takes nothing any more.
+    /// Ends the links to the queues of a rank of another node that takes nothing any more.
     pub(super) fn end(&mut self, rank: u32) {
         let sets = self.sets.iter_mut().flatten();
         let to_it = sets.flat_map(|set| &mut set.queues).filter(|one| one.link.queue.owner == rank);
         to_it.for_each(Outgoing::end);
     }
 
-    /// Ends the ways to a node that has ended.
+    /// Ends the links to a node that has ended.
     pub(super) fn lose(&mut self, node: u32) {
         let queues = self.sets.iter_mut().flatten().flat_map(|set| &mut set.queues);
         queues.filter(|one| one.node == node).for_each(Outgoing::end);

@@ -6,15 +6,15 @@
 //! | 4 | u24 number of bytes that follow the head, a multiple of 8 |
 //! | 7 | u8 class |
 //! | 8 | u64 port |
-//! | 16 | u32 opener of the way to the queue: a rank of the node that sends |
+//! | 16 | u32 opener of the link to the queue: a rank of the node that sends |
 //! | 20 | 0 |
 //! | 24 | the bytes |
 //!
 //! | class | to the | bytes |
 //! |---|---|---|
 //! | 0 messages | owner | the messages |
-//! | 1 exit | owner | u64 rank of the sending node, behind everything that it has sent on this way |
-//! | 2 end | owner | none: no rank of the node sends on this way any more |
+//! | 1 exit | owner | u64 rank of the sending node, behind everything that it has sent on this link |
+//! | 2 end | owner | none: no rank of the node sends on this link any more |
 //! | 3 credit | opener | u64 bytes of messages that the queue has taken |
 //! | 4 closed | opener | none: the queue takes nothing any more |
 
@@ -39,7 +39,7 @@ pub(crate) struct QueueId {
     pub(crate) port: u64,
 }
 
-/// Way from a node to a queue on another one.
+/// Link from a node to a queue on another one, which all ranks of the node share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Link {
     pub(crate) queue: QueueId,
@@ -105,7 +105,7 @@ impl Link {
     }
 }
 
-/// Splits the first record off a frame: its way, its content, and the rest of the frame. `None`
+/// Splits the first record off a frame: its link, its content, and the rest of the frame. `None`
 /// if the frame does not begin with a whole record.
 pub(crate) fn split_first(frame: &[u8]) -> Option<(Link, Content<'_>, &[u8])> {
     let (head, rest) = frame.split_first_chunk::<HEAD_BYTES>()?;

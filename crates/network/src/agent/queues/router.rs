@@ -27,7 +27,7 @@ pub(crate) struct QueueRouter {
     memory: HashMap<u32, u64>,
 }
 
-/// Offset of a queue that there is not.
+/// Offset that stands for no queue.
 const NONE: Offset = Offset(0);
 
 /// A port, as a rank opens it.
@@ -44,7 +44,7 @@ pub(crate) struct PortRequest {
 
 /// The ranks of a port as one node sees them.
 struct PortRanks {
-    /// Those of this node; the first opens the ways to others.
+    /// Those of this node; the first opens the links to others.
     local: Vec<u32>,
     /// The openers of the other nodes, by node.
     openers: BTreeMap<u32, u32>,
@@ -54,7 +54,9 @@ struct PortRanks {
 
 impl PortRanks {
     fn of(table: &PortTable, own: u32, nodes: &NodeMap) -> Option<PortRanks> {
-        let (mut local, mut openers, mut remote) = (Vec::new(), BTreeMap::new(), Vec::new());
+        let mut local = Vec::new();
+        let mut openers = BTreeMap::new();
+        let mut remote = Vec::new();
         for &(rank, at) in &table.ranks {
             let node = nodes.of(rank)?;
             if node == own {
@@ -80,7 +82,7 @@ impl QueueRouter {
         }
     }
 
-    /// Opens a port of a rank of this node: its receive queue, and, if the rank opens the ways to
+    /// Opens a port of a rank of this node: its receive queue, and, if the rank opens the links to
     /// the other nodes, the outgoing queues of the node. `exited` are the ranks of the job that have
     /// exited: their exits are not processed a second time.
     pub(crate) fn open(
@@ -101,13 +103,13 @@ impl QueueRouter {
         let table = PortTable::read(segment, table, nodes.ranks()).map_err(|_| Refusal::Invalid)?;
         let ranks = PortRanks::of(&table, transport.node(), nodes);
         let ranks = ranks.filter(|ranks| ranks.local.contains(&rank)).ok_or(Refusal::Invalid)?;
-        // The other ranks of the node use the ways that the first one opens.
+        // The other ranks of the node use the links that the first one opens.
         let is_opener = ranks.local.first() == Some(&rank);
-        let ways = ranks.remote.iter().filter(|(.., at)| is_opener && *at != NONE);
+        let links = ranks.remote.iter().filter(|(.., at)| is_opener && *at != NONE);
         let receives = queue != NONE;
         // Everything that a rank can make this process allocate is accounted for before.
         let for_queue = QUEUE_BYTES + ranks.openers.len() as u64 * (CREDIT + QUEUE_BYTES);
-        let costs = [u64::from(receives) * for_queue, ways.clone().count() as u64 * QUEUE_BYTES];
+        let costs = [u64::from(receives) * for_queue, links.clone().count() as u64 * QUEUE_BYTES];
         let used = self.memory.get(&rank).copied().unwrap_or(0) + costs[0] + costs[1];
         if used > MEMORY {
             return Err(Refusal::Memory);
@@ -122,26 +124,26 @@ impl QueueRouter {
             let set = PollSet::connect(segment, table.set).map_err(invalid)?;
             let open = |(index, &(owner, node, at)): (usize, &(u32, u32, Offset))| {
                 let link = Link { queue: QueueId { owner, port }, opener: rank };
-                let way = match table.lines {
+                let queue = match table.lines {
                     0 => outgoing(segment, at),
                     lines => outgoing_basic(segment, at, lines, (&set, index)),
                 };
-                Ok(Outgoing::new(link, node, way.map_err(invalid)?))
+                Ok(Outgoing::new(link, node, queue.map_err(invalid)?))
             };
-            let queues = ways.enumerate().map(open).collect::<Result<_, _>>()?;
+            let queues = links.enumerate().map(open).collect::<Result<_, _>>()?;
             let charge = Charge::new(costs[1], uses.clone());
             self.outgoing.open((rank, port), &set, queues, ranks.local, exited, charge);
         }
         if let Some(to_own) = to_own {
             let openers = ranks.openers.iter().map(|(node, opener)| (*opener, *node));
             // They have exited before this queue had a name for them. Their node may have reported
-            // it here on this way already, before there was a queue.
+            // it here on this link already, before there was a queue.
             let before = ranks.remote.iter().map(|(rank, ..)| *rank);
             let before = before.filter(|rank| exited.contains(rank)).collect();
             self.incoming.open(id, to_own, openers, before, Charge::new(costs[0], uses));
         }
         self.memory.insert(rank, used);
-        // The end of each of these nodes must be noticed.
+        // The loss of each of these nodes must be noticed.
         ranks.openers.keys().for_each(|node| transport.require(*node));
         Ok(())
     }
@@ -193,8 +195,8 @@ impl QueueRouter {
         // The decoder of frames has checked that these are whole records.
         while let Some((link, content, rest)) = record::split_first(records) {
             records = rest;
-            // The opener of a way is of the node that sends on it, the owner of the queue of the
-            // one that answers.
+            // The opener of a link is a rank of the node that sends on it, and the owner of its
+            // queue one of the node that answers.
             let is_valid = match content {
                 Content::Messages(bytes) => incoming.deliver(node, link, bytes, batches),
                 Content::Exit(rank) => {
@@ -223,12 +225,12 @@ impl QueueRouter {
         self.outgoing.arm(&mut self.batches, transport, limit)
     }
 
-    /// Ends the ways to the queues of a rank of another node that takes nothing any more.
+    /// Ends the links to the queues of a rank of another node that takes nothing any more.
     pub(crate) fn end(&mut self, rank: u32) {
         self.outgoing.end(rank);
     }
 
-    /// Ends the ways from and to a node that has ended.
+    /// Ends the links from and to a node that has ended.
     pub(crate) fn lose(&mut self, node: u32) {
         self.outgoing.lose(node);
         self.incoming.lose(node);

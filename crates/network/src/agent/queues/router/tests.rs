@@ -15,7 +15,7 @@ use shm::segment::Backing;
 const LIMIT: u64 = 1 << 20;
 const PORT: u64 = 5;
 const OWN: QueueId = QueueId { owner: 0, port: PORT };
-/// The way from node 0 to the queue of rank 1, and that from node 1 to the queue of rank 0.
+/// The link from node 0 to the queue of rank 1, and that from node 1 to the queue of rank 0.
 const OUT: Link = Link { queue: QueueId { owner: 1, port: PORT }, opener: 0 };
 const IN: Link = Link { queue: OWN, opener: 1 };
 
@@ -39,7 +39,8 @@ struct Node {
 
 fn node() -> Node {
     let mut transports = memory::connect(3).expect("descriptors");
-    let (third, other) = (transports.remove(2), transports.remove(1));
+    let third = transports.remove(2);
+    let other = transports.remove(1);
     let segment = Arc::new(Segment::create(4 << 20, Backing::Memory).expect("memory"));
     let arena = Arena::new(segment, 64..4 << 20).expect("inside");
     let queue = ExpressQueue::create(&arena, 16, None).expect("memory");
@@ -95,8 +96,8 @@ impl Node {
         self.router.arm(&mut self.transport, LIMIT)
     }
 
-    /// What has been sent to node 1, each record by its way and a word: the number of messages, or
-    /// what else it contains.
+    /// Returns the records that were sent to node 1, each as its link, its kind, and its number of
+    /// messages, its rank or its credit.
     fn sent(&mut self) -> Vec<(Link, &'static str, u64)> {
         self.serve();
         self.transport.flush(&mut NoPayloads);
@@ -279,8 +280,8 @@ fn a_rank_that_opens_the_port_of_another_takes_nothing_from_it() {
     let id = QueueId { owner: 1, port: NEXT };
     let mut sent = node.sent();
     sent.sort_by_key(|(link, ..)| link.opener);
-    let way = |opener| (Link { queue: id, opener }, "messages", 1);
-    assert_eq!(sent, [way(0), way(3)]);
+    let from = |opener| (Link { queue: id, opener }, "messages", 1);
+    assert_eq!(sent, [from(0), from(3)]);
 }
 
 #[test]
@@ -318,7 +319,7 @@ fn a_closed_queue_is_closed_for_the_senders_of_all_nodes() {
 fn queues_without_senders_are_closed_when_everything_was_sent() {
     let mut node = node();
     let both = node.open(0, 7, &[0, 3, 1]).expect("the first");
-    assert!(node.open(3, 7, &[0, 3, 1]).is_ok(), "it opens no way");
+    assert!(node.open(3, 7, &[0, 3, 1]).is_ok(), "it opens no link");
     let to = Link { queue: QueueId { owner: 1, port: 7 }, opener: 0 };
     node.router.outgoing.queue(to).in_flight = CREDIT;
     both[0].sender().try_send(&message(1)).expect("space");
@@ -351,7 +352,7 @@ fn the_exit_of_a_rank_follows_its_messages() {
 fn a_rank_that_exits_before_the_port_is_open_is_reported() {
     const NEXT: u64 = PORT + 1;
     let mut node = node();
-    assert!(node.open(3, NEXT, &[0, 1, 2, 3]).is_ok(), "it opens no way");
+    assert!(node.open(3, NEXT, &[0, 1, 2, 3]).is_ok(), "it opens no link");
     node.router.exit(3);
     node.exited = BTreeSet::from([2, 3]);
     let queues = node.open(0, NEXT, &[0, 1, 2, 3]).expect("the first");
@@ -402,7 +403,7 @@ fn the_queues_of_a_rank_take_a_bounded_part_of_the_memory() {
     let mut request = PortRequest { port: 100, queue: node.queue.offset(), table, uses };
     let mut opened = 0;
     let Node { router, arena, transport, .. } = &mut node;
-    // Rank 3 opens no way to others.
+    // Rank 3 opens no link to others.
     let mut open = |router: &mut QueueRouter| {
         request.port += 1;
         router.open(3, request, arena.segment(), &nodes(), transport, &BTreeSet::new())
