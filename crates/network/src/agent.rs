@@ -51,6 +51,7 @@ pub(crate) mod schedule;
 mod session;
 pub mod shared_region;
 mod state;
+mod submission;
 mod submission_ring;
 mod unexpected;
 pub(crate) mod zero_copy;

@@ -2,34 +2,27 @@
 
 mod channels;
 mod ports;
+mod queries;
+mod waiting;
 
 use super::client_table::{ClientRun, ClientTable, slot_of};
 use super::schedule::{BufferLayout, check_context, is_supported};
-use super::shared_region::{ENTRIES, FREE, MAX_NAMED, SharedRegion, Submission, refused};
+use super::shared_region::{ENTRIES, FREE, SharedRegion, refused};
+use super::submission::Submission;
 use crate::backend::{
-    Backend, CommunicatorContext, Departures, DrainOutcome, ExitedRank, RunId, ScheduleId,
-    check_inputs, check_outputs,
+    Backend, CommunicatorContext, Departures, DrainOutcome, RunId, ScheduleId, check_inputs,
+    check_outputs,
 };
 use crate::error::{Error, system};
 use goal::schedule::Schedule;
-use rustix::thread::sched_getcpu;
 use shm::arena::{Arena, ArenaError};
-use shm::completion::Completion;
 use shm::process::ProcessHandle;
-use shm::published_wait::{self, Wait};
 use shm::segment::Offset;
-use shm::sync::{Ordering, spin_loop};
 use shm::word_copy;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Number of polls before a waiter sleeps: about a microsecond. The agent needs a core, too.
-const POLLS: u32 = 50;
-/// Time that a waiter polls before it sleeps. The agent polls for a time of this order, too.
-const POLLING_TIME: Duration = Duration::from_micros(500);
-/// Largest extension of this time for long buffers, at a nanosecond a byte.
-const LONGEST_POLLING_TIME: Duration = Duration::from_millis(10);
 /// Time that a waiter sleeps before it checks whether the agent is alive.
 const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 /// Number of polls of a full ring before the rank sleeps between them.
@@ -214,115 +207,6 @@ impl AgentClient {
         Ok(())
     }
 
-    /// Returns the agent's answer to a query; empty if the agent has ended or is stopped. The lock
-    /// of the table is held until the answer is there: there is one answer at a time.
-    fn query(&self, table: &mut ClientTable, query: Submission) -> Vec<u32> {
-        // The agent answers at once, unless it is stopped.
-        const LIMIT: Duration = Duration::from_secs(1);
-        if self.check_agent().is_err() || self.submit(table, query).is_err() {
-            return Vec::new();
-        }
-        table.queries = (table.queries + 1) % (1 << 30);
-        self.region.await_answer(table.queries, LIMIT).unwrap_or_default()
-    }
-
-    /// Returns the agent's answer to a query, however long it takes.
-    fn query_for_certain(
-        &self,
-        table: &mut ClientTable,
-        query: Submission,
-    ) -> Result<Vec<u32>, Error> {
-        self.check_agent()?;
-        self.submit(table, query)?;
-        table.queries = (table.queries + 1) % (1 << 30);
-        loop {
-            match self.region.await_answer(table.queries, LIVENESS_INTERVAL) {
-                Some(answer) => return Ok(answer),
-                None => self.check_agent()?,
-            }
-        }
-    }
-
-    /// Returns a list of exits that arrives in several answers if it is long: `query` requests those
-    /// from a rank on.
-    fn query_exits(&self, query: impl Fn(u32) -> Submission) -> Vec<ExitedRank> {
-        let mut exited: Vec<ExitedRank> = Vec::new();
-        loop {
-            // The agent sorts the ranks by number.
-            let first = exited.last().map_or(0, |last| last.rank + 1);
-            let answer = self.query(&mut self.table(), query(first));
-            exited.extend(answer.iter().map(|word| ExitedRank::of_word(*word)));
-            if answer.len() < MAX_NAMED {
-                return exited;
-            }
-        }
-    }
-
-    /// Polls for the end of a run while the agent runs on another core, because waking a thread on
-    /// an idle core takes longer than a message between nodes. Returns true once the run has ended,
-    /// and false after [`POLLING_TIME`] and an extension for the `bytes` bytes of its buffers, or
-    /// at the deadline. On the agent's own core it returns at once, so that the thread sleeps: when
-    /// a thread yields, the scheduler may run it again before a thread that has just been woken.
-    fn poll(
-        &self,
-        ended: &Completion,
-        generation: u32,
-        bytes: u64,
-        deadline: Option<Instant>,
-    ) -> bool {
-        let begin = Instant::now();
-        let end = begin + POLLING_TIME + Duration::from_nanos(bytes).min(LONGEST_POLLING_TIME);
-        let end = deadline.map_or(end, |deadline| deadline.min(end));
-        let polling = self.region.polling();
-        // Relaxed: the count is a hint for the agent and orders nothing.
-        polling.fetch_add(1, Ordering::Relaxed);
-        while !ended.reached(generation) && !self.shares_core() && Instant::now() < end {
-            std::thread::yield_now();
-        }
-        polling.fetch_sub(1, Ordering::Relaxed);
-        ended.reached(generation)
-    }
-
-    /// Returns true if the agent ran last on the core of this thread.
-    fn shares_core(&self) -> bool {
-        self.region.core().load(Ordering::Relaxed) == sched_getcpu() as u32
-    }
-
-    /// Waits for a run whose completion word is `ended`; see [`Backend::wait`].
-    fn wait_for(
-        &self,
-        run: RunId,
-        ended: &Completion,
-        deadline: Option<Instant>,
-    ) -> Result<bool, Error> {
-        let (_, generation) = slot_of(run);
-        // A thread that submits to a full ring, or awaits an answer, keeps the lock for as long as
-        // the agent is stopped. The length decides only how long this thread polls.
-        let table = self.table.try_lock().ok();
-        let bytes =
-            table.as_ref().and_then(|table| table.run(run)).map_or(0, |run| run.layout.bytes);
-        drop(table);
-        if self.poll(ended, generation, bytes, deadline) {
-            return Ok(true);
-        }
-        let _published = published_wait::publish(Wait::BetweenNodes);
-        // The mark makes the agent's next change of the word wake this thread, so a completion
-        // between this check and the sleep is not lost.
-        while let Some(marked) = ended.prepare_sleep(generation) {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Ok(false);
-            }
-            // An agent that is killed wakes no sleeper, so each looks after it now and then.
-            let limit = left.map_or(LIVENESS_INTERVAL, |left| left.min(LIVENESS_INTERVAL));
-            ended.sleep(marked, Some(limit));
-            if !ended.reached(generation) {
-                self.check_agent()?;
-            }
-        }
-        Ok(ended.reached(generation))
-    }
-
     /// Publishes the last entry, once.
     fn leave(&self) {
         let mut table = self.table();
@@ -440,20 +324,9 @@ impl Backend for AgentClient {
     }
 
     fn wait(&self, run: RunId, deadline: Option<Instant>) -> Result<bool, Error> {
-        let (slot, generation) = slot_of(run);
+        let (slot, _) = slot_of(run);
         let ended = &self.region.slot(slot).ok_or_else(|| unknown("run"))?.ended;
-        for _ in 0..POLLS {
-            if ended.reached(generation) {
-                return Ok(true);
-            }
-            spin_loop();
-        }
-        // Relaxed: the count is a hint for the agent and orders nothing.
-        self.region.waits().fetch_add(1, Ordering::Relaxed);
-        self.region.waiting().fetch_add(1, Ordering::Relaxed);
-        let waited = self.wait_for(run, ended, deadline);
-        self.region.waiting().fetch_sub(1, Ordering::Relaxed);
-        waited
+        self.wait_for(run, ended, deadline)
     }
 
     fn fetch(&self, run: RunId, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
@@ -519,28 +392,6 @@ impl Backend for AgentClient {
             }
             self.check_agent()?;
         }
-    }
-}
-
-impl Departures for AgentClient {
-    fn exited(&self) -> Vec<ExitedRank> {
-        self.query_exits(|first| Submission::QueryExited { first })
-    }
-
-    fn announce(&self, started: &[(u32, u64)]) {
-        let mut table = self.table();
-        let count = |(communicator, count): &(u32, u64)| Submission::CountStarted {
-            communicator: *communicator,
-            count: *count,
-        };
-        for submission in started.iter().map(count).chain([Submission::AnnounceExit]) {
-            // An agent that has ended reports nothing.
-            let _ = self.submit(&mut table, submission);
-        }
-    }
-
-    fn never_start(&self, communicator: u32, sequence: u64) -> Vec<u32> {
-        self.query(&mut self.table(), Submission::QueryNeverStart { communicator, sequence })
     }
 }
 

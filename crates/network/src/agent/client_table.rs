@@ -1,7 +1,8 @@
 //! A rank's table of its schedules and runs at the agent.
 
 use super::schedule::BufferLayout;
-use super::shared_region::{SLOTS, SharedRegion};
+use super::shared_region::SharedRegion;
+use super::submission::SLOTS;
 use crate::backend::RunId;
 use crate::error::Error;
 use shm::segment::Offset;

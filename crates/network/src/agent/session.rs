@@ -2,7 +2,8 @@
 
 use super::run::PreparedRun;
 use super::schedule::RegisteredSchedule;
-use super::shared_region::{ENTRIES, SLOTS, SharedRegion, Submission, refused};
+use super::shared_region::{ENTRIES, SharedRegion, refused};
+use super::submission::{SLOTS, Submission};
 use super::zero_copy::{BorrowedMemory, RegionBuffer};
 use crate::error::Error;
 use crate::node_map::NodeMap;

@@ -15,7 +15,7 @@
 //! what it reads here: the segment checks offsets and lengths, schedules are validated when they
 //! are registered, and [`shm::word_copy`] copies the bytes.
 
-use super::channel_end::ChannelEnd;
+use super::submission::{SLOTS, Submission};
 use super::submission_ring::SubmissionRing;
 use crate::backend::ExitedRank;
 use crate::error::{self, Error, system};
@@ -31,8 +31,6 @@ use std::time::{Duration, Instant};
 
 /// Entries of the submission ring.
 pub(crate) const ENTRIES: u64 = 1024;
-/// Largest number of runs of one rank that are under way or not fetched yet.
-pub(crate) const SLOTS: u32 = 1 << 16;
 const ANSWER: u64 = 1024;
 /// Largest number of ranks in an answer: more than fit an error message.
 pub(crate) const MAX_NAMED: usize = 256;
@@ -78,149 +76,6 @@ shm::shared_lines! {
     }
     struct RingEntry {
         words: [AtomicU64; 8],
-    }
-}
-
-/// A request of a rank to its agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Submission {
-    /// Registers a schedule: the members of the communicator (u32 each) at `at`, the schedule's
-    /// bytes at the next multiple of 8.
-    Register {
-        id: u64,
-        communicator: u32,
-        rank: u32,
-        at: Offset,
-        members: u64,
-        bytes: u64,
-        signature: u32,
-    },
-    /// Releases a schedule.
-    Release { id: u64 },
-    /// Starts a run with its buffers at `at`.
-    Start { id: u64, slot: u32, generation: u32, sequence: u64, at: Offset },
-    /// Requests the ranks that a run waits for.
-    QueryAwaited { slot: u32, generation: u32 },
-    /// Requests the ranks from `first` on that have exited, in order, each as the word of an
-    /// [`ExitedRank`].
-    QueryExited { first: u32 },
-    /// Requests an answer that is not empty if there are messages for a run that this rank has not
-    /// started.
-    QueryUnexpected { communicator: u32, sequence: u64 },
-    /// Number of runs of a communicator that the rank has started on another backend, for the
-    /// announcement that follows.
-    CountStarted { communicator: u32, count: u64 },
-    /// Announces that the rank leaves, and starts nothing any more on the other backend.
-    AnnounceExit,
-    /// Requests the ranks that have announced this and have not started a run there.
-    QueryNeverStart { communicator: u32, sequence: u64 },
-    /// Opens the memory for messages at `at`, with rings of `ring` bytes.
-    OpenMessages { at: Offset, ring: u64 },
-    /// Opens the queue at `at` in the job's segment to other nodes, as a port of this rank, with the
-    /// ranks in the table at `table` there and the count of its users at `uses`. The answer is empty,
-    /// or the reason of the refusal.
-    OpenPort { port: u64, at: Offset, table: Offset, uses: Offset },
-    /// Closes that queue.
-    CloseReceiver { port: u64 },
-    /// Ends the sends of this rank to the other queues of the port.
-    CloseSenders { port: u64 },
-    /// Requests the ranks from `first` on that have exited, and from which nothing follows in the
-    /// queue; as `QueryExited`.
-    QueryQueueExits { port: u64, first: u32 },
-    /// Opens an end of a channel of this rank, with its ring at `at` in the job's segment.
-    OpenChannel { port: u64, end: ChannelEnd, at: Offset },
-    /// The last entry.
-    Exit,
-}
-
-impl Submission {
-    fn encode(self) -> [u64; 8] {
-        let pair = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
-        match self {
-            Submission::Register { id, communicator, rank, at, members, bytes, signature } => {
-                [1, id, pair(communicator, rank), at.0, members, bytes, u64::from(signature), 0]
-            }
-            Submission::Release { id } => [2, id, 0, 0, 0, 0, 0, 0],
-            Submission::Start { id, slot, generation, sequence, at } => {
-                [3, id, pair(slot, generation), at.0, sequence, 0, 0, 0]
-            }
-            Submission::Exit => [4, 0, 0, 0, 0, 0, 0, 0],
-            Submission::QueryAwaited { slot, generation } => {
-                [5, 0, pair(slot, generation), 0, 0, 0, 0, 0]
-            }
-            Submission::QueryExited { first } => [6, 0, pair(first, 0), 0, 0, 0, 0, 0],
-            Submission::QueryUnexpected { communicator, sequence } => {
-                [7, 0, pair(communicator, 0), 0, sequence, 0, 0, 0]
-            }
-            Submission::CountStarted { communicator, count } => {
-                [8, 0, pair(communicator, 0), 0, count, 0, 0, 0]
-            }
-            Submission::AnnounceExit => [9, 0, 0, 0, 0, 0, 0, 0],
-            Submission::QueryNeverStart { communicator, sequence } => {
-                [10, 0, pair(communicator, 0), 0, sequence, 0, 0, 0]
-            }
-            Submission::OpenMessages { at, ring } => [11, 0, 0, at.0, ring, 0, 0, 0],
-            Submission::OpenPort { port, at, table, uses } => {
-                [12, port, 0, at.0, table.0, uses.0, 0, 0]
-            }
-            Submission::CloseReceiver { port } => [13, port, 0, 0, 0, 0, 0, 0],
-            Submission::CloseSenders { port } => [14, port, 0, 0, 0, 0, 0, 0],
-            Submission::QueryQueueExits { port, first } => {
-                [15, port, pair(first, 0), 0, 0, 0, 0, 0]
-            }
-            Submission::OpenChannel { port, end, at } => {
-                let (peer, receives) = match end {
-                    ChannelEnd::SendsTo(peer) => (peer, 0),
-                    ChannelEnd::ReceivesFrom(peer) => (peer, 1),
-                };
-                [20, port, pair(peer, receives), at.0, 0, 0, 0, 0]
-            }
-        }
-    }
-
-    fn decode([kind, id, pair, at, fourth, fifth, sixth, _]: [u64; 8]) -> Option<Submission> {
-        let low = pair as u32;
-        let high = (pair >> 32) as u32;
-        let at = Offset(at);
-        match kind {
-            1 => Some(Submission::Register {
-                id,
-                communicator: low,
-                rank: high,
-                at,
-                members: fourth,
-                bytes: fifth,
-                signature: sixth as u32,
-            }),
-            2 => Some(Submission::Release { id }),
-            3 if low < SLOTS => {
-                Some(Submission::Start { id, slot: low, generation: high, sequence: fourth, at })
-            }
-            4 => Some(Submission::Exit),
-            5 => Some(Submission::QueryAwaited { slot: low, generation: high }),
-            6 => Some(Submission::QueryExited { first: low }),
-            7 => Some(Submission::QueryUnexpected { communicator: low, sequence: fourth }),
-            8 => Some(Submission::CountStarted { communicator: low, count: fourth }),
-            9 => Some(Submission::AnnounceExit),
-            10 => Some(Submission::QueryNeverStart { communicator: low, sequence: fourth }),
-            11 => Some(Submission::OpenMessages { at, ring: fourth }),
-            12 => {
-                let [table, uses] = [fourth, fifth].map(Offset);
-                Some(Submission::OpenPort { port: id, at, table, uses })
-            }
-            13 => Some(Submission::CloseReceiver { port: id }),
-            14 => Some(Submission::CloseSenders { port: id }),
-            15 => Some(Submission::QueryQueueExits { port: id, first: low }),
-            20 => {
-                let end = match high {
-                    0 => ChannelEnd::SendsTo(low),
-                    1 => ChannelEnd::ReceivesFrom(low),
-                    _ => return None,
-                };
-                Some(Submission::OpenChannel { port: id, end, at })
-            }
-            _ => None,
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::AgentClient;
 use crate::agent::channel_end::ChannelEnd;
-use crate::agent::shared_region::Submission;
+use crate::agent::submission::Submission;
 use crate::error::Error;
 use shm::segment::Offset;
 

@@ -4,7 +4,7 @@ use super::AgentClient;
 use crate::agent::messages::area::{self, Area};
 use crate::agent::messages::port::{MessagePort, WaitMark};
 use crate::agent::queues::{MEMORY, Refusal};
-use crate::agent::shared_region::Submission;
+use crate::agent::submission::Submission;
 use crate::backend::ExitedRank;
 use crate::error::{Error, system};
 use shm::event::Event;
