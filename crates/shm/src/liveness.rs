@@ -98,7 +98,7 @@ pub enum PeerExit {
     Left(u32),
     /// This rank has failed.
     Failed(u32),
-    /// What carries messages between nodes has ended, and no rank is known to have.
+    /// The carrier of messages between nodes has ended, and no exit of a rank was reported.
     CarrierEnded,
 }
 

@@ -68,9 +68,7 @@ impl<T: Value> Channel<T> {
     pub fn bytes(&self) -> u64 {
         size_of::<ChannelHeader>() as u64 + self.owner.memory.slots() * T::WORDS * 8
     }
-}
 
-impl<T: Value> Channel<T> {
     /// Connects this process to the sending end of a channel that leads to another node. The memory
     /// stays allocated for as long as the end.
     ///

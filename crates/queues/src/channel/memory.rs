@@ -241,13 +241,12 @@ impl ChannelMemory {
         self.holder_of(End::Sender).release();
     }
 
-    /// Closes the receiving end of this process. `also` wakes a sender that does not sleep on the
-    /// word.
-    pub(super) fn close_receiver(&self, also: impl FnOnce()) {
+    /// Closes the receiving end of this process.
+    pub(super) fn close_receiver(&self) {
         // First the bit that every send checks, then the wake-up: a sender that is woken finds the
         // end closed, and one that is about to sleep finds it in its last poll.
         self.wakeup(End::Receiver).close();
-        self.wakeup(End::Sender).notify_also(also);
+        self.wakeup(End::Sender).notify();
         // Last: the owner may free the memory from then on.
         self.holder_of(End::Receiver).release();
     }

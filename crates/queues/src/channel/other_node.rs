@@ -1,4 +1,4 @@
-//! What connects an end of a channel with its peer on another node.
+//! Connection of an end of a channel with its peer on another node.
 
 use crate::remote_waits::{ASLEEP, RemoteWaits, poll_beside};
 use shm::event::Event;
@@ -30,7 +30,7 @@ pub(super) fn notify(other: Option<&OtherNode>) {
     }
 }
 
-/// Returns the failure of a peer on another node, or of what carries its values. Called when the
+/// Returns the failure of a peer on another node, or of the carrier of its values. Called when the
 /// ring has ended: the carrier ends it behind the last value. A peer that has left in order has
 /// closed the channel, which is no failure.
 #[cold]

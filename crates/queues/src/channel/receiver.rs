@@ -128,7 +128,8 @@ impl<T: Value> Receiver<T> {
     }
 
     fn wait_to_recv(&mut self, deadline: Option<Instant>) -> Result<T, RecvError> {
-        let (memory, other) = (&self.memory, self.other.as_ref());
+        let memory = &self.memory;
+        let other = self.other.as_ref();
         let consumer = &mut self.consumer;
         let next = value::next::<T>(consumer, memory.words());
         let poll = || {
@@ -180,8 +181,8 @@ fn take<T: Value>(
 impl<T: Value> Drop for Receiver<T> {
     /// Closes the end. The sender's next send fails; a sender that waits is woken.
     fn drop(&mut self) {
-        self.memory.close_receiver(|| {});
-        // The carrier is no sleeper while it awaits no space.
+        self.memory.close_receiver();
+        // Always: a carrier that awaits no space has not registered as a sleeper.
         other_node::notify(self.other.as_ref());
     }
 }

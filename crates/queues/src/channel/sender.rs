@@ -120,7 +120,8 @@ impl<T: Value> Sender<T> {
 
     #[cold]
     fn wait_to_send(&mut self, value: T, deadline: Option<Instant>) -> Result<(), SendError> {
-        let (memory, other) = (&self.memory, self.other.as_ref());
+        let memory = &self.memory;
+        let other = self.other.as_ref();
         let producer = &mut self.producer;
         let receiver = memory.wakeup(End::Receiver);
         // A closed end counts only when the ring is full: as long as there is space, the value is

@@ -1,4 +1,4 @@
-//! The two ends of a way between nodes, as their carrier uses them.
+//! The two ends of a queue between nodes, as the carrier uses them.
 
 use crate::error::{RecvError, SendError};
 use std::fmt::Debug;

@@ -29,12 +29,17 @@ impl Contexts {
     /// Creates the contexts of a rank that has only the communicator of all ranks. The bits of
     /// `count_bits` in the number of a communicator count.
     pub fn new(count_bits: u32) -> Self {
-        let (live, dropped) = (BTreeSet::new(), BTreeSet::new());
-        Contexts { live, count_bits, creating: 0, floor: 0, dropped }
+        Contexts {
+            live: BTreeSet::new(),
+            count_bits,
+            creating: 0,
+            floor: 0,
+            dropped: BTreeSet::new(),
+        }
     }
 
-    /// Notes that a communicator is being created. `offer` is a number that its own will not be
-    /// below in count, and above those of all communicators so far.
+    /// Notes that a communicator is being created. The count of `offer` is above those of all
+    /// communicators so far, and that of the new one is not below it.
     pub fn begin(&mut self, offer: u32) {
         let floor = (offer & self.count_bits).saturating_sub(1);
         // Threads that begin at the same time may come here in any order.
@@ -61,7 +66,7 @@ impl Contexts {
 
     /// Returns true if receives may follow for messages of the communicator.
     #[inline]
-    pub fn wants(&self, number: u32) -> bool {
+    pub fn accepts(&self, number: u32) -> bool {
         number == 0
             || self.live.contains(&number)
             || self.may_be_new(number) && !self.dropped.contains(&number)
@@ -80,20 +85,20 @@ mod tests {
     #[test]
     fn messages_of_a_new_communicator_wait_for_its_creation() {
         let mut contexts = Contexts::new(0xffff);
-        assert!(contexts.wants(0) && !contexts.wants(1 << 16 | 5));
+        assert!(contexts.accepts(0) && !contexts.accepts(1 << 16 | 5));
         contexts.begin(3);
-        assert!(contexts.wants(1 << 16 | 5), "it may be the new one");
+        assert!(contexts.accepts(1 << 16 | 5), "it may be the new one");
         contexts.end(Some(1 << 16 | 5));
-        assert!(contexts.wants(1 << 16 | 5) && !contexts.wants(5));
+        assert!(contexts.accepts(1 << 16 | 5) && !contexts.accepts(5));
         contexts.begin(6);
         contexts.drop(1 << 16 | 5);
-        assert!(!contexts.wants(1 << 16 | 5), "it is no new one");
+        assert!(!contexts.accepts(1 << 16 | 5), "it is no new one");
         contexts.begin(7);
         contexts.end(Some(8));
         contexts.drop(8);
-        assert!(!contexts.wants(8) && contexts.wants(9), "another one is being created");
+        assert!(!contexts.accepts(8) && contexts.accepts(9), "another one is being created");
         contexts.end(None);
-        assert!(!contexts.wants(9));
+        assert!(!contexts.accepts(9));
     }
 
     #[test]

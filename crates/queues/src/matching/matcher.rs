@@ -246,7 +246,7 @@ impl Matcher {
     /// Adds a message that no receive has matched.
     pub(crate) fn add_unexpected(&mut self, message: Message) -> Key {
         let sender = message.sender;
-        let is_unwanted = !self.contexts.wants(message.envelope.context)
+        let is_unwanted = !self.contexts.accepts(message.envelope.context)
             || self.is_refused(sender, &message.envelope);
         let key = self.messages.insert(message);
         if is_unwanted {
@@ -312,10 +312,10 @@ impl Matcher {
     /// to the unwanted ones. Those that arrive later are found in `add_unexpected`.
     pub(crate) fn change_contexts(&mut self, change: impl FnOnce(&mut Contexts)) {
         change(&mut self.contexts);
-        self.refused.retain(|(context, _)| self.contexts.wants(*context));
+        self.refused.retain(|(context, _)| self.contexts.accepts(*context));
         let is_unwanted = |key: &&Key| {
             let message = self.messages.get(**key);
-            message.is_some_and(|message| !self.contexts.wants(message.envelope.context))
+            message.is_some_and(|message| !self.contexts.accepts(message.envelope.context))
         };
         self.unwanted.extend(self.unexpected.iter().flatten().filter(is_unwanted));
     }
