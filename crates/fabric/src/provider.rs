@@ -62,7 +62,7 @@ impl LongMessages {
 }
 
 /// End of the text of a selection with [`LongMessages::Read`].
-pub(crate) const READ_SUFFIX: &str = "+read";
+const READ_SUFFIX: &str = "+read";
 /// The same with [`LongMessages::Messages`].
 pub(crate) const MESSAGES_SUFFIX: &str = "+messages";
 

@@ -4,7 +4,7 @@ use crate::abi::{self, Info};
 use crate::error::Error;
 use crate::library::Library;
 use crate::provider::{
-    Choice, LongMessages, MESSAGES_SUFFIX, READ_SUFFIX, Selection, is_software, reason_to_refuse,
+    Choice, LongMessages, MESSAGES_SUFFIX, Selection, is_software, reason_to_refuse,
 };
 use std::ffi::{CStr, CString};
 use std::net::IpAddr;
@@ -97,8 +97,8 @@ fn query(
 }
 
 /// Lists the [selections](crate::Selection) that are worth a comparison with TCP: the providers of
-/// network adapters, and `tcp`, which stands for those over sockets; each with both ways of long
-/// messages if it has remote memory.
+/// network adapters, also with messages in place of reads if they have remote memory, and `tcp`,
+/// which stands for those over sockets.
 ///
 /// ```
 /// if let Ok(library) = fabric::Library::open(None) {
@@ -120,11 +120,9 @@ pub fn providers(library: &Library) -> Vec<String> {
     // An adapter with remote memory reads long messages, unless the user prefers messages.
     list(WITH_MEMORY, MESSAGES_SUFFIX);
     // Under this name a library of 1.17 lists another one, `tcp;ofi_rxm`.
-    for (caps, suffix) in [(abi::FI_MSG, ""), (WITH_MEMORY, READ_SUFFIX)] {
-        let mut has_tcp = false;
-        each(library, caps, Some(TCP), None, |_, _| has_tcp = true);
-        names.extend(has_tcp.then(|| format!("{TCP}{suffix}")));
-    }
+    let mut has_tcp = false;
+    each(library, abi::FI_MSG, Some(TCP), None, |_, _| has_tcp = true);
+    names.extend(has_tcp.then(|| TCP.to_owned()));
     names
 }
 
