@@ -373,7 +373,7 @@ fn take<T>(pointer: &mut *mut T) -> *mut T {
 ///
 /// # Safety
 /// The object is open or null, and nothing uses it any more.
-unsafe fn close(object: *mut abi::Fid) -> bool {
+pub(crate) unsafe fn close(object: *mut abi::Fid) -> bool {
     if object.is_null() {
         return true;
     }

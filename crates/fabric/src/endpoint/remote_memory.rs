@@ -4,7 +4,7 @@ use super::{Endpoint, Event, Operation, Peer};
 use crate::abi;
 use crate::error::{Error, status_text};
 use crate::memory::{Access, Memory, Registered, Remote};
-use crate::open::Objects;
+use crate::open::close;
 use shm::readable;
 use shm::segment::{Offset, Segment};
 use std::ffi::c_void;
@@ -20,24 +20,59 @@ impl Endpoint {
     pub fn register(
         &mut self,
         segment: &Arc<Segment>,
-        range: (Offset, usize),
+        (at, length): (Offset, usize),
         access: Access,
     ) -> Result<Memory, Error> {
-        register(&mut self.objects, self.id, segment, range, access)
+        let objects = &mut self.objects;
+        let refuse = |why: String| objects.error("registration of memory", why);
+        // The domain would register it all the same, and the endpoint's functions may be null.
+        if !objects.provider.reads {
+            return Err(refuse("its endpoint sends messages only".into()));
+        }
+        if !segment.is_sealed() {
+            return Err(refuse("another process may shorten the segment".into()));
+        }
+        // FI_MR_ALLOCATED requires pages. Without them a provider in software is killed by a signal.
+        readable::populate_segment(segment, at, length as u64)
+            .map_err(|error| refuse(error.to_string()))?;
+        let start =
+            segment.bytes_ptr(at, length as u64).map_err(|error| refuse(error.to_string()))?;
+        let key = objects.next_key()?;
+        let flags = match access {
+            Access::ReadByPeers => abi::FI_REMOTE_READ,
+            Access::FilledByReads => abi::FI_READ,
+        };
+        // SAFETY: the segment maps the range, and the entry below keeps it until the registration is
+        // closed. Other processes access the bytes at any time, so that no reference to them exists.
+        let registration =
+            unsafe { objects.register_range(start.cast::<c_void>(), length, flags, key)? };
+        let address = if objects.has_addresses() { start as u64 } else { 0 };
+        // SAFETY: the registration is open.
+        let remote = Remote { address, key: unsafe { (*registration).key } };
+        let remote = (access == Access::ReadByPeers).then_some(remote);
+        let entry = Registered::new(registration, Arc::clone(segment), start, length);
+        let number = objects.registered.iter().position(Option::is_none).unwrap_or_else(|| {
+            objects.registered.push(None);
+            objects.registered.len() - 1
+        });
+        objects.registered[number] = Some(entry);
+        Ok(Memory { endpoint: self.id, number, remote })
     }
 
-    /// Ends a registration: reads of peers fail from now on.
+    /// Ends a registration: reads of peers fail from now on. Memory that the provider keeps stays
+    /// mapped until the process ends.
     ///
     /// # Panics
     /// If a read that fills the memory is under way.
     pub fn deregister(&mut self, memory: Memory) {
         self.check(memory.endpoint);
-        deregister(&mut self.objects, memory.number);
-    }
-
-    /// Returns true if a read can begin.
-    pub fn can_read(&self) -> bool {
-        !self.free_reads.is_empty()
+        let Some(entry) = self.objects.registered[memory.number].take() else { return };
+        assert_eq!(entry.reads, 0, "reads that fill the memory are under way");
+        // SAFETY: the registration is open, and no operation of this endpoint uses it.
+        let is_closed = unsafe { close(entry.registration.cast()) };
+        if !is_closed {
+            std::mem::forget(entry);
+        }
     }
 
     /// Reads bytes of a peer's memory, from byte `at` on, to the same place of registered memory.
@@ -96,66 +131,5 @@ impl Endpoint {
             entry.reads -= 1;
         }
         Event::Read { token, bytes, outcome }
-    }
-}
-
-/// Registers a range of a segment.
-///
-/// # Errors
-/// If the endpoint has no remote memory, the range leaves the segment, the system has no memory for
-/// it, the segment may become shorter, or the provider refuses.
-fn register(
-    objects: &mut Objects,
-    endpoint: u64,
-    segment: &Arc<Segment>,
-    (at, length): (Offset, usize),
-    access: Access,
-) -> Result<Memory, Error> {
-    let refuse = |why: String| objects.error("registration of memory", why);
-    // The domain would register it all the same, and the endpoint's functions may be null.
-    if !objects.provider.reads {
-        return Err(refuse("its endpoint sends messages only".into()));
-    }
-    if !segment.is_sealed() {
-        return Err(refuse("another process may shorten the segment".into()));
-    }
-    // FI_MR_ALLOCATED asks for pages. A provider in software would be killed where there are none.
-    readable::populate_segment(segment, at, length as u64)
-        .map_err(|error| refuse(error.to_string()))?;
-    let start = segment.bytes_ptr(at, length as u64).map_err(|error| refuse(error.to_string()))?;
-    let key = objects.next_key()?;
-    let flags = match access {
-        Access::ReadByPeers => abi::FI_REMOTE_READ,
-        Access::FilledByReads => abi::FI_READ,
-    };
-    // SAFETY: the segment maps the range, and the entry below keeps it until the registration is
-    // closed. Other processes access the bytes at any time, so that no reference to them exists.
-    let registration =
-        unsafe { objects.register_range(start.cast::<c_void>(), length, flags, key)? };
-    let address = if objects.has_addresses() { start as u64 } else { 0 };
-    // SAFETY: the registration is open.
-    let remote = Remote { address, key: unsafe { (*registration).key } };
-    let remote = (access == Access::ReadByPeers).then_some(remote);
-    let entry = Registered::new(registration, Arc::clone(segment), start, length);
-    let number = objects.registered.iter().position(Option::is_none).unwrap_or_else(|| {
-        objects.registered.push(None);
-        objects.registered.len() - 1
-    });
-    objects.registered[number] = Some(entry);
-    Ok(Memory { endpoint, number, remote })
-}
-
-/// Ends a registration. Memory that the provider keeps stays mapped until the process ends.
-fn deregister(objects: &mut Objects, number: usize) {
-    let Some(entry) = objects.registered[number].take() else { return };
-    assert_eq!(entry.reads, 0, "reads that fill the memory are under way");
-    // SAFETY: the registration is open, and no operation of this endpoint uses it.
-    let status = unsafe {
-        let fid = entry.registration.cast::<abi::Fid>();
-        ((*(*fid).ops).close)(fid)
-    };
-    if status != 0 {
-        log::warn!("libfabric keeps memory registered: {}", status_text(status.into()));
-        std::mem::forget(entry);
     }
 }

@@ -14,7 +14,7 @@ testing::tests![
     what_a_provider_needs_is_known,
 ];
 
-fn library() -> Library {
+pub(crate) fn library() -> Library {
     let path = testing::fabric::emulation(Path::new(env!("CARGO_TARGET_TMPDIR")));
     Library::open(Some(&path)).expect("it has the interface of libfabric")
 }
@@ -62,13 +62,12 @@ fn adapters_are_found_without_a_name() {
     let endpoint = Endpoint::open(&library, &request(Choice::Any)).expect("there are some");
     assert_eq!(endpoint.provider().name, EMULATED[0]);
     let listed = providers(&library);
-    let (adapters, ways) = listed.split_at(EMULATED.len());
+    let (adapters, with_messages) = listed.split_at(EMULATED.len());
     assert_eq!(adapters, EMULATED);
     // The last one has no remote memory.
-    assert_eq!(
-        ways,
-        EMULATED[..3].iter().map(|name| format!("{name}+messages")).collect::<Vec<_>>()
-    );
+    let expected: Vec<String> =
+        EMULATED[..3].iter().map(|name| format!("{name}+messages")).collect();
+    assert_eq!(with_messages, expected);
 }
 
 fn what_a_provider_needs_is_known() {

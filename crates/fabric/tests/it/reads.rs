@@ -1,11 +1,11 @@
 //! Reads of memory that a peer has registered.
 
+use crate::emulation;
 use crate::messages::Pair;
 use fabric::{Access, Event, Library, Memory, Remote};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use shm::segment::{Backing, Offset, Segment};
 use shm::word_copy;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use testing::fabric::EMULATED;
 
@@ -24,33 +24,34 @@ const AT: Offset = Offset(5000);
 const BYTES: usize = 300_000;
 const PART: usize = 40_000;
 
-fn emulation() -> PathBuf {
-    testing::fabric::emulation(Path::new(env!("CARGO_TARGET_TMPDIR")))
-}
-
 fn bytes_of(segment: &Segment) -> Vec<u8> {
     let mut bytes = vec![0; BYTES];
     word_copy::load(segment, AT, &mut bytes).expect("inside");
     bytes
 }
 
+/// Polls both ends. Returns the outcomes of the reads that have ended.
+fn poll(pair: &mut Pair) -> Vec<Result<(), String>> {
+    let mut events = Vec::new();
+    pair.ends.iter_mut().for_each(|end| end.poll(&mut events).expect("it works"));
+    let outcome = |event| match event {
+        Event::Read { token: 7, bytes: _, outcome } => outcome,
+        other => panic!("{other:?}"),
+    };
+    events.into_iter().map(outcome).collect()
+}
+
 /// Polls both ends until so many reads of the second have ended.
 fn outcomes(pair: &mut Pair, reads: usize) -> Vec<Result<(), String>> {
     let mut ended = Vec::new();
-    let mut events = Vec::new();
     while ended.len() < reads {
-        for end in &mut pair.ends {
-            end.poll(&mut events).expect("it works");
-        }
-        ended.extend(events.drain(..).map(|event| match event {
-            Event::Read { token: 7, bytes: _, outcome } => outcome,
-            other => panic!("{other:?}"),
-        }));
+        ended.extend(poll(pair));
     }
     ended
 }
 
-/// Reads a part of the first end's memory into that of the second, once the provider takes it.
+/// Begins to read a part of the first end's memory into that of the second, as soon as the provider
+/// takes it. Returns the outcomes of other reads that have ended meanwhile.
 fn read(
     pair: &mut Pair,
     memory: &Memory,
@@ -62,14 +63,7 @@ fn read(
         let peer = pair.peers[1];
         match pair.ends[1].read(memory, part, remote, peer, 7) {
             Ok(()) => return ended,
-            Err(None) => {
-                let mut events = Vec::new();
-                pair.ends.iter_mut().for_each(|end| end.poll(&mut events).expect("it works"));
-                ended.extend(events.into_iter().map(|event| match event {
-                    Event::Read { outcome, .. } => outcome,
-                    other => panic!("{other:?}"),
-                }));
-            }
+            Err(None) => ended.extend(poll(pair)),
             Err(Some(error)) => panic!("{error}"),
         }
     }
@@ -118,12 +112,12 @@ fn memory_is_read_over_sockets() {
 }
 
 fn memory_is_read_under_the_rules_of_adapters() {
-    let library = Library::open(Some(&emulation())).expect("it has the interface of libfabric");
+    let library = emulation::library();
     EMULATED[..3].iter().for_each(|provider| memory_is_read(&library, provider));
 }
 
 fn memory_that_may_go_is_refused() {
-    let library = Library::open(Some(&emulation())).expect("it has the interface of libfabric");
+    let library = emulation::library();
     let mut pair = Pair::open(&library, EMULATED[0]).expect("it is there");
     let file = memfd_create("shortened", MemfdFlags::CLOEXEC).expect("a descriptor");
     ftruncate(&file, 8192).expect("it grows");
@@ -139,7 +133,7 @@ fn memory_that_may_go_is_refused() {
 }
 
 fn endpoints_of_messages_register_no_memory() {
-    let library = Library::open(Some(&emulation())).expect("it has the interface of libfabric");
+    let library = emulation::library();
     for provider in [EMULATED[3], "emulated-verbs+messages"] {
         let mut pair = Pair::open(&library, provider).expect("it is there");
         let segment = Arc::new(Segment::create(8192, Backing::Memory).expect("memory"));
@@ -151,7 +145,7 @@ fn endpoints_of_messages_register_no_memory() {
 }
 
 fn keys_cannot_be_guessed() {
-    let library = Library::open(Some(&emulation())).expect("it has the interface of libfabric");
+    let library = emulation::library();
     // This provider leaves the choice of keys to its user.
     let mut pair = Pair::open(&library, EMULATED[1]).expect("it is there");
     let segment = Arc::new(Segment::create(8192, Backing::Memory).expect("memory"));
@@ -165,7 +159,7 @@ fn keys_cannot_be_guessed() {
 }
 
 fn registered_memory_is_free_when_its_endpoint_is_dropped() {
-    let library = Library::open(Some(&emulation())).expect("it has the interface of libfabric");
+    let library = emulation::library();
     for provider in &EMULATED[..3] {
         let mut pair = Pair::open(&library, provider).expect("it is there");
         let segment = Arc::new(Segment::create(8192, Backing::Memory).expect("memory"));
