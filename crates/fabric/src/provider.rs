@@ -36,7 +36,7 @@ impl FromStr for Choice {
     }
 }
 
-/// The way of long messages.
+/// Protocol of long messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LongMessages {
     /// Read by their receivers where the provider is that of an adapter and has remote memory: a
@@ -66,7 +66,7 @@ const READ_SUFFIX: &str = "+read";
 /// The same with [`LongMessages::Messages`].
 pub(crate) const MESSAGES_SUFFIX: &str = "+messages";
 
-/// A provider, and the way of its long messages.
+/// A provider, and the protocol of its long messages.
 ///
 /// ```
 /// use fabric::{Choice, LongMessages, Selection};
@@ -79,7 +79,7 @@ pub(crate) const MESSAGES_SUFFIX: &str = "+messages";
 pub struct Selection {
     /// The provider.
     pub choice: Choice,
-    /// The way of long messages.
+    /// Protocol of long messages.
     pub long: LongMessages,
 }
 
@@ -97,9 +97,10 @@ impl FromStr for Selection {
 
     /// Reads the name of a provider, perhaps with `+read` or `+messages` behind it.
     fn from_str(text: &str) -> Result<Selection, Error> {
-        let ways = [(READ_SUFFIX, LongMessages::Read), (MESSAGES_SUFFIX, LongMessages::Messages)];
+        let suffixes =
+            [(READ_SUFFIX, LongMessages::Read), (MESSAGES_SUFFIX, LongMessages::Messages)];
         let found =
-            ways.iter().find_map(|(suffix, long)| Some((text.strip_suffix(suffix)?, *long)));
+            suffixes.iter().find_map(|(suffix, long)| Some((text.strip_suffix(suffix)?, *long)));
         let (name, long) = found.unwrap_or((text, LongMessages::ByProvider));
         Ok(Selection { choice: name.parse()?, long })
     }
@@ -136,8 +137,8 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Returns the name with the way of long messages where that is not the one of the provider's
-    /// kind.
+    /// Returns the name, with the protocol of long messages where that is not the default of the
+    /// provider.
     pub fn selection(&self) -> String {
         let suffix = match (self.reads, is_software(&self.name)) {
             (true, true) => READ_SUFFIX,

@@ -18,7 +18,7 @@ const WITH_MEMORY: u64 = abi::FI_MSG | abi::FI_RMA | abi::FI_READ | abi::FI_REMO
 /// Requirements of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The provider, and the way of long messages.
+    /// The provider, and the protocol of long messages.
     pub selection: Selection,
     /// Address of this node, for providers that use addresses of the internet protocol.
     pub address: IpAddr,
@@ -165,7 +165,7 @@ fn each(
     }
 }
 
-/// Fills in what an endpoint requires.
+/// Fills in the requirements of an endpoint.
 ///
 /// # Safety
 /// The hints and all of their attributes are valid, and nothing else uses them.
@@ -192,7 +192,7 @@ unsafe fn fill_in(hints: &Info, caps: u64) {
     }
 }
 
-/// What an entry of a list says.
+/// Description of an entry of a list.
 pub(crate) struct Description {
     /// Name of the provider.
     pub(crate) name: String,
