@@ -31,7 +31,7 @@ impl PayloadLocation {
     }
 }
 
-/// A payload in a segment, which stays mapped as long as somebody has it.
+/// A payload in a segment. Keeps the segment mapped.
 #[derive(Clone, Debug)]
 pub struct SegmentRange {
     /// The segment.
@@ -42,7 +42,8 @@ pub struct SegmentRange {
     pub bytes: u64,
 }
 
-/// The memory of all runs, for the time of a call of the transport.
+/// The memory of all runs, for the time of a call of the transport. The default methods are those of
+/// a node without runs: no payload can be read, and every message is passed as a whole.
 pub trait Payloads {
     /// Writes the first slices, then a range of a payload, then the second slices, to a socket in
     /// one call that does not block. Returns the number of bytes that the system has taken.
@@ -55,7 +56,10 @@ pub trait Payloads {
         range: Range<usize>,
         around: [&[IoSlice<'_>]; 2],
         socket: BorrowedFd<'_>,
-    ) -> Result<usize, Errno>;
+    ) -> Result<usize, Errno> {
+        let _ = (location, range, around, socket);
+        Err(Errno::FAULT)
+    }
 
     /// Copies a range of a payload.
     ///
@@ -66,7 +70,10 @@ pub trait Payloads {
         location: PayloadLocation,
         range: Range<usize>,
         into: &mut [u8],
-    ) -> Result<(), Errno>;
+    ) -> Result<(), Errno> {
+        let _ = (location, range, into);
+        Err(Errno::FAULT)
+    }
 
     /// Returns true if a run is under way, so that something may arrive for it.
     fn has_runs(&self) -> bool;
@@ -75,12 +82,16 @@ pub trait Payloads {
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    fn copy(&mut self, location: PayloadLocation) -> Result<Vec<u8>, Errno>;
+    fn copy(&mut self, location: PayloadLocation) -> Result<Vec<u8>, Errno> {
+        let _ = location;
+        Err(Errno::FAULT)
+    }
 
     /// Notes that a payload is no longer needed: it has been sent, or its node is lost.
     fn sent(&mut self, location: PayloadLocation);
 
-    /// Notes that a payload could not be read, and that its receiver learns so. Its run fails.
+    /// Notes that a payload could not be read, which the transport reports to its receiver. Its run
+    /// fails.
     fn unreadable(&mut self, location: PayloadLocation);
 
     /// Assigns a message of a node, of which the header has arrived, the memory of its receive.
@@ -91,7 +102,10 @@ pub trait Payloads {
         route: Route,
         packet: &Packet,
         bytes: u64,
-    ) -> Option<PayloadLocation>;
+    ) -> Option<PayloadLocation> {
+        let _ = (node, route, packet, bytes);
+        None
+    }
 
     /// Takes back the memory of a message that [`admit`](Self::admit) has assigned, because the
     /// message arrives in another way. `packet` is that of `admit`.
@@ -106,7 +120,10 @@ pub trait Payloads {
     }
 
     /// Writes bytes of a payload that arrives, from byte `at` on. False if its run has ended.
-    fn store(&mut self, location: PayloadLocation, at: usize, bytes: &[u8]) -> bool;
+    fn store(&mut self, location: PayloadLocation, at: usize, bytes: &[u8]) -> bool {
+        let _ = (location, at, bytes);
+        false
+    }
 
     /// Reads at most `most` bytes of a payload from a socket, from byte `at` on; `None` if its run
     /// has ended.
@@ -116,57 +133,24 @@ pub trait Payloads {
         at: usize,
         most: usize,
         socket: BorrowedFd<'_>,
-    ) -> Option<Result<usize, Errno>>;
+    ) -> Option<Result<usize, Errno>> {
+        let _ = (location, at, most, socket);
+        None
+    }
 }
 
-/// No runs, for transports without an agent. Every message is passed as a whole.
+/// No runs, for transports without an agent.
 #[derive(Clone, Copy, Debug)]
 pub struct NoPayloads;
 
 impl Payloads for NoPayloads {
-    fn send(
-        &self,
-        _: PayloadLocation,
-        _: Range<usize>,
-        _: [&[IoSlice<'_>]; 2],
-        _: BorrowedFd<'_>,
-    ) -> Result<usize, Errno> {
-        Err(Errno::FAULT)
-    }
-
-    fn load(&self, _: PayloadLocation, _: Range<usize>, _: &mut [u8]) -> Result<(), Errno> {
-        Err(Errno::FAULT)
-    }
-
     fn has_runs(&self) -> bool {
         false
-    }
-
-    fn copy(&mut self, _: PayloadLocation) -> Result<Vec<u8>, Errno> {
-        Err(Errno::FAULT)
     }
 
     fn sent(&mut self, _: PayloadLocation) {}
 
     fn unreadable(&mut self, _: PayloadLocation) {}
-
-    fn admit(&mut self, _: u32, _: Route, _: &Packet, _: u64) -> Option<PayloadLocation> {
-        None
-    }
-
-    fn store(&mut self, _: PayloadLocation, _: usize, _: &[u8]) -> bool {
-        false
-    }
-
-    fn receive(
-        &mut self,
-        _: PayloadLocation,
-        _: usize,
-        _: usize,
-        _: BorrowedFd<'_>,
-    ) -> Option<Result<usize, Errno>> {
-        None
-    }
 }
 
 /// Writes slices to a socket in one call that does not block.

@@ -19,7 +19,7 @@ testing::tests![
     long_and_short_frames_keep_their_contents,
 ];
 
-fn emulation() -> PathBuf {
+pub(crate) fn emulation() -> PathBuf {
     testing::fabric::emulation(Path::new(env!("CARGO_TARGET_TMPDIR")))
 }
 

@@ -40,7 +40,7 @@ fn pair() -> [Tcp; 2] {
     })
 }
 
-fn contents(seed: usize, bytes: usize) -> Vec<u8> {
+pub(crate) fn contents(seed: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|place| (place / 251 + place + seed) as u8).collect()
 }
 
@@ -133,17 +133,8 @@ impl Payloads for UnsentPayloads {
         Err(Errno::AGAIN)
     }
 
-    fn load(
-        &self,
-        location: PayloadLocation,
-        range: Range<usize>,
-        into: &mut [u8],
-    ) -> Result<(), Errno> {
-        NoPayloads.load(location, range, into)
-    }
-
     fn has_runs(&self) -> bool {
-        NoPayloads.has_runs()
+        false
     }
 
     fn sent(&mut self, location: PayloadLocation) {
@@ -152,34 +143,6 @@ impl Payloads for UnsentPayloads {
 
     fn unreadable(&mut self, location: PayloadLocation) {
         panic!("{location:?} can be read");
-    }
-
-    fn copy(&mut self, location: PayloadLocation) -> Result<Vec<u8>, Errno> {
-        NoPayloads.copy(location)
-    }
-
-    fn admit(
-        &mut self,
-        node: u32,
-        route: Route,
-        packet: &Packet,
-        bytes: u64,
-    ) -> Option<PayloadLocation> {
-        NoPayloads.admit(node, route, packet, bytes)
-    }
-
-    fn store(&mut self, location: PayloadLocation, at: usize, bytes: &[u8]) -> bool {
-        NoPayloads.store(location, at, bytes)
-    }
-
-    fn receive(
-        &mut self,
-        location: PayloadLocation,
-        at: usize,
-        most: usize,
-        socket: BorrowedFd<'_>,
-    ) -> Option<Result<usize, Errno>> {
-        NoPayloads.receive(location, at, most, socket)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Long messages that their receivers read from the memory of the senders.
 
+use crate::emulated_adapters::emulation;
 use crate::fabric::{fabrics, fabrics_through};
 use crate::jobs::{deadline, nodes, register, world};
+use crate::long_messages;
 use crate::own_regions::{message, rank_at};
 use interpreter::{Handle, Packet};
 use network::agent::shared_region::SharedRegion;
@@ -15,14 +17,13 @@ use network::transport::{Arrival, Transport, memory};
 use rustix::io::Errno;
 use shm::segment::{Backing, Offset, Segment};
 use shm::word_copy;
-use std::io::IoSlice;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use testing::fabric::{EMULATED, emulated_reads, emulation, libraries};
+use testing::fabric::{EMULATED, emulated_reads, libraries};
 
 testing::tests![
     needs(FabricHeaders):
@@ -55,7 +56,7 @@ fn location() -> PayloadLocation {
 }
 
 fn contents(seed: u8) -> Vec<u8> {
-    (0..BYTES).map(|at| (at / 251 + at) as u8 ^ seed).collect()
+    long_messages::contents(seed.into(), BYTES)
 }
 
 impl Memory {
@@ -78,16 +79,6 @@ impl Memory {
 }
 
 impl Payloads for Memory {
-    fn send(
-        &self,
-        _: PayloadLocation,
-        _: Range<usize>,
-        _: [&[IoSlice<'_>]; 2],
-        _: BorrowedFd<'_>,
-    ) -> Result<usize, Errno> {
-        Err(Errno::FAULT)
-    }
-
     fn load(&self, _: PayloadLocation, range: Range<usize>, into: &mut [u8]) -> Result<(), Errno> {
         let at = Offset(AT.0 + range.start as u64);
         word_copy::load(&self.segment, at, into).map_err(|_| Errno::FAULT)
@@ -95,10 +86,6 @@ impl Payloads for Memory {
 
     fn has_runs(&self) -> bool {
         true
-    }
-
-    fn copy(&mut self, location: PayloadLocation) -> Result<Vec<u8>, Errno> {
-        NoPayloads.copy(location)
     }
 
     fn sent(&mut self, location: PayloadLocation) {
@@ -122,20 +109,6 @@ impl Payloads for Memory {
         word_copy::store(&self.segment, Offset(AT.0 + at as u64), bytes).expect("inside");
         true
     }
-
-    fn receive(
-        &mut self,
-        location: PayloadLocation,
-        at: usize,
-        most: usize,
-        socket: BorrowedFd<'_>,
-    ) -> Option<Result<usize, Errno>> {
-        NoPayloads.receive(location, at, most, socket)
-    }
-}
-
-fn library() -> PathBuf {
-    emulation(Path::new(env!("CARGO_TARGET_TMPDIR")))
 }
 
 /// Two nodes through a provider.
@@ -189,7 +162,7 @@ fn whole(seed: u8) -> Arrival {
 }
 
 fn messages_are_read_before_the_frames_behind_them() {
-    let path = library();
+    let path = emulation();
     for (provider, reads) in [
         (EMULATED[0], true),
         (EMULATED[1], true),
@@ -216,7 +189,7 @@ fn messages_are_read_before_the_frames_behind_them() {
 }
 
 fn messages_without_a_receive_are_sent() {
-    let path = library();
+    let path = emulation();
     for provider in &EMULATED[..3] {
         let mut pair = pair(&path, provider);
         let (mut source, mut target) = (Memory::new(1, false), Memory::new(2, false));
@@ -231,7 +204,7 @@ fn messages_without_a_receive_are_sent() {
 /// A run that has failed is over for its rank when its memory is used no more. What the other rank
 /// then gets is the copy.
 fn the_copy_of_a_run_that_has_ended_is_sent() {
-    let path = library();
+    let path = emulation();
     for (provider, is_offered) in [(EMULATED[0], true), (EMULATED[1], false)] {
         let mut pair = pair(&path, provider);
         let (mut source, mut target) = (Memory::new(1, false), Memory::new(2, false));
@@ -249,7 +222,7 @@ fn the_copy_of_a_run_that_has_ended_is_sent() {
 }
 
 fn memory_that_is_read_is_in_use() {
-    let path = library();
+    let path = emulation();
     for provider in &EMULATED[..3] {
         let mut pair = pair(&path, provider);
         let (mut source, mut target) = (Memory::new(1, false), Memory::new(2, true));
@@ -289,7 +262,7 @@ fn dies_while_it_is_read(path: &Path, provider: &str) {
 }
 
 fn a_node_that_dies_while_it_is_read_is_lost() {
-    let path = library();
+    let path = emulation();
     for provider in &EMULATED[..3] {
         dies_while_it_is_read(&path, provider);
     }
@@ -298,7 +271,7 @@ fn a_node_that_dies_while_it_is_read_is_lost() {
 fn a_node_that_offers_to_one_without_reads_is_lost() {
     let providers = [EMULATED[0], "emulated-verbs+messages"];
     let unanswered = Duration::from_secs(600);
-    let both = fabrics_through(&library(), &providers, &[KEY], unanswered);
+    let both = fabrics_through(&emulation(), &providers, &[KEY], unanswered);
     let [mut first, mut second]: [Fabric; 2] = both.try_into().expect("there are two");
     let (mut source, mut target) = (Memory::new(1, false), Memory::new(2, true));
     send_long(&mut first);

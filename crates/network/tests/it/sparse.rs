@@ -1,6 +1,7 @@
 //! More nodes than are connected from the start: they connect when they are needed, and every node
 //! learns of the exits and the ends of those with which it is not connected.
 
+use crate::emulated_adapters::emulation;
 use crate::fabric::{fabrics, wires as fabric_wires};
 use crate::failures::barrier_of;
 use crate::jobs::{Wires, deadline, nodes, register, run, run_job, world};
@@ -18,7 +19,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use testing::fabric::{EMULATED, emulation, libraries};
+use testing::fabric::{EMULATED, libraries};
 
 testing::tests![
     neighbors_are_mutual_and_reach_every_node,
@@ -245,7 +246,7 @@ fn nodes_connect_through_libfabric_when_they_are_needed() {
 }
 
 fn nodes_connect_through_adapters_when_they_are_needed() {
-    let path = emulation(Path::new(env!("CARGO_TARGET_TMPDIR")));
+    let path = emulation();
     EMULATED.iter().for_each(|provider| connects_when_needed(&path, provider));
 }
 

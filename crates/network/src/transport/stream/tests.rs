@@ -6,7 +6,7 @@ use super::send_queue::SendQueue;
 use super::{Sink, Source};
 use crate::transport::Arrival;
 use crate::transport::frame::{Frame, Route};
-use crate::transport::payloads::{NoPayloads, PayloadLocation, Payloads};
+use crate::transport::payloads::{PayloadLocation, Payloads};
 use interpreter::{Handle, Packet};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -14,7 +14,6 @@ use rustix::io::Errno;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::IoSlice;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// Bytes between two ends, and how many more each call takes.
@@ -102,16 +101,6 @@ struct Memory {
 }
 
 impl Payloads for Memory {
-    fn send(
-        &self,
-        location: PayloadLocation,
-        range: Range<usize>,
-        around: [&[IoSlice<'_>]; 2],
-        socket: BorrowedFd<'_>,
-    ) -> Result<usize, Errno> {
-        NoPayloads.send(location, range, around, socket)
-    }
-
     fn load(
         &self,
         location: PayloadLocation,
@@ -128,10 +117,6 @@ impl Payloads for Memory {
 
     fn has_runs(&self) -> bool {
         true
-    }
-
-    fn copy(&mut self, location: PayloadLocation) -> Result<Vec<u8>, Errno> {
-        NoPayloads.copy(location)
     }
 
     fn sent(&mut self, location: PayloadLocation) {
@@ -156,16 +141,6 @@ impl Payloads for Memory {
         let (place, _) = self.messages.get_mut(&location.operation).expect("it was admitted");
         place[at..at + bytes.len()].copy_from_slice(bytes);
         true
-    }
-
-    fn receive(
-        &mut self,
-        location: PayloadLocation,
-        at: usize,
-        most: usize,
-        socket: BorrowedFd<'_>,
-    ) -> Option<Result<usize, Errno>> {
-        NoPayloads.receive(location, at, most, socket)
     }
 }
 
