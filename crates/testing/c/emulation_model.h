@@ -1,4 +1,4 @@
-/* The emulated providers: their rules, their objects, and the ways of messages. */
+/* The emulated providers: their rules, their objects, and the transfer of messages. */
 #pragma once
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 enum { MOST = 256, NAME_BYTES = 32, CONTEXT_BYTES = 64, PAGE = 4096, LONGEST = 1 << 20 };
-/* What an endpoint can do that reads the memory of peers. */
+/* Capabilities of an endpoint that reads the memory of peers. */
 #define WITH_MEMORY ((uint64_t)(FI_MSG | FI_RMA | FI_READ | FI_REMOTE_READ))
 enum { BASIC = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY };
 enum waiting { DESCRIPTOR, NO_QUEUE, NO_DESCRIPTOR };

@@ -33,10 +33,11 @@ pub fn libraries() -> Vec<PathBuf> {
 /// If the compiler fails.
 pub fn emulation(folder: &Path) -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
-    let [source, model, map] =
-        ["emulation.c", "emulation_model.h", "emulation.map"].map(|name| sources.join(name));
+    let [source, model, memory, map] =
+        ["emulation.c", "emulation_model.h", "emulation_memory.h", "emulation.map"]
+            .map(|name| sources.join(name));
     let mut hasher = DefaultHasher::new();
-    for path in [&source, &model, &map] {
+    for path in [&source, &model, &memory, &map] {
         std::fs::read(path).expect("the source is there").hash(&mut hasher);
     }
     let library = folder.join(format!("libfabric-emulation-{:016x}.so", hasher.finish()));
