@@ -42,10 +42,13 @@
 //! A message is at most 2⁴⁰ − 1 bytes long, and an operation's number is below 2²⁴: the last word
 //! of a request to send holds both.
 
+mod exits;
+
 use crate::agent::channels::record as channel_record;
 use crate::agent::messages::record;
 use crate::agent::queues::record as queue_record;
 use crate::error::{self, Error, RankExit};
+use exits::{decode_exit, decode_started, encode_exit, encode_started};
 use interpreter::{Handle, Packet};
 
 /// Bytes of a frame's header.
@@ -478,48 +481,4 @@ impl Frame {
             _ => Frame::ShutdownAck,
         })
     }
-}
-
-/// Encodes an exit: u8 1 if in order, 0 if failed; the length (u32) of the text, the text; then the
-/// runs that the rank had started.
-fn encode_exit(how: &RankExit, started: &[(u32, u64)]) -> Vec<u8> {
-    let (left, text) = match how {
-        RankExit::Left => (1, ""),
-        RankExit::Failed(text) => (0, text.as_str()),
-    };
-    let mut bytes = vec![left];
-    bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(text.as_bytes());
-    bytes.extend(encode_started(started));
-    bytes
-}
-
-/// Encodes the runs that a rank had started: a communicator (u32) and a count (u64) each.
-fn encode_started(started: &[(u32, u64)]) -> Vec<u8> {
-    let pair = |(communicator, count): &(u32, u64)| {
-        communicator.to_le_bytes().into_iter().chain(count.to_le_bytes())
-    };
-    started.iter().flat_map(pair).collect()
-}
-
-fn decode_started(bytes: &[u8]) -> Option<Vec<(u32, u64)>> {
-    let (pairs, rest) = bytes.as_chunks::<12>();
-    let pair = |bytes: &[u8; 12]| {
-        let (communicator, count) = bytes.split_first_chunk()?;
-        Some((u32::from_le_bytes(*communicator), u64::from_le_bytes(count.try_into().ok()?)))
-    };
-    pairs.iter().map(pair).collect::<Option<Vec<_>>>().filter(|_| rest.is_empty())
-}
-
-fn decode_exit(bytes: &[u8]) -> Option<(RankExit, Vec<(u32, u64)>)> {
-    let (left, rest) = bytes.split_first()?;
-    let (length, rest) = rest.split_first_chunk()?;
-    let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    let started = decode_started(rest)?;
-    let how = match left {
-        1 if text.is_empty() => RankExit::Left,
-        0 => RankExit::Failed(String::from_utf8_lossy(text).into_owned()),
-        _ => return None,
-    };
-    Some((how, started))
 }
