@@ -10,8 +10,8 @@
 //! they are needed: what is sent to a node, or arrives from there, waits for the connection of the
 //! mesh.
 //!
-//! Every process can send to the port of a provider over sockets. So each message contains a word that is
-//! derived from the job's key for this pair of nodes and this direction; others are refused.
+//! Every process can send to the port of a provider over sockets. So each message contains a word
+//! that is derived from the job's key for this pair of nodes and this direction; others are refused.
 //!
 //! Where the endpoint reads remote memory, a long message that lies in a rank's region is offered to
 //! its receiver: a message has the address and the key of the registered memory. The receiver reads
@@ -23,6 +23,7 @@
 //! node which never called its provider would count as lost at the sender.
 
 mod link;
+mod mesh;
 mod message;
 mod offers;
 mod reads;
@@ -38,6 +39,7 @@ use crate::job_nodes::Key;
 use ::fabric::{Endpoint, Event, Request as EndpointRequest, Selection};
 use interpreter::Packet;
 use link::Link;
+use mesh::GRACE;
 use message::{Answer, Header, Request, word};
 use reads::Reads;
 use registered::RegisteredMemory;
@@ -48,10 +50,6 @@ use std::time::{Duration, Instant};
 
 /// Number of the provider's descriptor in the mesh.
 const DESCRIPTOR: u64 = u64::MAX - 2;
-/// Time for the mesh to report the loss of a node to which a message could not be sent. Its reason
-/// is the better one.
-const GRACE: Duration = Duration::from_millis(200);
-
 /// Number of waits in a row that may not examine the mesh.
 const MOST_SKIPPED: u32 = 16;
 
@@ -266,6 +264,8 @@ impl Fabric {
             Request::Offer(_) if read_from.is_none() => false,
             Request::Offer(offer) => {
                 let number = offer.number;
+                // The sender keeps the memory until the answer. `progress_reads` sends it at the
+                // end of a read; if none begins, the answer requests messages at once.
                 reads.begin((node, link.peer), offer, registered, endpoint, payloads)
                     || link.answer(Answer { number, was_read: false })
             }
@@ -288,88 +288,13 @@ impl Fabric {
             let was_read = ended.arrival.is_some();
             arrivals.extend(ended.arrival);
             if let Some(Some(link)) = links.get_mut(ended.node as usize) {
-                // One answer an offer, of which the ranks' posted receives bound the number.
+                // No read of this message is under way, and none will begin: the sender's rank may
+                // get its memory back. One answer an offer, of which the ranks' posted receives
+                // bound the number.
                 link.answer(Answer { number: ended.number, was_read });
             }
         }
         reads.post(registered, endpoint);
-    }
-
-    /// Reads and sends what has waited for the connection with a node.
-    fn resume(&mut self, node: u32, payloads: &mut dyn Payloads, arrivals: &mut Vec<Arrival>) {
-        let Some(link) = self.open_link(node) else { return };
-        match link.read_early(node, payloads, arrivals) {
-            Ok(requests) => {
-                for request in requests {
-                    self.process(node, request, payloads);
-                }
-                self.write(node, payloads);
-            }
-            Err(why) => {
-                self.refused += 1;
-                self.lose(node, why, payloads);
-            }
-        }
-    }
-
-    /// Processes what has arrived over the mesh.
-    fn take_mesh_arrivals(&mut self, payloads: &mut dyn Payloads, arrivals: &mut Vec<Arrival>) {
-        for arrival in std::mem::take(&mut self.arrived) {
-            match arrival {
-                Arrival::Notified(DESCRIPTOR) => {}
-                Arrival::NodeLost { node, why } => {
-                    // What the node has sent before it ended comes first.
-                    while self.progress(payloads, arrivals) {}
-                    if self.open_link(node).is_some_and(|link| link.has_injected()) {
-                        self.explained_until = Some(Instant::now() + self.unanswered);
-                        self.links.iter_mut().flatten().for_each(Link::clear_suspicion);
-                    }
-                    self.close(node, payloads);
-                    self.lost.retain(|(other, _)| *other != node);
-                    arrivals.push(Arrival::NodeLost { node, why });
-                }
-                Arrival::Connected { node } => {
-                    arrivals.push(Arrival::Connected { node });
-                    self.resume(node, payloads, arrivals);
-                }
-                // Frames do not come over the mesh.
-                Arrival::Frame { .. } | Arrival::InPlace { .. } | Arrival::Unreadable { .. } => {
-                    self.refused += 1;
-                }
-                notified @ Arrival::Notified(_) => arrivals.push(notified),
-            }
-        }
-    }
-
-    /// Ends the connection with a node.
-    fn lose(&mut self, node: u32, why: String, payloads: &mut dyn Payloads) {
-        if self.links[node as usize].is_some() {
-            self.close(node, payloads);
-            // The other node learns of it by the end of the mesh's connection.
-            self.mesh.disconnect(node);
-            self.mesh.abandon(node);
-            let provider = &self.endpoint.provider().name;
-            // Reported by the next `wait`: the caller may be in the middle of its sends.
-            self.lost.push((node, format!("libfabric's provider {provider}: {why}")));
-        }
-    }
-
-    fn close(&mut self, node: u32, payloads: &mut dyn Payloads) {
-        if let Some(mut link) = self.links[node as usize].take() {
-            let locations = link.close(&mut self.registered, &mut self.endpoint);
-            locations.into_iter().for_each(|location| payloads.sent(location));
-            self.reads.lose(node);
-        }
-    }
-
-    /// Notes that an injected message could not be delivered. The loss of a node that the mesh has
-    /// reported, or soon reports, explains it; otherwise it may be one of any link, whose stream then
-    /// has a gap.
-    fn suspect(&mut self, why: &str) {
-        let is_explained = self.explained_until.is_some_and(|end| Instant::now() < end);
-        if !is_explained {
-            self.links.iter_mut().flatten().for_each(|link| link.suspect(why, GRACE));
-        }
     }
 
     fn open_link(&mut self, node: u32) -> Option<&mut Link> {

@@ -1,6 +1,7 @@
 //! Long messages to one node that it reads from the memory of this one.
 //!
-//! A frame that must keep its place waits until the node has answered the offers before it.
+//! A frame that must keep its place waits until the node has answered the offers before it. The
+//! node delivers a message before it answers, so that the frame arrives behind the message.
 
 use super::message::{Answer, Offer};
 use super::registered::RegisteredMemory;

@@ -10,7 +10,7 @@ use ::fabric::{Access, Endpoint, Memory};
 use shm::segment::{Offset, Segment};
 use std::sync::Arc;
 
-/// Number of registrations that nobody uses, and the sum of their bytes.
+/// Most unused registrations, and the most bytes of them.
 const MOST_UNUSED: usize = 64;
 const MOST_UNUSED_BYTES: u64 = 256 << 20;
 
@@ -69,19 +69,26 @@ impl RegisteredMemory {
         range: &SegmentRange,
         access: Access,
     ) -> Option<usize> {
-        let SegmentRange { segment, at, bytes } = range;
-        let whole = (*at, *bytes as usize);
+        let SegmentRange { segment, at, bytes } = range.clone();
+        let whole = (at, bytes as usize);
         self.release_ended(endpoint);
-        let mut registered = endpoint.register(segment, whole, access);
+        let mut registered = endpoint.register(&segment, whole, access);
         if registered.is_err() {
             // The system limits the memory that is registered.
             while self.release_oldest(endpoint) {}
-            registered = endpoint.register(segment, whole, access);
+            registered = endpoint.register(&segment, whole, access);
         }
         let memory = registered.map_err(|error| self.warn(&error)).ok()?;
-        let segment = Arc::clone(segment);
-        let (at, bytes, used) = (*at, *bytes, self.clock);
-        let entry = Entry { segment, at, bytes, access, memory, users: 0, used, is_revoked: false };
+        let entry = Entry {
+            segment,
+            at,
+            bytes,
+            access,
+            memory,
+            users: 0,
+            used: self.clock,
+            is_revoked: false,
+        };
         let free = self.entries.iter().position(Option::is_none);
         let number = free.unwrap_or_else(|| {
             self.entries.push(None);
@@ -139,13 +146,13 @@ impl RegisteredMemory {
         true
     }
 
-    /// Ends the registrations of regions that nobody else has: their ranks have exited.
+    /// Ends the registrations of regions that have no other reference: their ranks have exited.
     fn release_ended(&mut self, endpoint: &mut Endpoint) {
         for number in 0..self.entries.len() {
             let Some(entry) = &self.entries[number] else { continue };
             let of_segment = self.entries.iter().flatten();
             let own = of_segment.filter(|other| Arc::ptr_eq(&other.segment, &entry.segment));
-            // The endpoint has the segment once for each registration, too.
+            // Each registration holds two references: its entry here, and the endpoint's.
             if entry.users == 0 && Arc::strong_count(&entry.segment) <= 2 * own.count() {
                 self.deregister(endpoint, number);
             }
