@@ -32,7 +32,7 @@ impl Endpoint {
         if !segment.is_sealed() {
             return Err(refuse("another process may shorten the segment".into()));
         }
-        // FI_MR_ALLOCATED requires pages. Without them a provider in software is killed by a signal.
+        // FI_MR_ALLOCATED requires pages. Without them a signal kills a provider in software.
         readable::populate_segment(segment, at, length as u64)
             .map_err(|error| refuse(error.to_string()))?;
         let start =
@@ -42,8 +42,9 @@ impl Endpoint {
             Access::ReadByPeers => abi::FI_REMOTE_READ,
             Access::FilledByReads => abi::FI_READ,
         };
-        // SAFETY: the segment maps the range, and the entry below keeps it until the registration is
-        // closed. Other processes access the bytes at any time, so that no reference to them exists.
+        // SAFETY: the segment maps the range, and the entry below keeps it until the registration
+        // is closed. Other processes access the bytes at any time, so that no reference to them
+        // exists.
         let registration =
             unsafe { objects.register_range(start.cast::<c_void>(), length, flags, key)? };
         let address = if objects.has_addresses() { start as u64 } else { 0 };

@@ -127,8 +127,8 @@ fn numbers() -> Vec<(&'static str, u64)> {
 fn the_layouts_are_those_of_the_headers() {
     let mut program = String::from(
         "#include <rdma/fabric.h>\n#include <rdma/fi_domain.h>\n#include <rdma/fi_endpoint.h>\n\
-         #include <rdma/fi_cm.h>\n#include <rdma/fi_eq.h>\n#include <rdma/fi_errno.h>\n#include <rdma/fi_rma.h>\n\
-         #include <stddef.h>\n#include <stdio.h>\nint main(void) {\n",
+         #include <rdma/fi_cm.h>\n#include <rdma/fi_eq.h>\n#include <rdma/fi_errno.h>\n\
+         #include <rdma/fi_rma.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n",
     );
     for (structure, field, _) in fields() {
         writeln!(program, "printf(\"%zu\\n\", offsetof({structure}, {field}));").expect("a string");

@@ -65,7 +65,7 @@ impl Fabric {
     pub(super) fn lose(&mut self, node: u32, why: String, payloads: &mut dyn Payloads) {
         if self.links[node as usize].is_some() {
             self.close(node, payloads);
-            // The other node learns of it by the end of the mesh's connection.
+            // The end of the mesh's connection reports it to the other node.
             self.mesh.disconnect(node);
             self.mesh.abandon(node);
             let provider = &self.endpoint.provider().name;

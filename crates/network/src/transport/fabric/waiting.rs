@@ -7,7 +7,7 @@ use crate::transport::payloads::Payloads;
 use crate::transport::{Arrival, Transport};
 use std::time::{Duration, Instant};
 
-/// Longest sleep. The descriptors of some providers are readable late (fi_cxi(7) asks for a bound).
+/// Longest sleep. The descriptors of some providers are readable late (fi_cxi(7) requires a bound).
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 /// Longest sleep while the provider must be called again because it was busy.
 const LONGEST_BUSY_SLEEP: Duration = Duration::from_millis(1);
@@ -90,7 +90,7 @@ impl Fabric {
         payloads: &mut dyn Payloads,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), Error> {
-        // Without this question before every sleep the descriptor stays readable for ever.
+        // Without this call before every sleep the descriptor stays readable for ever.
         let may_sleep = self.lost.is_empty() && self.endpoint.may_sleep();
         let is_busy = self.reads.is_refused() || self.links.iter().flatten().any(Link::is_refused);
         let longest = match (may_sleep, is_busy) {
