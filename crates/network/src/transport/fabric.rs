@@ -39,7 +39,6 @@ use crate::job_nodes::Key;
 use ::fabric::{Endpoint, Event, Request as EndpointRequest, Selection};
 use interpreter::Packet;
 use link::Link;
-use mesh::GRACE;
 use message::{Answer, Header, Request, word};
 use reads::Reads;
 use registered::RegisteredMemory;
@@ -50,6 +49,10 @@ use std::time::{Duration, Instant};
 
 /// Number of the provider's descriptor in the mesh.
 const DESCRIPTOR: u64 = u64::MAX - 2;
+/// Time for the mesh to report the loss of a node to which a message could not be sent. Its reason
+/// is the better one.
+const GRACE: Duration = Duration::from_millis(200);
+
 /// Number of waits in a row that may not examine the mesh.
 const MOST_SKIPPED: u32 = 16;
 

@@ -1,14 +1,10 @@
 //! Connections with nodes and their losses, which the mesh reports.
 
 use super::link::Link;
-use super::{DESCRIPTOR, Fabric};
+use super::{DESCRIPTOR, Fabric, GRACE};
 use crate::transport::payloads::Payloads;
 use crate::transport::{Arrival, Transport};
-use std::time::{Duration, Instant};
-
-/// Time for the mesh to report the loss of a node to which a message could not be sent. Its reason
-/// is the better one.
-pub(super) const GRACE: Duration = Duration::from_millis(200);
+use std::time::Instant;
 
 impl Fabric {
     /// Reads and sends what has waited for the connection with a node.
