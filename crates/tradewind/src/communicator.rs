@@ -315,7 +315,7 @@ impl Communicator {
     }
 
     /// Number of the next port of queues between nodes, the same on all ranks.
-    pub(crate) fn next_port(&self) -> u64 {
+    pub(crate) fn next_port_number(&self) -> u64 {
         self.shared.ports.fetch_add(1, Ordering::Relaxed)
     }
 

@@ -7,6 +7,7 @@
 mod basic;
 mod channels;
 mod error;
+mod internode;
 mod port;
 mod queues;
 mod ranks;
@@ -374,8 +375,7 @@ impl Communicator {
     }
 
     /// As [`express`](Self::express), with this rank's queue as the member of a poll set
-    /// ([`OnePoll`] receives from it). The ranks' sets and indexes may
-    /// differ.
+    /// ([`OnePoll`] receives from it). The ranks' sets and indexes may differ.
     ///
     /// ```
     /// use tradewind::messages::{ExpressMessage, OnePoll, PollSet};

@@ -1,12 +1,12 @@
 //! Basic rings: messages of any length up to a quarter of a ring, from one rank to another.
 
+use super::internode::Internode;
 use super::port::{PortMemory, PortUse, ReceiverEnd, SendersEnd};
-use super::queues::{Internode, Offered};
+use super::queues::Offered;
 use super::ranks::{Place, PortRanks, ReceivingRank, SendingRanks};
 use super::{BasicEnd, pair};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
-use crate::internode::waits::AgentWaits;
 use engine::signature::{CallKind, Signature};
 use network::agent::queues::table::PortTable;
 use queues::basic::{Receiver, Sender, bytes_for};
@@ -61,11 +61,7 @@ impl Communicator {
     /// Fails if the ranks are equal or do not exist, `lines` is not a power of two from 4 to 65,536,
     /// or to 2048 between nodes, a rank has no memory left, is gone or in another collective.
     pub fn basic(&self, from: u32, to: u32, lines: u64) -> Result<Option<BasicEnd>> {
-        let size = self.size();
-        if from >= size || to >= size || from == to {
-            let ends = format!("{from} and {to}");
-            return Err(argument("the ranks at its ends", ends, format!("two ranks below {size}")));
-        }
+        self.check_pair(from, to)?;
         self.deferred().sweep();
         let (internode, ranks) = self.next_port_ranks();
         // Apart from the numbers of the kinds of queues.
@@ -112,9 +108,9 @@ impl Communicator {
                 memory.add(set);
             }
             let members = &group.context().members;
-            let way = if sends { ring } else { Offset(0) };
+            let outgoing = if sends { ring } else { Offset(0) };
             let entry = |rank: u32, at| (members[rank as usize], at);
-            let ranks = vec![entry(from, Offset(0)), entry(to, way)];
+            let ranks = vec![entry(from, Offset(0)), entry(to, outgoing)];
             table = PortTable { set, lines, ranks }.publish(self.arena())?;
             memory.add(table);
         }
@@ -154,29 +150,27 @@ impl Communicator {
             opened?;
         }
         let agent = internode.map(Internode::agent);
-        let carrier = internode
-            .map(|one| Ok::<_, Error>((one.group.job().agent(), one.group.job().agent().event()?)));
-        let (ranks, uses) = (Arc::clone(ranks), Arc::new(uses));
+        let carrier =
+            internode.map(|one| Ok::<_, Error>((one.event()?, one.waits()))).transpose()?;
+        let ranks = Arc::clone(ranks);
+        let uses = Arc::new(uses);
         if rank == from {
             let _end = Arc::new(SendersEnd { agent, _use: uses });
             let receiver = ReceivingRank { ranks, rank: to, _end };
             let sender = Sender::connect(self.segment(), ring.queue, lines)?;
             let sender = sender.watching_rank(Arc::new(receiver));
-            return Ok(Some(BasicEnd::Sender(match carrier.transpose()? {
+            return Ok(Some(BasicEnd::Sender(match carrier {
                 None => sender,
-                Some((_, event)) => sender.to_carrier(event),
+                Some((event, _)) => sender.to_carrier(event),
             })));
         }
         let _end = ReceiverEnd { agent, _use: uses };
         let senders = SendingRanks { ranks, only: Some(from), _end };
         let receiver = Receiver::connect(self.segment(), ring.queue, lines)?;
         let receiver = receiver.watching_rank(Arc::new(senders));
-        Ok(Some(BasicEnd::Receiver(match carrier.transpose()? {
+        Ok(Some(BasicEnd::Receiver(match carrier {
             None => receiver,
-            Some((agent, event)) => {
-                let waits = Arc::new(AgentWaits(agent.wait_mark()));
-                receiver.with_remote_sender(event, waits)
-            }
+            Some((event, waits)) => receiver.with_remote_sender(event, waits),
         })))
     }
 }

@@ -1,22 +1,20 @@
 //! Channels between ranks of one node or of two.
 
+use super::internode::Internode;
 use super::ranks::ChannelPeer;
 use super::with_memory::{ChannelReceiver, WithMemory};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
-use crate::internode::group::InternodeGroup;
-use crate::internode::waits::AgentWaits;
 use engine::signature::Signature;
 use network::agent::channels::ChannelEnd;
 use queues::channel::{Channel, OtherNode, Receiver, Sender, Value};
 use queues::error::CreateError;
 use shm::segment::Offset;
-use std::sync::Arc;
 
 /// Bytes of the ring of a channel between nodes, if its capacity needs no more: it holds what is
 /// sent while credit returns from the other node.
 const RING_BYTES: usize = 64 << 10;
-/// What the ranks create, in error messages.
+/// Name of what the ranks create, in error messages.
 const WHAT: &str = "a channel";
 
 /// The ends of channels that a rank opens in one call.
@@ -26,7 +24,7 @@ pub(super) struct Channels<T: Value> {
     pub(super) next: Option<Sender<T>>,
 }
 
-/// What a rank has created before the offsets are exchanged.
+/// Objects of a rank, before the offsets are exchanged.
 struct Created<T: Value> {
     /// The ring of the channel from the previous rank.
     ring: Option<Channel<T>>,
@@ -46,38 +44,34 @@ impl Communicator {
         next: Option<u32>,
         capacity: u64,
     ) -> Result<Channels<T>> {
-        let port = self.internode().map(|internode| Port {
-            internode,
-            number: u64::from(internode.context().number) << 32 | self.next_port(),
-        });
-        let far =
-            |peer: u32| port.as_ref().filter(|port| port.is_far(peer)).map(|port| (port, peer));
-        let (far_previous, far_next) = (previous.and_then(far), next.and_then(far));
-        let created = self.create_channels::<T>(previous, far_previous, far_next, capacity);
+        let port = self.next_port();
+        let remote = |rank| port.as_ref().and_then(|port| Peer::on_other_node(port, rank));
+        let remote_previous = previous.and_then(remote);
+        let remote_next = next.and_then(remote);
+        let created = self.create_channels::<T>(previous, remote_previous, remote_next, capacity);
         let ring = created.as_ref().ok().and_then(|created| created.ring.as_ref());
         let offset = ring.map_or(Offset(0), Channel::offset);
         let failed = u64::from(created.is_err());
         // Once a rank has returned, all ends are open at their agents.
         let words = [failed, offset.0, Channel::<T>::kind().into(), 0, 0, 0];
         let all = self.allgather_words(words, call)?;
-        let Created { ring, previous: far_receiver, next: far_sender } = created?;
+        let Created { ring, previous: remote_receiver, next: remote_sender } = created?;
         if let Some(rank) = all.iter().position(|words| words[0] != 0) {
             return Err(Error::CreationFailed { rank: rank as u32, what: WHAT });
         }
-        let other_type = |peer: &u32| all[*peer as usize][2] != words[2];
-        let peers = [far_previous, far_next].into_iter().flatten().map(|(_, peer)| peer);
-        if peers.clone().any(|peer| other_type(&peer)) {
+        let mut peers = [remote_previous, remote_next].into_iter().flatten();
+        if peers.any(|peer| all[peer.rank as usize][2] != words[2]) {
             let requested = std::any::type_name::<T>();
             return Err(CreateError::OtherType { object: "channel", offset, requested }.into());
         }
         let receive = |memory: Channel<T>| -> Result<ChannelReceiver<T>> {
             let connect = || Receiver::connect(self.segment(), memory.offset());
-            let receiver = far_receiver.map_or_else(connect, Ok)?;
+            let receiver = remote_receiver.map_or_else(connect, Ok)?;
             Ok(WithMemory::new(receiver, memory))
         };
         let send = |next: u32| -> Result<Sender<T>> {
             let at = Offset(all[next as usize][1]);
-            Ok(far_sender.map_or_else(|| Sender::connect(self.segment(), at), Ok)?)
+            Ok(remote_sender.map_or_else(|| Sender::connect(self.segment(), at), Ok)?)
         };
         Ok(Channels { previous: ring.map(receive).transpose()?, next: next.map(send).transpose()? })
     }
@@ -86,62 +80,63 @@ impl Communicator {
     fn create_channels<T: Value>(
         &self,
         previous: Option<u32>,
-        far_previous: Option<(&Port<'_>, u32)>,
-        far_next: Option<(&Port<'_>, u32)>,
+        remote_previous: Option<Peer<'_>>,
+        remote_next: Option<Peer<'_>>,
         capacity: u64,
     ) -> Result<Created<T>> {
-        let create = |is_far: bool| {
+        let create = |is_remote: bool| {
             // The two rings of a channel between nodes have equal numbers of slots.
             let least = (RING_BYTES / size_of::<T>().max(8)) as u64;
-            let values = if is_far && capacity > 0 { capacity.max(least) } else { capacity };
+            let values = if is_remote && capacity > 0 { capacity.max(least) } else { capacity };
             Channel::<T>::create(self.arena(), values)
         };
-        let ring = previous.map(|_| create(far_previous.is_some())).transpose()?;
-        let receive = |((port, peer), ring): ((&Port<'_>, u32), &Channel<T>)| -> Result<_> {
-            let receiver = ring.receiver_from(port.other_node(peer)?)?;
-            port.open(ChannelEnd::ReceivesFrom(port.member(peer)), ring.offset())?;
+        let ring = previous.map(|_| create(remote_previous.is_some())).transpose()?;
+        let receive = |(peer, ring): (Peer<'_>, &Channel<T>)| -> Result<_> {
+            let receiver = ring.receiver_from(peer.node()?)?;
+            peer.open(ChannelEnd::ReceivesFrom(peer.member()), ring.offset())?;
             Ok(receiver)
         };
-        let send = |(port, peer): (&Port<'_>, u32)| -> Result<_> {
+        let send = |peer: Peer<'_>| -> Result<_> {
             let ring = create(true)?;
             let at = ring.offset();
-            let sender = ring.sender_to(port.other_node(peer)?)?;
-            port.open(ChannelEnd::SendsTo(port.member(peer)), at)?;
+            let sender = ring.sender_to(peer.node()?)?;
+            peer.open(ChannelEnd::SendsTo(peer.member()), at)?;
             Ok(sender)
         };
-        let receiver = far_previous.zip(ring.as_ref()).map(receive).transpose()?;
-        let sender = far_next.map(send).transpose()?;
+        let receiver = remote_previous.zip(ring.as_ref()).map(receive).transpose()?;
+        let sender = remote_next.map(send).transpose()?;
         Ok(Created { ring, previous: receiver, next: sender })
     }
 }
 
-/// Number by which the ranks of a communicator name the channels of one call.
-struct Port<'a> {
-    internode: &'a Arc<InternodeGroup>,
-    number: u64,
+/// Rank at the other end of a channel, on another node.
+#[derive(Clone, Copy)]
+struct Peer<'a> {
+    port: &'a Internode<'a>,
+    /// Its number in the communicator.
+    rank: u32,
 }
 
-impl Port<'_> {
-    fn is_far(&self, peer: u32) -> bool {
-        let own = self.internode.rank();
-        self.internode.node_of(peer) != self.internode.node_of(own)
+impl<'a> Peer<'a> {
+    fn on_other_node(port: &'a Internode<'a>, rank: u32) -> Option<Self> {
+        let group = port.group;
+        let is_remote = group.node_of(rank) != group.node_of(group.rank());
+        is_remote.then_some(Peer { port, rank })
     }
 
-    /// Number of a rank of the communicator in the job.
-    fn member(&self, rank: u32) -> u32 {
-        self.internode.context().members[rank as usize]
+    /// Its number in the job.
+    fn member(&self) -> u32 {
+        self.port.group.context().members[self.rank as usize]
     }
 
-    fn other_node(&self, peer: u32) -> Result<OtherNode> {
-        let agent = self.internode.job().agent();
-        let waits = Arc::new(AgentWaits(agent.wait_mark()));
-        let peer = ChannelPeer::of(self.internode, peer);
-        Ok(OtherNode { carrier: agent.event()?, waits, peer })
+    fn node(&self) -> Result<OtherNode> {
+        let peer = ChannelPeer::of(self.port.group, self.rank);
+        Ok(OtherNode { carrier: self.port.event()?, waits: self.port.waits(), peer })
     }
 
-    /// Opens an end of this rank at the agent, before this rank's next collective.
+    /// Opens this rank's end at the agent, before this rank's next collective.
     fn open(&self, end: ChannelEnd, at: Offset) -> Result<()> {
-        let agent = self.internode.job().agent();
-        Ok(agent.open_channel(self.number, end, at)?)
+        let agent = self.port.group.job().agent();
+        Ok(agent.open_channel(self.port.port, end, at)?)
     }
 }

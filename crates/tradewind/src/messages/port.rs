@@ -46,12 +46,12 @@ impl PortMemory {
         self.objects.push(at);
     }
 
-    /// Releases uses of users that never began.
+    /// Releases the uses of users that never begin.
     pub(super) fn release(&self, users: u64) {
         self.uses.fetch_sub(users, Ordering::Release);
     }
 
-    /// Returns true if nobody uses the objects any more.
+    /// Returns true if the objects are no longer in use.
     fn is_unused(uses: &AtomicU64) -> bool {
         // Acquire: pairs with the Release of each user after its last access.
         uses.load(Ordering::Acquire) == 0

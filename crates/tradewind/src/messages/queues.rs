@@ -1,11 +1,11 @@
 //! Receive queues of all ranks, and senders to them, on one node or several.
 
-use super::port::{AgentPort, PortMemory, PortUse, QueueEnd, ReceiverEnd, SendersEnd};
+use super::internode::Internode;
+use super::port::{PortMemory, PortUse, QueueEnd, ReceiverEnd, SendersEnd};
 use super::ranks::{Place, PortRanks, ReceivingRank, SendingRanks};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
 use crate::internode::group::InternodeGroup;
-use crate::internode::waits::AgentWaits;
 use engine::signature::{CallKind, Signature};
 use network::agent::queues::table::PortTable;
 use queues::one_poll::PollSet;
@@ -30,29 +30,6 @@ pub(super) struct Offered {
     pub(super) queue: Offset,
     pub(super) table: Offset,
     pub(super) uses: Offset,
-}
-
-/// A port between nodes.
-pub(super) struct Internode<'a> {
-    pub(super) group: &'a Arc<InternodeGroup>,
-    pub(super) port: u64,
-}
-
-impl Internode<'_> {
-    /// Opens the port at the agent, which uses the objects of this rank `users` times from then on.
-    pub(super) fn open(&self, at: [Offset; 3], memory: &PortMemory, users: u64) -> Result<()> {
-        let opened = self.group.job().agent().open_port(self.port, at);
-        if opened.is_err() {
-            // It never begins to use them.
-            memory.release(users);
-        }
-        Ok(opened?)
-    }
-
-    /// The agent's part, for the ends.
-    pub(super) fn agent(&self) -> AgentPort {
-        AgentPort { job: Arc::downgrade(self.group.job()), port: self.port }
-    }
 }
 
 impl Communicator {
@@ -107,10 +84,12 @@ impl Communicator {
 
     /// The next port, and its ranks.
     pub(super) fn next_port_ranks(&self) -> (Option<Internode<'_>>, Arc<PortRanks>) {
-        let Some(group) = self.internode() else { return (None, PortRanks::on_node(self.group())) };
-        let port = u64::from(group.context().number) << 32 | self.next_port();
-        let ranks = PortRanks::of(self.group(), group, port);
-        (Some(Internode { group, port }), ranks)
+        let port = self.next_port();
+        let ranks = match &port {
+            None => PortRanks::on_node(self.group()),
+            Some(Internode { group, port }) => PortRanks::of(self.group(), group, *port),
+        };
+        (port, ranks)
     }
 
     /// Creates the objects of this rank.
@@ -208,9 +187,9 @@ impl Communicator {
         let senders_of = SendingRanks { ranks: Arc::clone(ranks), only: None, _end: end };
         let receiver = queue.receiver()?.watching(Arc::new(senders_of));
         let end = Arc::new(SendersEnd { agent, _use: uses });
-        let remote = internode.map(|Internode { group, .. }| {
-            let ways = PortTable::read(self.segment(), table, group.ranks())?;
-            Ok::<_, Error>((group.job().agent(), group.job().agent().event()?, ways.ranks))
+        let remote = internode.map(|one| {
+            let outgoing = PortTable::read(self.segment(), table, one.group.ranks())?;
+            Ok::<_, Error>((one, one.event()?, outgoing.ranks))
         });
         let remote = remote.transpose()?;
         let open = |(rank, place): (u32, &Place)| match (*place, &remote) {
@@ -218,16 +197,15 @@ impl Communicator {
                 self.queue_sender(offered[member as usize].queue, ranks, rank, &end)
             }
             (Place::Elsewhere(_), remote) => {
-                let (_, event, ways) =
+                let (_, event, outgoing) =
                     remote.as_ref().ok_or_else(|| creation_failed(rank as usize))?;
-                let at = ways.get(rank as usize).map_or(Offset(0), |(_, at)| *at);
+                let at = outgoing.get(rank as usize).map_or(Offset(0), |(_, at)| *at);
                 Ok(self.queue_sender(at, ranks, rank, &end)?.to_carrier(event.clone()))
             }
         };
         let senders = (0..).zip(ranks.places()).map(open).collect::<Result<_>>()?;
-        let Some((agent, event, _)) = remote else { return Ok((receiver, senders)) };
-        let waits = Arc::new(AgentWaits(agent.wait_mark()));
-        Ok((receiver.with_remote_senders(event, waits), senders))
+        let Some((one, event, _)) = remote else { return Ok((receiver, senders)) };
+        Ok((receiver.with_remote_senders(event, one.waits()), senders))
     }
 
     /// Opens a sender to the queue at an offset, which leads to a rank.
@@ -240,8 +218,8 @@ impl Communicator {
     ) -> Result<Sender<K>> {
         // The first generation: the receiver may have closed the queue by now.
         let sender = Queue::<K>::connect(self.segment(), at)?.sender_of(0);
-        let (ranks, _end) = (Arc::clone(ranks), Arc::clone(end));
-        Ok(sender.watching(Arc::new(ReceivingRank { ranks, rank, _end })))
+        let receiver = ReceivingRank { ranks: Arc::clone(ranks), rank, _end: Arc::clone(end) };
+        Ok(sender.watching(Arc::new(receiver)))
     }
 }
 
@@ -249,7 +227,7 @@ fn creation_failed(rank: usize) -> Error {
     Error::CreationFailed { rank: rank as u32, what: "a queue" }
 }
 
-/// Returns true if this rank opens the ways to the other nodes: its number in the job is the lowest
+/// Returns true if this rank creates the queues that lead to the other nodes: its number in the job is the lowest
 /// of those of the communicator on this node.
 fn is_opener(group: &InternodeGroup, ranks: &PortRanks) -> bool {
     let members = &group.context().members;

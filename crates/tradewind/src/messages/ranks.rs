@@ -86,6 +86,15 @@ fn exit_of(exited: &[ExitedRank], rank: u32, member: u32) -> Option<PeerExit> {
     Some(if exit.has_failed { PeerExit::Failed(rank) } else { PeerExit::Left(rank) })
 }
 
+/// The exit of a rank on another node, or of this node's agent.
+fn exit_elsewhere(job: &Weak<InternodeJob>, rank: u32, member: u32) -> Option<PeerExit> {
+    let job = job.upgrade()?;
+    if job.agent().check_agent().is_err() {
+        return Some(PeerExit::CarrierEnded);
+    }
+    exit_of(&job.agent().exited(), rank, member)
+}
+
 /// The ranks that may send to this one.
 #[derive(Debug)]
 pub(super) struct SendingRanks<E> {
@@ -141,13 +150,7 @@ impl RankLiveness for ReceivingRank {
         let ReceivingRank { ranks, rank, .. } = self;
         match *ranks.places.get(*rank as usize)? {
             Place::Here(member) => PortRanks::exit_here(&*ranks.group.upgrade()?, *rank, member),
-            Place::Elsewhere(member) => {
-                let job = ranks.remote.as_ref()?.job.upgrade()?;
-                if job.agent().check_agent().is_err() {
-                    return Some(PeerExit::CarrierEnded);
-                }
-                exit_of(&job.agent().exited(), *rank, member)
-            }
+            Place::Elsewhere(member) => exit_elsewhere(&ranks.remote.as_ref()?.job, *rank, member),
         }
     }
 }
@@ -171,10 +174,6 @@ impl ChannelPeer {
 
 impl RankLiveness for ChannelPeer {
     fn exited(&self) -> Option<PeerExit> {
-        let job = self.job.upgrade()?;
-        if job.agent().check_agent().is_err() {
-            return Some(PeerExit::CarrierEnded);
-        }
-        exit_of(&job.agent().exited(), self.rank, self.member)
+        exit_elsewhere(&self.job, self.rank, self.member)
     }
 }

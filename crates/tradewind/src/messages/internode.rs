@@ -1,0 +1,52 @@
+//! Ports between nodes.
+
+use super::port::{AgentPort, PortMemory};
+use crate::communicator::Communicator;
+use crate::error::Result;
+use crate::internode::group::InternodeGroup;
+use crate::internode::waits::AgentWaits;
+use shm::event::Event;
+use shm::segment::Offset;
+use std::sync::Arc;
+
+/// A port between nodes.
+pub(super) struct Internode<'a> {
+    pub(super) group: &'a Arc<InternodeGroup>,
+    pub(super) port: u64,
+}
+
+impl Communicator {
+    /// The next port; `None` if all ranks are on one node.
+    pub(super) fn next_port(&self) -> Option<Internode<'_>> {
+        let group = self.internode()?;
+        let port = u64::from(group.context().number) << 32 | self.next_port_number();
+        Some(Internode { group, port })
+    }
+}
+
+impl Internode<'_> {
+    /// Opens the port at the agent, which uses the objects of this rank `users` times from then on.
+    pub(super) fn open(&self, at: [Offset; 3], memory: &PortMemory, users: u64) -> Result<()> {
+        let opened = self.group.job().agent().open_port(self.port, at);
+        if opened.is_err() {
+            // It never begins to use them.
+            memory.release(users);
+        }
+        Ok(opened?)
+    }
+
+    /// The agent's part, for the ends.
+    pub(super) fn agent(&self) -> AgentPort {
+        AgentPort { job: Arc::downgrade(self.group.job()), port: self.port }
+    }
+
+    /// Event of the agent, which senders to other nodes notify.
+    pub(super) fn event(&self) -> Result<Event> {
+        Ok(self.group.job().agent().event()?)
+    }
+
+    /// Mark of this rank's waits for messages of other nodes.
+    pub(super) fn waits(&self) -> Arc<AgentWaits> {
+        Arc::new(AgentWaits(self.group.job().agent().wait_mark()))
+    }
+}
