@@ -33,8 +33,8 @@ pub(super) struct Background {
     connections: OwnedFd,
     /// Wakes the thread for another reason than an arrival.
     notifier: OwnedFd,
-    /// A hint. It is false if an arrival wakes no thread for sure, but for one that was armed while
-    /// the background thread woke up.
+    /// A hint. True: the thread executes what arrives. False: the member is not armed, unless it
+    /// was armed while the thread woke up, which costs one wake-up too many.
     is_armed: AtomicBool,
     is_started: AtomicBool,
     is_over: AtomicBool,

@@ -118,19 +118,21 @@ impl Drop for Driving<'_> {
     fn drop(&mut self) {
         let Driver { submissions, background, .. } = self.driver;
         let Some(engine) = self.engine.take() else { return };
-        let needs_thread = engine.needs_thread();
-        let has_timer = engine.next_timer().is_some();
+        // Calls that block start no background thread, and neither inspect the runs nor make system
+        // calls for it. A thread that starts it from now on takes the engine afterwards, and arms
+        // it (`Driver::attend`).
+        let is_started = background.is_started();
+        let needs_thread = is_started && engine.needs_thread();
+        let has_timer = is_started && engine.next_timer().is_some();
         drop(engine);
         // Only now: the thread that an arrival wakes must find the engine free. Something that has
         // arrived before is reported, too, because the set is level-triggered for its member.
-        // Calls that block start no background thread, and pay no system call for it.
-        if background.is_started() {
-            if needs_thread {
-                background.arm();
-            }
-            if has_timer && !self.is_background {
-                background.notify();
-            }
+        if needs_thread {
+            background.arm();
+        }
+        if has_timer && !self.is_background {
+            // Its sleep may be longer than the computation.
+            background.notify();
         }
         submissions.notify_change();
         // A thread that found the engine locked has passed its run before, so this check finds it;
