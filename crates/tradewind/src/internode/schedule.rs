@@ -76,7 +76,7 @@ impl InternodeSchedule {
         let is_general = Arc::ptr_eq(backend, &backends.general);
         let direct = backends.blocking.clone().filter(|_| is_general);
         let in_ranks = direct.clone().map(|direct| direct as Arc<dyn Backend>);
-        let is_unattended = needs_no_thread && !backends.all_in_ranks && direct.is_some();
+        let is_unattended = needs_no_thread && direct.is_some();
         let (background, of_blocking) = match &in_ranks {
             // On one backend, messages of the two forms differ in their signatures.
             Some(direct) if backends.all_in_ranks || is_unattended => (direct, call.blocking()),

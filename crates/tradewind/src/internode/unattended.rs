@@ -16,13 +16,17 @@ use network::direct::needs_no_thread;
 /// Largest number of ranks of which every rank builds the graphs.
 const MOST_RANKS: u32 = 16;
 
-/// Returns true if a collective needs no thread on any rank. `build` builds the graph of each, so
-/// the result is the same on all ranks.
+/// Returns true if the ranks run a nonblocking collective themselves because it needs no thread on
+/// any of them. `build` builds the graph of each, so the result is the same on all ranks. Called
+/// when a plan is registered, not at its starts.
 pub(crate) fn is_unattended(
     internode: &InternodeGroup,
     build: &impl Fn(u32) -> Result<Graph>,
 ) -> Result<bool> {
-    if internode.job().backends.blocking.is_none() || internode.ranks() > MOST_RANKS {
+    let backends = &internode.job().backends;
+    // Without need for the graphs: no collective runs in the ranks, or all do.
+    let is_decided = backends.blocking.is_none() || backends.all_in_ranks;
+    if is_decided || internode.ranks() > MOST_RANKS {
         return Ok(false);
     }
     for rank in 0..internode.ranks() {
