@@ -41,7 +41,7 @@ variables! {
     INTERNODE = "TRADEWIND_INTERNODE", "`kernel`, `direct`, `ranks` or `agent`", "the kernel engine where all nodes have it",
         "Engine of collectives between nodes: `kernel` for those it supports, which is an error where it is missing; `direct` for none in the kernel; `ranks` for all in the ranks themselves, nonblocking ones of several steps and long ones too; `agent` for all in the node service, blocking ones too.";
     NETWORK = "TRADEWIND_NETWORK", "`tcp`, `fabric`, `fabric:PROVIDER` or `auto`", "`tcp`",
-        "Network between node services: TCP, or libfabric with any provider or the named one, which is an error where it is missing; `+read` or `+messages` behind the provider's name selects the protocol of long messages; `auto` takes the network that `tradewind tune` has measured to be the fastest between these nodes, and TCP where it has not.";
+        "Network between node services: TCP, or libfabric with any provider or the named one, which is an error where it is missing; `+read` or `+messages` behind the provider's name selects whether long messages are read from the sender's memory or sent; `auto` takes the network that `tradewind tune` has measured to be the fastest between these nodes, and TCP where it has not.";
     LIBFABRIC = "TRADEWIND_LIBFABRIC", "path", "libfabric.so.1 of the system",
         "The library libfabric, version 1.17 or later.";
     INTERFACE = "TRADEWIND_INTERFACE", "name or range", "the fastest that was measured, else chosen from the routes",
