@@ -253,8 +253,8 @@ impl Communicator {
     /// # Errors
     /// The errors of [`channel`](Self::channel); fails if the staging buffer has no bytes.
     pub fn bulk(&self, from: u32, to: u32, staging: u64) -> Result<Option<BulkEnd>> {
-        let (segment, call) =
-            (self.segment(), Signature::new(CallKind::BulkLink, staging, pair(from, to)));
+        let segment = self.segment();
+        let call = Signature::new(CallKind::BulkLink, staging, pair(from, to));
         Ok(
             match self.between(
                 "a link",

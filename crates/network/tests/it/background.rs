@@ -86,7 +86,7 @@ fn a_rank_that_never_waits_takes_part() {
     }
 }
 
-/// A message each way.
+/// A message in each direction.
 fn exchange(rank: u32, bytes: u64) -> Graph {
     let mut graph = Graph::new(rank, 2);
     let given = graph.buffer(Access::Input, bytes);

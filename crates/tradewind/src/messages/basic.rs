@@ -69,13 +69,13 @@ impl Communicator {
         let internode = internode.filter(|one| one.group.node_of(from) != one.group.node_of(to));
         let ends = Pair { from, to, lines };
         let created = self.create_ring(ends, internode.as_ref());
-        let mine = match &created {
+        let own = match &created {
             Ok(Some(Created { ring, table, memory })) => {
                 Offered { queue: *ring, table: *table, uses: memory.uses() }
             }
             _ => Offered::default(),
         };
-        self.agree_on_port(call, mine, |offered| {
+        self.agree_on_port(call, own, |offered| {
             self.open_ring(created?, ends, offered, &ranks, internode.as_ref())
         })
     }

@@ -45,14 +45,14 @@ impl Communicator {
         let call = Signature::new(CallKind::Queues, capacity as u64, number);
         let (internode, ranks) = self.next_port_ranks();
         let created = self.create_queue::<K>(capacity, member, &ranks);
-        let mine = match &created {
+        let own = match &created {
             Ok(Created { queue, table, memory }) => {
                 let table = table.unwrap_or_default();
                 Offered { queue: queue.offset(), table, uses: memory.uses() }
             }
             Err(_) => Offered::default(),
         };
-        self.agree_on_port(call, mine, |offered| {
+        self.agree_on_port(call, own, |offered| {
             self.open_ends(created, offered, &ranks, internode.as_ref())
         })
     }
@@ -62,17 +62,18 @@ impl Communicator {
     pub(super) fn agree_on_port<E>(
         &self,
         call: Signature,
-        mine: Offered,
+        own: Offered,
         open: impl FnOnce(&[Offered]) -> Result<E>,
     ) -> Result<E> {
-        let mine = [mine.queue.0, mine.table.0, mine.uses.0, 0, 0, 0];
-        let all = self.group().exchange_words(mine, call)?;
+        let own = [own.queue.0, own.table.0, own.uses.0, 0, 0, 0];
+        let all = self.group().exchange_words(own, call)?;
         let offer = |words: &[u64; 6]| {
             let [queue, table, uses, ..] = words.map(Offset);
             Offered { queue, table, uses }
         };
         let opened = open(&all.iter().map(offer).collect::<Vec<_>>());
-        // Nothing that can fail follows. Once a rank has returned, the queues of all ranks are open.
+        // Nothing that can fail follows. Once a call has returned on one rank, the queues of all
+        // ranks are open.
         let failed = u64::from(opened.is_err());
         let all = self.allgather_words([failed, 0, 0, 0, 0, 0], call)?;
         let opened = opened?;

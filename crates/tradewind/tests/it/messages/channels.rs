@@ -19,7 +19,8 @@ fn a_pipeline_of_channels_carries_every_value_in_order() {
     const VALUES: u64 = 5000;
     for ranks in [2, 3, 5] {
         everywhere(ranks, |world| {
-            let (mut from, mut to) = (None, None);
+            let mut from = None;
+            let mut to = None;
             for rank in 1..world.size() {
                 match world.channel::<u64>(rank - 1, rank, 16)? {
                     Some(ChannelEnd::Sender(sender)) => to = Some(sender),
@@ -43,7 +44,7 @@ fn a_pipeline_of_channels_carries_every_value_in_order() {
     }
 }
 
-/// Whatever the number of ranks: the first has nobody before it, the last nobody behind it.
+/// The first rank has no previous one, the last no next one, with any number of ranks.
 fn every_rank_has_its_place_in_a_pipeline() {
     for ranks in [1, 2, 5] {
         everywhere(ranks, |world| {

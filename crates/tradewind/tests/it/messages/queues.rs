@@ -21,13 +21,15 @@ fn all_ranks_write_to_all_ranks() {
         everywhere(ranks, |world| {
             let mut port = world.express(32)?;
             let ranks = world.size() as usize;
-            let (mut next, mut sent) = (vec![0; ranks], vec![0; ranks]);
+            let mut next = vec![0; ranks];
+            let mut sent = vec![0; ranks];
             while sent.iter().chain(&next).any(|count| *count < EACH) {
                 let before: u64 = sent.iter().chain(&next).sum();
                 for (count, sender) in sent.iter_mut().zip(&port.senders) {
                     let message = ExpressMessage::of_number(name(world.rank()), 1, *count)
                         .expect("five bytes");
-                    // One that is full keeps nobody from receiving: all could wait for each other.
+                    // A full queue does not keep this rank from receiving: all could wait for each
+                    // other.
                     *count += u64::from(*count < EACH && sender.try_send(&message).is_ok());
                 }
                 while let Some(message) = port.receiver.try_recv()? {
