@@ -1,17 +1,15 @@
 //! Schedules of all ranks that every rank links itself: no rank waits for another.
 
+use crate::ranks::{ARENA_BYTES, ThreadBarrier, hoard, members, on_each};
 use engine::argument::Argument;
 use engine::communicator::Communicator;
-use engine::node::{EngineKind, JobOptions, Node};
+use engine::node::EngineKind;
 use engine::signature::{CallKind, Signature};
 use engine::{Error, LinkedSchedule, Request};
 use goal::compile::compile;
 use goal::graph::{Access, Graph};
 use goal::schedule::Schedule;
-use shm::owned::OwnedBytes;
-use std::sync::{Arc, Barrier};
-
-const ARENA_BYTES: u64 = 1 << 20;
+use std::sync::Arc;
 
 /// Each of two ranks sends its `bytes` bytes to the other.
 fn swap(bytes: u64) -> Vec<Schedule> {
@@ -46,34 +44,13 @@ fn finish(mut request: Request, offset: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs on two ranks with little memory. They meet at the barrier, which is none of the
-/// communicator's.
+/// Runs on two ranks with little memory.
 fn two_ranks(
     engine: EngineKind,
-    body: impl Fn(Arc<Communicator>, &Barrier) -> Result<(), Error> + Sync,
+    body: impl Fn(Arc<Communicator>, &ThreadBarrier) -> Result<(), Error> + Sync,
 ) {
-    let options = JobOptions { arena_bytes: ARENA_BYTES, ..JobOptions::new(2, engine) };
-    let node = Node::create(&options).expect("the job has memory");
-    let members = [0, 1].map(|rank| node.join(rank).expect("the rank is free"));
-    let barrier = Barrier::new(2);
-    let run = |member| body(Communicator::world(Arc::new(member))?, &barrier);
-    std::thread::scope(|scope| {
-        let ranks = members.map(|member| scope.spawn(|| run(member)));
-        for rank in ranks {
-            rank.join().expect("no rank panics").expect("no rank fails");
-        }
-    });
-}
-
-/// All memory that a rank has left.
-fn hoard(communicator: &Communicator) -> Vec<OwnedBytes> {
-    let mut hoard = Vec::new();
-    for piece in [256 << 10, 64 << 10, 4096, 64] {
-        while let Ok(taken) = communicator.allocate(piece) {
-            hoard.push(taken);
-        }
-    }
-    hoard
+    let members = members(2, engine).expect("the job has memory");
+    on_each(members, body).expect("no rank fails");
 }
 
 #[test]

@@ -4,5 +4,6 @@ mod errors;
 mod linking;
 mod observed;
 mod outstanding;
+mod ranks;
 mod shortage;
 mod streams;

@@ -1,17 +1,16 @@
 //! Memory that runs out, and what goes on afterwards.
 
+use crate::ranks::{self, ARENA_BYTES, hoard, on_each};
 use engine::argument::Argument;
 use engine::communicator::Communicator;
 use engine::flat::{FlatCollective, Pattern};
+use engine::node::EngineKind;
 use engine::node::membership::Member;
-use engine::node::{EngineKind, JobOptions, Node};
 use engine::signature::{CallKind, Signature};
 use engine::{Error, Exit, Request};
 use goal::arithmetic::{Arithmetic, DataType};
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 use std::time::Duration;
-
-const ARENA_BYTES: u64 = 1 << 20;
 
 fn barrier() -> FlatCollective {
     let call = Signature::new(CallKind::Barrier, 0, 0);
@@ -26,27 +25,11 @@ fn sum(bytes: u64) -> FlatCollective {
 
 /// Runs on two ranks with little memory.
 fn two_ranks(body: impl Fn(Arc<Communicator>) -> Result<(), Error> + Sync) -> Result<(), Error> {
-    let members = members(2)?;
-    on_each(members, body)
+    on_each(members(2)?, |communicator, _| body(communicator))
 }
 
 fn members(ranks: u32) -> Result<Vec<Member>, Error> {
-    let options =
-        JobOptions { arena_bytes: ARENA_BYTES, ..JobOptions::new(ranks, EngineKind::Peers) };
-    let node = Node::create(&options)?;
-    (0..ranks).map(|rank| node.join(rank)).collect()
-}
-
-fn on_each(
-    members: Vec<Member>,
-    body: impl Fn(Arc<Communicator>) -> Result<(), Error> + Sync,
-) -> Result<(), Error> {
-    std::thread::scope(|scope| {
-        let body = &body;
-        let start = |member| scope.spawn(move || body(Communicator::world(Arc::new(member))?));
-        let ranks: Vec<_> = members.into_iter().map(start).collect();
-        ranks.into_iter().try_for_each(|rank| rank.join().expect("no rank panics"))
-    })
+    ranks::members(ranks, EngineKind::Peers)
 }
 
 /// Starts more sums than the arena has memory for.
@@ -87,13 +70,7 @@ fn what_one_rank_has_no_room_for_can_be_tried_again() -> Result<(), Error> {
         const BYTES: u64 = 200 << 10;
         for round in 0..20 {
             if communicator.rank() == round % 2 {
-                // Everything that is left, in pieces.
-                let mut hoard = Vec::new();
-                for piece in [256 << 10, 64 << 10, 4096, 64] {
-                    while let Ok(taken) = communicator.allocate(piece) {
-                        hoard.push(taken);
-                    }
-                }
+                let hoard = hoard(&communicator);
                 // Later it has a room from before.
                 if round == 0 {
                     assert!(add_up(&communicator, BYTES).is_err(), "there is no room");
@@ -140,10 +117,9 @@ fn starts_that_wait_for_memory_end_in_order_or_in_an_error_of_their_own() -> Res
 fn starts_wait_for_a_late_rank_without_limit() -> Result<(), Error> {
     // Two ranks are short, and the third keeps them waiting.
     let members = members(3)?;
-    let are_short = Barrier::new(3);
-    on_each(members, |communicator| {
+    on_each(members, |communicator, barrier| {
         if communicator.rank() == 2 {
-            are_short.wait();
+            barrier.wait();
         } else {
             communicator.member().limit_shortage(Duration::ZERO);
         }
@@ -154,7 +130,7 @@ fn starts_wait_for_a_late_rank_without_limit() -> Result<(), Error> {
                 assert!(!last.test()?, "a rank has not started it");
                 Ok(())
             });
-            are_short.wait();
+            barrier.wait();
             tested.map_err(|error: Box<Error>| *error)?;
         }
         // Now all ranks take part, and each may be short for a moment.
@@ -166,8 +142,7 @@ fn starts_wait_for_a_late_rank_without_limit() -> Result<(), Error> {
 #[test]
 fn starts_in_different_orders_that_wait_for_each_other_fail() -> Result<(), Error> {
     let members = members(2)?;
-    let (have_started, have_ended) = (Barrier::new(2), Barrier::new(2));
-    on_each(members, |world| {
+    on_each(members, |world, barrier| {
         world.member().limit_shortage(Duration::from_millis(50));
         let other = world.split(Some(0), 0)?.expect("all ranks take part");
         let mut order = [&world, &other];
@@ -175,11 +150,11 @@ fn starts_in_different_orders_that_wait_for_each_other_fail() -> Result<(), Erro
             order.reverse();
         }
         let first = start_many(order[0])?;
-        have_started.wait();
+        barrier.wait();
         // The memory of each rank is full of runs that the other one has not started.
         let second = start_many(order[1])?;
         let waited = second.last().expect("runs are pending").wait(None);
-        have_ended.wait();
+        barrier.wait();
         let error = waited.expect_err("no memory will be free");
         assert!(matches!(*error, Error::Arena(_)), "{error}");
         drop((first, second));
@@ -191,7 +166,7 @@ fn starts_in_different_orders_that_wait_for_each_other_fail() -> Result<(), Erro
 fn a_rank_that_leaves_ends_its_shortage() -> Result<(), Error> {
     let mut members = members(2)?;
     let witness = members.remove(0);
-    on_each(members, |communicator| {
+    on_each(members, |communicator, _| {
         let pending = start_many(&communicator)?;
         assert!(communicator.member().relieve_shortage(Duration::ZERO));
         // Never dropped, as by a killed process.
