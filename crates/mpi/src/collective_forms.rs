@@ -68,7 +68,7 @@ macro_rules! handles {
     }};
 }
 
-/// The block by whose length every rank decides.
+/// The [`Decisive`](crate::blocking::Decisive) block of a call.
 macro_rules! decisive {
     () => {
         Decisive::None
@@ -82,8 +82,8 @@ macro_rules! decisive {
 }
 
 /// Defines blocking, nonblocking and persistent collectives, with counts `N` and displacements `D`
-/// in both forms. `start` translates the arguments for tradewind. In brackets stands the block by whose
-/// length every rank decides, if each has one.
+/// in both forms. `start` translates the arguments for tradewind. The brackets name
+/// the [`Decisive`](crate::blocking::Decisive) block, if the call has one.
 macro_rules! collectives {
     ($($blocking:ident $blocking_large:ident
         $host:ident $host_large:ident $init:ident $init_large:ident

@@ -103,8 +103,10 @@ fn libraries() -> Vec<usize> {
 }
 
 unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _size: usize, found: Pointer) -> c_int {
-    // SAFETY: the loader passes a valid description, and `found` is the list of `libraries`.
-    let (name, found) = unsafe { ((*info).dlpi_name, &mut *found.cast::<Vec<usize>>()) };
+    // SAFETY: the loader passes a valid description.
+    let name = unsafe { (*info).dlpi_name };
+    // SAFETY: the list of `libraries`, to which nothing else refers during its call.
+    let found = unsafe { &mut *found.cast::<Vec<usize>>() };
     if name.is_null() {
         return 0;
     }
@@ -121,8 +123,9 @@ unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _size: usize, found: Po
     0
 }
 
-/// What every call reads of its thread. One value: to find those of a thread takes a call of the
-/// loader, as long as a third of the shortest collectives.
+/// The values of a thread that every call reads. They are one thread-local variable, because each
+/// access to such a variable calls the loader, which takes a third of the time of the shortest
+/// collectives.
 #[derive(Debug)]
 pub(crate) struct Thread {
     /// Calls of the MPI library that this thread is inside.
@@ -212,8 +215,9 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// As [`call`], without the mark, which costs some nanoseconds: for functions whose calls inside
-/// the MPI library, if any reach this library, would pass through it anyway.
+/// As [`call`], without the mark, which costs some nanoseconds: for callers that have set it, and
+/// for functions whose calls inside the MPI library, if any reach this library, would pass through
+/// it anyway.
 macro_rules! pass {
     ($name:ident($($argument:expr),* $(,)?)) => {
         match $crate::host::$name.find() {

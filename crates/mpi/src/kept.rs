@@ -68,7 +68,8 @@ pub(crate) fn free_now(abi: &Abi, object: Object) {
 pub(crate) unsafe fn type_free(abi: &Abi, datatype: Pointer) -> c_int {
     // SAFETY: by the caller's promise `datatype` points to a handle, which no other thread changes
     // during the call; `read` reads one of this ABI's size.
-    let object = Object::Type(unsafe { abi.read(datatype, 0) });
+    let handle = unsafe { abi.read(datatype, 0) };
+    let object = Object::Type(handle);
     if is_put_off(object) {
         // SAFETY: the handle that was read lies there, and MPI lets this call overwrite it.
         unsafe { abi.write(datatype, 0, abi.datatype_null) };
@@ -84,7 +85,8 @@ pub(crate) unsafe fn type_free(abi: &Abi, datatype: Pointer) -> c_int {
 pub(crate) unsafe fn op_free(abi: &Abi, operation: Pointer) -> c_int {
     // SAFETY: by the caller's promise `operation` points to a handle, which no other thread changes
     // during the call; `read` reads one of this ABI's size.
-    let object = Object::Operation(unsafe { abi.read(operation, 0) });
+    let handle = unsafe { abi.read(operation, 0) };
+    let object = Object::Operation(handle);
     if is_put_off(object) {
         // SAFETY: the handle that was read lies there, and MPI lets this call overwrite it.
         unsafe { abi.write(operation, 0, abi.op_null) };
