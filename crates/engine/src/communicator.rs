@@ -1,7 +1,7 @@
 //! Communicators: the ranks of a communicator and its numbered collectives, as one rank sees them.
 
 mod blocking;
-mod elsewhere;
+mod external;
 mod link;
 pub(crate) mod linked_schedule;
 mod placement;

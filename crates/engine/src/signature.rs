@@ -35,8 +35,8 @@ pub enum CallKind {
     NeighborAllgatherv = 26,
     NeighborAlltoallv = 27,
     /// A collective that another library runs; see
-    /// [`Communicator::pass_over`](crate::communicator::Communicator::pass_over).
-    Elsewhere = 28,
+    /// [`Communicator::record_external_collective`](crate::communicator::Communicator::record_external_collective).
+    External = 28,
 }
 
 impl CallKind {
@@ -69,7 +69,7 @@ impl CallKind {
         CallKind::Alltoallv,
         CallKind::NeighborAllgatherv,
         CallKind::NeighborAlltoallv,
-        CallKind::Elsewhere,
+        CallKind::External,
     ];
 
     fn from_u8(number: u8) -> CallKind {
@@ -107,7 +107,7 @@ impl CallKind {
             CallKind::Alltoallv => "alltoallv",
             CallKind::NeighborAllgatherv => "neighbor_allgatherv",
             CallKind::NeighborAlltoallv => "neighbor_alltoallv",
-            CallKind::Elsewhere => "a collective of another library",
+            CallKind::External => "a collective of another library",
         }
     }
 }

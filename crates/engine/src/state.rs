@@ -318,15 +318,16 @@ impl CommunicatorState {
         self.progress[rank as usize].exchanged.load(Ordering::Acquire) > turn
     }
 
-    /// Checks whether another rank has started one of the collectives in this rank's journal here,
-    /// and this rank has passed it over, or the other way round.
-    pub(crate) fn find_division(&self) -> Result<(), Error> {
+    /// Checks the collectives in this rank's journal for one that some ranks have started here and
+    /// others in another library.
+    pub(crate) fn find_external_mismatch(&self) -> Result<(), Error> {
         // Acquire: pairs with the Release in `note`, where another thread of this rank calls it.
         let started = self.progress[self.rank as usize].started.load(Ordering::Acquire);
-        let is_elsewhere = |call: Signature| call.kind == CallKind::Elsewhere;
+        let is_external = |call: Signature| call.kind == CallKind::External;
         for sequence in started.saturating_sub(JOURNAL)..started {
+            // A newer call may have replaced the entry since `started` was read.
             let Some(own) = self.noted(self.rank, sequence) else { continue };
-            let differs = |other: Signature| is_elsewhere(other) != is_elsewhere(own);
+            let differs = |other: Signature| is_external(other) != is_external(own);
             let mut others = (0..self.layout.ranks).filter_map(|rank| self.noted(rank, sequence));
             if others.any(differs) {
                 self.find_mismatch(sequence, own)?;

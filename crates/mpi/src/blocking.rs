@@ -20,14 +20,16 @@ static KINDS: AtomicU32 = AtomicU32::new(0);
 /// A block of a call: number and type of its elements.
 type Block = (i64, Handle);
 
-/// The block by whose length every rank decides.
+/// The block of a call whose length decides in which library the call runs: on all ranks it has the
+/// same length, so all of them make the same decision.
 #[derive(Clone, Copy)]
 pub(crate) enum Decisive {
-    /// The forms with lists of blocks, and calls without data.
+    /// No such block: calls with lists of blocks, and calls without data.
     None,
-    /// Every rank passes it.
+    /// The arguments of every rank name it.
     Everywhere(Block),
-    /// The root passes the first one, and every other rank the second one.
+    /// The arguments of the root name it as the first one, and those of every other rank as the
+    /// second one.
     Rooted(c_int, [Block; 2]),
 }
 
@@ -125,7 +127,7 @@ fn decide(
             Ok(outcome)
         }
         Err(Refusal::Left(reason)) => {
-            served.pass_over();
+            served.record_external_collective();
             Err(reason)
         }
         Err(Refusal::Failed(error)) => Ok(failed(abi, (kind, communicator), &error)),

@@ -24,7 +24,7 @@ pub(crate) struct Served {
     pub(crate) topology: Option<Topology>,
     /// The sizes at which its blocking collectives run here; empty if none does.
     blocking: SizesByKind,
-    /// Its number in `watch`, if a call on it has been passed over, and otherwise 0.
+    /// Its number in `watch` after a call on it was recorded as left, and 0 before.
     watched: AtomicU64,
 }
 
@@ -88,11 +88,11 @@ impl Served {
         Served { communicator, topology, blocking, watched: AtomicU64::new(0) }
     }
 
-    /// Counts a call that is left to the MPI library for what its arguments are. All ranks of a
-    /// correct program leave it; where one has not, those that wait for this one get an error.
+    /// Records a call that is left to the MPI library because of its arguments. All ranks of a
+    /// correct program leave it. A rank that has not, and waits for this one, gets an error.
     #[inline]
-    pub(crate) fn pass_over(&self) {
-        self.communicator.pass_over();
+    pub(crate) fn record_external_collective(&self) {
+        self.communicator.record_external_collective();
         // Relaxed: this thread has stored it, or another one that the program synchronizes with.
         if self.watched.load(Ordering::Relaxed) == 0 {
             self.watched.store(watch::begin(&self.communicator), Ordering::Relaxed);

@@ -72,7 +72,7 @@ pub(crate) unsafe fn take(
         // Only examinations end so.
         Err(Refusal::Accepted) => Reason::Form,
     };
-    served.pass_over();
+    served.record_external_collective();
     report::left(kind, reason);
     leave()
 }
@@ -113,7 +113,7 @@ pub(crate) unsafe fn prepare(
         Ok(_) => Some(Reason::Form),
     };
     if let Some(reason) = reason {
-        served.pass_over();
+        served.record_external_collective();
         report::left(kind, reason);
         return leave();
     }

@@ -1,10 +1,12 @@
-//! The thread that ends a job whose ranks have divided one collective between the two libraries.
+//! The thread that ends a job in which one collective runs here on some ranks and in the MPI
+//! library on others.
 //!
-//! All ranks of a correct program decide alike. Where a program passes lengths that differ, one
-//! rank may run a collective here and another one leave it to the MPI library. A rank that waits
-//! here gets an error, because the other one has passed the call over. A rank that waits inside the
-//! MPI library is reached by nothing, nor is one that only contributes and goes on. So each rank
-//! that leaves calls for what their arguments are has this thread.
+//! In a correct program all ranks make the same decision. If a program passes lengths that differ,
+//! one rank may run a collective here and another one leave it to the MPI library. A rank that
+//! waits here gets an error, because the other one has recorded the call as external. No error
+//! reaches a rank that waits inside the MPI library, and a rank that only contributes, such as the
+//! root of a broadcast, waits nowhere. Therefore each rank that has left a call because of its
+//! arguments runs this thread.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,12 +22,12 @@ struct Watch {
     has_thread: bool,
 }
 
-/// A communicator on which calls have been passed over.
+/// A communicator on which calls were left to the MPI library because of their arguments.
 struct Watched {
     number: u64,
     communicator: Communicator,
-    /// The collective that the last check has found divided.
-    divided: Option<u64>,
+    /// The mismatched collective that the last check has found.
+    mismatched: Option<u64>,
 }
 
 static WATCH: Mutex<Watch> = Mutex::new(Watch { watched: Vec::new(), last: 0, has_thread: false });
@@ -37,25 +39,25 @@ fn watch() -> MutexGuard<'static, Watch> {
     WATCH.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Looks after a communicator. Returns a number for [`end`], which is not 0.
+/// Adds a communicator to those that the thread checks. Returns a number for [`end`], not 0.
 #[cold]
 pub(crate) fn begin(communicator: &Communicator) -> u64 {
     let mut watch = watch();
     watch.last += 1;
     let number = watch.last;
-    watch.watched.push(Watched { number, communicator: communicator.clone(), divided: None });
+    watch.watched.push(Watched { number, communicator: communicator.clone(), mismatched: None });
     if watch.has_thread {
         return number;
     }
     let thread = std::thread::Builder::new().name("tradewind".into());
     match thread.spawn(run) {
         Ok(_) => watch.has_thread = true,
-        Err(error) => log::warn!("no thread looks for ranks in different collectives: {error}"),
+        Err(error) => log::warn!("no thread checks for mismatched collectives: {error}"),
     }
     number
 }
 
-/// Ends that. With the number 0 nothing has begun.
+/// Ends the checks of a communicator. The number 0 is that of none.
 pub(crate) fn end(number: u64) {
     if number == 0 {
         return;
@@ -70,11 +72,12 @@ pub(crate) fn end(number: u64) {
 fn run() {
     let mut watch = watch();
     while !watch.watched.is_empty() {
-        for Watched { communicator, divided, .. } in &mut watch.watched {
-            let Err(error) = communicator.check_passed_over() else { continue };
+        for Watched { communicator, mismatched, .. } in &mut watch.watched {
+            let Err(error) = communicator.check_external_collectives() else { continue };
             let Error::Mismatch { sequence, .. } = error else { continue };
-            // Twice: a rank that waits here reports it first, by the error handler of the program.
-            if divided.replace(sequence) == Some(sequence) {
+            // Only at the second check: by then a rank that waits here has reported the error, and
+            // called the error handler of the program.
+            if mismatched.replace(sequence) == Some(sequence) {
                 log::error!(
                     "the lengths of one collective differ, so its ranks wait in two libraries: \
                      {error}; the job ends"

@@ -189,16 +189,17 @@ impl Communicator {
         SharedBuffer::new(self.group(), count)
     }
 
-    /// Counts a collective that another library runs on the same ranks, for programs that divide
-    /// their collectives between two libraries. All ranks must count alike. Where one has started
-    /// here what another has passed over, a rank that waits gets [`Error::Mismatch`], and
-    /// [`check_passed_over`](Self::check_passed_over) finds it. Between nodes nothing is counted.
+    /// Records a collective that another library runs on the same ranks, for programs that run
+    /// some of their collectives there. All ranks must record the same ones. If another rank has
+    /// started that collective here, a rank that waits for it gets [`Error::Mismatch`], and
+    /// [`check_external_collectives`](Self::check_external_collectives) returns that error.
+    /// Communicators with ranks on several nodes record nothing.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
     /// tradewind::local(2, |world| {
     ///     if world.rank() == 0 {
-    ///         world.pass_over();
+    ///         world.record_external_collective();
     ///     } else {
     ///         assert!(matches!(world.barrier(), Err(tradewind::Error::Mismatch { .. })));
     ///     }
@@ -209,21 +210,21 @@ impl Communicator {
     ///
     /// [`Error::Mismatch`]: crate::Error::Mismatch
     #[inline]
-    pub fn pass_over(&self) {
+    pub fn record_external_collective(&self) {
         if self.internode().is_none() {
-            self.group().pass_over();
+            self.group().record_external_collective();
         }
     }
 
-    /// Checks whether another rank has [passed over](Self::pass_over) one of the last collectives
-    /// that this rank has started here, or the other way round. Waits for no rank and no other
-    /// thread.
+    /// Checks whether another rank has
+    /// [recorded as external](Self::record_external_collective) one of the last collectives that
+    /// this rank has started here, or the other way round. Waits for no rank and no other thread.
     ///
     /// # Errors
     /// [`Error::Mismatch`](crate::Error::Mismatch).
-    pub fn check_passed_over(&self) -> Result<()> {
+    pub fn check_external_collectives(&self) -> Result<()> {
         match self.internode() {
-            None => Ok(self.group().check_passed_over()?),
+            None => Ok(self.group().check_external_collectives()?),
             Some(_) => Ok(()),
         }
     }

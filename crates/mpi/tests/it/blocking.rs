@@ -11,16 +11,16 @@ testing::tests![needs(Mpich):
     a_table_selects_blocking_calls,
     without_a_table_blocking_calls_are_left,
     an_unusable_table_is_named_once,
-    mpich_ends_divided_collectives,
+    mpich_ends_mismatched_collectives,
 ];
 testing::tests![needs(OpenMpi):
     open_mpi_has_every_blocking_collective,
-    open_mpi_ends_divided_collectives,
+    open_mpi_ends_mismatched_collectives,
 ];
 testing::tests![needs(Mpich, OpenMpi): every_name_is_taken];
 testing::tests![needs(Mpich, IntelMpi):
     intel_mpi_has_every_blocking_collective,
-    intel_mpi_ends_divided_collectives,
+    intel_mpi_ends_mismatched_collectives,
 ];
 
 /// Compares the blocking forms, which run here, with the nonblocking ones of the MPI library.
@@ -150,13 +150,13 @@ fn a_table_selects_blocking_calls() {
 }
 
 /// Ranks that wait in two libraries for each other end, and a line names what they are in.
-fn divided_collectives_end(family: Family) {
+fn mismatched_collectives_end(family: Family) {
     for host in Host::all(family) {
         let mut table = Table::measure(host);
         table.set(&["Allreduce", "Bcast"], [0.5, 0.5, 1.5]);
         for collective in ["allreduce", "bcast", "ialltoall"] {
             for handler in [&[][..], &["return"]] {
-                let job = table.job(host, "divided", 2).argument(collective);
+                let job = table.job(host, "mismatched", 2).argument(collective);
                 let job = handler.iter().fold(job, |job, handler| job.argument(handler));
                 let finished = job.preloaded();
                 assert!(finished.in_time, "{collective} with {host:?}: {finished:?}");
@@ -168,16 +168,16 @@ fn divided_collectives_end(family: Family) {
     }
 }
 
-fn mpich_ends_divided_collectives() {
-    divided_collectives_end(Family::Mpich);
+fn mpich_ends_mismatched_collectives() {
+    mismatched_collectives_end(Family::Mpich);
 }
 
-fn open_mpi_ends_divided_collectives() {
-    divided_collectives_end(Family::OpenMpi);
+fn open_mpi_ends_mismatched_collectives() {
+    mismatched_collectives_end(Family::OpenMpi);
 }
 
-fn intel_mpi_ends_divided_collectives() {
-    divided_collectives_end(Family::Intel);
+fn intel_mpi_ends_mismatched_collectives() {
+    mismatched_collectives_end(Family::Intel);
 }
 
 fn every_name_is_taken() {
