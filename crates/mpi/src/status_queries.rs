@@ -1,7 +1,7 @@
 //! The three functions of MPI 4.1 for arrays that leave the requests as they are. Programs find
 //! them here even if their MPI library has only the one for a single request.
 //!
-//! For the MPI library a request of this library is inactive; `completion` looks after it.
+//! To the MPI library a request of this library is inactive; `completion` handles such requests.
 
 use crate::abi::abi;
 use crate::host::{self, Pointer, call};
