@@ -50,6 +50,32 @@ fn nodes(count: usize) -> VirtualNodes {
     VirtualNodes::new(count, 1500).expect("the runner has made sure of virtual nodes")
 }
 
+/// The rank that is killed, or whose node vanishes. It is alone on the second node, ranks 0 and 1 are
+/// on the first.
+const VICTIM: u32 = 2;
+
+/// Runs a program in which [`VICTIM`] is killed; ranks 0 and 1 must say these words.
+fn after_a_kill(program: &str, words: &str) {
+    let testbed = nodes(2);
+    let said = Hydra::new(&testbed, &[2, 1]).option("-disable-auto-cleanup").program(program).run();
+    assert_eq!(said, [0, 1].map(|rank| Said::new(rank, words)));
+}
+
+/// Runs a program whose ranks say that they wait, then disconnects the node of [`VICTIM`]; ranks 0
+/// and 1 must say all these words.
+fn after_a_disconnection(program: &str, words: &[&str]) {
+    let testbed = nodes(2);
+    let mut job = Hydra::new(&testbed, &[2, 1])
+        .option("-disable-auto-cleanup")
+        .variable("TRADEWIND_NODE_TIMEOUT", "2")
+        .program(program)
+        .start();
+    job.hear(&[0, 1, VICTIM].map(|rank| Said::new(rank, "waits")));
+    testbed.unplug(1).expect("a cable can be pulled");
+    let by_both = |words: &&str| [0, 1].map(|rank| Said::new(rank, words));
+    job.hear(&words.iter().flat_map(by_both).collect::<Vec<_>>());
+}
+
 fn ranks_on_several_nodes_find_each_other_by_both_versions_of_pmi() {
     let testbed = nodes(2);
     for version in ["1", "2"] {

@@ -1,8 +1,8 @@
 //! Channels between ranks that are processes on several nodes, one of which is killed or vanishes.
 
 use super::harness::{Hydra, Said};
-use super::nodes;
 use super::rank::say;
+use super::{VICTIM, after_a_disconnection, after_a_kill, nodes};
 use rustix::process::{Signal, getpid, kill_process};
 use tradewind::messages::{ChannelEnd, ChannelReceiver, ChannelSender, RecvError, SendError};
 use tradewind::{Communicator, Job, Result};
@@ -14,9 +14,6 @@ testing::tests![
     a_vanished_node_ends_its_channels,
     what_a_rank_has_put_into_channels_outlives_it,
 ];
-
-/// Two ranks on the first node, one on the second; rank 2 is killed.
-const VICTIM: u32 = 2;
 
 const EACH: u64 = 30_000;
 
@@ -45,7 +42,7 @@ pub(super) fn exchange() -> Result<()> {
     }
     while !senders.iter().all(|end| end.1 == EACH) || !receivers.iter().all(|end| end.1 == EACH) {
         for (sender, sent) in &mut senders {
-            // One that is full keeps nobody from receiving.
+            // A full channel must not delay the receives below.
             while *sent < EACH && sender.try_send(*sent as f64).is_ok() {
                 *sent += 1;
             }
@@ -67,23 +64,25 @@ pub(super) fn exchange() -> Result<()> {
     Ok(())
 }
 
-/// Channels from a rank to the victim and back, on that rank and on the victim.
-fn with_victim(
-    world: &Communicator,
-    rank: u32,
-) -> Result<Option<(ChannelSender<u64>, ChannelReceiver<u64>)>> {
-    let ends = [world.channel(rank, VICTIM, 64)?, world.channel(VICTIM, rank, 64)?];
-    let (mut sender, mut receiver) = (None, None);
-    for end in ends.into_iter().flatten() {
-        match end {
-            ChannelEnd::Sender(end) => sender = Some(end),
-            ChannelEnd::Receiver(end) => receiver = Some(end),
+/// Channels from each other rank to the victim and back: one pair of ends on that rank, two on the
+/// victim.
+fn with_victim(world: &Communicator) -> Result<Vec<(ChannelSender<u64>, ChannelReceiver<u64>)>> {
+    let mut pairs = Vec::new();
+    for rank in [0, 1] {
+        let ends = [world.channel(rank, VICTIM, 64)?, world.channel(VICTIM, rank, 64)?];
+        let (mut sender, mut receiver) = (None, None);
+        for end in ends.into_iter().flatten() {
+            match end {
+                ChannelEnd::Sender(end) => sender = Some(end),
+                ChannelEnd::Receiver(end) => receiver = Some(end),
+            }
         }
+        pairs.extend(sender.zip(receiver));
     }
-    Ok(sender.zip(receiver))
+    Ok(pairs)
 }
 
-/// Waits at both channels until the victim is known to have failed.
+/// Waits at both channels until they report that the victim has failed.
 fn wait_for_end(sender: &mut ChannelSender<u64>, receiver: &mut ChannelReceiver<u64>) {
     assert_eq!(receiver.recv(), Err(RecvError::RankExited { rank: VICTIM }));
     let error = (0..).find_map(|number| sender.send(number).err());
@@ -91,13 +90,7 @@ fn wait_for_end(sender: &mut ChannelSender<u64>, receiver: &mut ChannelReceiver<
 }
 
 fn a_killed_rank_ends_its_channels_behind_its_values() {
-    let testbed = nodes(2);
-    let said = Hydra::new(&testbed, &[2, 1])
-        .option("-disable-auto-cleanup")
-        .program("channels-beside-a-killed-rank")
-        .run();
-    let expected = [0, 1].map(|rank| Said::new(rank, "rank 2 has failed"));
-    assert_eq!(said, expected);
+    after_a_kill("channels-beside-a-killed-rank", "rank 2 has failed");
 }
 
 /// Ranks 0 and 1 have channels with the victim, and with each other.
@@ -105,10 +98,7 @@ pub(super) fn beside_a_killed_rank() -> Result<()> {
     let job = Job::init()?;
     let world = job.world();
     let rank = world.rank();
-    let mut ends = Vec::new();
-    for rank in [0, 1] {
-        ends.extend(with_victim(world, rank)?);
-    }
+    let mut ends = with_victim(world)?;
     let between = world.channel::<u64>(0, 1, 64)?;
     world.barrier()?;
     if rank == VICTIM {
@@ -137,25 +127,14 @@ pub(super) fn beside_a_killed_rank() -> Result<()> {
 }
 
 fn a_vanished_node_ends_its_channels() {
-    let testbed = nodes(2);
-    let mut job = Hydra::new(&testbed, &[2, 1])
-        .option("-disable-auto-cleanup")
-        .variable("TRADEWIND_NODE_TIMEOUT", "2")
-        .program("channels-to-a-vanished-node")
-        .start();
-    job.hear(&[Said::new(0, "waits"), Said::new(1, "waits"), Said::new(2, "waits")]);
-    testbed.unplug(1).expect("a cable can be pulled");
-    job.hear(&[Said::new(0, "rank 2 has failed"), Said::new(1, "rank 2 has failed")]);
+    after_a_disconnection("channels-to-a-vanished-node", &["rank 2 has failed"]);
 }
 
 pub(super) fn to_a_vanished_node() -> Result<()> {
     let job = Job::init()?;
     let world = job.world();
     let rank = world.rank();
-    let mut ends = Vec::new();
-    for rank in [0, 1] {
-        ends.extend(with_victim(world, rank)?);
-    }
+    let mut ends = with_victim(world)?;
     world.barrier()?;
     say(rank, "waits");
     for (sender, receiver) in &mut ends {

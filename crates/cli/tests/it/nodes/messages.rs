@@ -1,8 +1,8 @@
 //! Messages between ranks that are processes on several nodes, some of which are killed.
 
 use super::harness::{Hydra, Said};
-use super::nodes;
 use super::rank::say;
+use super::{VICTIM, after_a_disconnection, after_a_kill, nodes};
 use rustix::process::{Signal, getpid, kill_process};
 use tradewind::{Communicator, Error, Job, Pending, RecvRequest, Result, Source, Tag, wait_all};
 
@@ -17,9 +17,6 @@ testing::tests![
     needs(Nodes, Mpiexec, Libfabric):
     messages_pass_through_libfabric,
 ];
-
-/// Two ranks on the first node, one on the second; rank 2 is killed.
-const VICTIM: u32 = 2;
 
 /// Within a record, of some records, beyond what is sent without a request.
 const LENGTHS: [usize; 7] = [0, 8, 48, 5000, 100_000, 1 << 20, 8 << 20];
@@ -98,13 +95,7 @@ pub(super) fn exchange() -> Result<()> {
 }
 
 fn a_killed_rank_ends_the_messages_that_wait_for_it() {
-    let testbed = nodes(2);
-    let said = Hydra::new(&testbed, &[2, 1])
-        .option("-disable-auto-cleanup")
-        .program("messages-beside-a-killed-rank")
-        .run();
-    let expected: Vec<Said> = [0, 1].map(|rank| Said::new(rank, "goes on")).to_vec();
-    assert_eq!(said, expected);
+    after_a_kill("messages-beside-a-killed-rank", "goes on");
 }
 
 fn is_of_victim<T: std::fmt::Debug>(outcome: Result<T>) {
@@ -167,20 +158,8 @@ fn go_on(world: &Communicator) -> Result<()> {
 }
 
 fn a_vanished_node_ends_the_messages_that_wait_for_its_ranks() {
-    let testbed = nodes(2);
-    let mut job = Hydra::new(&testbed, &[2, 1])
-        .option("-disable-auto-cleanup")
-        .variable("TRADEWIND_NODE_TIMEOUT", "2")
-        .program("messages-to-a-vanished-node")
-        .start();
-    job.hear(&[Said::new(0, "waits"), Said::new(1, "waits"), Said::new(2, "waits")]);
-    testbed.unplug(1).expect("a cable can be pulled");
-    job.hear(&[
-        Said::new(0, "node 1 is unreachable"),
-        Said::new(1, "node 1 is unreachable"),
-        Said::new(0, "goes on"),
-        Said::new(1, "goes on"),
-    ]);
+    let words = ["node 1 is unreachable", "goes on"];
+    after_a_disconnection("messages-to-a-vanished-node", &words);
 }
 
 pub(super) fn to_a_vanished_node() -> Result<()> {

@@ -1,8 +1,8 @@
 //! Queues between ranks that are processes on several nodes, one of which is killed.
 
 use super::harness::{Hydra, Said};
-use super::nodes;
 use super::rank::say;
+use super::{VICTIM, after_a_kill, nodes};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use tradewind::messages::{
     CacheLineHeader, CacheLineMessage, ExpressMessage, OnePoll, PollSet, RecvError, SendError,
@@ -17,9 +17,6 @@ testing::tests![
     what_a_rank_has_put_into_queues_outlives_it,
     a_killed_node_service_ends_the_waits_for_other_nodes_only,
 ];
-
-/// Two ranks on the first node, one on the second; rank 2 is killed.
-const VICTIM: u32 = 2;
 
 const EACH: u64 = 3000;
 
@@ -78,13 +75,7 @@ pub(super) fn exchange() -> Result<()> {
 }
 
 fn a_killed_rank_ends_the_waits_at_its_queues_and_at_those_of_others() {
-    let testbed = nodes(2);
-    let said = Hydra::new(&testbed, &[2, 1])
-        .option("-disable-auto-cleanup")
-        .program("queues-beside-a-killed-rank")
-        .run();
-    let expected = [0, 1].map(|rank| Said::new(rank, "rank 2 has failed"));
-    assert_eq!(said, expected);
+    after_a_kill("queues-beside-a-killed-rank", "rank 2 has failed");
 }
 
 /// Rank 0 sends to the victim until its queue is full, rank 1 receives what the victim has sent.
@@ -171,19 +162,19 @@ pub(super) fn without_node_service() -> Result<()> {
         let service = Pid::from_raw(job.service_process().cast_signed()).expect("it runs");
         kill_process(service, Signal::KILL).expect("it runs");
     }
-    let error = port.receiver.recv().expect_err("nobody sends");
+    let error = port.receiver.recv().expect_err("no rank sends");
     let mut members = [Some(in_set.receiver)];
     let of_set = OnePoll::new(&set).poll_blocking(&mut members[..]);
     assert_eq!(of_set, Err(error));
     if rank == VICTIM {
         assert!(matches!(error, RecvError::RankExited { rank: 0 | 1 }), "{error}");
     } else {
-        // No rank is to blame.
+        // No rank has failed.
         assert_eq!(error, RecvError::CarrierEnded);
         let mut numbers = 0..;
         let error = numbers.find_map(|number| port.senders[2].send(&message(0, number)).err());
         assert_eq!(error, Some(SendError::CarrierEnded));
-        // The other rank of the node is there.
+        // Messages inside the node do not need the service.
         port.senders[1 - rank as usize].send(&message(rank, 7))?;
         while port.receiver.try_recv()? != Some(message(1 - rank, 7)) {
             std::thread::yield_now();
