@@ -49,11 +49,12 @@ pub(crate) struct Arguments {
     #[arg(value_parser = super::values::number("ranks", 2..=RANK_LIMIT))]
     ranks: Vec<u32>,
 
-    /// Time for all measurements; what the clock has not been asked about by then is predicted.
+    /// Time for all measurements; what has not been timed by then is predicted.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = super::values::seconds)]
     time: Duration,
 
-    /// Times no candidates: the models decide everywhere.
+    /// Times no candidates: the models decide everywhere. Between nodes every plan is still timed at
+    /// three sizes, which corrects the models.
     #[arg(long, conflicts_with_all = ["measure_all"])]
     models_only: bool,
 
