@@ -105,7 +105,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the measurements of one node do not contain.
+/// Returns a sentence where the parameters of one node were measured with another load of its cores.
 fn note(machine: &Machine, query: &Query) -> Option<String> {
     let Query { ranks, .. } = *query;
     let cores = machine.cores();

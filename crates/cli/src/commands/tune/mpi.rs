@@ -94,7 +94,7 @@ fn in_rank(directory: Option<&Path>, out: &Path, time: Duration) -> Result<ExitC
 extern "C" fn show(text: *const c_char) {
     // SAFETY: the library passes a terminated string, which lives during the call.
     let text = unsafe { CStr::from_ptr(text) };
-    // The table is written; whoever has closed the output does not need the text.
+    // The table is written: an output that is closed is no error.
     let _ = std::io::stdout().write_all(text.to_bytes());
 }
 

@@ -14,9 +14,9 @@ use tradewind::CallForm;
 pub const PART: &str = "regret-between-nodes";
 
 /// A plan with its engine.
-type Way = (Option<Engine>, Choice);
-/// What chooses: its name, and its choice for a call.
-type Chooser<'a> = (&'a str, &'a dyn Fn(&Query) -> Option<Way>);
+type EnginePlan = (Option<Engine>, Choice);
+/// Name of the models or of the table, and the plan that it chooses for a call.
+type Chooser<'a> = (&'a str, &'a dyn Fn(&Query) -> Option<EnginePlan>);
 
 /// Time of the choices of the models and of the table over that of the best plan on any engine, in
 /// the parts of [`Purpose::Check`]. A call whose choice was not timed is left out.
@@ -97,7 +97,7 @@ fn map_of(
 }
 
 /// The time of a way over that of the best, and both in words; `None` if it was not timed.
-fn lost(query: &Query, (engine, plan): Way, plans: &[Measured]) -> Option<(f64, String)> {
+fn lost(query: &Query, (engine, plan): EnginePlan, plans: &[Measured]) -> Option<(f64, String)> {
     let best = plans.iter().min_by(|one, other| one.median.total_cmp(&other.median))?;
     let same = |one: &&Measured| one.plan == plan && (engine.is_none() || one.engine == engine);
     let chosen = plans.iter().find(same)?;

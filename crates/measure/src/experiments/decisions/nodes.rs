@@ -14,7 +14,7 @@ use tradewind::CallForm;
 /// No collective takes more memory than this.
 const MOST_MEMORY: u64 = 1 << 27;
 
-/// What plans are timed for.
+/// Purpose for which plans are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To correct the parameters of the models: every plan, at few sizes.

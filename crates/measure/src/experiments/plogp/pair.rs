@@ -104,7 +104,7 @@ struct SizeSchedules {
     overheads: Overheads,
 }
 
-/// What overheads of one size are measured with.
+/// Method by which the overheads of one size are measured.
 enum Overheads {
     Stamps(Repeated),
     LoneMessage(LoneMessage, Executor),
@@ -205,7 +205,8 @@ impl<'w> Pair<'w> {
             stream: repeated(patterns::stream, messages)?,
             overheads,
         };
-        let (form, engine) = (self.form, self.engine.name());
+        let form = self.form;
+        let engine = self.engine.name();
         let is_taken = |one: &Repeated| one.schedule.engine(form) == engine;
         let has_overheads = match &size.overheads {
             Overheads::Stamps(one) => is_taken(one),
