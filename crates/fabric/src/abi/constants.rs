@@ -48,7 +48,7 @@ pub const FI_EP_RDM: c_int = 3;
 pub const FI_WAIT_NONE: c_int = 0;
 /// `FI_WAIT_FD`.
 pub const FI_WAIT_FD: c_int = 3;
-/// `FI_CQ_FORMAT_MSG`: entries are [`CompletionEntry`].
+/// `FI_CQ_FORMAT_MSG`: entries are [`CompletionEntry`](super::CompletionEntry).
 pub const FI_CQ_FORMAT_MSG: c_int = 2;
 /// `FI_GETWAIT`: command that returns the descriptor of a completion queue.
 pub const FI_GETWAIT: c_int = 5;
