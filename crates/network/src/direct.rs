@@ -5,8 +5,9 @@
 //! message passes through two threads, where the agent needs four and a change of thread on each
 //! node. A run that has sent everything needs no thread until the rank waits for it, or tests it
 //! (`attendance`). For others a background thread (`background`) sleeps, while no thread of the rank
-//! waits, until something arrives, and executes what that enables. The buffers of a call that waits
-//! for the end of its run may be [lent](DirectBackend::start_lent), and are then used in place.
+//! waits, until something arrives, and executes what that enables. It also sends the frames of calls
+//! that have returned before the system took them. The buffers of a call that waits for the end of
+//! its run may be [lent](DirectBackend::start_lent), and are then used in place.
 //!
 //! Runs and messages are in the table that the agent has, too. The end of a connection fails no
 //! run, because the other rank may have left after its part. It ends a wait, [`Backend::lost`]
@@ -213,7 +214,7 @@ impl Backend for DirectBackend {
         let buffers = schedule.buffers(inputs)?;
         let run = self.submit(schedule, sequence, buffers, false);
         // This thread sends what can be sent now: waking another one would take longer.
-        self.driver.attend(self.driver.advance());
+        self.driver.advance();
         Ok(run)
     }
 
@@ -221,7 +222,7 @@ impl Backend for DirectBackend {
     fn is_complete(&self, run: RunId) -> bool {
         let Some(run) = self.run(run) else { return true };
         if !run.has_ended() && !self.driver.background.is_armed() {
-            let _ = self.driver.advance();
+            self.driver.advance();
         }
         run.has_ended()
     }
@@ -234,11 +235,8 @@ impl Backend for DirectBackend {
                 self.driver.background.disarm();
                 let driven = engine.drive(&run, deadline);
                 let has_new_loss = engine.take_new_loss();
-                // Frames that the system has not taken may be left by a run that has ended.
-                let needs_thread = !run.is_lent && engine.needs_thread();
                 drop(engine);
                 if driven? {
-                    self.driver.attend(Some(needs_thread));
                     return Ok(true);
                 }
                 if has_new_loss {
@@ -246,7 +244,7 @@ impl Backend for DirectBackend {
                 }
             } else {
                 submissions.wait_for_change(OTHER_DRIVER_INTERVAL, || run.has_ended());
-                // The thread that executes runs also sends what this one has left.
+                // The thread that has executed it attends to what it has left.
                 if run.has_ended() {
                     return Ok(true);
                 }

@@ -2,9 +2,10 @@
 //!
 //! A thread that waits for a run sleeps on the set of all connections. The background thread sleeps
 //! on a set of its own with that set as a member, which is *armed* while runs are under way that
-//! need a thread (`attendance`) and that none waits for. The next arrival wakes the background
-//! thread, once (`EPOLLONESHOT`). A thread that begins to wait disarms the member: an arrival wakes
-//! one thread, not two, and a rank whose calls are all blocking arms nothing.
+//! need a thread (`attendance`) and that none waits for, or frames that the system has not taken.
+//! The next arrival, or space for a frame, wakes the background thread, once (`EPOLLONESHOT`). A
+//! thread that begins to wait disarms the member: an arrival wakes one thread, not two, and a rank
+//! whose calls are all blocking and whose frames are taken at once arms nothing.
 
 use crate::agent::shared_region::notifier;
 use crate::error::{Error, refused, system};
@@ -81,8 +82,7 @@ impl Background {
         Ok(())
     }
 
-    /// Returns true if the thread was started. A thread that has the engine after the one that has
-    /// started it finds it started: the lock of the engine orders the two.
+    /// Returns true if the thread was started: a hint, because another one may just start it.
     pub(super) fn is_started(&self) -> bool {
         self.is_started.load(Ordering::Relaxed)
     }

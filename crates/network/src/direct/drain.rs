@@ -9,6 +9,7 @@ use super::driver::Driver;
 use crate::agent::run_context::RunKey;
 use crate::backend::{Departures, DrainOutcome};
 use crate::error::Error;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time between two looks, first and last. A run usually advances within a few of the first ones.
@@ -19,7 +20,7 @@ const LOOKS: u32 = 5;
 
 /// Waits until this rank has nothing left to send.
 pub(super) fn drain(
-    driver: &Driver,
+    driver: &Arc<Driver>,
     deadline: Instant,
     departures: &dyn Departures,
 ) -> Result<DrainOutcome, Error> {

@@ -131,9 +131,8 @@ impl DirectEngine {
         Ok(())
     }
 
-    /// Executes runs until this one has ended, and until everything has been handed to the kernel if
-    /// no other thread will do that; false if the deadline has passed, a connection has ended, or
-    /// another thread needs the engine.
+    /// Executes runs until this one has ended; false if the deadline has passed, a connection has
+    /// ended, or another thread needs the engine. Frames that the kernel has not taken are left.
     ///
     /// # Errors
     /// If the system refuses to read.
@@ -147,8 +146,7 @@ impl DirectEngine {
         let mut published = None;
         loop {
             idle = if self.turn() { 0 } else { idle.saturating_add(1) };
-            // Nothing is sent after the return of a blocking call, so the queues must be empty.
-            if run.has_ended() && !(run.is_lent && self.table.has_queued()) {
+            if run.has_ended() {
                 return Ok(true);
             }
             if self.has_new_loss || self.submissions.is_interrupted() {
@@ -195,15 +193,23 @@ impl DirectEngine {
         slept
     }
 
-    /// Returns true if runs must advance without a call of the rank: there is something left to
-    /// send, a computation ends, or more may arrive than the connections hold.
+    /// Returns true if something must advance without a call of the rank: there is something left
+    /// to send, a computation ends, or more may arrive than the connections hold. A run in buffers
+    /// that are lent is executed by the call that lends them, which also sends what is queued.
     pub(super) fn needs_thread(&self) -> bool {
-        let exchanged = self.runs.values().map(|run| run.schedule.exchanged);
-        let exchanged = exchanged.fold(0, u64::saturating_add);
+        let mut exchanged = 0u64;
+        let mut has_lent = false;
+        for run in self.runs.values() {
+            has_lent |= run.is_lent;
+            if !run.is_lent {
+                exchanged = exchanged.saturating_add(run.schedule.exchanged);
+            }
+        }
+        let is_lent = |key| has_lent && self.runs.get(key).is_some_and(|run| run.is_lent);
         !attendance::fits(exchanged)
             || self.next_timer().is_some()
-            || self.table.runs.values().any(Run::has_unsent)
-            || self.table.has_queued()
+            || self.table.runs.iter().any(|(key, run)| run.has_unsent() && !is_lent(key))
+            || (!has_lent && self.table.has_queued())
     }
 
     /// Time at which the next computation ends, in nanoseconds of the engine's clock.

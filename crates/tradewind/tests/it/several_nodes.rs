@@ -17,6 +17,7 @@ testing::tests![
     short_collectives_run_in_the_ranks_and_long_ones_by_the_agent,
     a_short_collective_and_a_long_one_are_a_mismatch,
     a_rank_that_computes_after_its_start_delays_no_other,
+    what_a_blocking_call_leaves_is_sent_while_its_rank_makes_no_call,
     an_integer_divided_by_zero_is_told_and_the_rest_is_there,
     a_node_without_ranks_is_no_node,
     ranks_in_different_collectives_are_told,
@@ -389,6 +390,31 @@ fn a_rank_that_computes_after_its_start_delays_no_other() {
         Ok(())
     })
     .expect("the job is sound");
+}
+
+/// The root returns from many calls before the other rank comes. The system does not take all their
+/// messages, and the root then makes calls that use no connection of its own.
+fn what_a_blocking_call_leaves_is_sent_while_its_rank_makes_no_call() {
+    const CALLS: u32 = 900;
+    let root_has_returned = std::sync::Barrier::new(2);
+    local_nodes(&[1, 1], |world| {
+        if world.rank() == 1 {
+            root_has_returned.wait();
+        }
+        for call in 0..CALLS {
+            let mut block = vec![if world.rank() == 0 { call } else { 0 }; 2048];
+            world.bcast(&mut block, 0)?;
+            assert!(block.iter().all(|word| *word == call), "call {call}");
+        }
+        if world.rank() == 1 {
+            return world.send(&[1u8], 0, 0);
+        }
+        root_has_returned.wait();
+        // Rank 1 sends it after its last call.
+        let mut answer = [0u8];
+        world.irecv(&mut answer, 1, 0)?.wait_timeout(Duration::from_secs(60))
+    })
+    .expect("nobody waits for ever");
 }
 
 fn an_integer_divided_by_zero_is_told_and_the_rest_is_there() {
