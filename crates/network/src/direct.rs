@@ -92,7 +92,7 @@ impl DirectBackend {
         key: Key,
         timeouts: Timeouts,
     ) -> Result<DirectBackend, Error> {
-        let mut transport = Tcp::connect(listener, rank, addresses, key, timeouts)?;
+        let mut transport = Tcp::connect_ranks(listener, rank, addresses, key, timeouts)?;
         // Wakes a thread that sleeps in the engine when another thread of the rank needs it.
         let notifier = notifier()?;
         transport.watch(notifier.as_fd(), 0)?;

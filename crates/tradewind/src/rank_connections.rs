@@ -22,7 +22,7 @@ type AddressWords = [u64; 3];
 
 /// Connects all ranks of `world` with each other. Returns the backend that uses the connections, or
 /// `None` if a rank cannot connect; all ranks return alike. `unanswered` is the time after which a
-/// silent rank is lost.
+/// rank is lost whose system does not answer probes.
 pub(crate) fn connect(
     world: &Communicator,
     endpoint: RankEndpoint,

@@ -6,7 +6,7 @@ use super::seal::SessionKeys;
 use crate::error::{Error, refused};
 use crate::job_nodes::Key;
 use crate::transport::tcp::MAX_PENDING;
-use crate::transport::tcp::connection::configure;
+use crate::transport::tcp::connection::{Reading, configure};
 use crate::transport::tcp::handshake::Side;
 use crate::transport::tcp::pending::{HandshakeStep, PendingConnection};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -121,7 +121,7 @@ pub fn connect(
         }
         wait(&mut [PollFd::new(&pending.socket, pending.interest())], left)?;
     }
-    configure(&pending.socket, unanswered)?;
+    configure(&pending.socket, unanswered, Reading::Always)?;
     Connection::of(pending, key, Side::Connecting).ok_or(ConnectError::OtherSecret)
 }
 
@@ -194,7 +194,7 @@ impl Acceptor {
                     self.pending.push((since, connection));
                 }
                 HandshakeStep::Proven(CONNECTING)
-                    if configure(&connection.socket, self.unanswered).is_ok() =>
+                    if configure(&connection.socket, self.unanswered, Reading::Always).is_ok() =>
                 {
                     proven.extend(Connection::of(connection, &self.key, Side::Accepting));
                 }

@@ -7,7 +7,8 @@
 //! call for what has arrived and one for what is sent.
 //!
 //! The kernel notices a node that does not respond: data must be acknowledged within
-//! [`Timeouts::unanswered`], and an idle connection is probed.
+//! [`Timeouts::unanswered`], and an idle connection is probed. Data between [ranks](Tcp::connect_ranks)
+//! may stay unread for any time.
 
 mod connect;
 pub(crate) mod connection;
@@ -26,7 +27,7 @@ use super::{Arrival, LinkState, Transport};
 use crate::error::Error;
 use crate::job_nodes::Key;
 use connect::{CONNECTING, Connector, Made};
-use connection::Connection;
+use connection::{Connection, Reading};
 use interpreter::Packet;
 use rustix::event::epoll::EventFlags;
 use std::collections::{BTreeSet, HashMap};
@@ -69,6 +70,8 @@ pub struct Tcp {
     lost: Vec<(u32, String)>,
     refused: u64,
     unanswered: Duration,
+    /// When the other nodes read.
+    reading: Reading,
     /// Present if nodes are connected when they are needed.
     connector: Option<Connector>,
     /// Frames for nodes that are being connected.
@@ -120,7 +123,26 @@ impl Tcp {
         let others = (0..addresses.len() as u32).filter(|other| *other != node);
         let connector =
             connect::connect(listener, node, addresses, key, timeouts.connecting, others)?;
-        Tcp::over(connector, node, timeouts).map(|(tcp, _)| tcp)
+        Tcp::over(connector, node, timeouts, Reading::Always).map(|(tcp, _)| tcp)
+    }
+
+    /// Connects a rank, as a node of its own, with all other ones, which connect at about the same
+    /// time. Ranks read in their calls only, so a rank that does not read counts as lost only once
+    /// its system does not answer probes of an idle connection.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_ranks(
+        listener: Listener,
+        rank: u32,
+        addresses: &[SocketAddr],
+        key: Key,
+        timeouts: Timeouts,
+    ) -> Result<Tcp, Error> {
+        let others = (0..addresses.len() as u32).filter(|other| *other != rank);
+        let connector =
+            connect::connect(listener, rank, addresses, key, timeouts.connecting, others)?;
+        Tcp::over(connector, rank, timeouts, Reading::InCalls).map(|(tcp, _)| tcp)
     }
 
     /// Connects with the [`neighbors`], and with other nodes when they are needed.
@@ -142,7 +164,7 @@ impl Tcp {
         let others = others.into_iter();
         let connector =
             connect::connect(listener, node, addresses, key, timeouts.connecting, others)?;
-        let (mut tcp, mut connector) = Tcp::over(connector, node, timeouts)?;
+        let (mut tcp, mut connector) = Tcp::over(connector, node, timeouts, Reading::Always)?;
         connector.watch(&tcp.poller, timeouts.unanswered)?;
         tcp.connector = Some(connector);
         Ok(tcp)
@@ -154,6 +176,7 @@ impl Tcp {
         mut connector: Connector,
         node: u32,
         timeouts: Timeouts,
+        reading: Reading,
     ) -> Result<(Tcp, Connector), Error> {
         let addresses = connector.addresses.clone();
         let mut tcp = Tcp {
@@ -167,6 +190,7 @@ impl Tcp {
             lost: Vec::new(),
             refused: std::mem::take(&mut connector.refused),
             unanswered: timeouts.unanswered,
+            reading,
             connector: None,
             waiting: HashMap::new(),
         };
@@ -181,7 +205,7 @@ impl Tcp {
         // The poller may watch its handshake.
         self.poller.remove(&socket);
         let queue = self.waiting.remove(&node).unwrap_or_default();
-        let connection = Connection::new(socket, queue, self.unanswered)?;
+        let connection = Connection::new(socket, queue, self.unanswered, self.reading)?;
         // Level-triggered: frames that arrived before are reported by the next wait.
         self.poller.add(&connection, u64::from(node), EventFlags::IN)?;
         self.connections[node as usize] = Some(Box::new(connection));

@@ -6,7 +6,10 @@ use goal::graph::{Access, Graph};
 use network::backend::{Backend, DrainOutcome, RunId, ScheduleId};
 use network::direct::DirectBackend;
 use network::error::Error;
+use network::job_nodes::random_key;
 use network::local;
+use network::transport::tcp::{Listener, Timeouts};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 testing::tests![
@@ -16,6 +19,7 @@ testing::tests![
     a_discarded_run_is_completed_before_the_rank_leaves,
     a_run_that_only_exited_ranks_could_advance_holds_no_exit,
     an_abandoned_run_ends_for_the_other_rank,
+    a_rank_that_computes_for_longer_than_the_node_time_out_loses_no_message,
 ];
 
 /// Longer than what is sent without the receiver's consent.
@@ -184,4 +188,42 @@ fn an_abandoned_run_ends_for_the_other_rank() {
     let run = ranks[1].start(prepared[1], 0, &[&input, &[]]).expect("memory");
     let failed = fetch(&ranks[1], run, &mut []).expect_err("rank 0 has left the run");
     assert!(failed.to_string().contains("rank 0"), "{failed}");
+}
+
+/// Rank 1 makes no call while its system has no space for what rank 0 sends.
+fn a_rank_that_computes_for_longer_than_the_node_time_out_loses_no_message() {
+    const RUNS: u64 = 40;
+    const BYTES: u64 = 16 << 10;
+    let timeouts = Timeouts { unanswered: Duration::from_secs(1), ..Timeouts::default() };
+    let [first, second] = pair_with(timeouts);
+    let prepared = register(&first, &message(0, BYTES));
+    for sequence in 0..RUNS {
+        let input = vec![sequence as u8; BYTES as usize];
+        let run = first.start(prepared, sequence, &[&input]).expect("memory");
+        first.discard(run);
+    }
+    // The computation. It synchronises nothing: it only has to take long enough.
+    std::thread::sleep(3 * timeouts.unanswered);
+    let prepared = register(&second, &message(1, BYTES));
+    for sequence in 0..RUNS {
+        let run = second.start(prepared, sequence, &[&[]]).expect("memory");
+        let mut output = vec![0; BYTES as usize];
+        fetch(&second, run, &mut [&mut output]).expect("rank 0 is there");
+        assert!(output.iter().all(|byte| *byte == sequence as u8), "run {sequence}");
+    }
+    assert_eq!((first.lost(), second.lost()), (vec![], vec![]));
+}
+
+fn pair_with(timeouts: Timeouts) -> [DirectBackend; 2] {
+    let key = random_key().expect("random bytes");
+    let listeners = [0, 1].map(|_| Listener::bind("127.0.0.1:0").expect("a port"));
+    let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
+    let [first, second] = listeners;
+    let connect =
+        |listener, rank| DirectBackend::connect(listener, rank, &addresses, key, timeouts);
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| connect(second, 1).expect("sockets"));
+        let first = connect(first, 0).expect("sockets");
+        [first, second.join().expect("no panic")]
+    })
 }

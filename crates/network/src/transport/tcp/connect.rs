@@ -18,7 +18,7 @@ mod times;
 
 pub use listener::Listener;
 
-use super::connection::configure;
+use super::connection::{Reading, configure};
 use super::pending::{HandshakeStage, HandshakeStep, PendingConnection};
 use crate::error::{Error, refused};
 use crate::job_nodes::Key;
@@ -260,7 +260,7 @@ impl Connector {
             }
         };
         if !self.is_starting {
-            configure(&socket, self.limit)?;
+            configure(&socket, self.limit, Reading::Always)?;
         }
         match rustix::net::connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS) => {

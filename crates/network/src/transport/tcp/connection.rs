@@ -22,10 +22,28 @@ pub(super) struct Connection {
     is_full: bool,
 }
 
+/// Times at which the other end of a connection reads what has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// At once, always.
+    Always,
+    /// In its calls only. Between them its system may refuse more data for any time.
+    InCalls,
+}
+
 /// Makes a socket send at once, and report a node that does not respond within a time.
-pub(crate) fn configure(socket: &OwnedFd, unanswered: Duration) -> Result<(), Error> {
+pub(crate) fn configure(
+    socket: &OwnedFd,
+    unanswered: Duration,
+    reading: Reading,
+) -> Result<(), Error> {
     let seconds = Duration::from_secs(unanswered.as_secs().max(1));
-    let milliseconds = u32::try_from(unanswered.as_millis()).unwrap_or(u32::MAX).max(1);
+    // The limit covers data that the other system answers for, but has no space for (tcp(7)), so
+    // without it such data waits. 0 is none.
+    let milliseconds = match reading {
+        Reading::Always => u32::try_from(unanswered.as_millis()).unwrap_or(u32::MAX).max(1),
+        Reading::InCalls => 0,
+    };
     let set = || {
         sockopt::set_tcp_nodelay(socket, true)?;
         // The first limit is for data that is not acknowledged, the others are for probes of an
@@ -45,8 +63,9 @@ impl Connection {
         socket: OwnedFd,
         queue: SendQueue,
         unanswered: Duration,
+        reading: Reading,
     ) -> Result<Self, Error> {
-        configure(&socket, unanswered)?;
+        configure(&socket, unanswered, reading)?;
         let buffer = ReceiveBuffer::default();
         Ok(Connection { socket, queue, buffer, is_full: false })
     }
