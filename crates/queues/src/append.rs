@@ -175,11 +175,8 @@ impl Waiter for RecordWait<'_> {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // A living sender keeps the memory, which then stays allocated; its next send finds the
-        // buffer withdrawn.
-        if self.memory.withdraw() {
-            self.memory.object().free(&self.arena);
-        }
+        // A living sender keeps the memory; its next send finds the buffer withdrawn.
+        self.memory.retire(&self.arena);
     }
 }
 

@@ -232,13 +232,20 @@ impl Arena {
 
     /// Keeps an object until a later [`Arena::free_retired`] finds it unused.
     pub fn free_later(&self, object: Box<dyn Retired>) {
-        self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(object);
+        self.retired().push(object);
     }
 
     /// Frees the objects of [`Arena::free_later`] that no process uses any more.
     pub fn free_retired(&self) {
-        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without the lock meanwhile: an object may retire its memory once more.
+        let mut retired = std::mem::take(&mut *self.retired());
         retired.retain(|object| !object.try_free(self));
+        self.retired().append(&mut retired);
+    }
+
+    fn retired(&self) -> MutexGuard<'_, Vec<Box<dyn Retired>>> {
+        // Every change under the lock is complete.
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the number of allocated bytes, in whole lines.

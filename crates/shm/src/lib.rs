@@ -10,6 +10,7 @@
 //! | declare types that may lie in it | [`shared`] |
 //! | keep checked references into it | [`mapped`] |
 //! | label objects that other processes find by their offset | [`object`] |
+//! | become a user of such an object | [`connecting`] |
 //! | copy and combine the bytes of its data areas | [`memory`] |
 //! | copy bytes when the other process may break the protocol | [`word_copy`] |
 //! | send and receive such bytes | [`socket`] |
@@ -26,7 +27,7 @@
 //! | copy to and from the private memory of another process | [`process_memory`] |
 //! | divide such a copy between both processes | [`part_claims`] |
 //! | identify processes in shared memory and see that they live | [`liveness`] |
-//! | record the processes that use an object | [`process_table`] |
+//! | record the processes that use an object | [`process_table`], [`process_words`] |
 //! | pass descriptors between processes | [`broker`] |
 //! | lend private memory for the time of a call | [`loan`] |
 //! | write a protocol that loom can check | [`sync`] |
@@ -57,17 +58,20 @@
 //!
 //! Requires Linux 5.3 or later (pidfd_open), on x86_64 or aarch64.
 
+mod announcements;
 pub mod arena;
 mod bias;
 pub mod biased_mutex;
 pub mod broker;
 pub mod clock;
 pub mod completion;
+pub mod connecting;
 pub mod event;
 pub mod fence;
 mod free_list;
 pub mod futex;
 pub mod inherited;
+mod label;
 pub mod line_copy;
 pub mod liveness;
 pub mod loan;
@@ -80,6 +84,7 @@ pub mod prefetch;
 pub mod process;
 pub mod process_memory;
 pub mod process_table;
+pub mod process_words;
 pub mod published_wait;
 pub mod random;
 pub mod readable;

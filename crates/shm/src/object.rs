@@ -5,20 +5,22 @@
 //! [`Label`]: it is stored last on creation, so that a process that finds it also finds a complete
 //! object, and erased before the memory is freed. Two kinds of objects record the processes that
 //! use them: those with a [`ProcessTable`], to which any number of processes attach, and those with
-//! two ends, each of which one process takes.
+//! two ends, each of which one process takes. Processes become users of both by
+//! [`Connecting`](crate::connecting::Connecting).
 
-use crate::arena::{Arena, ArenaError};
+use crate::arena::{Arena, ArenaError, Retired};
 use crate::liveness::ProcessId;
 use crate::mapped::{Mapped, MappedSlice};
 use crate::process::ProcessError;
-use crate::process_table::{
-    AttachError, End, Ends, Entry, MAX_PROCESSES, ProcessTable, TakeError, TakenBy,
-};
+use crate::process_table::{End, Ends, ProcessTable, TakenBy};
 use crate::segment::{Offset, Segment, SegmentError};
 use crate::shared::Shared;
 use crate::sync::{AtomicU64, Ordering};
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+
+pub use crate::label::Label;
 
 /// Error of creating an object or connecting to one.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +99,19 @@ pub enum CreateError {
         /// Number of the process that holds it; `None` if it has been closed or withdrawn since.
         process: Option<u32>,
     },
+    /// Too many threads connect to objects of the segment at this moment.
+    #[error(
+        "{max} threads are connecting to objects of this segment, the maximum at a time, so none \
+         can connect to the {object} at {offset}: connect again"
+    )]
+    Busy {
+        /// Kind of object.
+        object: &'static str,
+        /// Requested offset.
+        offset: Offset,
+        /// Maximum number of threads.
+        max: usize,
+    },
     /// The object has receivers that exclude the new one.
     #[error(
         "the {object} at {offset} has a receiver that excludes another one: drop that receiver \
@@ -130,12 +145,6 @@ pub enum CreateError {
     #[error(transparent)]
     Process(#[from] ProcessError),
 }
-
-/// First word of an object: its kind in the upper half, a parameter of the kind in the lower. 0 is
-/// no object.
-#[derive(Debug)]
-#[repr(transparent)]
-pub struct Label(AtomicU64);
 
 // SAFETY: a transparent wrapper of an `AtomicU64`; every word read from it is checked.
 unsafe impl Shared for Label {}
@@ -171,11 +180,20 @@ pub trait ObjectHeader: Shared {
 }
 
 /// Mapped object, as seen by any process.
-#[derive(Debug)]
 pub struct Object<H: ObjectHeader> {
     header: Mapped<H>,
     offset: Offset,
     parameter: u32,
+}
+
+impl<H: ObjectHeader> fmt::Debug for Object<H> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct(H::NAME)
+            .field("offset", &self.offset)
+            .field("parameter", &self.parameter)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<H: ObjectHeader> Clone for Object<H> {
@@ -196,7 +214,8 @@ impl<H: ObjectHeader> Deref for Object<H> {
 
 impl<H: ObjectHeader> Object<H> {
     /// Creates an object with `trailing` bytes behind its header in zeroed memory of the arena,
-    /// owned by this process. `prepare` initialises it before other processes can find it.
+    /// owned by this process. `prepare` initialises it before other processes can find it. Frees
+    /// [retired](Object::retire) objects of the arena first.
     ///
     /// # Errors
     /// [`CreateError::Arena`], [`CreateError::Process`], and the error of `prepare`; the memory is
@@ -207,6 +226,7 @@ impl<H: ObjectHeader> Object<H> {
         parameter: u32,
         prepare: impl FnOnce(&Self) -> Result<T, CreateError>,
     ) -> Result<(Self, T), CreateError> {
+        arena.free_retired();
         let bytes = (size_of::<H>() as u64).saturating_add(trailing);
         // Processors fetch lines in aligned pairs.
         let offset = arena.allocate_zeroed(bytes, 128)?;
@@ -218,10 +238,7 @@ impl<H: ObjectHeader> Object<H> {
                 owner.store(ProcessId::own()?.0, Ordering::Relaxed);
             }
             let prepared = prepare(&object)?;
-            let label = u64::from(H::KIND) << 32 | u64::from(parameter);
-            // Release: pairs with the Acquire in `connect`. The label is the last store, so a
-            // process that finds it also finds a complete object.
-            object.header.label().0.store(label, Ordering::Release);
+            object.header.label().publish(Self::label_with(parameter));
             if H::IS_QUEUE {
                 arena.list(offset);
             }
@@ -233,21 +250,25 @@ impl<H: ObjectHeader> Object<H> {
         })
     }
 
-    /// Connects to the object at `offset`.
+    /// Finds the object at `offset`, whose memory its owner does not free meanwhile. Other objects
+    /// are found by [`Connecting`](crate::connecting::Connecting).
     ///
     /// # Errors
     /// [`CreateError::NotFound`] if something else lies there, [`CreateError::Segment`] if the
     /// header does not lie in the segment.
-    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
+    pub fn find(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
         let header = Mapped::<H>::new(segment, offset)?;
-        // Acquire: pairs with the Release in `create`. The memory may have been overwritten since,
-        // so the parameter and all words of the header are checked by the kind, and the trailing
-        // memory by its mapping.
-        let label = header.label().0.load(Ordering::Acquire);
+        // The memory may have been overwritten since the creation, so the parameter and all words
+        // of the header are checked by the kind, and the trailing memory by its mapping.
+        let label = header.label().find();
         if label >> 32 != u64::from(H::KIND) {
             return Err(Self::not_found(offset));
         }
         Ok(Object { header, offset, parameter: label as u32 })
+    }
+
+    fn label_with(parameter: u32) -> u64 {
+        u64::from(H::KIND) << 32 | u64::from(parameter)
     }
 
     /// Returns the error for an offset without a valid object of this kind.
@@ -258,9 +279,7 @@ impl<H: ObjectHeader> Object<H> {
     /// Returns true if the memory still holds the object that this handle was connected to, or
     /// another one of the same kind and parameter.
     pub fn is_labelled(&self) -> bool {
-        // Acquire: as in `connect`.
-        self.header.label().0.load(Ordering::Acquire)
-            == u64::from(H::KIND) << 32 | u64::from(self.parameter)
+        self.header.label().find() == Self::label_with(self.parameter)
     }
 
     /// Maps `count` values from `skip` bytes behind the header on.
@@ -301,65 +320,8 @@ impl<H: ObjectHeader> Object<H> {
         self.header.owner().map_or(ProcessId::NONE, |word| ProcessId(word.load(Ordering::Relaxed)))
     }
 
-    /// Attaches this process. Called before any other access: until then the owner may free the
-    /// memory.
-    ///
-    /// # Errors
-    /// [`CreateError::Closed`], [`CreateError::TooMany`], [`CreateError::Process`];
-    /// [`CreateError::NotFound`] if the kind has no table.
-    pub fn attach(&self) -> Result<Entry, CreateError> {
-        self.attach_numbered(0, || {})
-    }
-
-    /// Attaches this process as [`Object::attach`] does, in one of the first `numbers` entries if
-    /// possible (see [`ProcessTable::attach_numbered`]).
-    ///
-    /// # Errors
-    /// Those of [`Object::attach`].
-    pub fn attach_numbered(
-        &self,
-        numbers: usize,
-        recover: impl FnOnce(),
-    ) -> Result<Entry, CreateError> {
-        let object = H::NAME;
-        let offset = self.offset;
-        let table = self.header.processes().ok_or_else(|| Self::not_found(offset))?;
-        table.attach_numbered(numbers, recover).map_err(|reason| match reason {
-            AttachError::Closed => {
-                CreateError::Closed { object, offset, owner: self.owner().pid() }
-            }
-            AttachError::TooMany => CreateError::TooMany { object, offset, max: MAX_PROCESSES },
-            AttachError::Unidentified(error) => error.into(),
-        })
-    }
-
-    /// Takes an end for this process, for good.
-    ///
-    /// # Errors
-    /// [`CreateError::Taken`], [`CreateError::Process`]; [`CreateError::NotFound`] if the kind has
-    /// no ends.
-    pub fn take(&self, end: End) -> Result<(), CreateError> {
-        let ends = self.header.ends().ok_or_else(|| Self::not_found(self.offset))?;
-        ends.holder(end).take().map_err(|reason| match reason {
-            TakeError::Taken(process) => {
-                CreateError::Taken { object: H::NAME, offset: self.offset, end, process }
-            }
-            TakeError::Unidentified(error) => error.into(),
-        })
-    }
-
-    /// Frees the object if no living process uses it: closes the table of attached processes, or
-    /// relies on the caller to have withdrawn the ends. Returns false if the memory stays
-    /// allocated.
-    pub fn free_unused(&self, arena: &Arena) -> bool {
-        let unused = self.close();
-        if unused {
-            self.free(arena);
-        }
-        unused
-    }
-
-    /// Closes the object for new processes; returns true if no living process uses it.
+    /// Closes the object for new users; returns true if no living process uses it. The caller has
+    /// withdrawn the ends, if the object has any.
     pub fn close(&self) -> bool {
         // The table is closed first, so no process can attach between the check and a free. A
         // released end stays released, and the end of a dead process stays unused.
@@ -371,12 +333,48 @@ impl<H: ObjectHeader> Object<H> {
         !attached && !held
     }
 
-    /// Erases the label, so that later connections fail, and frees the memory. No process may use
-    /// the object any more.
+    /// Closes the object and frees it as soon as no process uses it: now, or when an object is
+    /// created in the arena later.
+    pub fn retire(&self, arena: &Arena) {
+        if !self.try_free(arena) {
+            arena.free_later(Box::new(self.clone()));
+        }
+    }
+
+    /// Erases the label, so that later connections fail, and frees the memory, or retires it if a
+    /// process is connecting. No process may use the object any more.
     pub fn free(&self, arena: &Arena) {
-        // Relaxed: the arena's next user orders its own stores.
-        self.header.label().0.store(0, Ordering::Relaxed);
-        // Cannot fail: the memory came from this arena and is freed once.
-        let _ = arena.free(self.offset);
+        self.header.label().erase();
+        let erased = Erased(self.offset);
+        if !erased.try_free(arena) {
+            arena.free_later(Box::new(erased));
+        }
+    }
+}
+
+impl<H: ObjectHeader> Retired for Object<H> {
+    fn try_free(&self, arena: &Arena) -> bool {
+        let unused = self.close();
+        if unused {
+            self.free(arena);
+        }
+        unused
+    }
+}
+
+/// Memory of an object without label and without users.
+#[derive(Debug)]
+struct Erased(Offset);
+
+impl Retired for Erased {
+    fn try_free(&self, arena: &Arena) -> bool {
+        // A process that has announced the object before its label was erased may still write into
+        // the words by which processes become users.
+        let unused = !arena.segment().announcements().includes(self.0.0);
+        if unused {
+            // Cannot fail: the memory came from this arena and is freed once.
+            let _ = arena.free(self.0);
+        }
+        unused
     }
 }

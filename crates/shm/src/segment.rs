@@ -4,9 +4,14 @@
 //! reserves pages *before* they are accessed. Accessing a page that a full file system cannot
 //! supply kills the process with SIGBUS; reserving it first turns the same condition into an error.
 //! Each process maps the file at another address, so positions in it are given by [`Offset`].
+//!
+//! The file is one page longer than the segment. The page holds the announcements of processes that
+//! connect to [objects](crate::object).
 
+use crate::announcements::{Announcements, WORDS};
 use crate::shared::Shared;
-use mapping::{file_bytes, map_file, page_bytes, whole_pages};
+use crate::sync::AtomicU64;
+use mapping::{file_bytes, map_file, page_bytes, segment_bytes, whole_pages};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
@@ -51,7 +56,10 @@ pub use reader::SegmentReader;
 /// ```
 pub struct Segment {
     base: NonNull<u8>,
+    /// Size without the page behind the segment.
     bytes: u64,
+    /// Size of the file.
+    mapped: u64,
     file: OwnedFd,
     place: String,
 }
@@ -75,7 +83,7 @@ impl fmt::Debug for Segment {
 
 impl Segment {
     /// Creates a segment of `bytes` bytes (rounded up to whole pages), all zero, and maps it. Only
-    /// the first page is committed.
+    /// the first page is committed, and one behind the segment.
     ///
     /// # Errors
     ///
@@ -84,10 +92,12 @@ impl Segment {
     /// [`SegmentError::Map`].
     pub fn create(bytes: u64, backing: Backing) -> Result<Segment, SegmentError> {
         let bytes = whole_pages(bytes)?;
-        let (file, place) = backing.create(bytes)?;
-        let segment = Segment::map(file, bytes, place)?;
+        let mapped = whole_pages(bytes.saturating_add(page_bytes()))?;
+        let (file, place) = backing.create(mapped)?;
+        let segment = Segment::map(file, bytes, mapped, place)?;
         // Detects a file system that cannot reserve pages before the job starts.
         segment.commit(Offset(0), page_bytes())?;
+        segment.reserve(bytes, mapped)?;
         Ok(segment)
     }
 
@@ -117,7 +127,7 @@ impl Segment {
     pub fn create_for_readers(bytes: u64) -> Result<Segment, SegmentError> {
         let bytes = whole_pages(bytes)?;
         let (file, place) = backing::unsealed_memory(bytes)?;
-        let segment = Segment::map(file, bytes, place)?;
+        let segment = Segment::map(file, bytes, bytes, place)?;
         segment.commit(Offset(0), bytes)?;
         // The existing mapping may continue to write: the seal affects only later mappings.
         rustix::fs::fcntl_add_seals(&segment.file, read_only::SEALS | SealFlags::SEAL)
@@ -133,12 +143,16 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// [`SegmentError::Size`] for an empty file, [`SegmentError::Map`] if the descriptor cannot be
-    /// mapped for writing.
+    /// [`SegmentError::Size`] for a file without a segment, [`SegmentError::Map`] if the descriptor
+    /// cannot be mapped for writing.
     pub fn from_fd(file: OwnedFd) -> Result<Segment, SegmentError> {
         let place = backing::describe(&file);
-        let bytes = file_bytes(&file, &place)?;
-        Segment::map(file, bytes, place)
+        let mapped = file_bytes(&file, &place)?;
+        let segment = Segment::map(file, segment_bytes(mapped), mapped, place)?;
+        match segment.bytes {
+            0 => Err(SegmentError::Size { bytes: 0 }),
+            _ => Ok(segment),
+        }
     }
 
     /// Returns a descriptor through which the segment can be read and not written.
@@ -153,9 +167,22 @@ impl Segment {
         })
     }
 
-    fn map(file: OwnedFd, bytes: u64, place: String) -> Result<Segment, SegmentError> {
-        let base = map_file(&file, bytes, &place, ProtFlags::READ | ProtFlags::WRITE)?;
-        Ok(Segment { base, bytes, file, place })
+    fn map(file: OwnedFd, bytes: u64, mapped: u64, place: String) -> Result<Segment, SegmentError> {
+        let base = map_file(&file, mapped, &place, ProtFlags::READ | ProtFlags::WRITE)?;
+        Ok(Segment { base, bytes, mapped, file, place })
+    }
+
+    /// Returns the announcements of processes that connect to objects; a table without entries for
+    /// a segment that was created for readers.
+    pub(crate) fn announcements(&self) -> Announcements<'_> {
+        let behind = (self.mapped - self.bytes) as usize / size_of::<AtomicU64>();
+        // SAFETY: the words lie in the mapping, which lives as long as `self`, and start at a page.
+        // Only this function refers to them; atomics accept every bit pattern.
+        let words = unsafe {
+            let first = self.base.as_ptr().add(self.bytes as usize).cast::<AtomicU64>();
+            std::slice::from_raw_parts(first, behind.min(WORDS))
+        };
+        Announcements::in_words(words)
     }
 
     /// Returns the size in bytes.
@@ -191,7 +218,11 @@ impl Segment {
         }
         let page = page_bytes();
         let start = offset.0 / page * page;
-        let end = (offset.0 + length).next_multiple_of(page).min(self.bytes);
+        self.reserve(start, (offset.0 + length).next_multiple_of(page).min(self.bytes))
+    }
+
+    /// Reserves the pages from `start` to `end` of the file.
+    fn reserve(&self, start: u64, end: u64) -> Result<(), SegmentError> {
         // RLIMIT_FSIZE does not apply inside the file's size (no SIGXFSZ): it was checked when the
         // file was created.
         loop {
@@ -303,6 +334,6 @@ impl Drop for Segment {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping that `map` created; every reference into it borrowed `self`
         // and has ended. A failure would leave the mapping in place, which is harmless.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes as usize) };
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped as usize) };
     }
 }

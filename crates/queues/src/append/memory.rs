@@ -6,6 +6,7 @@ use crate::positions::{Positions, word_behind};
 use crate::slot_ring::{MAX_SENDERS, POSITION, SenderId, SlotMemory, SlotRing, SlotWords};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use shm::arena::Arena;
+use shm::connecting::Connecting;
 use shm::liveness::ProcessWatch;
 use shm::mapped::MappedSlice;
 use shm::object::{CreateError, Label, Object, ObjectHeader};
@@ -147,12 +148,10 @@ impl AppendMemory {
         segment: &Arc<Segment>,
         offset: Offset,
     ) -> Result<(Self, Entry), CreateError> {
-        let memory = Self::map(Object::connect(segment, offset)?)?;
         // A number identifies the slots of an ended process, so these are recovered before the
         // number belongs to another process.
-        let recover = || _ = memory.ring(SenderId::NONE).recover();
-        let entry = memory.object.attach_numbered(MAX_SENDERS - 1, recover)?;
-        Ok((memory, entry))
+        let recover = |memory: &Self| _ = memory.ring(SenderId::NONE).recover();
+        Connecting::to(segment, offset)?.attach_numbered(MAX_SENDERS - 1, Self::map, recover)
     }
 
     fn map(object: Object<AppendHeader>) -> Result<Self, CreateError> {
@@ -227,13 +226,13 @@ impl AppendMemory {
         &self.object.processes
     }
 
-    /// Withdraws the buffer and wakes waiting senders; returns true if no living process is
-    /// connected.
-    pub(super) fn withdraw(&self) -> bool {
+    /// Withdraws the buffer and wakes waiting senders. The memory is freed once no living process
+    /// is connected.
+    pub(super) fn retire(&self, arena: &Arena) {
         // The closed table precedes the wake-up: a sender that wakes finds the buffer closed.
-        let unused = self.object.close();
+        self.processes().close();
         self.senders_wakeup().notify();
-        unused
+        self.object.retire(arena);
     }
 }
 

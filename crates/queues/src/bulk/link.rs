@@ -17,8 +17,7 @@ pub const DEFAULT_STAGING_BYTES: u64 = 2 << 20;
 /// A link as its creator sees it: memory with two ends, to each of which one process connects.
 ///
 /// When the link is dropped, an end that is still free can no longer be connected to. The memory
-/// returns to the arena if both ends are closed or their processes dead; otherwise it stays
-/// allocated.
+/// returns to the arena once both ends are closed or their processes dead.
 #[derive(Debug)]
 pub struct BulkLink {
     owner: Arc<LinkOwner>,

@@ -4,6 +4,7 @@ use super::error::BulkError;
 use crate::fence;
 use crate::sync::{AtomicU32, AtomicU64};
 use shm::arena::Arena;
+use shm::connecting::Connecting;
 use shm::liveness::ProcessWatch;
 use shm::memory::{Purpose, SegmentMemory};
 use shm::object::{CreateError, Label, Object, ObjectHeader};
@@ -129,11 +130,11 @@ impl LinkMemory {
         offset: Offset,
         end: End,
     ) -> Result<Self, CreateError> {
-        let memory = Self::map(Object::connect(segment, offset)?)?;
-        populate(segment, offset, memory.footprint());
-        // Last: the exchange is for good, so nothing that can fail follows it.
-        memory.header.take(end)?;
-        Ok(memory)
+        Connecting::to(segment, offset)?.take(end, |header| {
+            let memory = Self::map(header)?;
+            populate(segment, offset, memory.footprint());
+            Ok(memory)
+        })
     }
 
     fn map(header: Object<LinkHeader>) -> Result<Self, CreateError> {
@@ -262,17 +263,17 @@ impl LinkMemory {
         self.header.behind_header(at & (self.staging - 1))
     }
 
-    /// Frees the memory if both ends are closed or their processes dead. An end that is still free
-    /// is withdrawn first; it appears as closed to the process at the other end.
-    pub(super) fn free_unused(&self, arena: &Arena) {
+    /// Frees the memory once both ends are closed or their processes dead. An end that is still
+    /// free is withdrawn first; it appears as closed to the process at the other end.
+    pub(super) fn retire(&self, arena: &Arena) {
         for end in End::BOTH {
             if self.holder_of(end).withdraw() {
                 self.wakeup(end).close();
                 self.wakeup(end.other()).notify();
             }
         }
-        // Both ends have left the free state by now, so no process takes one between this check and
-        // the free.
-        self.header.free_unused(arena);
+        // Both ends have left the free state by now, so no process takes one between the check for
+        // users and the free.
+        self.header.retire(arena);
     }
 }

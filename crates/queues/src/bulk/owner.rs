@@ -14,6 +14,6 @@ pub(super) struct LinkOwner {
 
 impl Drop for LinkOwner {
     fn drop(&mut self) {
-        self.memory.free_unused(&self.arena);
+        self.memory.retire(&self.arena);
     }
 }

@@ -4,7 +4,7 @@
 use crate::slot_ring::{MAX_SENDERS, SenderId};
 use crate::sync::AtomicU64;
 use shm::liveness::{ProcessId, ProcessWatch};
-use shm::process_table::ProcessWords;
+use shm::process_words::ProcessWords;
 
 /// Words of the table, borrowed from shared memory: [`MAX_SENDERS`] of them, the first of which is
 /// unused, because number 0 stands for no process. Zeroed memory is an empty table.

@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 /// A channel as its creator sees it: memory with two ends, to each of which one process connects.
 ///
-/// When the channel is dropped, an end that is still free can no longer be connected to. The memory
-/// returns to the arena if both ends are closed or their processes dead; otherwise it stays
-/// allocated. Therefore keep the value until both sides are done.
+/// When the channel is dropped, an end that is still free can no longer be connected to, and
+/// appears as closed to the other one. The memory returns to the arena once both ends are closed or
+/// their processes dead.
 ///
 /// ```
 /// use queues::channel::{Channel, Receiver, Sender};
@@ -48,7 +48,6 @@ impl<T: Value> Channel<T> {
     /// # Errors
     /// [`CreateError::Size`], [`CreateError::Arena`].
     pub fn create(arena: &Arc<Arena>, capacity: u64) -> Result<Self, CreateError> {
-        arena.free_retired();
         let memory = ChannelMemory::create::<T>(arena, capacity)?;
         let owner = Arc::new(ChannelOwner { memory, arena: Arc::clone(arena) });
         Ok(Channel { owner, carries: PhantomData })

@@ -6,6 +6,7 @@ use crate::fence;
 use crate::positions::{Positions, word_behind};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use shm::arena::Arena;
+use shm::connecting::Connecting;
 use shm::mapped::MappedSlice;
 use shm::object::{CreateError, Label, Object, ObjectHeader};
 use shm::process_table::{End, EndHolder, Ends};
@@ -123,10 +124,7 @@ impl ChannelMemory {
         offset: Offset,
         end: End,
     ) -> Result<Self, CreateError> {
-        let memory = Self::map::<T>(Object::connect(segment, offset)?)?;
-        // Last: the exchange is for good, so nothing that can fail follows it.
-        memory.object.take(end)?;
-        Ok(memory)
+        Connecting::to(segment, offset)?.take(end, Self::map::<T>)
     }
 
     /// Connects `end` of the channel at `offset` to this process, for values of any type, if it has
@@ -137,16 +135,15 @@ impl ChannelMemory {
         end: End,
         most_slots: u64,
     ) -> Result<(Self, u64), CreateError> {
-        let object = Object::<ChannelHeader>::connect(segment, offset)?;
-        let words = value::words_of_kind(object.parameter());
-        let words = words.ok_or_else(|| Object::<ChannelHeader>::not_found(offset))?;
-        let memory = Self::map_words(object, words)?;
-        if memory.count > most_slots {
-            return Err(Object::<ChannelHeader>::not_found(offset));
-        }
-        // Last, as in `connect`.
-        memory.object.take(end)?;
-        Ok((memory, words))
+        Connecting::to(segment, offset)?.take(end, |object: Object<ChannelHeader>| {
+            let words = value::words_of_kind(object.parameter());
+            let words = words.ok_or_else(|| Object::<ChannelHeader>::not_found(offset))?;
+            let memory = Self::map_words(object, words)?;
+            if memory.count > most_slots {
+                return Err(Object::<ChannelHeader>::not_found(offset));
+            }
+            Ok((memory, words))
+        })
     }
 
     fn map<T: Value>(object: Object<ChannelHeader>) -> Result<Self, CreateError> {
@@ -224,11 +221,11 @@ impl ChannelMemory {
         }
     }
 
-    /// Frees the memory if both ends are closed or their processes dead. Otherwise it stays
-    /// allocated, because an end may still write there, and the result is false.
-    pub(super) fn free_unused(&self, arena: &Arena) -> bool {
+    /// Frees the memory once both ends are closed or their processes dead: until then an end may
+    /// write there.
+    pub(super) fn retire(&self, arena: &Arena) {
         self.withdraw();
-        self.object.free_unused(arena)
+        self.object.retire(arena);
     }
 
     /// Closes the sending end of this process. `also` wakes a receiver that does not sleep on the

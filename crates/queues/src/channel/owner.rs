@@ -1,7 +1,7 @@
 //! Lifetime of a channel's memory.
 
 use super::memory::ChannelMemory;
-use shm::arena::{Arena, Retired};
+use shm::arena::Arena;
 use std::sync::Arc;
 
 /// Owner of a channel's memory. The two ends of a [`pair`](super::pair) share it, so that the last
@@ -14,14 +14,6 @@ pub(super) struct ChannelOwner {
 
 impl Drop for ChannelOwner {
     fn drop(&mut self) {
-        if !self.memory.free_unused(&self.arena) {
-            self.arena.free_later(Box::new(self.memory.clone()));
-        }
-    }
-}
-
-impl Retired for ChannelMemory {
-    fn try_free(&self, arena: &Arena) -> bool {
-        self.free_unused(arena)
+        self.memory.retire(&self.arena);
     }
 }

@@ -155,7 +155,7 @@ impl Ring {
     /// Opens a ring of the list of new rings. Returns it with the rank of its sender and the next
     /// ring of the list.
     pub(crate) fn open(segment: &Arc<Segment>, at: u64) -> Result<(Self, u32, u64), CreateError> {
-        let header = Object::<RingHeader>::connect(segment, Offset(at))?;
+        let header = Object::<RingHeader>::find(segment, Offset(at))?;
         let slots = header.trailing(0, (RING_LINES * WORDS) as usize)?;
         let sender = header.parameter();
         // Relaxed: taking the list has acquired it.

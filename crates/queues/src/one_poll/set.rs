@@ -86,7 +86,7 @@ impl PollSet {
     /// [`CreateError::NotFound`] if there is none, [`CreateError::Segment`] for an offset outside
     /// the segment.
     pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<PollSet, CreateError> {
-        Self::map(Object::connect(segment, offset)?)
+        Self::map(Object::find(segment, offset)?)
     }
 
     fn map(settings: Object<SetSettings>) -> Result<PollSet, CreateError> {

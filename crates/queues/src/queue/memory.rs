@@ -191,7 +191,7 @@ impl<S: MessageSlot> RingMemory<S> {
     /// Connects to a ring at `offset`.
     pub(crate) fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
         let not_found = CreateError::NotFound { object: S::NAME, offset };
-        let control = match Object::<ControlLines>::connect(segment, offset) {
+        let control = match Object::<ControlLines>::find(segment, offset) {
             Err(CreateError::NotFound { .. }) => return Err(not_found),
             other => other?,
         };

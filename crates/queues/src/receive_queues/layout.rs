@@ -6,10 +6,11 @@ use crate::cache_line::CacheLineQueue;
 use crate::one_poll::bits::{Bits, QUEUES_PER_LINE};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use shm::arena::Arena;
+use shm::connecting::Connecting;
 use shm::event::EventRequest;
 use shm::mapped::MappedSlice;
 use shm::object::{CreateError, Label, Object, ObjectHeader};
-use shm::process_table::ProcessTable;
+use shm::process_table::{Entry, ProcessTable};
 use shm::segment::{Offset, Segment};
 use shm::wakeup::Wakeup;
 use std::sync::Arc;
@@ -186,12 +187,13 @@ impl QueuesLayout {
         Ok((Self::map(header)?, non_resident))
     }
 
-    /// Connects to the receive queues at `offset`.
+    /// Connects this process to the receive queues at `offset`. The entry keeps their memory
+    /// allocated until the process detaches.
     pub(super) fn connect(
         segment: &Arc<Segment>,
         offset: Offset,
-    ) -> Result<QueuesLayout, CreateError> {
-        Self::map(Object::connect(segment, offset)?)
+    ) -> Result<(QueuesLayout, Entry), CreateError> {
+        Connecting::to(segment, offset)?.attach(Self::map)
     }
 
     fn map(header: Object<QueuesHeader>) -> Result<QueuesLayout, CreateError> {

@@ -49,9 +49,7 @@ impl RemoteQueues {
     /// [`CreateError::TooMany`], [`CreateError::Process`], [`CreateError::Segment`] for an offset
     /// outside the segment.
     pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<RemoteQueues, CreateError> {
-        let layout = QueuesLayout::connect(segment, offset)?;
-        // Before any other access: until then the owner may free the memory.
-        let entry = layout.object().attach()?;
+        let (layout, entry) = QueuesLayout::connect(segment, offset)?;
         let non_resident = match layout.open_non_resident(segment) {
             Ok(non_resident) => non_resident,
             Err(error) => {

@@ -136,7 +136,7 @@ impl PoolBuffers {
     }
 
     fn connect(segment: &Arc<Segment>, at: Offset) -> Result<Self, TagOnError> {
-        Object::connect(segment, at).and_then(Self::map).map_err(|_| TagOnError::NoData)
+        Object::find(segment, at).and_then(Self::map).map_err(|_| TagOnError::NoData)
     }
 
     fn offset_of(&self, index: u64) -> Offset {

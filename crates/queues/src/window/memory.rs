@@ -3,10 +3,11 @@
 use crate::fence;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use shm::arena::Arena;
+use shm::connecting::Connecting;
 use shm::liveness::ProcessId;
 use shm::mapped::MappedSlice;
 use shm::object::{CreateError, Label, Object, ObjectHeader};
-use shm::process_table::ProcessTable;
+use shm::process_table::{Entry, ProcessTable};
 use shm::segment::{Offset, Segment};
 use shm::wakeup::Wakeup;
 use std::sync::Arc;
@@ -82,9 +83,13 @@ impl WindowMemory {
         Self::map(Object::create(arena, trailing, 0, prepare)?.0)
     }
 
-    /// Connects to the window at `offset`.
-    pub(super) fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
-        Self::map(Object::connect(segment, offset)?)
+    /// Connects this process to the window at `offset`. The entry keeps the memory allocated until
+    /// the process detaches, also if the owner withdraws the window.
+    pub(super) fn connect(
+        segment: &Arc<Segment>,
+        offset: Offset,
+    ) -> Result<(Self, Entry), CreateError> {
+        Connecting::to(segment, offset)?.attach(Self::map)
     }
 
     fn map(object: Object<WindowHeader>) -> Result<Self, CreateError> {
@@ -153,11 +158,11 @@ impl WindowMemory {
         &self.object.processes
     }
 
-    /// Withdraws the window; returns true if no living process is connected.
-    pub(super) fn withdraw(&self) -> bool {
+    /// Withdraws the window. The memory is freed once no living process is connected.
+    pub(super) fn retire(&self, arena: &Arena) {
         // The closed table precedes the wake-ups, so a wait that is woken finds the window withdrawn.
-        let unused = self.object.close();
+        self.processes().close();
         self.wake(0, WAKEUPS as u64);
-        unused
+        self.object.retire(arena);
     }
 }

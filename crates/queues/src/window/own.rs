@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A window of this process. Dropping it withdraws it: later commands of other processes fail. Its
-/// memory returns to the arena if no living process is connected; otherwise it stays allocated, so
-/// that a late command cannot modify memory of another purpose.
+/// memory returns to the arena once no living process is connected, so that a late command cannot
+/// modify memory of another purpose.
 #[derive(Debug)]
 pub struct Window {
     local: RemoteWindow,
@@ -72,9 +72,6 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        let memory = self.local.memory();
-        if memory.withdraw() {
-            memory.object().free(&self.arena);
-        }
+        self.local.memory().retire(&self.arena);
     }
 }

@@ -24,11 +24,8 @@ impl RemoteWindow {
     /// [`CreateError::NotFound`], [`CreateError::Closed`], [`CreateError::TooMany`],
     /// [`CreateError::Segment`], [`CreateError::Process`].
     pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
-        let memory = WindowMemory::connect(segment, offset)?;
-        // The entry keeps the memory allocated until `drop`, also if the owner withdraws the
-        // window.
-        let entry = Some(memory.object().attach()?);
-        Ok(RemoteWindow { memory, entry })
+        let (memory, entry) = WindowMemory::connect(segment, offset)?;
+        Ok(RemoteWindow { memory, entry: Some(entry) })
     }
 
     pub(super) fn of_owner(memory: WindowMemory) -> Self {

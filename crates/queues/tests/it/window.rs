@@ -251,6 +251,9 @@ fn a_window_keeps_its_memory_while_a_handle_is_connected() {
     drop(window);
     assert_eq!(arena.used(), used);
     assert!(remote.get_value::<u8>(0).is_err());
+    drop(remote);
+    let _next = Window::create(&arena, 100).expect("memory");
+    assert_eq!(arena.used(), used, "the memory of the first one is free");
 }
 
 fn dead_processes_keep_no_window_and_their_entries_are_reused() {

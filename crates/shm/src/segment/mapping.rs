@@ -20,6 +20,13 @@ pub(super) fn file_bytes(file: &OwnedFd, place: &str) -> Result<u64, SegmentErro
     Ok(bytes)
 }
 
+/// Returns the size of the segment in a file of so many bytes, which has one page more; 0 if it is
+/// too short.
+pub(super) fn segment_bytes(file: u64) -> u64 {
+    let page = page_bytes();
+    (file / page).saturating_sub(1) * page
+}
+
 /// Maps a whole file as shared memory.
 pub(super) fn map_file(
     file: &OwnedFd,

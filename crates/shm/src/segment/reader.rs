@@ -2,7 +2,7 @@
 
 use super::backing;
 use super::error::SegmentError;
-use super::mapping::file_bytes;
+use super::mapping::{file_bytes, segment_bytes};
 use super::offset::Offset;
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -40,7 +40,7 @@ impl SegmentReader {
     /// # Errors
     /// [`SegmentError::Size`] for an empty file, [`SegmentError::Map`] for a descriptor of none.
     pub fn from_fd(file: OwnedFd) -> Result<SegmentReader, SegmentError> {
-        let bytes = file_bytes(&file, &backing::describe(&file))?;
+        let bytes = segment_bytes(file_bytes(&file, &backing::describe(&file))?);
         Ok(SegmentReader { file, bytes })
     }
 
@@ -55,14 +55,18 @@ impl SegmentReader {
     /// Reads `count` words at an offset, as [`words`](Self::words) does.
     pub fn word_list(&self, at: Offset, count: usize) -> Option<Vec<u64>> {
         // Checked before the allocation, because the count may come from the segment.
-        let length = (count as u64).checked_mul(8)?;
-        at.0.checked_add(length).filter(|end| *end <= self.bytes)?;
+        self.check(at, (count as u64).checked_mul(8)?)?;
         let mut words = vec![[0; 8]; count];
         self.read(at, words.as_flattened_mut())?;
         Some(words.into_iter().map(u64::from_ne_bytes).collect())
     }
 
+    fn check(&self, at: Offset, length: u64) -> Option<()> {
+        at.0.checked_add(length).filter(|end| *end <= self.bytes).map(|_| ())
+    }
+
     fn read(&self, at: Offset, bytes: &mut [u8]) -> Option<()> {
+        self.check(at, bytes.len() as u64)?;
         let mut done = 0;
         while done < bytes.len() {
             let from = at.0.checked_add(done as u64)?;

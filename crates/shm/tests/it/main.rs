@@ -3,6 +3,7 @@
 mod arena;
 mod broker;
 mod child_process;
+mod connecting;
 mod processes;
 mod segment;
 

@@ -16,7 +16,7 @@ testing::tests![
     a_missing_directory_is_named,
     memory_segments_cannot_shrink,
     invalid_sizes_and_offsets_are_errors,
-    empty_files_are_refused,
+    files_without_a_segment_are_refused,
     a_size_beyond_the_address_space_is_an_error,
 ];
 testing::tests![needs(UserNamespaces): a_full_file_system_is_an_error];
@@ -37,9 +37,11 @@ fn child_with_a_file_size_limit() {
     let directory = argument();
     setrlimit(Resource::Fsize, Rlimit { current: Some(MIB), maximum: Some(MIB) })
         .expect("lowering is allowed");
+    // The file is one page longer than the segment.
+    let page = rustix::param::page_size() as u64;
     for backing in [Backing::Memory, Backing::Directory(directory.into())] {
         let refused =
-            Segment::create(64 * MIB, backing.clone()).expect_err("larger than the limit");
+            Segment::create(64 * MIB - page, backing.clone()).expect_err("larger than the limit");
         assert!(
             matches!(refused, SegmentError::FileSizeLimit { needed, limit: MIB } if needed == 64 * MIB)
         );
@@ -47,8 +49,8 @@ fn child_with_a_file_size_limit() {
             refused.to_string().contains("64 MiB") && refused.to_string().contains("ulimit"),
             "{refused}"
         );
-        Segment::create(MIB, backing)
-            .and_then(|segment| segment.commit(Offset(0), MIB))
+        Segment::create(MIB - page, backing)
+            .and_then(|segment| segment.commit(Offset(0), MIB - page))
             .expect("just the limit");
     }
 }
@@ -159,9 +161,12 @@ fn invalid_sizes_and_offsets_are_errors() {
     assert!(segment.slice_at::<shm::sync::AtomicU32>(Offset(0), usize::MAX).is_err());
 }
 
-fn empty_files_are_refused() {
+fn files_without_a_segment_are_refused() {
     let file = tempfile::tempfile().expect("a file");
+    let again = file.try_clone().expect("a descriptor");
     assert!(matches!(Segment::from_fd(file.into()), Err(SegmentError::Size { bytes: 0 })));
+    again.set_len(rustix::param::page_size() as u64).expect("it grows");
+    assert!(matches!(Segment::from_fd(again.into()), Err(SegmentError::Size { bytes: 0 })));
     let read_only = std::fs::File::open("/proc/self/exe").expect("this program");
     assert!(matches!(Segment::from_fd(read_only.into()), Err(SegmentError::Map { .. })));
 }

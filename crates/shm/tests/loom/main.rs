@@ -1,5 +1,5 @@
-//! Loom models of the completion word, the wake-up word, shared copies and the bias of a mutex:
-//! every interleaving up to a bound on preemptions, on the source files that run in production. A
+//! Loom models of the completion word, the wake-up word, shared copies, the bias of a mutex and the
+//! connection to objects: every interleaving up to a bound on preemptions, on the source files that run in production. A
 //! lost wake-up shows as a deadlock, which loom reports.
 
 mod sync {
@@ -80,6 +80,36 @@ mod futex {
     }
 }
 
+/// Model of processes: those from a number on have ended.
+mod liveness {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct ProcessId(pub(crate) u64);
+
+    pub(crate) const ENDED: u64 = 100;
+
+    impl ProcessId {
+        pub(crate) const NONE: ProcessId = ProcessId(0);
+    }
+
+    #[derive(Default)]
+    pub(crate) struct ProcessWatch {
+        _no_handle: (),
+    }
+
+    impl ProcessWatch {
+        pub(crate) fn has_ended(&mut self, process: ProcessId) -> bool {
+            process.0 >= ENDED
+        }
+    }
+}
+
+#[path = "../../src/announcements.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
+mod announcements;
 #[path = "../../src/bias.rs"]
 mod bias;
 mod biases;
@@ -91,6 +121,10 @@ mod biases;
 )]
 mod completion;
 mod completions;
+mod connections;
+#[path = "../../src/label.rs"]
+#[allow(unreachable_pub, reason = "the file is a library module")]
+mod label;
 #[path = "../../src/part_claims.rs"]
 #[allow(
     dead_code,
@@ -98,6 +132,13 @@ mod completions;
     reason = "the file is a library module; the models below use parts of it"
 )]
 mod part_claims;
+#[path = "../../src/process_words.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
+mod process_words;
 mod shared_copies;
 #[path = "../../src/wakeup.rs"]
 #[allow(
