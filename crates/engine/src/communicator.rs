@@ -248,14 +248,16 @@ impl Communicator {
         outcome
     }
 
-    /// Checks for a mismatch or a failed rank that prevents a collective from completing.
+    /// Checks for a mismatch, a failed rank or a cycle of ranks without memory that prevents a
+    /// collective from completing.
     fn check_flat_liveness(
         &self,
         number: RunNumber,
         collective: &FlatCollective,
     ) -> Result<(), Error> {
         let arrived = |rank| self.flat.arrived(rank, number.run);
-        self.context.check_liveness(number.sequence, collective.call, arrived)
+        self.context.check_liveness(number.sequence, collective.call, arrived)?;
+        self.context.member.check_shortage()
     }
 
     /// Waits for a flat collective that has its slot.

@@ -192,10 +192,10 @@ impl Context {
         Wait::Collective { state: self.state_at, ranks: self.size(), sequence }
     }
 
-    /// Returns whether a rank is short of memory.
+    /// Returns whether a rank is short of memory and waits for ranks that are, too.
     pub(crate) fn is_blocked(&self, rank: u32) -> bool {
         let member = self.members.get(rank as usize);
-        member.is_some_and(|member| self.member.node().is_short(*member))
+        member.is_some_and(|member| self.member.node().is_blocked(*member))
     }
 
     /// Executes this rank's own tasks in all communicators.

@@ -14,12 +14,14 @@
 //! frees, and of later ones, which leave it the reserve.
 //!
 //! Ranks that start collectives of several communicators in different orders may each hold the
-//! memory that the other one waits for. In such a cycle every run lacks ranks that are short
-//! themselves, so waiting runs fail only after a time in which that was so for all runs of their
-//! rank ([`Pending`]). A rank that is merely late is not short, and is awaited without limit.
+//! memory that the other one waits for. In such a cycle every run lacks ranks that are blocked
+//! ([`crate::shortage`]), so waits fail only after a time in which that was so for all runs of
+//! their rank ([`Pending`]): those for runs without memory, and those for runs that have begun here,
+//! but for which another rank has no memory. A rank that is merely late is not blocked, and is
+//! awaited without limit.
 
 use crate::error::Error;
-use crate::shortage::ShortageLine;
+use crate::shortage::{self, ShortageLine};
 use shm::arena::Arena;
 use shm::mapped::Mapped;
 use shm::segment::Offset;
@@ -28,8 +30,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Time after which a run that waits for memory fails, if all that time every run of this rank
-/// lacked ranks that wait for memory as well, and no waiting run got any.
+/// Time after which a wait of a rank that is short of memory fails, if all that time every run of
+/// this rank lacked ranks that are blocked as well, and no waiting run got memory.
 const LONGEST_SHORTAGE: Duration = Duration::from_secs(60);
 
 /// An object with runs that hold memory of the arena.
@@ -44,7 +46,7 @@ pub(crate) trait MemoryHolder: Send + Sync + std::fmt::Debug {
 pub(crate) enum Pending {
     /// No further memory will be released.
     Nothing,
-    /// Ranks that are short of memory themselves, or the last use of shared memory elsewhere.
+    /// Ranks that are blocked themselves, or the last use of shared memory elsewhere.
     Blocked,
     /// A rank that can still arrive, or fetch its result.
     Awaited,
@@ -246,16 +248,29 @@ impl RunMemory {
         let mut turns = self.turns();
         let limit = turns.limit;
         let Some(since) = &mut turns.short_since else { return pending != Pending::Nothing };
+        let was_blocked = shortage::is_blocked(&self.mark);
+        shortage::record(&self.mark, pending == Pending::Blocked);
         match pending {
             Pending::Nothing => false,
-            Pending::Blocked => since.elapsed() <= limit,
-            Pending::Awaited => {
-                // A rank that can still arrive is late and not part of a cycle: the time begins
-                // again.
+            Pending::Blocked if was_blocked => since.elapsed() <= limit,
+            // A rank that can still arrive is late and not part of a cycle, as was this one, if it
+            // did not look for a while: the time begins again.
+            Pending::Blocked | Pending::Awaited => {
                 *since = Instant::now();
                 true
             }
         }
+    }
+
+    /// Returns an error if this rank is short of memory and waits in a cycle of such ranks. Called
+    /// in waits for runs that have begun, after a [`reclaim`](Self::reclaim) with this result.
+    pub(crate) fn check_cycle(&self, pending: Pending) -> Result<(), Error> {
+        // The run that this rank waits for is pending, unless it has completed since.
+        if pending != Pending::Blocked || self.may_end_shortage(pending) {
+            return Ok(());
+        }
+        let needed = self.turns().waiting.values().next().copied();
+        needed.map_or(Ok(()), |bytes| Err(self.shortage(bytes)))
     }
 
     /// Returns the number of waiting runs that have got memory or have been given up.

@@ -357,10 +357,10 @@ impl Node {
         shm::futex::wake_all(&self.header.joined);
     }
 
-    /// Returns whether a rank is short of memory.
-    pub(crate) fn is_short(&self, rank: u32) -> bool {
+    /// Returns whether a rank is short of memory and waits for ranks that are, too.
+    pub(crate) fn is_blocked(&self, rank: u32) -> bool {
         let line = self.lines.get(rank as usize);
-        line.is_some_and(|line| shortage::is_marked(&line.shortage))
+        line.is_some_and(|line| shortage::is_blocked(&line.shortage))
     }
 
     /// Returns the way in which a rank left, if it has left.

@@ -1,8 +1,22 @@
 //! Ranks that are short of memory, as the ranks of a node see each other.
+//!
+//! The mark of a short rank is the time at which it last was blocked: all its runs lacked ranks
+//! that were blocked themselves. A rank looks whenever it waits or tests a run. One that computes
+//! does not look, so its mark becomes old, and it counts as late. So does a rank of which a run
+//! lacks a late one. Ranks that wait for each other in a cycle would all have to be blocked before
+//! one of them is; therefore a short rank is taken for blocked at first, and again from time to
+//! time.
 
+use shm::clock::monotonic_nanoseconds;
 use shm::futex;
 use shm::sync::{AtomicU32, Ordering};
 use std::time::Duration;
+
+/// Milliseconds for which a rank counts as blocked after it was.
+const BLOCKED_FOR: u32 = 1000;
+
+/// Milliseconds after which a short rank that was not blocked is taken for blocked again.
+const ASSUMED_AFTER: u32 = 5 * BLOCKED_FOR;
 
 shm::shared_lines! {
     /// A word of the job that ranks read in every wait.
@@ -25,7 +39,7 @@ impl ShortageLine {
         // Counted before it is marked: a rank that dies between the two leaves a count that is too
         // large, and relief without need, not one below 0.
         self.ranks.fetch_add(1, Ordering::Relaxed);
-        mark.store(1, Ordering::Relaxed);
+        mark.store(now(), Ordering::Relaxed);
         self.wake();
     }
 
@@ -48,7 +62,22 @@ impl ShortageLine {
     }
 }
 
-/// Returns whether the rank with this mark is counted as short.
-pub(crate) fn is_marked(mark: &AtomicU32) -> bool {
-    mark.load(Ordering::Relaxed) != 0
+/// Returns the time in milliseconds, which wraps around; never 0.
+fn now() -> u32 {
+    ((monotonic_nanoseconds() / 1_000_000) as u32).max(1)
+}
+
+/// Returns whether the rank with this mark is short and blocked.
+pub(crate) fn is_blocked(mark: &AtomicU32) -> bool {
+    let blocked_at = mark.load(Ordering::Relaxed);
+    blocked_at != 0 && now().wrapping_sub(blocked_at) <= BLOCKED_FOR
+}
+
+/// Records in its mark whether a short rank is blocked now.
+pub(crate) fn record(mark: &AtomicU32, is_blocked: bool) {
+    let (blocked_at, now) = (mark.load(Ordering::Relaxed), now());
+    if blocked_at != 0 && (is_blocked || now.wrapping_sub(blocked_at) > ASSUMED_AFTER) {
+        // Fails if the shortage has ended meanwhile, which `end` has counted.
+        let _ = mark.compare_exchange(blocked_at, now, Ordering::Relaxed, Ordering::Relaxed);
+    }
 }

@@ -311,7 +311,8 @@ impl LinkedSchedule {
         )
     }
 
-    /// Checks for a mismatch or a failed rank that prevents a run from completing.
+    /// Checks for a mismatch, a failed rank or a cycle of ranks without memory that prevents a run
+    /// from completing.
     fn check_liveness(
         &self,
         window: &InflightWindow<LinkedExecutor>,
@@ -331,7 +332,8 @@ impl LinkedSchedule {
         context.member.liveness(&context.members).check(|rank| {
             let (word, threshold) = program.completion(run.number.run, rank);
             !program.linked.needs_owner || word.reached(threshold)
-        })
+        })?;
+        context.member.check_shortage()
     }
 
     /// Waits for a run in which other ranks both defer tasks to this rank and complete its

@@ -283,8 +283,8 @@ impl Member {
         shared.max(self.memory.reclaim())
     }
 
-    /// Sets the time after which a start that waits for memory fails, if every run of this rank
-    /// lacks ranks that wait for memory as well: a minute, unless it is set.
+    /// Sets the time after which a wait fails, if this rank is short of memory and every run of it
+    /// lacks ranks that are blocked as well: a minute, unless it is set.
     /// For tests: a minute is long.
     #[doc(hidden)]
     pub fn limit_shortage(&self, limit: Duration) {
@@ -292,7 +292,7 @@ impl Member {
     }
 
     /// Starts queued runs by `advance`. A shortage of memory is an error only if none of this
-    /// rank's runs will release some, or if for a long time all of them lacked ranks that are short
+    /// rank's runs will release some, or if for a long time all of them lacked ranks that are blocked
     /// as well.
     pub(crate) fn advance_queued(&self, advance: impl Fn() -> Outcome) -> Outcome {
         let is_short = |outcome: &Outcome| outcome.as_ref().is_err_and(|error| error.is_shortage());
@@ -312,6 +312,12 @@ impl Member {
             false => Pending::Awaited,
         };
         if is_short(&outcome) && self.memory.may_end_shortage(pending) { Ok(()) } else { outcome }
+    }
+
+    /// Returns an error if this rank waits for a run that lacks memory on another rank, which waits
+    /// for memory of this one. Called in waits for runs that have begun.
+    pub(crate) fn check_shortage(&self) -> Result<(), Error> {
+        if self.memory.is_short() { self.memory.check_cycle(self.reclaim()) } else { Ok(()) }
     }
 
     /// Returns the arena as runs use it.

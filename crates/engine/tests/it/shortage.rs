@@ -10,6 +10,7 @@ use engine::signature::{CallKind, Signature};
 use engine::{Error, Exit, Request};
 use goal::arithmetic::{Arithmetic, DataType};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 fn barrier() -> FlatCollective {
@@ -139,9 +140,21 @@ fn starts_wait_for_a_late_rank_without_limit() -> Result<(), Error> {
     })
 }
 
+/// Tests a queued run until the wait of the other rank has failed, too: a rank that makes no call
+/// is late, and awaited.
+fn test_until_all_have_failed(queued: &Request, failed: &AtomicU32) {
+    failed.fetch_add(1, Ordering::Relaxed);
+    while failed.load(Ordering::Relaxed) < 2 {
+        // The error is that of the wait.
+        let _ = queued.test();
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn starts_in_different_orders_that_wait_for_each_other_fail() -> Result<(), Error> {
     let members = members(2)?;
+    let failed = AtomicU32::new(0);
     on_each(members, |world, barrier| {
         world.member().limit_shortage(Duration::from_millis(50));
         let other = world.split(Some(0), 0)?.expect("all ranks take part");
@@ -153,12 +166,60 @@ fn starts_in_different_orders_that_wait_for_each_other_fail() -> Result<(), Erro
         barrier.wait();
         // The memory of each rank is full of runs that the other one has not started.
         let second = start_many(order[1])?;
-        let waited = second.last().expect("runs are pending").wait(None);
-        barrier.wait();
+        let last = second.last().expect("runs are pending");
+        let waited = last.wait(None);
+        test_until_all_have_failed(last, &failed);
         let error = waited.expect_err("no memory will be free");
         assert!(matches!(*error, Error::Arena(_)), "{error}");
         drop((first, second));
         Ok(())
+    })
+}
+
+/// Each rank waits for its first run, which has begun: the other rank has no memory for it.
+#[test]
+fn runs_that_have_begun_and_wait_for_each_others_memory_fail() -> Result<(), Error> {
+    let members = members(2)?;
+    let failed = AtomicU32::new(0);
+    on_each(members, |world, barrier| {
+        world.member().limit_shortage(Duration::from_millis(50));
+        let other = world.split(Some(0), 0)?.expect("all ranks take part");
+        let mut order = [&world, &other];
+        if world.rank() == 1 {
+            order.reverse();
+        }
+        let first = start_many(order[0])?;
+        barrier.wait();
+        let second = start_many(order[1])?;
+        // The limit turns an endless wait into another error.
+        let waited = first[0].wait(Some(Duration::from_secs(30)));
+        test_until_all_have_failed(second.last().expect("runs are pending"), &failed);
+        let error = waited.expect_err("no memory will be free");
+        assert!(matches!(*error, Error::Arena(_)), "{error}");
+        drop((first, second));
+        Ok(())
+    })
+}
+
+/// A rank that has queued runs, too, and is late with all of them: it does not wait for anything.
+#[test]
+fn starts_wait_for_a_late_rank_that_is_short_itself() -> Result<(), Error> {
+    let members = members(2)?;
+    on_each(members, |communicator, barrier| {
+        let pending = start_many(&communicator)?;
+        barrier.wait();
+        if communicator.rank() == 0 {
+            // Longer than a rank that makes no call counts as blocked.
+            communicator.member().limit_shortage(Duration::from_secs(2));
+            let last = pending.last().expect("runs are pending");
+            let late = last.wait(Some(Duration::from_secs(3)));
+            assert!(matches!(late, Err(error) if matches!(*error, Error::Timeout { .. })));
+            barrier.wait();
+        } else {
+            barrier.wait();
+        }
+        communicator.member().limit_shortage(Duration::from_secs(60));
+        pending.into_iter().try_for_each(|run| Ok(run.wait(None)?))
     })
 }
 
