@@ -118,7 +118,7 @@ impl Departing {
 impl Drop for Departing {
     fn drop(&mut self) {
         self.withdraw();
-        self.memory.close_receiver();
+        self.memory.close_receiver(&self.consumer);
     }
 }
 

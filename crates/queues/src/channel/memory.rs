@@ -1,6 +1,6 @@
 //! Layout of a channel in the segment.
 
-use super::ring::{self, Producer, RingWords};
+use super::ring::{self, Consumer, Producer, RingWords};
 use super::value::{self, Value};
 use crate::fence;
 use crate::positions::{Positions, word_behind};
@@ -239,7 +239,9 @@ impl ChannelMemory {
     }
 
     /// Closes the receiving end of this process.
-    pub(super) fn close_receiver(&self) {
+    pub(super) fn close_receiver(&self, consumer: &Consumer) {
+        // The position before the bit: a send that finds the bit learns whether its value was taken.
+        consumer.publish(self.words());
         // First the bit that every send checks, then the wake-up: a sender that is woken finds the
         // end closed, and one that is about to sleep finds it in its last poll.
         self.wakeup(End::Receiver).close();

@@ -179,9 +179,10 @@ fn take<T: Value>(
 }
 
 impl<T: Value> Drop for Receiver<T> {
-    /// Closes the end. The sender's next send fails; a sender that waits is woken.
+    /// Closes the end. Sends of values that were not taken fail from now on; a sender that waits is
+    /// woken.
     fn drop(&mut self) {
-        self.memory.close_receiver();
+        self.memory.close_receiver(&self.consumer);
         // Always: a carrier that awaits no space has not registered as a sleeper.
         other_node::notify(self.other.as_ref());
     }

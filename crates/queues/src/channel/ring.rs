@@ -246,6 +246,15 @@ impl Producer {
         self.sent
     }
 
+    /// Returns true if the consumer has taken the value that was put in last. Exact once it has
+    /// closed its end after it [published](Consumer::publish) its position, and the caller has seen
+    /// that with Acquire.
+    pub(crate) fn is_taken(&self, words: RingWords<'_>) -> bool {
+        // Acquire: pairs with the Release in `publish`. All that the consumer did before it took
+        // the value is visible.
+        words.consumed.load(Ordering::Acquire) == self.sent
+    }
+
     /// Marks the end of the stream.
     pub(crate) fn finish(&self, words: RingWords<'_>) {
         // Release: pairs with the Acquire load in `Consumer::check_notice`; all slots are visible

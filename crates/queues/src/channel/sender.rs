@@ -30,6 +30,16 @@ pub struct Sender<T: Value> {
     owner: Option<Arc<ChannelOwner>>,
 }
 
+/// Outcome of a wait for space.
+enum Put {
+    /// The value lies in the ring.
+    Sent,
+    /// The value lies in the ring, and the receiver's end is closed.
+    InClosedRing,
+    /// The ring is full, and the receiver's end is closed.
+    Refused,
+}
+
 impl<T: Value> Sender<T> {
     /// Connects to the sending end of the channel at `offset`. That is possible once.
     ///
@@ -60,7 +70,7 @@ impl<T: Value> Sender<T> {
     pub fn try_send(&mut self, value: T) -> Result<(), SendError> {
         match value::put(value, &mut self.producer, self.memory.words()) {
             // One load of a line that only a sleeping or closing receiver writes.
-            Ok(()) if self.notify() => Err(self.closed()),
+            Ok(()) if self.notify() => self.sent_to_closed(),
             Ok(()) => Ok(()),
             Err(error) => Err(self.failed(error)),
         }
@@ -110,6 +120,17 @@ impl<T: Value> Sender<T> {
         self.memory.wakeup(End::Receiver).notify_also(also)
     }
 
+    /// Returns the outcome of a send whose value lies in the ring of a receiver that is closed: the
+    /// receiver may have taken it before.
+    #[cold]
+    fn sent_to_closed(&self) -> Result<(), SendError> {
+        // With Acquire, unlike the load in `notify`: the position that the receiver published
+        // before it closed its end is visible.
+        let is_final = self.memory.wakeup(End::Receiver).is_closed();
+        let is_taken = is_final && self.producer.is_taken(self.memory.words());
+        if is_taken { Ok(()) } else { Err(self.closed()) }
+    }
+
     #[cold]
     fn closed(&self) -> SendError {
         match other_node::failed(self.other.as_ref()) {
@@ -127,16 +148,21 @@ impl<T: Value> Sender<T> {
         // A closed end counts only when the ring is full: as long as there is space, the value is
         // stored first, and `notify` reports the closed end by the load that it makes anyway.
         let poll = || match value::put(value, producer, memory.words()) {
-            Err(PutError::Full) => receiver.is_closed().then_some(Ok(true)),
+            Err(PutError::Full) => receiver.is_closed().then_some(Ok(Put::Refused)),
             Err(PutError::Broken) => Some(Err(SendError::Corrupt)),
-            Ok(()) => Some(Ok(receiver.notify_also(|| other_node::notify(other)))),
+            Ok(()) if receiver.notify_also(|| other_node::notify(other)) => {
+                Some(Ok(Put::InClosedRing))
+            }
+            Ok(()) => Some(Ok(Put::Sent)),
         };
         let holder = memory.holder_of(End::Receiver);
         let wakeup = memory.wakeup(End::Sender);
         let subject = Wait::QueueSpace { queue: memory.offset() };
         match other_node::wait(other, wakeup, &mut self.watch, holder, deadline, subject, poll) {
-            Ok(Ok(true)) => Err(self.closed()),
-            Ok(other) => other.map(|_| ()),
+            Ok(Ok(Put::Sent)) => Ok(()),
+            Ok(Ok(Put::InClosedRing)) => self.sent_to_closed(),
+            Ok(Ok(Put::Refused)) => Err(self.closed()),
+            Ok(Err(error)) => Err(error),
             Err(PeerWaitError::Timeout) => Err(SendError::Timeout),
             Err(PeerWaitError::PeerExited(pid)) => match other_node::failed(self.other.as_ref()) {
                 Some(exit) => Err(exit.into()),

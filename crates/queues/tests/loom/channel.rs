@@ -24,6 +24,7 @@ testing::tests![
     tails_arrive_with_their_values,
     a_value_in_the_slot_of_an_equal_tail_arrives_too,
     without_the_second_poll_a_wakeup_is_lost,
+    a_value_that_was_taken_counts_as_sent,
 ];
 
 const SLOTS: u64 = 2;
@@ -232,4 +233,36 @@ fn without_the_second_poll_a_wakeup_is_lost() {
         sender.join().expect("the sender ends");
     };
     assert_deadlock(|| model(3, receive));
+}
+
+/// A receiver closes its end right after a value: the sends of the values before succeed, and those
+/// of later ones may fail.
+fn a_value_that_was_taken_counts_as_sent() {
+    model(3, || {
+        let memory = Memory::new(1);
+        let theirs = Arc::clone(&memory);
+        let sender = thread::spawn(move || {
+            let mut producer = Producer::new(SLOTS);
+            let mut sent = 0;
+            for value in 1..=SLOTS {
+                producer.put(theirs.words(), [], value).expect("there is space");
+                // As `Sender::try_send`.
+                let is_closed = theirs.receiver_wakeup().notify();
+                let is_final = is_closed && theirs.receiver_wakeup().is_closed();
+                if is_closed && !(is_final && producer.is_taken(theirs.words())) {
+                    return sent;
+                }
+                sent = value;
+            }
+            sent
+        });
+        let mut consumer = Consumer::new(SLOTS);
+        let taken = wait(memory.receiver_wakeup(), || consumer.take::<0>(memory.words()).ok());
+        assert_eq!(taken, ([], 1));
+        // As `ChannelMemory::close_receiver`.
+        consumer.publish(memory.words());
+        memory.receiver_wakeup().close();
+        let sent = sender.join().expect("the sender ends");
+        assert!(sent >= 1, "the first value was received");
+    });
 }
