@@ -59,6 +59,7 @@ struct Shared {
     topologies: AtomicU64,
     ports: AtomicU64,
     rules: &'static SelectionRules,
+    /// Shared by all communicators of the job: memory may outlive the communicator that it was for.
     deferred: DeferredBuffers,
     /// Context of the messages between two ranks.
     messages: MessageContext,
@@ -76,7 +77,7 @@ impl Communicator {
         let rules = SelectionRules::of(table, ranks, group.engine(), placement);
         let endpoint = Arc::new(RankEndpoint::new(&group, internode.as_ref()));
         let messages = MessageContext::of_job(endpoint, internode.as_ref());
-        Communicator::new(group, internode, rules, messages)
+        Communicator::new(group, internode, rules, messages, DeferredBuffers::default())
     }
 
     fn new(
@@ -84,6 +85,7 @@ impl Communicator {
         internode: Option<Arc<InternodeGroup>>,
         rules: &'static SelectionRules,
         messages: MessageContext,
+        deferred: DeferredBuffers,
     ) -> Self {
         let (rank, size) = match &internode {
             None => (group.rank(), group.size()),
@@ -98,7 +100,7 @@ impl Communicator {
             topologies: AtomicU64::new(0),
             ports: AtomicU64::new(0),
             rules,
-            deferred: DeferredBuffers::default(),
+            deferred,
             messages,
         };
         Communicator { shared: Arc::new(shared), algorithms: Algorithms::default() }
@@ -133,7 +135,8 @@ impl Communicator {
             None => self.message_context().of_group(&group)?,
             Some(internode) => self.message_context().of_nodes(internode),
         };
-        let subset = Communicator::new(group, internode, rules, messages);
+        let deferred = self.deferred().clone();
+        let subset = Communicator::new(group, internode, rules, messages, deferred);
         Ok(subset.with_algorithms(self.algorithms))
     }
 
@@ -229,7 +232,8 @@ impl Communicator {
         }
     }
 
-    /// The buffers of requests that were dropped before their collectives were complete.
+    /// The buffers of requests that were dropped before their collectives were complete, and queues
+    /// that other ranks still use.
     #[inline]
     pub(crate) fn deferred(&self) -> &DeferredBuffers {
         &self.shared.deferred

@@ -11,6 +11,7 @@ testing::tests![
     messages_before_an_exit_are_received_before_it_is_reported,
     a_receiver_that_is_dropped_closes_its_queue,
     the_memory_of_dropped_ports_is_used_again,
+    the_memory_of_ports_that_outlive_their_communicator_is_used_again,
     ports_beyond_the_memory_of_the_node_service_are_refused,
     a_wait_for_several_queues_ends_when_their_senders_have_left,
 ];
@@ -119,6 +120,26 @@ fn the_memory_of_dropped_ports_is_used_again() {
             for _ in 0..world.size() {
                 assert_eq!(port.receiver.recv()?.number(), 7);
             }
+            Ok(())
+        };
+        (0..20).try_for_each(|_| open())?;
+        let used = world.arena().used();
+        (0..200).try_for_each(|_| open())?;
+        // Some may still be open at other ranks, and in the agent.
+        let more = world.arena().used().saturating_sub(used);
+        assert!(more < 50 * 8192, "{more} bytes");
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn the_memory_of_ports_that_outlive_their_communicator_is_used_again() {
+    everywhere(3, |world| {
+        let open = || -> Result<()> {
+            let other = world.dup()?;
+            let port = other.express(1024)?;
+            drop(other);
+            drop(port);
             Ok(())
         };
         (0..20).try_for_each(|_| open())?;
