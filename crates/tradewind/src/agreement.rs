@@ -1,7 +1,7 @@
 //! Small allgathers by which ranks agree on something before a collective starts.
 
 use crate::communicator::Communicator;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::internode::group::InternodeGroup;
 use crate::internode::request::InternodeRequest;
 use crate::internode::schedule::InternodeSchedule;
@@ -44,6 +44,23 @@ impl Communicator {
     pub(crate) fn allgather_word(&self, number: u64, call: Signature) -> Result<Vec<u64>> {
         let gathered = self.allgather_words([number, 0, 0, 0, 0, 0], call)?;
         Ok(gathered.into_iter().map(|[number, ..]| number).collect())
+    }
+
+    /// Agrees on whether all ranks have opened their parts of an object; fails on all ranks if one
+    /// rank has failed. Once a call has returned on one rank, the parts of all ranks are open, so a
+    /// rank that closes its part at once closes nothing that another one has still to open.
+    pub(crate) fn opened_by_all<E>(
+        &self,
+        what: &'static str,
+        call: Signature,
+        opened: Result<E>,
+    ) -> Result<E> {
+        let all = self.allgather_word(u64::from(opened.is_err()), call)?;
+        let opened = opened?;
+        match all.iter().position(|failed| *failed != 0) {
+            Some(rank) => Err(Error::CreationFailed { rank: rank as u32, what }),
+            None => Ok(opened),
+        }
     }
 
     /// Gathers two times of every rank on all ranks, in rank order. Waits for all ranks.

@@ -106,15 +106,6 @@ pub struct CacheLinePort {
     pub senders: Vec<CacheLineSender>,
 }
 
-/// A rank's role in a connection between two ranks.
-enum Between<M> {
-    /// The receiver, which has created the object.
-    Made(M),
-    /// The sender, with the offset of the object.
-    Lies(Offset),
-    Elsewhere,
-}
-
 fn pair(from: u32, to: u32) -> u64 {
     u64::from(from) << 32 | u64::from(to)
 }
@@ -131,15 +122,16 @@ impl Communicator {
         self.arena().segment()
     }
 
-    /// Creates an object on every rank and exchanges the offsets; fails on all ranks if one rank
-    /// cannot create its own.
-    fn share<M>(
+    /// Creates an object on every rank, exchanges the offsets, and opens those that this rank uses;
+    /// fails on all ranks if one rank fails.
+    fn share<M, E>(
         &self,
         what: &'static str,
         call: Signature,
         made: std::result::Result<M, impl Into<crate::Error>>,
         at: impl Fn(&M) -> Offset,
-    ) -> Result<(M, Vec<Offset>)> {
+        open: impl FnOnce(M, &[Offset]) -> Result<E>,
+    ) -> Result<E> {
         self.expect_one_node("messages that no collective describes")?;
         let mine = match &made {
             Ok(made) => [at(made).0, 0, 0, 0, 0, 0],
@@ -150,7 +142,8 @@ impl Communicator {
         if let Some(rank) = all.iter().position(|words| words[1] != 0) {
             return Err(crate::Error::CreationFailed { rank: rank as u32, what });
         }
-        Ok((made, all.iter().map(|words| Offset(words[0])).collect()))
+        let places: Vec<_> = all.iter().map(|words| Offset(words[0])).collect();
+        self.opened_by_all(what, call, open(made, &places))
     }
 
     /// Exposes `bytes` zeroed bytes of every rank to all others, which access them with remote
@@ -176,11 +169,12 @@ impl Communicator {
     /// # Errors
     /// Fails if a rank has no memory left, is gone or in another collective.
     pub fn windows(&self, bytes: u64) -> Result<Windows> {
+        let call = Signature::new(CallKind::Windows, 0, 0);
         let made = Window::create(self.arena(), bytes);
-        let (own, places) =
-            self.share("a window", Signature::new(CallKind::Windows, 0, 0), made, Window::offset)?;
-        let open = |place| Ok(RemoteWindow::connect(self.segment(), place)?);
-        Ok(Windows { all: places.into_iter().map(open).collect::<Result<_>>()?, own })
+        self.share("a window", call, made, Window::offset, |own, places| {
+            let open = |place: &Offset| Ok(RemoteWindow::connect(self.segment(), *place)?);
+            Ok(Windows { all: places.iter().map(open).collect::<Result<_>>()?, own })
+        })
     }
 
     /// Opens a channel from rank `from` to rank `to` for at least `capacity` values; `None` on the
@@ -253,27 +247,25 @@ impl Communicator {
     /// # Errors
     /// The errors of [`channel`](Self::channel); fails if the staging buffer has no bytes.
     pub fn bulk(&self, from: u32, to: u32, staging: u64) -> Result<Option<BulkEnd>> {
-        let segment = self.segment();
+        self.check_pair(from, to)?;
         let call = Signature::new(CallKind::BulkLink, staging, pair(from, to));
-        Ok(
-            match self.between(
-                "a link",
-                call,
-                from,
-                to,
-                || BulkLink::create(self.arena(), staging),
-                BulkLink::offset,
-            )? {
-                Between::Made(memory) => {
+        let rank = self.rank();
+        let made = (rank == to).then(|| BulkLink::create(self.arena(), staging)).transpose();
+        let at = |made: &Option<BulkLink>| made.as_ref().map_or(Offset(0), BulkLink::offset);
+        self.share("a link", call, made, at, |made, places| {
+            let segment = self.segment();
+            Ok(match made {
+                Some(memory) => {
                     let receiver = bulk::Receiver::connect(segment, memory.offset())?;
                     Some(BulkEnd::Receiver(WithMemory::new(receiver, memory)))
                 }
-                Between::Lies(place) => {
-                    Some(BulkEnd::Sender(bulk::Sender::connect(segment, place)?))
+                None if rank == from => {
+                    let sender = bulk::Sender::connect(segment, places[to as usize])?;
+                    Some(BulkEnd::Sender(sender))
                 }
-                Between::Elsewhere => None,
-            },
-        )
+                None => None,
+            })
+        })
     }
 
     fn check_pair(&self, from: u32, to: u32) -> Result<()> {
@@ -283,27 +275,6 @@ impl Communicator {
             return Err(argument("the ranks at its ends", ends, format!("two ranks below {size}")));
         }
         Ok(())
-    }
-
-    /// Creates an object on the receiver, which one other rank sends to.
-    fn between<M, E: Into<crate::Error>>(
-        &self,
-        what: &'static str,
-        call: Signature,
-        from: u32,
-        to: u32,
-        make: impl FnOnce() -> std::result::Result<M, E>,
-        at: impl Fn(&M) -> Offset,
-    ) -> Result<Between<M>> {
-        self.check_pair(from, to)?;
-        let made = (self.rank() == to).then(make).transpose();
-        let (made, places) =
-            self.share(what, call, made, |made| made.as_ref().map_or(Offset(0), &at))?;
-        Ok(match made {
-            Some(made) => Between::Made(made),
-            None if self.rank() == from => Between::Lies(places[to as usize]),
-            None => Between::Elsewhere,
-        })
     }
 
     /// Opens a channel from every rank to the next for at least `capacity` values each: a pipeline

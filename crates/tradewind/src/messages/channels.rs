@@ -55,22 +55,34 @@ impl Communicator {
         // Once a rank has returned, all ends are open at their agents.
         let words = [failed, offset.0, Channel::<T>::kind().into(), 0, 0, 0];
         let all = self.allgather_words(words, call)?;
-        let Created { ring, previous: remote_receiver, next: remote_sender } = created?;
+        let created = created?;
         if let Some(rank) = all.iter().position(|words| words[0] != 0) {
             return Err(Error::CreationFailed { rank: rank as u32, what: WHAT });
         }
         let mut peers = [remote_previous, remote_next].into_iter().flatten();
-        if peers.any(|peer| all[peer.rank as usize][2] != words[2]) {
+        let opened = if peers.any(|peer| all[peer.rank as usize][2] != words[2]) {
             let requested = std::any::type_name::<T>();
-            return Err(CreateError::OtherType { object: "channel", offset, requested }.into());
-        }
+            Err(CreateError::OtherType { object: "channel", offset, requested }.into())
+        } else {
+            self.connect_channels(created, next.map(|next| Offset(all[next as usize][1])))
+        };
+        self.opened_by_all(WHAT, call, opened)
+    }
+
+    /// Connects to this rank's ends of channels within the node. The ring to the next rank lies at
+    /// an offset.
+    fn connect_channels<T: Value>(
+        &self,
+        created: Created<T>,
+        next: Option<Offset>,
+    ) -> Result<Channels<T>> {
+        let Created { ring, previous: remote_receiver, next: remote_sender } = created;
         let receive = |memory: Channel<T>| -> Result<ChannelReceiver<T>> {
             let connect = || Receiver::connect(self.segment(), memory.offset());
             let receiver = remote_receiver.map_or_else(connect, Ok)?;
             Ok(WithMemory::new(receiver, memory))
         };
-        let send = |next: u32| -> Result<Sender<T>> {
-            let at = Offset(all[next as usize][1]);
+        let send = |at: Offset| -> Result<Sender<T>> {
             Ok(remote_sender.map_or_else(|| Sender::connect(self.segment(), at), Ok)?)
         };
         Ok(Channels { previous: ring.map(receive).transpose()?, next: next.map(send).transpose()? })

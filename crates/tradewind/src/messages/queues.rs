@@ -13,6 +13,9 @@ use queues::queue::{Queue, QueueKind, Receiver, Sender};
 use shm::segment::Offset;
 use std::sync::Arc;
 
+/// Name of what the ranks create, in error messages.
+const WHAT: &str = "a queue";
+
 /// A queue of this rank, and senders to the queues of all ranks in their order.
 pub(super) type Ends<K> = (Receiver<K>, Vec<Sender<K>>);
 
@@ -72,15 +75,7 @@ impl Communicator {
             Offered { queue, table, uses }
         };
         let opened = open(&all.iter().map(offer).collect::<Vec<_>>());
-        // Nothing that can fail follows. Once a call has returned on one rank, the queues of all
-        // ranks are open.
-        let failed = u64::from(opened.is_err());
-        let all = self.allgather_words([failed, 0, 0, 0, 0, 0], call)?;
-        let opened = opened?;
-        match all.iter().position(|words| words[0] != 0) {
-            Some(rank) => Err(creation_failed(rank)),
-            None => Ok(opened),
-        }
+        self.opened_by_all(WHAT, call, opened)
     }
 
     /// The next port, and its ranks.
@@ -225,7 +220,7 @@ impl Communicator {
 }
 
 fn creation_failed(rank: usize) -> Error {
-    Error::CreationFailed { rank: rank as u32, what: "a queue" }
+    Error::CreationFailed { rank: rank as u32, what: WHAT }
 }
 
 /// Returns true if this rank creates the queues that lead to the other nodes: its number in the job is the lowest

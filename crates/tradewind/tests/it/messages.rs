@@ -9,13 +9,14 @@ mod queues;
 use ::queues::bulk::DEFAULT_STAGING_BYTES;
 use ::queues::express::ExpressMessage;
 use ::queues::id::SourceName;
-use tradewind::messages::BulkEnd;
+use tradewind::messages::{BulkEnd, BulkError, WindowError};
 use tradewind::{Communicator, Error, Op, Result, local, local_nodes};
 
 testing::tests![
     windows_are_worked_on_from_afar,
     what_one_rank_cannot_create_is_refused_on_every_rank,
     a_bulk_link_carries_messages_of_any_length_one_way,
+    what_is_dropped_at_once_is_closed_for_the_other_ranks,
 ];
 
 /// Runs a job on one node, then with its ranks on several.
@@ -87,6 +88,31 @@ fn a_bulk_link_carries_messages_of_any_length_one_way() {
         }
         let error = world.bulk(1, 1, DEFAULT_STAGING_BYTES).expect_err("a link has two ends");
         assert!(error.to_string().contains("two ranks"), "{error}");
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+/// The other rank may still be about to connect.
+fn what_is_dropped_at_once_is_closed_for_the_other_ranks() {
+    local(2, |world| {
+        for _ in 0..200 {
+            let windows = world.windows(8)?;
+            if world.rank() == 0 {
+                drop(windows);
+            } else {
+                let mut reads = std::iter::repeat_with(|| windows.all[0].get_value::<u64>(0));
+                let error = reads.find_map(std::result::Result::err);
+                assert!(matches!(error, Some(WindowError::Withdrawn { .. })), "{error:?}");
+            }
+            match world.bulk(1, 0, 4096)? {
+                Some(BulkEnd::Sender(mut sender)) => {
+                    let error = sender.send(&[1; 10_000]).expect_err("nobody receives");
+                    assert!(matches!(error, BulkError::Closed { .. }), "{error}");
+                }
+                other => drop(other),
+            }
+        }
         world.barrier()
     })
     .expect("the job succeeds");

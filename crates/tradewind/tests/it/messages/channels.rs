@@ -11,6 +11,7 @@ testing::tests![
     channels_that_cannot_be_made_are_refused_on_every_rank,
     a_full_channel_stops_its_own_sender_only,
     an_end_that_is_closed_is_reported_behind_the_last_value,
+    an_end_that_is_dropped_at_once_is_closed_for_the_other_one,
     a_channel_of_a_rank_that_has_left_is_closed,
     channels_that_are_closed_return_their_memory,
 ];
@@ -176,10 +177,7 @@ fn an_end_that_is_closed_is_reported_behind_the_last_value() {
                 }
                 None => {}
             }
-            let end = world.channel::<u64>(0, 1, 16)?;
-            // The memory of a channel that its sender has not connected to is freed.
-            world.barrier()?;
-            match end {
+            match world.channel::<u64>(0, 1, 16)? {
                 Some(ChannelEnd::Sender(mut sender)) => {
                     let mut sends = (0..).map(|number| sender.send(number));
                     let error = sends.find_map(std::result::Result::err);
@@ -193,6 +191,29 @@ fn an_end_that_is_closed_is_reported_behind_the_last_value() {
             world.barrier()?;
         }
         Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+/// The other rank may still be about to connect.
+fn an_end_that_is_dropped_at_once_is_closed_for_the_other_one() {
+    everywhere(2, |world| {
+        for _ in 0..200 {
+            match world.channel::<u64>(0, 1, 16)? {
+                Some(ChannelEnd::Sender(mut sender)) => {
+                    let error = (0..).find_map(|number| sender.send(number).err());
+                    assert_eq!(error, Some(SendError::Closed));
+                }
+                other => drop(other),
+            }
+            match world.channel::<u64>(0, 1, 16)? {
+                Some(ChannelEnd::Receiver(mut receiver)) => {
+                    assert_eq!(receiver.recv(), Err(RecvError::Closed));
+                }
+                other => drop(other),
+            }
+        }
+        world.barrier()
     })
     .expect("the job succeeds");
 }
@@ -227,8 +248,6 @@ fn channels_that_are_closed_return_their_memory() {
                 Some(ChannelEnd::Receiver(receiver)) => assert_eq!(receiver.recv()?, round),
                 None => {}
             }
-            // A receiver that closes its end before the send returns makes it an error.
-            world.barrier()?;
         }
         // The agents close their ends a little later.
         let used = world.arena().used() - before;
