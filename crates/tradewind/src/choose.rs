@@ -2,6 +2,7 @@
 
 use crate::communicator::Communicator;
 use crate::error::Result;
+use crate::internode::unattended;
 use crate::reduction::FoldOrder;
 use crate::selection::algorithms::Algorithms;
 use crate::selection::choice::{ChoiceReason, SelectedAlgorithm};
@@ -10,6 +11,7 @@ use crate::selection::selector::Selector;
 use collectives::{Algorithm, Collective, CollectiveError, UnknownName};
 use engine::node::EngineKind;
 use models::decision::CallForm;
+use models::machine_file::Engine;
 
 /// # Algorithms
 impl Communicator {
@@ -103,11 +105,24 @@ impl Communicator {
     }
 
     /// As [`explain`](Self::explain), for calls of this form. A reduction is one of floating-point
-    /// numbers: for others an algorithm may be selected whose order differs between the ranks.
-    /// Between nodes a short nonblocking collective may run in the ranks instead of the named
-    /// engine; [`Request::explain`](crate::Request::explain) reports that.
+    /// numbers: for others an algorithm may be selected whose order differs between the ranks. The
+    /// root is rank 0, and the blocks of all ranks have one size.
     pub fn explain_form(&self, form: CallForm, operation: Collective, bytes: u64) -> Explanation {
-        self.selector().explain(form, operation, bytes, FoldOrder::Common)
+        let selected = self.selector().select(form, operation, bytes, FoldOrder::Common);
+        let mut explanation = self.rules().explain(&selected, bytes);
+        if explanation.engine == Engine::Agent.name() && self.is_unattended(&selected, bytes) {
+            explanation.engine = Engine::Direct.name();
+        }
+        explanation
+    }
+
+    /// Returns whether the ranks run a nonblocking collective between nodes themselves because it
+    /// [needs no thread](unattended).
+    fn is_unattended(&self, selected: &SelectedAlgorithm, bytes: u64) -> bool {
+        let Some(internode) = self.internode() else { return false };
+        let build = |rank| Ok(self.equal_graph(selected, rank, (0, bytes, None))?);
+        selected.form == CallForm::Nonblocking
+            && unattended::is_unattended(internode, &build).unwrap_or(false)
     }
 
     /// The selector of this communicator's algorithms.

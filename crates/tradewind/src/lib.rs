@@ -72,6 +72,7 @@ mod counts;
 mod deferred;
 mod error;
 mod failure;
+mod graph_path;
 mod internode;
 mod job;
 mod join;

@@ -12,21 +12,15 @@ use crate::internode::request::run_lent;
 use crate::path::ExecutionPath;
 use crate::reduction::{FoldFunction, FoldOrder};
 use crate::request::{CopiedOutput, FoldedOutput, Outputs, Request};
-use crate::selection::choice::SelectedAlgorithm;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
 use bytemuck::Pod;
-use collectives::{CollectiveError, GraphSpec, Reduction};
 use engine::argument::{Argument, Binding};
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::flat::FlatCollective;
-use engine::signature::Signature;
 use engine::streams::BlockingInput;
-use goal::arithmetic::{Arithmetic, DataType};
-use goal::graph::Graph;
 use models::decision::CallForm;
 use shm::loan::{LentBytes, Loan, lend};
 use std::marker::PhantomData;
-use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -485,39 +479,4 @@ fn output_of_back<'i, 'o, 'b, T: Pod, I: Input<'i, T>, O: Output<'o, T>>(
     back: &'b mut (I::Back, O::Back),
 ) -> &'b mut [u8] {
     O::bytes_of_back(&mut back.1)
-}
-
-impl Communicator {
-    /// The path of a collective through a schedule: cached, or built and linked now. `build` builds
-    /// the graph of any rank.
-    pub(crate) fn linked(
-        &self,
-        (call, selected): (Signature, &SelectedAlgorithm),
-        (arguments, sizes): (u64, Vec<u64>),
-        build: impl Fn(u32) -> Result<Graph, CollectiveError>,
-    ) -> Result<ExecutionPath> {
-        self.path(selected.link_key(call, arguments, sizes), |rank| Ok(build(rank)?))
-    }
-
-    /// The path of a collective with blocks of one size through a schedule. `root` and `reduction`
-    /// are ignored by collectives without one.
-    pub(crate) fn linked_equal(
-        &self,
-        (call, selected): (Signature, &SelectedAlgorithm),
-        arguments: u64,
-        (root, bytes, reduction): (u32, u64, Option<Reduction>),
-    ) -> Result<ExecutionPath> {
-        let spec = |rank| GraphSpec {
-            collective: selected.collective,
-            rank,
-            ranks: self.size(),
-            ranks_per_node: selected.ranks_per_node.unwrap_or(NonZeroU32::MIN),
-            root,
-            bytes,
-            reduction: reduction.unwrap_or(Reduction::new(Arithmetic::Add, DataType::U8)),
-        };
-        self.linked((call, selected), (arguments, Vec::new()), |rank| {
-            collectives::build(&spec(rank), &selected.graph_choice())
-        })
-    }
 }
