@@ -163,8 +163,9 @@ impl Request {
     /// Waits until the collective is complete.
     ///
     /// # Errors
-    /// Returns an error if a rank has failed or is in another collective, or [`Error::Timeout`],
-    /// with the ranks that have not started the call, after `limit`.
+    /// Returns an error if a rank has failed or is in another collective, [`Error::Arena`] if ranks
+    /// without memory wait for each other, or [`Error::Timeout`], with the ranks that have not
+    /// started the call, after `limit`.
     #[inline]
     pub fn wait(&self, limit: Option<Duration>) -> Outcome {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
