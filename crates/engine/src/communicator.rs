@@ -5,11 +5,13 @@ mod external;
 mod link;
 pub(crate) mod linked_schedule;
 mod placement;
+mod remnant;
 pub(crate) mod request;
 mod split;
 mod stream;
 
 use crate::argument::Argument;
+use crate::communicator::remnant::{DroppedCommunicator, DroppedRuns, Left};
 use crate::context::Context;
 use crate::error::{Error, Exit, Outcome, Straggler};
 use crate::flat::executor::FlatExecutor;
@@ -24,7 +26,7 @@ use crate::streams::StreamsState;
 use crate::trace::Trace;
 use crate::wait::OwnTasks;
 use crate::wait::{self, SleepersCondition};
-use crate::window::{InflightWindow, RunNumber, StartedRun};
+use crate::window::{InflightWindow, Remains, RunNumber, StartedRun};
 use shm::arena::Arena;
 use shm::biased_mutex::BiasedMutex;
 use shm::owned::OwnedBytes;
@@ -303,10 +305,25 @@ impl Drop for Communicator {
     fn drop(&mut self) {
         // Before the state is released, which holds the location of the rings.
         self.close_streams();
-        let Context { member, state_at, rank, .. } = &self.context;
-        if *state_at != member.node().world_state() {
-            member.release_shared(*state_at, self.context.size(), *rank == 0);
+        let Context { member, state, state_at, rank, pending_links, .. } = &self.context;
+        let state_at = (*state_at != member.node().world_state()).then_some(*state_at);
+        let is_owner = *rank == 0;
+        if self.flat.settle() == Remains::Nothing && pending_links.is_empty() {
+            if let Some(at) = state_at {
+                member.release_shared(at, self.context.size(), is_owner);
+            }
+            return;
         }
+        // Requests were dropped before their collectives were complete, or another rank has not
+        // read the contributions of this one.
+        let memory = member.node().memory().clone();
+        let executor = FlatExecutor::new(memory, Arc::clone(state), *rank, self.context.size());
+        // The state has been mapped before, so this cannot fail; the state would stay allocated.
+        let Ok(executor) = executor else { return };
+        let window = self.flat.leave(executor, Staging::new(Arc::clone(member.arena())));
+        let pending_links = Arc::clone(pending_links);
+        let dropped = DroppedCommunicator { window, pending_links, state_at, is_owner };
+        DroppedRuns::leave(&self.context, Left::Communicator(dropped));
     }
 }
 
@@ -317,9 +334,8 @@ impl MemoryHolder for Communicator {
 }
 
 impl OwnerWork for Communicator {
-    fn progress_own(&self) -> Outcome<bool> {
-        self.flat.advance();
-        Ok(false)
+    fn progress_own(&self, _member: &Member) -> Outcome<OwnTasks> {
+        Ok(self.flat.advance_own()?.into())
     }
 
     fn is_idle(&self) -> bool {

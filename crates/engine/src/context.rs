@@ -5,7 +5,7 @@ use crate::error::{Error, Outcome, Straggler};
 use crate::node::WakeupLine;
 use crate::node::membership::Member;
 use crate::protocol::arrival;
-use crate::protocol::link_table::ENTRIES;
+use crate::protocol::link_table::{ENTRIES, LinkProgress};
 use crate::signature::Signature;
 use crate::state::{CommunicatorState, EXCHANGE_WORDS, SleepersLine};
 use crate::trace::Trace;
@@ -33,6 +33,35 @@ impl Wakeup {
     }
 }
 
+/// Numbers of the links of a communicator whose blocks this rank has not found.
+#[derive(Debug, Default)]
+pub(crate) struct PendingLinks(Mutex<BTreeSet<u64>>);
+
+impl PendingLinks {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that this rank does not need the entry of link `sequence` any more.
+    pub(crate) fn end(&self, sequence: u64, progress: LinkProgress<'_>) {
+        let mut pending = self.lock();
+        pending.remove(&sequence);
+        progress.record_found(pending.first().copied());
+    }
+
+    /// Returns whether this rank may publish the block of link `sequence`: an older link that uses
+    /// the same entry comes first.
+    pub(crate) fn may_publish(&self, sequence: u64) -> bool {
+        let same_entry = |older: &u64| older % ENTRIES == sequence % ENTRIES;
+        self.lock().range(..sequence).all(|older| !same_entry(older))
+    }
+
+    /// Returns whether all blocks have been found.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+}
+
 /// A communicator as one rank sees it, without its engines.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -50,8 +79,8 @@ pub(crate) struct Context {
     sequence: AtomicU64,
     /// Number of exchanges; locked during an exchange.
     exchanges: Mutex<u64>,
-    /// Numbers of the links whose blocks this rank has not found.
-    pending_links: Mutex<BTreeSet<u64>>,
+    /// Shared with schedules that were dropped before their blocks were found.
+    pub(crate) pending_links: Arc<PendingLinks>,
     /// The profile, and the communicator's name in it.
     pub(crate) trace: Option<(Arc<Trace>, u64)>,
 }
@@ -86,7 +115,7 @@ impl Context {
             wakeup: Wakeup { words: Arc::new(words) },
             sequence: AtomicU64::new(0),
             exchanges: Mutex::new(0),
-            pending_links: Mutex::default(),
+            pending_links: Arc::default(),
         })
     }
 
@@ -131,7 +160,7 @@ impl Context {
 
     /// As [`begin`](Self::begin), for a link whose block the rank then looks up.
     pub(crate) fn begin_link(&self, call: Signature) -> u64 {
-        let mut pending = self.pending_links();
+        let mut pending = self.pending_links.lock();
         let sequence = self.sequence.load(Ordering::Relaxed);
         pending.insert(sequence);
         // Before the start is visible: from then on other ranks may replace the entry of a link
@@ -139,24 +168,6 @@ impl Context {
         let oldest = pending.first().copied().unwrap_or(sequence);
         self.state.link_progress(self.rank).record_pending(oldest);
         self.begin(call)
-    }
-
-    /// Records that this rank does not need the entry of link `sequence` any more.
-    pub(crate) fn end_link(&self, sequence: u64) {
-        let mut pending = self.pending_links();
-        pending.remove(&sequence);
-        self.state.link_progress(self.rank).record_found(pending.first().copied());
-    }
-
-    /// Returns whether this rank may publish the block of link `sequence`: an older link that uses
-    /// the same entry comes first.
-    pub(crate) fn may_publish_link(&self, sequence: u64) -> bool {
-        let same_entry = |older: &u64| older % ENTRIES == sequence % ENTRIES;
-        self.pending_links().range(..sequence).all(|older| !same_entry(older))
-    }
-
-    fn pending_links(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        self.pending_links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reverses [`begin`](Self::begin) for a call that could not start: the next call gets its

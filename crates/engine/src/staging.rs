@@ -35,13 +35,11 @@ const MOST_BUFFERS: u64 = 64;
 /// the copy, which costs four times as much as a write to a line that the reader has evicted.
 const ROTATION_BYTES: u64 = 2 << 20;
 
-/// The staging buffers of a rank.
+/// The staging buffers of a rank. Other ranks may read them, so a drop frees none.
 #[derive(Debug)]
 pub(crate) struct Staging {
     arena: Arc<Arena>,
     buffers: Vec<StagingBuffer>,
-    /// Every rank has consumed all runs below this number. A lower bound.
-    consumed: u64,
 }
 
 /// Checks that an empty arena could hold a staging buffer of `bytes` bytes. Otherwise returns the arena's own error.
@@ -64,14 +62,12 @@ pub(crate) fn class_of(bytes: u64) -> u64 {
 
 impl Staging {
     pub(crate) fn new(arena: Arc<Arena>) -> Self {
-        Staging { arena, buffers: Vec::new(), consumed: 0 }
+        Staging { arena, buffers: Vec::new() }
     }
 
     /// Returns a buffer of `bytes` bytes for `run`. Every rank has consumed all runs below
     /// `consumed`.
     pub(crate) fn take(&mut self, bytes: u64, run: u64, consumed: u64) -> Result<Offset, Error> {
-        // Remembered for `drop`, which frees the buffers that no rank reads any more.
-        self.consumed = consumed;
         let class = class_of(bytes);
         let of_class = self.buffers.iter().enumerate().filter(|(_, buffer)| buffer.bytes == class);
         let mut count = 0;
@@ -108,6 +104,11 @@ impl Staging {
         self.buffers.retain(|buffer| buffer.run >= consumed || arena.free(buffer.at).is_err());
     }
 
+    /// Returns whether there are no buffers.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buffers.is_empty()
+    }
+
     /// Frees the buffers of a run that has not begun.
     pub(crate) fn release(&mut self, run: u64) {
         let arena = &self.arena;
@@ -118,16 +119,5 @@ impl Staging {
         let at = self.arena.allocate(bytes, 64)?;
         self.buffers.push(StagingBuffer { at, bytes, run });
         Ok(at)
-    }
-}
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        // Other ranks may still read the remaining buffers. Those are never freed, because no later
-        // point exists at which this rank could check.
-        for buffer in self.buffers.iter().filter(|buffer| buffer.run < self.consumed) {
-            // The call fails only for memory of another arena, which cannot occur here.
-            let _ = self.arena.free(buffer.at);
-        }
     }
 }

@@ -18,6 +18,7 @@ use queue::{QueuedRun, RunQueue};
 use shm::biased_mutex::{BiasedGuard, BiasedMutex};
 use shm::sync::{AtomicBool, Ordering};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use executor::{Executor, RunNumber, StartedRun};
@@ -38,6 +39,29 @@ struct Starter<P: Executor> {
     /// The last run in each slot; `None` if a blocking call fetches the result itself.
     records: Vec<Option<SlotRun<P>>>,
     scratch: P::Scratch,
+}
+
+impl<P: Executor> Starter<P> {
+    fn new(slots: u64, scratch: P::Scratch, queue: RunQueue<P>) -> Self {
+        Starter {
+            window: SlotWindow::new(),
+            queue,
+            retired: HashMap::new(),
+            records: (0..slots).map(|_| None).collect(),
+            scratch,
+        }
+    }
+}
+
+/// That which other ranks still need of a window after its last request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remains {
+    /// Nothing.
+    Nothing,
+    /// Memory of this rank that they have not read.
+    Memory,
+    /// This rank's part in a run: the run is queued, incomplete or not consumed.
+    Runs,
 }
 
 /// The runs of one executor on one rank.
@@ -74,13 +98,7 @@ impl<P: Executor> InflightWindow<P> {
         queue: RunQueue<P>,
     ) -> Self {
         let has_queue = AtomicBool::new(!queue.is_empty());
-        let starter = Starter {
-            window: SlotWindow::new(),
-            queue,
-            retired: HashMap::new(),
-            records: (0..slots).map(|_| None).collect(),
-            scratch,
-        };
+        let starter = Starter::new(slots, scratch, queue);
         let memory = Arc::clone(memory);
         InflightWindow { executor, memory, slots, starter: BiasedMutex::new(starter), has_queue }
     }
@@ -298,11 +316,7 @@ impl<P: Executor> InflightWindow<P> {
     pub(crate) fn reclaim(&self, is_blocked: impl Fn(u32) -> bool) -> Pending {
         let mut starter = self.lock();
         let starter = &mut *starter;
-        starter.window.refresh(self.executor.states());
-        self.retire(starter);
-        starter.window.refresh(self.executor.states());
-        let active = starter.window.consumed_by_all..starter.window.next;
-        self.executor.free_idle(&mut starter.scratch, active.clone());
+        let active = self.retire_and_free(starter);
         let first = active.start;
         let pending = active.map(|run| match self.pending(run, &is_blocked) {
             // Consumed by all since the refresh: the next call frees its memory. Behind a run that
@@ -311,6 +325,17 @@ impl<P: Executor> InflightWindow<P> {
             pending => pending,
         });
         pending.max().unwrap_or(Pending::Nothing)
+    }
+
+    /// Moves the results of finished runs out of their slots, and frees memory. Returns the runs
+    /// that not every rank has consumed.
+    fn retire_and_free(&self, starter: &mut Starter<P>) -> Range<u64> {
+        starter.window.refresh(self.executor.states());
+        self.retire(starter);
+        starter.window.refresh(self.executor.states());
+        let active = starter.window.consumed_by_all..starter.window.next;
+        self.executor.free_idle(&mut starter.scratch, active.clone());
+        active
     }
 
     /// Returns what a begun run of this rank waits for.
@@ -340,6 +365,13 @@ impl<P: Executor> InflightWindow<P> {
             let is_empty = self.start_queued(&mut starter).unwrap_or(false);
             self.has_queue.store(!is_empty, Ordering::Relaxed);
         }
+    }
+
+    /// As [`advance`](Self::advance), then executes the operations that only this rank may execute.
+    /// Returns whether there were any.
+    pub(crate) fn advance_own(&self) -> Outcome<bool> {
+        self.advance();
+        self.executor.progress_own()
     }
 
     /// As [`advance`](Self::advance), but returns the error that prevents this run from starting.
@@ -383,20 +415,28 @@ impl<P: Executor> InflightWindow<P> {
         self.executor.states()[rank as usize].has_begun(run)
     }
 
-    /// Returns whether a run of this rank is incomplete or queued.
-    pub(crate) fn is_busy(&self) -> bool {
-        let starter = self.lock();
-        let unfinished = |run: u64| {
-            let record = starter.records[(run & (self.slots - 1)) as usize].as_ref();
-            record.is_some_and(|record| !self.executor.is_complete(run, &record.call))
-        };
-        !starter.queue.is_empty()
-            || (starter.window.consumed_by_all..starter.window.next).any(unfinished)
+    /// Moves the runs on that no request uses any more, as far as this rank can. Returns what other
+    /// ranks still need.
+    pub(crate) fn settle(&self) -> Remains {
+        let mut starter = self.lock();
+        let starter = &mut *starter;
+        let have_begun = self.start_queued(starter).unwrap_or(false);
+        let active = self.retire_and_free(starter);
+        if !have_begun || active.clone().any(|run| !self.own().is_past(run)) {
+            return Remains::Runs;
+        }
+        let has_no_memory = self.executor.free_settled(&mut starter.scratch, active.start);
+        if has_no_memory || active.is_empty() { Remains::Nothing } else { Remains::Memory }
     }
 
-    /// Modifies the executor's state of the starting side.
-    pub(crate) fn with_scratch(&self, change: impl FnOnce(&mut P::Scratch)) {
-        change(&mut self.lock().scratch);
+    /// Moves the runs to a window with this executor. Leaves a window without runs.
+    pub(crate) fn leave(&mut self, executor: P, scratch: P::Scratch) -> Self {
+        let slots = self.slots;
+        let left = Starter::new(slots, scratch, RunQueue::default());
+        let starter = std::mem::replace(self.starter.get_mut(), left);
+        let has_queue = AtomicBool::new(self.has_queue());
+        let memory = Arc::clone(&self.memory);
+        InflightWindow { executor, memory, slots, starter: BiasedMutex::new(starter), has_queue }
     }
 
     /// Returns whether the run is complete. One load unless the run was queued.

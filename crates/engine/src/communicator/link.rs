@@ -1,21 +1,17 @@
 //! Linking a schedule with the schedules of the other ranks.
 
 use crate::communicator::Communicator;
-use crate::communicator::linked_schedule::{LinkedSchedule, PlacedSchedule};
-use crate::communicator::placement::{Block, UnplacedSchedule};
+use crate::communicator::linked_schedule::LinkedSchedule;
+use crate::communicator::placement::{Block, LinkSite, UnplacedSchedule};
 use crate::error::Error;
 use crate::linked::block::{LinkIdentity, hash_of};
-use crate::linked::executor::{LinkedExecutor, LongStaging};
 use crate::linked::frame::ProgramLayout;
-use crate::linked::program::{LinkedProgram, ProgramOptions};
 use crate::memory::MemoryHolder;
 use crate::node::EngineKind;
 use crate::node::membership::OwnerWork;
 use crate::signature::Signature;
 use crate::staging;
 use crate::state::EXCHANGE_WORDS;
-use crate::trace::ProgramTrace;
-use crate::window::InflightWindow;
 use crate::window::queue::RunQueue;
 use goal::limits;
 use goal::link::{LinkOptions, Linked, link};
@@ -80,9 +76,12 @@ impl Communicator {
         }
         let is_own = context.rank == 0;
         let block = Block { at: block, is_own };
-        let placed = self.place(linked, layout, block, (sequence, call), RunQueue::default())?;
+        let runs = RunQueue::default();
+        let call = (sequence, call);
+        let placed =
+            LinkSite::of(context).place(&context.member, (linked, layout), block, call, runs)?;
         let communicator = Arc::clone(self);
-        let schedule = LinkedSchedule::with_block(communicator, (sequence, call), placed);
+        let schedule = LinkedSchedule::with_block(communicator, call, placed);
         let schedule = Arc::new(schedule);
         self.add_holder(&schedule);
         Ok(schedule)
@@ -113,8 +112,9 @@ impl Communicator {
         let sequence = self.context.begin_link(call);
         let identity = LinkIdentity::new(sequence, call, hash);
         let runs = RunQueue::default();
+        let site = LinkSite::of(&self.context);
         let unplaced =
-            UnplacedSchedule { identity, linked, layout, runs, turn: None, is_busy: false };
+            UnplacedSchedule { site, identity, linked, layout, runs, turn: None, is_busy: false };
         let schedule = Arc::new(LinkedSchedule::without_block(Arc::clone(self), unplaced));
         self.add_holder(&schedule);
         if schedule.placed()?.is_none() {
@@ -152,33 +152,5 @@ impl Communicator {
         };
         let schedules = all.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
         link(schedules, self.link_options()).map_err(Error::Link)
-    }
-
-    /// Places the schedule that the call with this sequence number linked in its block. `runs` have
-    /// been started already.
-    pub(super) fn place(
-        &self,
-        linked: Linked,
-        layout: ProgramLayout,
-        block: Block,
-        (sequence, call): (u64, Signature),
-        runs: RunQueue<LinkedExecutor>,
-    ) -> Result<PlacedSchedule, Error> {
-        let context = &self.context;
-        let rank = context.rank;
-        let slots = layout.slots;
-        let trace = context.trace.as_ref().map(|(trace, name)| {
-            let own = &linked.ranks[rank as usize];
-            let communicator = (*name, context.members.as_slice());
-            ProgramTrace::new(Arc::clone(trace), communicator, (sequence, rank), call, own)
-        });
-        let node = context.member.node();
-        let options = ProgramOptions { rank, skip_calc: node.skip_calc(), trace };
-        let program = LinkedProgram::new(node.memory().clone(), block.at, linked, layout, options)?;
-        let staging = LongStaging::new(Arc::clone(context.member.arena()), &program);
-        let executor = LinkedExecutor::new(program, context.wakeup.clone());
-        let window =
-            InflightWindow::with_queue((executor, context.member.memory()), slots, staging, runs);
-        Ok(PlacedSchedule { window, block })
     }
 }

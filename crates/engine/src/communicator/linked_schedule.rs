@@ -2,12 +2,13 @@
 
 use crate::argument::{Argument, Binding};
 use crate::communicator::Communicator;
-use crate::communicator::placement::{Block, BlockSearch, Placement, UnplacedSchedule};
+use crate::communicator::placement::{BlockSearch, PlacedSchedule, Placement, UnplacedSchedule};
+use crate::communicator::remnant::{DroppedRuns, Left};
 use crate::error::{Error, Outcome};
 use crate::linked::block::LinkIdentity;
-use crate::linked::executor::{LinkedExecutor, LongStaging};
+use crate::linked::executor::LinkedExecutor;
 use crate::memory::{MemoryHolder, Pending};
-use crate::node::membership::OwnerWork;
+use crate::node::membership::{Member, OwnerWork};
 use crate::signature::Signature;
 use crate::wait::OwnTasks;
 use crate::wait::{self, CountReached};
@@ -27,13 +28,6 @@ pub struct LinkedSchedule {
     placed: OnceLock<PlacedSchedule>,
     /// Locked by a thread that looks for the block or queues a run.
     placement: Mutex<Placement>,
-}
-
-/// A linked schedule with its block.
-#[derive(Debug)]
-pub(crate) struct PlacedSchedule {
-    pub(crate) window: InflightWindow<LinkedExecutor>,
-    pub(crate) block: Block,
 }
 
 impl LinkedSchedule {
@@ -87,25 +81,21 @@ impl LinkedSchedule {
     #[cold]
     fn try_place(&self) -> Result<BlockSearch, Error> {
         let mut placement = self.placement();
-        let UnplacedSchedule { identity, layout, turn, is_busy, .. } = match &mut *placement {
+        let unplaced = match &mut *placement {
             Placement::Unplaced(unplaced) => &mut **unplaced,
             // By another thread of this rank.
             Placement::Placed => return Ok(BlockSearch::Placed),
             Placement::Failed(error) => return Err(error.copy()),
         };
-        let search = self.communicator.find_block(identity, layout.bytes(), turn);
-        *is_busy = matches!(search, Ok(BlockSearch::Busy));
+        let member = self.communicator.member();
+        let search = unplaced.find_block(member);
         if let Ok(BlockSearch::NoMemory | BlockSearch::Busy | BlockSearch::Placed) = search {
             return search;
         }
-        // Found or failed: this rank does not read the entry again.
-        self.communicator.context.end_link(self.sequence);
         let before = std::mem::replace(&mut *placement, Placement::Placed);
         let placed = search.and_then(|search| match (search, before) {
             (BlockSearch::Found(block), Placement::Unplaced(unplaced)) => {
-                let UnplacedSchedule { linked, layout, runs, .. } = *unplaced;
-                let call = (self.sequence, self.call);
-                self.communicator.place(linked, layout, block, call, runs).map(Some)
+                unplaced.place(member, block).map(Some)
             }
             _ => Ok(None),
         });
@@ -396,23 +386,17 @@ impl MemoryHolder for LinkedSchedule {
         // Not locked: the caller may be the search for the block of this schedule.
         let Ok(placement) = self.placement.try_lock() else { return Pending::Awaited };
         match &*placement {
-            // Its turns keep other runs out of their memory until the block is found.
-            Placement::Unplaced(unplaced) if unplaced.turn.is_some() => {
-                let missing = context.state.not_yet(self.sequence);
-                let busy = if unplaced.is_busy { Pending::Blocked } else { Pending::Nothing };
-                busy.max(Pending::on(missing.into_iter(), is_blocked))
-            }
-            _ => Pending::Nothing,
+            Placement::Unplaced(unplaced) => unplaced.pending(is_blocked),
+            Placement::Placed | Placement::Failed(_) => Pending::Nothing,
         }
     }
 }
 
 impl OwnerWork for LinkedSchedule {
-    fn progress_own(&self) -> Outcome<bool> {
+    fn progress_own(&self, _member: &Member) -> Outcome<OwnTasks> {
         // The error of a link belongs to its requests, not to the call that makes progress.
-        let Ok(Some(window)) = self.placed() else { return Ok(false) };
-        window.advance();
-        window.executor.progress_own()
+        let Ok(Some(window)) = self.placed() else { return Ok(OwnTasks::None) };
+        Ok(window.advance_own()?.into())
     }
 
     fn is_idle(&self) -> bool {
@@ -422,17 +406,14 @@ impl OwnerWork for LinkedSchedule {
 
 impl Drop for LinkedSchedule {
     fn drop(&mut self) {
-        let context = &self.communicator.context;
-        let Some(PlacedSchedule { window, block }) = self.placed.get() else {
-            // Later links of the other ranks need the entry.
-            return context.end_link(self.sequence);
+        // Runs whose requests were dropped may be incomplete, and other ranks may need the entry.
+        let placement = self.placement.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let left = match (self.placed.take(), std::mem::replace(placement, Placement::Placed)) {
+            (Some(placed), _) => Left::Placed(placed),
+            (None, Placement::Unplaced(unplaced)) => Left::Unplaced(unplaced),
+            (None, Placement::Placed | Placement::Failed(_)) => return,
         };
-        // Other ranks may still copy into the staging memory of an unfinished run. It stays
-        // allocated until the job ends.
-        if window.is_busy() {
-            window.with_scratch(LongStaging::forget);
-        }
-        context.member.release_shared(block.at, context.size(), block.is_own);
+        DroppedRuns::leave(&self.communicator.context, left);
     }
 }
 

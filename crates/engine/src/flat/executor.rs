@@ -371,6 +371,11 @@ impl Executor for FlatExecutor {
         staging.free_idle(active.start);
     }
 
+    fn free_settled(&self, staging: &mut Staging, consumed_by_all: u64) -> bool {
+        staging.free_idle(consumed_by_all);
+        staging.is_empty()
+    }
+
     #[inline]
     fn prepare(
         &self,

@@ -27,11 +27,6 @@ impl LongStaging {
         LongStaging { arena, buffers: vec![None; buffers * program.slots() as usize] }
     }
 
-    /// Leaves the memory allocated for ever, because other ranks may still copy into it.
-    pub(crate) fn forget(&mut self) {
-        self.buffers.clear();
-    }
-
     /// Frees the buffers of all slots, of which there are `slots`, but those that are used.
     fn free(&mut self, is_used: impl Fn(u32) -> bool, slots: usize) {
         let arena = &self.arena;
@@ -53,15 +48,6 @@ impl LongStaging {
     }
 }
 
-impl Drop for LongStaging {
-    fn drop(&mut self) {
-        for at in self.buffers.iter().flatten() {
-            // The memory is from this arena, so the call cannot fail.
-            let _ = self.arena.free(*at);
-        }
-    }
-}
-
 /// Executor of a linked program on this rank.
 #[derive(Debug)]
 pub(crate) struct LinkedExecutor {
@@ -78,7 +64,7 @@ impl LinkedExecutor {
 
     /// Executes the tasks deferred to this rank in any of its runs. Returns whether there were any.
     /// Returns immediately if another thread of the rank executes them.
-    pub(crate) fn progress_own(&self) -> Outcome<bool> {
+    fn execute_deferred(&self) -> Outcome<bool> {
         if !self.program.linked.needs_owner {
             return Ok(false);
         }
@@ -196,6 +182,16 @@ impl Executor for LinkedExecutor {
         let slots = self.program.slots();
         let used = active.map(|run| self.program.slot(run)).collect::<SmallVec<[u32; 8]>>();
         staging.free(|slot| used.contains(&slot), slots as usize);
+    }
+
+    fn free_settled(&self, staging: &mut LongStaging, _consumed_by_all: u64) -> bool {
+        // In a complete run all messages from and to this rank's buffers have been copied.
+        staging.free(|_| false, self.program.slots() as usize);
+        true
+    }
+
+    fn progress_own(&self) -> Outcome<bool> {
+        self.execute_deferred()
     }
 
     fn prepare(

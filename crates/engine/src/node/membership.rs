@@ -1,7 +1,7 @@
 //! Membership of one rank in a job: its memory and its own tasks.
 
 use crate::error::{Error, Exit, Outcome};
-use crate::memory::{Pending, RunMemory};
+use crate::memory::{MemoryHolder, Pending, RunMemory};
 use crate::node::deferred_free::{DeferredFree, ReleaseLine};
 use crate::node::liveness::LivenessCheck;
 use crate::node::{
@@ -76,6 +76,7 @@ pub struct Member {
     memory: Arc<RunMemory>,
     service: Option<ProcessHandle>,
     deferred_frees: Mutex<Vec<DeferredFree>>,
+    remnants: Mutex<Vec<Arc<dyn Remnant>>>,
     /// Objects that may have tasks for this rank.
     own_work: Mutex<Vec<Weak<dyn OwnerWork>>>,
     has_own_work: AtomicU32,
@@ -95,11 +96,18 @@ struct RegisteredWork {
 
 /// An object with tasks that only its own rank can execute, in any later call.
 pub(crate) trait OwnerWork: Send + Sync + std::fmt::Debug {
-    /// Executes the tasks. Returns whether there were any.
-    fn progress_own(&self) -> Outcome<bool>;
+    /// Executes the tasks. Returns what it has found.
+    fn progress_own(&self, member: &Member) -> Outcome<OwnTasks>;
 
     /// Returns whether there will be no task until something is started and registered again.
     fn is_idle(&self) -> bool;
+}
+
+/// The part of a dropped object that other ranks still need.
+pub(crate) trait Remnant: OwnerWork + MemoryHolder {
+    /// Releases the shared memory if no rank needs this rank's part any more. Returns whether
+    /// nothing is left. Allocates no memory.
+    fn try_end(&self, member: &Member) -> bool;
 }
 
 /// Work of a layer above that goes on while the rank waits for a collective.
@@ -129,6 +137,7 @@ impl Member {
             memory,
             service: None,
             deferred_frees: Mutex::default(),
+            remnants: Mutex::default(),
             own_work: Mutex::default(),
             has_own_work: AtomicU32::new(0),
             trace: None,
@@ -209,25 +218,25 @@ impl Member {
         if self.has_own_work.load(Ordering::Acquire) == 0 {
             return Ok(expected);
         }
-        Ok(OwnTasks::from(self.execute_own_work()?) | expected)
+        Ok(self.execute_own_work()? | expected)
     }
 
-    fn execute_own_work(&self) -> Outcome<bool> {
+    fn execute_own_work(&self) -> Outcome<OwnTasks> {
         // The tasks run without the lock, because they may register further objects.
         let (works, listed): (SmallVec<[Arc<dyn OwnerWork>; 4]>, usize) = {
             let own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
             (own_work.iter().filter_map(Weak::upgrade).collect(), own_work.len())
         };
-        let mut did_any = false;
+        let mut tasks = OwnTasks::None;
         let mut any_idle = works.len() < listed;
         for work in works {
-            did_any |= work.progress_own()?;
+            tasks = tasks | work.progress_own(self)?;
             any_idle |= work.is_idle();
         }
         if any_idle {
             self.unregister_idle();
         }
-        Ok(did_any)
+        Ok(tasks)
     }
 
     /// Unregisters idle objects, so a waiting rank polls the schedules that run now and not all
@@ -251,8 +260,23 @@ impl Member {
         Ok(self.with_reclaim(|| self.arena.allocate_zeroed(bytes, 64))?)
     }
 
+    /// Keeps what is left of a dropped object until no rank needs it, at most as long as this rank
+    /// is in the job.
+    pub(crate) fn keep<R: Remnant + 'static>(&self, remnant: Arc<R>) {
+        if remnant.try_end(self) {
+            return;
+        }
+        self.memory.add_holder(Arc::downgrade(&remnant) as Weak<dyn MemoryHolder>);
+        let work = Arc::downgrade(&remnant) as Weak<dyn OwnerWork>;
+        self.remnants.lock().unwrap_or_else(PoisonError::into_inner).push(remnant);
+        self.register(work);
+    }
+
     /// Frees the shared memory that all its users have released. Returns whether some is left.
     fn free_released(&self) -> bool {
+        let mut remnants = self.remnants.lock().unwrap_or_else(PoisonError::into_inner);
+        remnants.retain(|remnant| !remnant.try_end(self));
+        drop(remnants);
         // Freed here and not by the last user, because only its owner may change an arena.
         let mut deferred_frees = self.deferred_frees.lock().unwrap_or_else(PoisonError::into_inner);
         deferred_frees

@@ -42,6 +42,13 @@ pub(crate) trait Executor {
     /// Frees the memory of all runs but the active ones. Every rank has consumed the runs before
     /// them.
     fn free_idle(&self, scratch: &mut Self::Scratch, active: Range<u64>);
+    /// Frees the memory that no rank uses any more, after this rank has consumed all its runs and
+    /// every rank the runs below `consumed_by_all`. Returns whether none is left.
+    fn free_settled(&self, scratch: &mut Self::Scratch, consumed_by_all: u64) -> bool;
+    /// Executes the operations that only this rank may execute. Returns whether there were any.
+    fn progress_own(&self) -> Outcome<bool> {
+        Ok(false)
+    }
     /// Starts a prepared run.
     fn launch(&self, run: u64, call: &Self::Parameters) -> Outcome;
     /// Copies the results of a complete run to private outputs, by buffer; empty slices for outputs

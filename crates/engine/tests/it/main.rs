@@ -1,5 +1,6 @@
 //! Tests of the engine.
 
+mod dropped;
 mod errors;
 mod linking;
 mod observed;

@@ -1,0 +1,173 @@
+//! The part of a dropped communicator or schedule that other ranks still need: runs of this rank
+//! that are queued, incomplete or not consumed, and memory that other ranks have not read.
+
+use crate::communicator::placement::{BlockSearch, PlacedSchedule, UnplacedSchedule};
+use crate::context::{Context, PendingLinks};
+use crate::error::Outcome;
+use crate::flat::executor::FlatExecutor;
+use crate::memory::{MemoryHolder, Pending};
+use crate::node::Node;
+use crate::node::membership::{Member, OwnerWork, Remnant};
+use crate::wait::OwnTasks;
+use crate::window::{InflightWindow, Remains};
+use shm::segment::Offset;
+use shm::sync::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+/// A dropped communicator or schedule that the [`Member`] keeps. It holds no reference to the
+/// member, so a rank can leave the job while other ranks still need it: its exit tells them.
+#[derive(Debug)]
+pub(super) struct DroppedRuns {
+    left: Mutex<Left>,
+    /// This rank has nothing to do for the runs.
+    is_idle: AtomicBool,
+    node: Arc<Node>,
+    /// The ranks in the job, by rank in the communicator.
+    members: Vec<u32>,
+}
+
+/// The rest of a communicator or schedule.
+#[derive(Debug)]
+pub(super) enum Left {
+    Communicator(DroppedCommunicator),
+    Unplaced(Box<UnplacedSchedule>),
+    Placed(PlacedSchedule),
+    Nothing,
+}
+
+/// The rest of a communicator.
+#[derive(Debug)]
+pub(super) struct DroppedCommunicator {
+    pub(super) window: InflightWindow<FlatExecutor>,
+    /// The entries for their blocks lie in the state.
+    pub(super) pending_links: Arc<PendingLinks>,
+    /// The state to be released. `None` for the state of the job.
+    pub(super) state_at: Option<Offset>,
+    pub(super) is_owner: bool,
+}
+
+impl Left {
+    /// Executes this rank's tasks. Returns whether there were any.
+    fn advance(&mut self, member: &Member) -> Outcome<bool> {
+        if let Left::Unplaced(unplaced) = self {
+            match unplaced.find_block(member) {
+                Ok(BlockSearch::Found(block)) => {
+                    // Not `Unplaced` after a failure: the link has ended.
+                    let Left::Unplaced(unplaced) = std::mem::replace(self, Left::Nothing) else {
+                        return Ok(false);
+                    };
+                    *self = Left::Placed(unplaced.place(member, block)?);
+                }
+                Ok(_) => return Ok(false),
+                Err(error) => {
+                    *self = Left::Nothing;
+                    return Err(error.into());
+                }
+            }
+        }
+        match self {
+            Left::Communicator(dropped) => dropped.window.advance_own(),
+            Left::Placed(placed) => placed.window.advance_own(),
+            Left::Unplaced(_) | Left::Nothing => Ok(false),
+        }
+    }
+
+    /// Returns what other ranks need, after moving the runs on as far as this rank can.
+    fn settle(&self) -> Remains {
+        match self {
+            Left::Communicator(DroppedCommunicator { window, pending_links, .. }) => {
+                match window.settle() {
+                    Remains::Nothing if !pending_links.is_empty() => Remains::Memory,
+                    remains => remains,
+                }
+            }
+            Left::Placed(placed) => placed.window.settle(),
+            Left::Unplaced(_) => Remains::Runs,
+            Left::Nothing => Remains::Nothing,
+        }
+    }
+
+    /// Releases the shared memory, after which this rank does not access it.
+    fn release(&mut self, member: &Member, users: u32) {
+        match std::mem::replace(self, Left::Nothing) {
+            Left::Communicator(DroppedCommunicator { state_at: Some(at), is_owner, .. }) => {
+                member.release_shared(at, users, is_owner);
+            }
+            Left::Placed(PlacedSchedule { block, .. }) => {
+                member.release_shared(block.at, users, block.is_own);
+            }
+            Left::Communicator(_) | Left::Unplaced(_) | Left::Nothing => {}
+        }
+    }
+}
+
+impl DroppedRuns {
+    /// Leaves the rest of a communicator, or of a schedule on it, to the member.
+    pub(super) fn leave(context: &Context, left: Left) {
+        let member = &context.member;
+        member.keep(Arc::new(DroppedRuns {
+            left: Mutex::new(left),
+            is_idle: AtomicBool::new(false),
+            node: Arc::clone(member.node()),
+            members: context.members.clone(),
+        }));
+    }
+
+    /// Locks the rest, unless another thread of this rank works on it or the caller does: a search
+    /// for a block reclaims memory.
+    fn try_left(&self) -> Option<MutexGuard<'_, Left>> {
+        match self.left.try_lock() {
+            Ok(left) => Some(left),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn try_end_locked(&self, left: &mut Left, member: &Member) -> bool {
+        let remains = left.settle();
+        // Relaxed: a hint. A stale value costs a poll or leaves the runs to the next allocation.
+        self.is_idle.store(remains != Remains::Runs, Ordering::Relaxed);
+        if remains != Remains::Nothing {
+            return false;
+        }
+        left.release(member, self.members.len() as u32);
+        true
+    }
+}
+
+impl Remnant for DroppedRuns {
+    fn try_end(&self, member: &Member) -> bool {
+        self.try_left().is_some_and(|mut left| self.try_end_locked(&mut left, member))
+    }
+}
+
+impl OwnerWork for DroppedRuns {
+    fn progress_own(&self, member: &Member) -> Outcome<OwnTasks> {
+        let Some(mut left) = self.try_left() else { return Ok(OwnTasks::None) };
+        // An error belongs to a request that was dropped, and not to the call that makes progress.
+        let did_any = left.advance(member).unwrap_or(false);
+        self.try_end_locked(&mut left, member);
+        // A free slot and the end of an abandoned run wake nothing.
+        let expected = if self.is_idle() { OwnTasks::None } else { OwnTasks::Expected };
+        Ok(OwnTasks::from(did_any) | expected)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.is_idle.load(Ordering::Relaxed)
+    }
+}
+
+impl MemoryHolder for DroppedRuns {
+    fn reclaim(&self) -> Pending {
+        let is_blocked = |rank: u32| {
+            self.members.get(rank as usize).is_some_and(|member| self.node.is_short(*member))
+        };
+        let Some(left) = self.try_left() else { return Pending::Awaited };
+        match &*left {
+            Left::Communicator(dropped) => dropped.window.reclaim(is_blocked),
+            Left::Unplaced(unplaced) => unplaced.pending(is_blocked),
+            Left::Placed(placed) => placed.window.reclaim(is_blocked),
+            Left::Nothing => Pending::Nothing,
+        }
+    }
+}
