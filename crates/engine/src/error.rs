@@ -110,12 +110,11 @@ pub enum Error {
         waiting_for: Vec<Straggler>,
     },
     /// An integer was divided by zero; the element's result is 0 and the run finished.
-    #[error("integer division by zero in vertex {vertex} of rank {rank}")]
+    #[error("integer division by zero{}", .vertex.map(vertex_of_rank).unwrap_or_default())]
     DivisionByZero {
-        /// The rank.
-        rank: u32,
-        /// The vertex of its graph.
-        vertex: u32,
+        /// The rank and the vertex of its graph. `None` in a flat collective, which has no graph
+        /// and in which any rank may execute the operation.
+        vertex: Option<(u32, u32)>,
     },
     /// The length of a buffer differs from the declared one.
     #[error("buffer {buffer} has {found} bytes, the schedule needs {expected}")]
@@ -226,11 +225,11 @@ impl Error {
         )
     }
 
-    /// Returns the error of a reduction that failed on `rank`.
+    /// Returns the error of a flat reduction.
     #[cold]
-    pub(crate) fn of_reduction(failure: ArithmeticError, rank: u32) -> Self {
+    pub(crate) fn of_reduction(failure: ArithmeticError) -> Self {
         match failure {
-            ArithmeticError::DivisionByZero { .. } => Error::DivisionByZero { rank, vertex: 0 },
+            ArithmeticError::DivisionByZero { .. } => Error::DivisionByZero { vertex: None },
             other => Error::Argument {
                 what: "the contribution",
                 found: other.to_string(),
@@ -238,6 +237,10 @@ impl Error {
             },
         }
     }
+}
+
+fn vertex_of_rank((rank, vertex): (u32, u32)) -> String {
+    format!(" in vertex {vertex} of rank {rank}")
 }
 
 /// Formats a mismatch, largest group first: "3 of 4 ranks are in allreduce #17, rank 1 is in

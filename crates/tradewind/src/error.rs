@@ -57,12 +57,11 @@ pub enum Error {
         waiting_for: Vec<Straggler>,
     },
     /// An integer was divided by zero; the element's result is 0, and the run has finished.
-    #[error("integer division by zero in vertex {vertex} of rank {rank}")]
+    #[error("integer division by zero{}", .vertex.map(vertex_of_rank).unwrap_or_default())]
     DivisionByZero {
-        /// The rank that divided.
-        rank: u32,
-        /// The vertex of its graph.
-        vertex: u32,
+        /// The rank and the vertex of its graph. `None` for a collective without a graph, in which
+        /// any rank may execute the operation.
+        vertex: Option<(u32, u32)>,
     },
     /// A schedule failed while it ran between nodes.
     #[error("{0}")]
@@ -236,6 +235,10 @@ pub(crate) fn argument(
     Error::Argument { what, found: found.into(), expected: expected.into() }
 }
 
+fn vertex_of_rank((rank, vertex): (u32, u32)) -> String {
+    format!(" in vertex {vertex} of rank {rank}")
+}
+
 impl From<Box<engine::Error>> for Error {
     #[cold]
     fn from(error: Box<engine::Error>) -> Self {
@@ -258,7 +261,7 @@ impl From<engine::Error> for Error {
                 let waiting_for = waiting_for.into_iter().map(Straggler::from).collect();
                 Error::Timeout { after, waiting_for }
             }
-            Engine::DivisionByZero { rank, vertex } => Error::DivisionByZero { rank, vertex },
+            Engine::DivisionByZero { vertex } => Error::DivisionByZero { vertex },
             Engine::BufferLength { buffer, expected, found } => {
                 Error::BufferLength { buffer, expected, found }
             }
@@ -298,7 +301,9 @@ impl From<network::error::Error> for Error {
                 Error::NodeUnreachable { node, address, why }
             }
             Backend::RankFailed { rank, how } => Error::RankFailed { rank, how: how.into() },
-            Backend::DivisionByZero { rank, vertex, .. } => Error::DivisionByZero { rank, vertex },
+            Backend::DivisionByZero { rank, vertex, .. } => {
+                Error::DivisionByZero { vertex: Some((rank, vertex)) }
+            }
             Backend::Mismatch { sequence, .. } => {
                 Error::Mismatch { sequence, calls: error.to_string() }
             }

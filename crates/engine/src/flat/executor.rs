@@ -298,7 +298,7 @@ impl FlatExecutor {
         if self.reduced_by(collective) == ReducedBy::Chunks
             && self.slot(run).work.failed(Self::lap(run))
         {
-            return Err(Error::DivisionByZero { rank: self.rank, vertex: 0 }.into());
+            return Err(Error::DivisionByZero { vertex: None }.into());
         }
         Ok(())
     }

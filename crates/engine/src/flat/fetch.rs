@@ -150,7 +150,7 @@ impl FlatExecutor {
         }
         match failure {
             None => Ok(()),
-            Some(failure) => Err(Error::of_reduction(failure, self.rank).into()),
+            Some(failure) => Err(Error::of_reduction(failure).into()),
         }
     }
 }

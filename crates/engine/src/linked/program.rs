@@ -265,7 +265,7 @@ impl LinkedProgram {
             // Acquire: pairs with the Release in `fail`.
             let fault = self.frame(self.slot(run), rank).done.fault.load(Ordering::Acquire);
             if fault & !0xffff_ffff == self.fault_of(run) {
-                return Err(Error::DivisionByZero { rank, vertex: fault as u32 });
+                return Err(Error::DivisionByZero { vertex: Some((rank, fault as u32)) });
             }
         }
         Ok(())

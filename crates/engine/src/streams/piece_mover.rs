@@ -241,8 +241,7 @@ impl<'s> PieceMover<'s> {
         // rank has read all of that.
         self.must_notify |= ring.has_passed_quarter(before);
         if let Err(arithmetic) = accepted {
-            let rank = self.context.rank;
-            failure.get_or_insert_with(|| Error::of_reduction(arithmetic, rank).into());
+            failure.get_or_insert_with(|| Error::of_reduction(arithmetic).into());
         }
         receiving.done += length;
         receiving.finished = receiving.done == receiving.sink.length();

@@ -5,13 +5,15 @@ use crate::job_kinds::KINDS;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tradewind::{
-    Algorithm, Algorithms, Communicator, InPlace, Op, Request, Result, fold, local, wait_all,
+    Algorithm, Algorithms, Communicator, Error, InPlace, Op, Request, Result,
+    fold, local, wait_all,
 };
 
 testing::tests![
     buffers_of_wrong_lengths_are_refused_before_anything_starts,
     a_block_of_another_length_than_expected_names_ranks_and_lengths,
     where_a_schedule_is_linked_all_ranks_hear_of_wrong_counts,
+    a_division_in_a_flat_collective_names_no_rank,
     ranks_in_different_collectives_are_told,
     hundreds_of_every_kind_may_be_under_way,
     roots_and_leaves_may_run_far_ahead,
@@ -77,6 +79,21 @@ fn buffers_of_wrong_lengths_are_refused_before_anything_starts() {
         world.barrier()
     })
     .expect("the job goes on");
+}
+
+fn a_division_in_a_flat_collective_names_no_rank() {
+    for count in [1, 2000, 100_000] {
+        local(4, |world| {
+            let mine = vec![i64::from(world.rank() != 2); count];
+            let outcome = world.iallreduce(&mine, &mut vec![0; count], Op::Quotient)?.wait();
+            let Err(error @ Error::DivisionByZero { vertex: None }) = outcome else {
+                panic!("{outcome:?}");
+            };
+            assert_eq!(error.to_string(), "integer division by zero");
+            Ok(())
+        })
+        .expect("only the divisions fail");
+    }
 }
 
 fn a_block_of_another_length_than_expected_names_ranks_and_lengths() {

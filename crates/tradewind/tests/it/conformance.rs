@@ -63,7 +63,7 @@ fn run_rank(
         let mut request = schedule.run(buffers)?;
         let fault = match request.wait_timeout(Duration::from_secs(60)) {
             Ok(()) => None,
-            Err(Error::DivisionByZero { rank, vertex }) => {
+            Err(Error::DivisionByZero { vertex: Some((rank, vertex)) }) => {
                 (rank == world.rank()).then_some(Fault { rank, vertex })
             }
             Err(error) => return Err(error),
