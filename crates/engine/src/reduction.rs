@@ -15,7 +15,7 @@ pub(crate) fn combine(
     destination: Offset,
     length: u64,
 ) -> Result<bool, Error> {
-    Ok(memory.combine(left, right, destination, length, |operands| match operands {
+    memory.combine(left, right, destination, length, |operands| match operands {
         Operands::Apart { left, right, destination } => {
             is_division(arithmetic::apply(operation, data_type, left, right, destination))
         }
@@ -29,10 +29,15 @@ pub(crate) fn combine(
             let copy = bytes.to_vec();
             is_division(arithmetic::apply_in_place_left(operation, data_type, bytes, &copy))
         }
-    })?)
+    })?
 }
 
-/// Returns whether the outcome is a division by zero, the only error a validated schedule allows.
-pub(crate) fn is_division(outcome: Result<(), ArithmeticError>) -> bool {
-    matches!(outcome, Err(ArithmeticError::DivisionByZero { .. }))
+/// Returns whether the outcome is a division by zero: after any other error nothing has been
+/// computed.
+pub(crate) fn is_division(outcome: Result<(), ArithmeticError>) -> Result<bool, Error> {
+    match outcome {
+        Ok(()) => Ok(false),
+        Err(ArithmeticError::DivisionByZero { .. }) => Ok(true),
+        Err(error) => Err(Error::of_reduction(error)),
+    }
 }

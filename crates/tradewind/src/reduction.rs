@@ -42,7 +42,8 @@ pub struct OpOnBytes {
 
 impl Op {
     /// The operation on buffers of bytes that hold elements of this type, at any address. Counts of
-    /// elements in the call are then counts of bytes, multiples of the element's size.
+    /// elements in the call are then counts of bytes: multiples of the element's size, or the call
+    /// fails on every rank that passes another length.
     ///
     /// ```
     /// use tradewind::{DataType, Op};
@@ -164,9 +165,10 @@ mod sealed {
 /// A reduction operation on elements of type `T`: an [`Op`], or a function made into one by
 /// [`fold`].
 pub trait ReduceOp<T: Pod>: sealed::Sealed {
-    /// Checks that the operation applies to the type.
+    /// Checks that the operation applies to the type, and that blocks of these lengths in bytes
+    /// consist of whole elements.
     #[doc(hidden)]
-    fn into_combination(self) -> Result<Combination>;
+    fn into_combination(self, blocks: &[u64]) -> Result<Combination>;
 }
 
 /// A reduction operation, by the place where it is executed.
@@ -216,14 +218,22 @@ impl BuiltInReduction {
 
 impl<T: Element> ReduceOp<T> for Op {
     #[inline]
-    fn into_combination(self) -> Result<Combination> {
+    fn into_combination(self, _blocks: &[u64]) -> Result<Combination> {
+        // Blocks of slices of the elements.
         built_in(self, T::DATA_TYPE)
     }
 }
 
 impl ReduceOp<u8> for OpOnBytes {
     #[inline]
-    fn into_combination(self) -> Result<Combination> {
+    fn into_combination(self, blocks: &[u64]) -> Result<Combination> {
+        // On every rank, before the start: the rank that executes the operation could only tell
+        // itself.
+        let element = self.data_type.bytes() as u64;
+        if let Some(broken) = blocks.iter().find(|bytes| !bytes.is_multiple_of(element)) {
+            let expected = format!("whole elements of {element} bytes ({})", self.data_type);
+            return Err(argument("the length of a block", format!("{broken} bytes"), expected));
+        }
         built_in(self.op, self.data_type)
     }
 }
@@ -239,7 +249,7 @@ fn built_in(op: Op, data_type: DataType) -> Result<Combination> {
 }
 
 impl<T: Pod, F: Fn(&mut T, &T) + Send + Sync + 'static> ReduceOp<T> for Fold<T, F> {
-    fn into_combination(self) -> Result<Combination> {
+    fn into_combination(self, _blocks: &[u64]) -> Result<Combination> {
         Ok(Combination::UserDefined(FoldFunction(Arc::new(self))))
     }
 }

@@ -222,13 +222,16 @@ impl ChunkedWork {
     ) -> Result<bool, Error> {
         let chunks = self.chunks();
         let mut did_any = false;
+        let mut failure = None;
         // A rank that dies with a claimed chunk leaves the work unfinished. The count of finished
         // chunks then never reaches the end, and the waiting ranks detect the death.
         while let Some(chunk) = next_in_lap(&line.claimed, lap, chunks) {
-            if self.run(memory, chunk)? {
+            let outcome = self.run(memory, chunk);
+            if !matches!(outcome, Ok(false)) {
                 // Relaxed: the count of finished chunks below publishes it.
                 line.failure.store(u64::from(lap) + 1, Ordering::Relaxed);
             }
+            failure = failure.or(outcome.err());
             did_any = true;
             // The rank that finishes last has acquired the writes of all others through the chain
             // of exchanges.
@@ -236,7 +239,8 @@ impl ChunkedWork {
                 line.done.set(lap.wrapping_add(1));
             }
         }
-        Ok(did_any)
+        // Not before: the other ranks wait until all chunks are finished.
+        failure.map_or(Ok(did_any), Err)
     }
 }
 
@@ -273,7 +277,7 @@ fn fold_chunk(
                     &mut accumulator,
                     bytes,
                 ))
-            })?;
+            })??;
         }
         memory.write(at(first), &accumulator)?;
     } else if rest.is_empty() {

@@ -88,7 +88,7 @@ impl Communicator {
         op: impl ReduceOp<T>,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let shape = BufferShape::new(bytes, bytes);
-        let known = match op.into_combination()? {
+        let known = match op.into_combination(&[bytes])? {
             Combination::BuiltIn(known) => known,
             Combination::UserDefined(function) => {
                 let path = self.path_of_allgather(form, CallKind::Allreduce, bytes, false)?;

@@ -100,7 +100,7 @@ impl Communicator {
         } else {
             BufferShape { output: None, in_place: InPlaceRule::Never, ..BufferShape::new(bytes, 0) }
         };
-        let known = match op.into_combination()? {
+        let known = match op.into_combination(&[bytes])? {
             Combination::BuiltIn(known) => known,
             Combination::UserDefined(function) => {
                 let path = self.path_of_gather(form, CallKind::Reduce, (bytes, root), false)?;

@@ -149,7 +149,7 @@ impl Communicator {
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let total = self.for_each_rank(bytes)?;
         let shape = BufferShape::new(total, bytes);
-        let known = match op.into_combination()? {
+        let known = match op.into_combination(&[bytes])? {
             Combination::BuiltIn(known) => known,
             Combination::UserDefined(function) => {
                 let path =
@@ -188,7 +188,7 @@ impl Communicator {
         let at = counts.offset(rank);
         let bytes = counts.block(rank);
         let shape = BufferShape::new(counts.total, bytes);
-        let known = match op.into_combination()? {
+        let known = match op.into_combination(&counts.bytes)? {
             Combination::BuiltIn(known) => known,
             Combination::UserDefined(function) => {
                 let received = Counts {

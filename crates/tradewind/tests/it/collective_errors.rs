@@ -5,7 +5,7 @@ use crate::job_kinds::KINDS;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tradewind::{
-    Algorithm, Algorithms, Communicator, Error, InPlace, Op, Request, Result,
+    Algorithm, Algorithms, Communicator, DataType, Error, InPlace, Op, Request, Result,
     fold, local, wait_all,
 };
 
@@ -13,6 +13,7 @@ testing::tests![
     buffers_of_wrong_lengths_are_refused_before_anything_starts,
     a_block_of_another_length_than_expected_names_ranks_and_lengths,
     where_a_schedule_is_linked_all_ranks_hear_of_wrong_counts,
+    every_rank_refuses_a_part_of_an_element,
     a_division_in_a_flat_collective_names_no_rank,
     ranks_in_different_collectives_are_told,
     hundreds_of_every_kind_may_be_under_way,
@@ -79,6 +80,34 @@ fn buffers_of_wrong_lengths_are_refused_before_anything_starts() {
         world.barrier()
     })
     .expect("the job goes on");
+}
+
+fn every_rank_refuses_a_part_of_an_element() {
+    let sum = Op::Sum.on_bytes(DataType::F64);
+    for ranks in [2, 4] {
+        // Inline in a slot, in a cell, in the arena, and streamed.
+        for bytes in [12, 4001, 100_004] {
+            local(ranks, |world| {
+                let refused = |outcome: Result<()>| {
+                    let said = text(outcome);
+                    assert!(said.contains("whole elements of 8 bytes (f64)"), "{said}");
+                };
+                let mine = vec![1u8; bytes];
+                let blocks = vec![1u8; bytes * ranks as usize];
+                let mut result = vec![0u8; bytes];
+                let counts = vec![bytes; ranks as usize];
+                refused(world.allreduce(&mine, &mut result, sum));
+                refused(world.reduce(&mine, &mut result, sum, 0));
+                refused(world.scan(&mine, &mut result, sum));
+                refused(world.exscan(&mine, &mut result, sum));
+                refused(world.reduce_scatter_block(&blocks, &mut result, sum));
+                refused(world.reduce_scatter(&blocks, &mut result, &counts, sum));
+                refused(world.iallreduce(&mine, &mut result, sum).map(drop));
+                world.barrier()
+            })
+            .expect("the job goes on");
+        }
+    }
 }
 
 fn a_division_in_a_flat_collective_names_no_rank() {
