@@ -1,7 +1,7 @@
 //! Arena memory with a single owner, accessible as ordinary slices.
 
 use crate::arena::{Arena, ArenaError};
-use crate::segment::Offset;
+use crate::segment::{Offset, Segment};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -56,6 +56,12 @@ impl OwnedBytes {
     /// Returns the offset of the bytes in the segment.
     pub fn offset(&self) -> Offset {
         self.at
+    }
+
+    /// Returns whether the bytes lie in this segment, where other handles of it find them at the
+    /// offset.
+    pub fn lies_in(&self, segment: &Arc<Segment>) -> bool {
+        Arc::ptr_eq(self.arena.segment(), segment)
     }
 
     /// Returns the number of bytes.

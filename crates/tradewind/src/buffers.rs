@@ -1,5 +1,6 @@
 //! Buffers of collectives: borrowed slices, or memory of the segment that moves in and is returned.
 
+use crate::communicator::Communicator;
 use crate::error::{Error, argument};
 use bytemuck::Pod;
 use engine::argument::Argument;
@@ -11,8 +12,9 @@ use std::ops::{Deref, DerefMut};
 /// Memory of the job's segment: collectives read and write it in place, without copying it in or
 /// out.
 ///
-/// Allocated by [`Communicator::alloc`](crate::Communicator::alloc). A collective takes it by value
-/// and returns it when it is complete, so that no other code can access it while other ranks do.
+/// Allocated by [`Communicator::alloc`](crate::Communicator::alloc) for the collectives of all
+/// communicators of the job on this node. A collective takes it by value and returns it when it is
+/// complete, so that no other code can access it while other ranks do.
 ///
 /// ```
 /// # fn main() -> Result<(), tradewind::Error> {
@@ -40,6 +42,11 @@ impl<T: Pod> SharedBuffer<T> {
             argument("the number of elements", count.to_string(), expected)
         })?;
         Ok(SharedBuffer { memory: group.allocate(bytes)?, count, element: PhantomData })
+    }
+
+    /// Returns `true` if the communicator's ranks on this node find the memory at its offset.
+    pub(crate) fn is_shared_with(&self, group: &NodeCommunicator) -> bool {
+        self.memory.lies_in(group.member().node().segment())
     }
 
     pub(crate) fn place(&self) -> Argument<'static> {
@@ -113,6 +120,13 @@ pub trait Input<'a, T: Pod>: sealed::Sealed {
     #[doc(hidden)]
     fn bytes(&self) -> &[u8];
 
+    /// Returns `true` unless this is memory of a segment that the communicator does not use.
+    #[doc(hidden)]
+    #[inline]
+    fn suits(&self, _communicator: &Communicator) -> bool {
+        true
+    }
+
     /// Turns the input into the buffer that is returned.
     #[doc(hidden)]
     fn into_back(self) -> Self::Back;
@@ -131,6 +145,13 @@ pub trait Output<'a, T: Pod>: sealed::Sealed {
     /// Contents of the buffer before the collective.
     #[doc(hidden)]
     fn bytes(&mut self) -> &mut [u8];
+
+    /// Returns `true` unless this is memory of a segment that the communicator does not use.
+    #[doc(hidden)]
+    #[inline]
+    fn suits(&self, _communicator: &Communicator) -> bool {
+        true
+    }
 
     /// The private memory that the result is fetched into, and the buffer that is returned.
     #[doc(hidden)]
@@ -230,6 +251,11 @@ impl<'a, T: Pod> Input<'a, T> for SharedBuffer<T> {
     }
 
     #[inline]
+    fn suits(&self, communicator: &Communicator) -> bool {
+        self.is_shared_with(communicator.group())
+    }
+
+    #[inline]
     fn into_back(self) -> SharedBuffer<T> {
         self
     }
@@ -246,6 +272,11 @@ impl<'a, T: Pod> Output<'a, T> for SharedBuffer<T> {
     #[inline]
     fn bytes(&mut self) -> &mut [u8] {
         self.memory.as_mut_slice()
+    }
+
+    #[inline]
+    fn suits(&self, communicator: &Communicator) -> bool {
+        self.is_shared_with(communicator.group())
     }
 
     #[inline]

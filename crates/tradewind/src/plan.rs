@@ -160,6 +160,7 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
         mut buffer: O,
     ) -> Result<Request<'a, O::Back>> {
         let OneBuffer { bytes, is_root, .. } = self.buffers;
+        check_memory(&self.path, buffer.suits(communicator))?;
         let written = buffer.argument().filter(|argument| argument.length == bytes);
         let Some(written) = written else {
             let found = format!("{} bytes long", buffer.bytes().len());
@@ -245,7 +246,7 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         input: I,
         mut output: O,
     ) -> Result<()> {
-        let shape = self.check(&input, &mut output)?;
+        let shape = self.check(communicator, &input, &mut output)?;
         let group = communicator.group();
         let flat = match &self.path {
             ExecutionPath::Flat(flat) if self.buffers.fold.is_none() => {
@@ -278,7 +279,7 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         input: I,
         mut output: O,
     ) -> Result<()> {
-        let shape = self.check(&input, &mut output)?;
+        let shape = self.check(communicator, &input, &mut output)?;
         self.copy_own(&input, &mut output);
         match &self.path {
             ExecutionPath::Flat(flat) => {
@@ -372,7 +373,7 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         input: I,
         mut output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.check(&input, &mut output)?;
+        self.check(communicator, &input, &mut output)?;
         self.copy_own(&input, &mut output);
         self.start_prepared(communicator, CallForm::Nonblocking, input, output)
     }
@@ -413,13 +414,15 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         Ok(request.in_order(self.order))
     }
 
-    /// Checks the lengths of the buffers.
+    /// Checks the memory and the lengths of the buffers.
     #[inline]
     fn check<'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
         &self,
+        communicator: &Communicator,
         input: &I,
         output: &mut O,
     ) -> Result<BufferShape> {
+        check_memory(&self.path, input.suits(communicator) && output.suits(communicator))?;
         let shape = self.buffers.shape;
         let read = input.argument();
         let written = output.argument();
@@ -472,6 +475,17 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         };
         [read, written]
     }
+}
+
+/// Refuses memory that the engine would look for in another segment. Between nodes the bytes are
+/// copied, so any memory does.
+#[inline]
+pub(crate) fn check_memory(path: &ExecutionPath, suits: bool) -> Result<()> {
+    if suits || path.is_internode() {
+        return Ok(());
+    }
+    let expected = "memory that `alloc` of a communicator of this job on this node has returned";
+    Err(argument("the memory of a buffer", "that of another job or node", expected))
 }
 
 /// Bytes of the output among the buffers that moved in.

@@ -5,6 +5,7 @@ use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::error::argument;
 use crate::path::ExecutionPath;
+use crate::plan::check_memory;
 use crate::request::{Outputs, Request};
 use bytemuck::Pod;
 use engine::argument::Argument;
@@ -104,9 +105,15 @@ impl Schedule {
         buffers: Buffers<'a>,
     ) -> Result<Request<'a, Vec<SharedBuffer<u8>>>> {
         let between_nodes = self.path.is_internode();
+        let group = self.communicator.group();
+        let suits = |entry: &Entry<'_>| match entry {
+            Entry::Shared(buffer) => buffer.is_shared_with(group),
+            Entry::Input(_) | Entry::Output(_) | Entry::InOut(_) => true,
+        };
+        check_memory(&self.path, buffers.entries.iter().all(suits))?;
         let argument = if between_nodes { Entry::contents } else { Entry::argument };
         let arguments: SmallVec<[Argument<'_>; 4]> = buffers.entries.iter().map(argument).collect();
-        let pending = self.path.start(self.communicator.group(), form, &arguments)?;
+        let pending = self.path.start(group, form, &arguments)?;
         drop(arguments);
         let mut outputs = Vec::new();
         let mut kept = Vec::new();

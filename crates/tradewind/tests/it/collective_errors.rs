@@ -4,8 +4,9 @@
 use crate::job_kinds::KINDS;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use tradewind::graph::{Access, Graph};
 use tradewind::{
-    Algorithm, Algorithms, Communicator, DataType, Error, InPlace, Op, Request, Result,
+    Algorithm, Algorithms, Buffers, Communicator, DataType, Error, InPlace, Op, Request, Result,
     fold, local, wait_all,
 };
 
@@ -14,6 +15,7 @@ testing::tests![
     a_block_of_another_length_than_expected_names_ranks_and_lengths,
     where_a_schedule_is_linked_all_ranks_hear_of_wrong_counts,
     every_rank_refuses_a_part_of_an_element,
+    memory_of_another_segment_is_refused,
     a_division_in_a_flat_collective_names_no_rank,
     ranks_in_different_collectives_are_told,
     hundreds_of_every_kind_may_be_under_way,
@@ -108,6 +110,31 @@ fn every_rank_refuses_a_part_of_an_element() {
             .expect("the job goes on");
         }
     }
+}
+
+fn memory_of_another_segment_is_refused() {
+    let refused = |said: String| {
+        assert!(said.contains("that of another job or node"), "{said}");
+    };
+    local(1, |one| {
+        local(1, |other| {
+            let foreign = || one.alloc::<u64>(8);
+            let own = || other.alloc::<u64>(8);
+            refused(text(other.iallreduce(&[7; 8], foreign()?, Op::Sum)));
+            refused(text(other.iallreduce(foreign()?, own()?, Op::Sum)));
+            refused(text(other.ibcast(foreign()?, 0)));
+            let mut graph = Graph::new(0, 1);
+            graph.buffer(Access::Output, 8);
+            let schedule = other.compile(&graph)?;
+            refused(text(schedule.run(Buffers::new().shared(one.alloc(8)?))));
+            // Another communicator of the job has the same memory.
+            let dup = other.dup()?;
+            let (_, sum) = dup.iallreduce(own()?, own()?, Op::Sum)?.wait()?;
+            assert_eq!(*sum, [0; 8]);
+            Ok(())
+        })
+    })
+    .expect("the jobs go on");
 }
 
 fn a_division_in_a_flat_collective_names_no_rank() {
