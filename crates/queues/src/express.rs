@@ -52,6 +52,7 @@ pub use crate::queue::{Closing, Consumers, Multi, RecvError, SendError, Single};
 mod ring;
 mod slot;
 
+pub(crate) use ring::RingState;
 use ring::WordRing;
 
 /// Protocol of messages of one word.
@@ -96,7 +97,7 @@ impl ExpressQueue {
 }
 
 #[inline(always)]
-fn word_ring(ring: &RingMemory<AtomicU64>) -> WordRing<'_> {
+pub(crate) fn word_ring(ring: &RingMemory<AtomicU64>) -> WordRing<'_> {
     let ControlLines { settings, tail, head, .. } = &*ring.control;
     WordRing {
         slots: &ring.slots,

@@ -16,7 +16,8 @@ mod ends;
 
 use crate::cache_line::{CacheLine, CacheLineMessage, LINE_DATA};
 use crate::error::{CreateError, RecvError, SendError};
-use crate::express::{Express, ExpressMessage};
+use crate::express::{Express, ExpressMessage, RingState, word_ring};
+use crate::queue::memory::RingMemory;
 use crate::queue::{Queue, QueueKind, Receiver, Sender, Single, sealed::Protocol};
 use shm::segment::{Offset, Segment};
 use std::fmt::Debug;
@@ -64,10 +65,20 @@ trait Carried: QueueKind + Protocol<Item: Send + Debug> {
 
     /// Reads the first message, and the number of its bytes; `None` if there is no whole one.
     fn decode(bytes: &[u8]) -> Option<(Self::Item, usize)>;
+
+    /// Returns what the ring holds for its only receiver.
+    fn state(ring: &RingMemory<Self::RingSlot>) -> RingState {
+        if Self::is_ready(ring) { RingState::Ready } else { RingState::Empty }
+    }
 }
 
 impl Carried for Express {
     const MOST: usize = 8;
+
+    #[inline]
+    fn state(ring: &RingMemory<Self::RingSlot>) -> RingState {
+        word_ring(ring).state()
+    }
 
     #[inline]
     fn encode(message: &ExpressMessage, into: &mut Vec<u8>) {
@@ -129,6 +140,9 @@ impl<K: Carried> OutgoingQueue for Outgoing<K> {
             };
             // `into` begins a record, which is a multiple of 8 bytes long, and so are all messages.
             messages[..taken].iter().for_each(|message| K::encode(message, into));
+            if taken == 0 && K::state(&self.queue.ring) == RingState::Damaged {
+                return Err(RecvError::Corrupt);
+            }
             if taken < most {
                 return Ok(());
             }
@@ -136,7 +150,7 @@ impl<K: Carried> OutgoingQueue for Outgoing<K> {
     }
 
     fn is_ready(&self) -> bool {
-        self.receiver.is_ready()
+        K::state(&self.queue.ring) != RingState::Empty
     }
 
     fn longest(&self) -> usize {

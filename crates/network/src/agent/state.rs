@@ -425,7 +425,7 @@ impl AgentState {
 
     /// Number of frames and connections that were refused.
     pub(crate) fn refused(&self) -> u64 {
-        self.table.refused + self.table.context.transport.refused()
+        self.table.refused + self.queues.refused() + self.table.context.transport.refused()
     }
 }
 

@@ -55,6 +55,17 @@ pub(crate) struct WordRing<'a> {
     pub(crate) gate: &'a AtomicU32,
 }
 
+/// What a ring holds for its only receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RingState {
+    /// No message.
+    Empty,
+    /// A message, or something that further polls turn into one.
+    Ready,
+    /// The end of the queue, or a word that no sender writes there.
+    Damaged,
+}
+
 /// Reason why a sender cannot write to a slot.
 enum Obstacle {
     /// All positions before this one were written.
@@ -288,6 +299,22 @@ impl<'a> WordRing<'a> {
             }
         }
         false
+    }
+
+    /// Returns what the next slot holds for a receiver that is the only one. It releases the slots
+    /// that it has taken before it looks at the next, so none holds a message of the lap before.
+    #[inline]
+    pub(crate) fn state(&self) -> RingState {
+        let head = self.head.load(Ordering::Relaxed);
+        // Acquire: as in `try_recv`.
+        let seen = self.slot(head).load(Ordering::Acquire);
+        if seen == slot::empty(self.lap(head)) {
+            RingState::Empty
+        } else if slot::is_full_in(seen, self.lap(head)) {
+            RingState::Ready
+        } else {
+            RingState::Damaged
+        }
     }
 
     /// Returns whether at least `count` messages (at most the number of slots) wait.

@@ -101,7 +101,12 @@ impl IncomingQueue for Incoming {
                 return Err(invalid);
             };
             let message = rest.get(..length).ok_or(invalid)?;
-            let Some(buffer) = sender.try_reserve(header, length)? else { break };
+            let reserved = sender.try_reserve(header, length).map_err(|why| match why {
+                // No ring of as many lines has taken it.
+                SendError::TooLong { .. } => invalid,
+                why => why.into(),
+            });
+            let Some(buffer) = reserved? else { break };
             buffer.finish_with(message);
             sent += 8 + length.next_multiple_of(8);
         }

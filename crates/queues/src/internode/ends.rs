@@ -12,7 +12,8 @@ pub trait OutgoingQueue: Send + Debug {
     /// [`RecvError::Closed`], [`RecvError::Corrupt`].
     fn take(&mut self, limit: usize, into: &mut Vec<u8>) -> Result<(), RecvError>;
 
-    /// Returns true if there is a message.
+    /// Returns true if [`take`](Self::take) has something to report: a message, damage, or after
+    /// some polls a message behind the slot of a sender that was killed.
     fn is_ready(&self) -> bool;
 
     /// Returns the length of the longest encoding of a message: at most [`MAX_MESSAGE`].

@@ -3,7 +3,7 @@
 use super::record::{Content, Link, QueueId};
 use super::{CREDIT, Charge};
 use crate::agent::batches::Batches;
-use queues::internode::IncomingQueue;
+use queues::internode::{IncomingError, IncomingQueue};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Credit that is returned at once: at least one message always has some.
@@ -15,7 +15,16 @@ pub(super) struct IncomingQueues {
     queues: HashMap<QueueId, Incoming>,
     /// Queues with messages that wait for space.
     full: Vec<QueueId>,
+    /// Ranks of other nodes whose exit was reported on a link to a queue that is not open. They send
+    /// nothing to one that is opened later, and that report is not repeated.
+    exited: BTreeSet<u32>,
+    /// Number of links with kept bytes that were no messages.
+    pub(super) refused: u64,
 }
+
+/// A node has sent bytes that are no messages.
+#[derive(Clone, Copy, Debug)]
+struct NoMessages;
 
 /// A queue of a rank of this node.
 #[derive(Debug)]
@@ -51,16 +60,17 @@ struct SenderNode {
 }
 
 impl IncomingQueues {
-    /// Opens a queue that admits the links of these openers, each with its node. Ranks that have `exited`
-    /// before send nothing to it.
+    /// Opens a queue that admits the links of these openers, each with its node. Ranks that have
+    /// `exited` before send nothing to it.
     pub(super) fn open(
         &mut self,
         id: QueueId,
         queue: Box<dyn IncomingQueue>,
         openers: impl Iterator<Item = (u32, u32)>,
-        exited: BTreeSet<u32>,
+        mut exited: BTreeSet<u32>,
         charge: Charge,
     ) {
+        exited.extend(&self.exited);
         let senders = openers.map(|(opener, node)| (opener, SenderNode::of(node))).collect();
         let opened =
             Incoming { queue, senders, exited, is_lost: false, next: 0, is_full: false, charge };
@@ -99,7 +109,7 @@ impl IncomingQueues {
     ) -> bool {
         // Messages for a queue that was closed are lost.
         let Some(incoming) = self.queues.get_mut(&link.queue) else { return true };
-        let Incoming { queue, senders, is_full, .. } = incoming;
+        let Incoming { queue, senders, is_full, .. } = &mut *incoming;
         let Some(sender) = admitted(senders, node, link.opener) else { return false };
         if sender.held + bytes.len() as u64 > CREDIT {
             return false;
@@ -110,8 +120,11 @@ impl IncomingQueues {
             sender.keep(bytes);
             return true;
         }
-        // A queue that takes nothing any more loses its messages, as one does whose rank has exited.
-        let taken = queue.put(bytes).unwrap_or(bytes.len());
+        let Ok(taken) = put(&mut **queue, bytes) else {
+            sender.refuse(link, batches);
+            incoming.settle();
+            return false;
+        };
         if taken < bytes.len() {
             // Nothing was kept before: the queue was not full.
             sender.keep(&bytes[taken..]);
@@ -125,7 +138,11 @@ impl IncomingQueues {
     /// Notes the exit of a rank of another node, behind what it has sent; false if the node has no
     /// right to report it.
     pub(super) fn exit(&mut self, node: u32, link: Link, rank: u32) -> bool {
-        let Some(queue) = self.queues.get_mut(&link.queue) else { return true };
+        let Some(queue) = self.queues.get_mut(&link.queue) else {
+            // Bounded: the caller has checked that this is a rank of the node.
+            self.exited.insert(rank);
+            return true;
+        };
         let Some(sender) = admitted(&mut queue.senders, node, link.opener) else {
             return false;
         };
@@ -169,13 +186,13 @@ impl IncomingQueues {
     }
 
     /// Sends kept messages to their queues, as far as these have space. Returns true if there was
-    /// any space.
+    /// any space, or a link was ended.
     pub(super) fn retry(&mut self, batches: &mut Batches) -> bool {
         let mut had_any = false;
-        let IncomingQueues { full, queues } = self;
+        let IncomingQueues { full, queues, refused, .. } = self;
         full.retain(|id| {
             let Some(queue) = queues.get_mut(id) else { return false };
-            had_any |= queue.retry(*id, batches);
+            had_any |= queue.retry(*id, batches, refused);
             queue.settle();
             queue.is_full
         });
@@ -213,7 +230,7 @@ impl IncomingQueues {
 }
 
 impl Incoming {
-    fn retry(&mut self, id: QueueId, batches: &mut Batches) -> bool {
+    fn retry(&mut self, id: QueueId, batches: &mut Batches, refused: &mut u64) -> bool {
         let Incoming { queue, senders, next, is_full, .. } = self;
         *is_full = false;
         let mut had_any = false;
@@ -223,8 +240,13 @@ impl Incoming {
             .partition(|(opener, _)| **opener < *next);
         for (opener, sender) in after.into_iter().chain(before) {
             let waiting = &sender.kept[sender.start..];
-            // As in `deliver`.
-            let taken = queue.put(waiting).unwrap_or(waiting.len());
+            let link = Link { queue: id, opener: *opener };
+            let Ok(taken) = put(&mut **queue, waiting) else {
+                *refused += 1;
+                sender.refuse(link, batches);
+                had_any = true;
+                continue;
+            };
             if taken > 0 {
                 // The others come first next time.
                 *next = *opener + 1;
@@ -237,7 +259,7 @@ impl Incoming {
             } else {
                 *is_full = true;
             }
-            sender.return_credit(Link { queue: id, opener: *opener }, batches);
+            sender.return_credit(link, batches);
         }
         had_any
     }
@@ -257,6 +279,17 @@ impl Incoming {
         if had_senders && senders.is_empty() && exited.is_empty() && !self.is_lost {
             queue.end();
         }
+    }
+}
+
+/// Sends messages to a queue, as far as it has space. A queue that takes nothing any more loses its
+/// messages, as one does whose rank has exited. Returns the number of bytes that need no space any
+/// more.
+fn put(queue: &mut dyn IncomingQueue, bytes: &[u8]) -> Result<usize, NoMessages> {
+    match queue.put(bytes) {
+        Ok(taken) => Ok(taken),
+        Err(IncomingError::Invalid) => Err(NoMessages),
+        Err(_) => Ok(bytes.len()),
     }
 }
 
@@ -280,6 +313,13 @@ impl SenderNode {
             exits: Vec::new(),
             has_ended: false,
         }
+    }
+
+    /// Ends the link of a node that has sent something else than messages: nothing that follows is
+    /// accepted, and its senders find the queue closed.
+    fn refuse(&mut self, link: Link, batches: &mut Batches) {
+        link.append(Content::Closed, batches.of(self.node));
+        *self = SenderNode { has_ended: true, ..SenderNode::of(self.node) };
     }
 
     /// Keeps messages that wait for space. The caller has checked that they have credit.

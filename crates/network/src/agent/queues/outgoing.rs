@@ -35,7 +35,8 @@ pub(super) struct Outgoing {
     /// Bytes that were sent and not taken yet.
     pub(super) in_flight: u64,
     is_waiting: bool,
-    /// Its owner takes nothing any more, or its memory is damaged.
+    /// Its owner takes nothing any more, or its memory is damaged, which the owner's node has got as
+    /// the end of the link.
     has_ended: bool,
     /// Exits of ranks that may have sent what the queue contains.
     exits: Vec<u32>,
@@ -94,6 +95,7 @@ impl Outgoing {
         if self.has_ended {
             return Sent::Nothing;
         }
+        // A damaged queue is ready, so what lies behind the damage is not taken for sent.
         if !self.queue.is_ready() {
             // Empty once since these exits, so everything that the ranks had sent is on its way.
             for rank in self.exits.drain(..) {
@@ -108,18 +110,29 @@ impl Outgoing {
         let start = batch.len();
         batch.extend(self.link.head(0));
         let most = (CREDIT - self.in_flight).min(MAX_BYTES as u64) as usize;
-        // A queue that is closed or damaged has no messages any more.
-        self.has_ended |= self.queue.take(most, batch).is_err();
+        let taken = self.queue.take(most, batch);
         let bytes = batch.len() - start - HEAD_BYTES;
         if bytes == 0 {
             batch.truncate(start);
-            let is_ready = !self.has_ended && self.queue.is_ready();
-            return if is_ready { Sent::Unpublished } else { Sent::Nothing };
+        } else {
+            batch[start..start + HEAD_BYTES].copy_from_slice(&self.link.head(bytes));
+            self.in_flight += bytes as u64;
         }
-        batch[start..start + HEAD_BYTES].copy_from_slice(&self.link.head(bytes));
-        self.in_flight += bytes as u64;
+        if taken.is_err() {
+            self.fail(batches);
+        } else if bytes == 0 {
+            return if self.queue.is_ready() { Sent::Unpublished } else { Sent::Nothing };
+        }
         batches.send_long(self.node, transport, |records| Frame::Queues { records });
-        Sent::Some
+        if bytes > 0 { Sent::Some } else { Sent::Nothing }
+    }
+
+    /// Ends a link whose queue is damaged. Its senders find the queue closed, and the receiver waits
+    /// for nothing that they have sent.
+    fn fail(&mut self, batches: &mut Batches) {
+        self.queue.close();
+        self.link.append(Content::End, batches.of(self.node));
+        self.end();
     }
 
     fn end(&mut self) {
@@ -186,21 +199,22 @@ impl OutgoingQueues {
     }
 
     /// Adds the outgoing queues of a port, which are the members of a poll set in this order.
-    /// `ranks` are those of this node that use them; the exits of those that have `exited` before
-    /// are reported here.
+    /// `ranks` are those of this node that use them. The exits of those that have `exited` before
+    /// are reported here, and those that have `left` send nothing.
     pub(super) fn open(
         &mut self,
         (opener, port): (u32, u64),
         set: &PollSet,
         mut queues: Vec<Outgoing>,
         ranks: Vec<u32>,
-        exited: &BTreeSet<u32>,
+        (exited, left): (&BTreeSet<u32>, &BTreeSet<u32>),
         charge: Charge,
     ) {
         let set_at = self.sets.iter().position(Option::is_none).unwrap_or(self.sets.len());
         self.places.extend((0..).zip(&queues).map(|(index, one)| (one.link, (set_at, index))));
-        let (exits, senders): (Vec<_>, Vec<_>) =
+        let (exits, mut senders): (Vec<_>, Vec<_>) =
             ranks.iter().partition(|rank| exited.contains(rank));
+        senders.retain(|rank| !left.contains(rank));
         queues.iter_mut().for_each(|one| one.exits.clone_from(&exits));
         let poll = OnePoll::new(set);
         let opened = OutgoingSet { poll, opener, port, ranks, senders, queues, charge };
@@ -321,10 +335,23 @@ impl OutgoingQueues {
         }
     }
 
-    /// Notes that a rank of this node sends nothing more to the queues of a port.
-    pub(super) fn leave(&mut self, rank: u32, port: u64) {
-        let sets = self.sets.iter_mut().flatten().filter(|set| set.port == port);
-        sets.for_each(|set| set.senders.retain(|other| *other != rank));
+    /// Notes that a rank of this node sends nothing more to the queues of a port. Returns false if
+    /// the port is not open for the rank.
+    pub(super) fn leave(&mut self, rank: u32, port: u64) -> bool {
+        let mut is_open = false;
+        for number in 0..self.sets.len() {
+            let Some(set) = &mut self.sets[number] else { continue };
+            if set.port != port || !set.ranks.contains(&rank) {
+                continue;
+            }
+            is_open = true;
+            set.senders.retain(|other| *other != rank);
+            // Without senders no bit announces what is left to be found: a damaged queue.
+            if set.senders.is_empty() {
+                self.check(number);
+            }
+        }
+        is_open
     }
 
     /// Reports the exit of a rank of this node behind what it has sent.

@@ -14,7 +14,7 @@ use queues::one_poll::PollSet;
 use shm::mapped::Mapped;
 use shm::segment::{Offset, Segment};
 use shm::sync::AtomicU64;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Queues of the ranks of one node.
@@ -25,6 +25,9 @@ pub(crate) struct QueueRouter {
     batches: Batches,
     /// Bytes of this process that the queues of a rank take.
     memory: HashMap<u32, u64>,
+    /// Ranks that have ended their sends to a port before its opener on this node has opened it, if
+    /// it ever does. Each is part of the rank's memory.
+    left: BTreeSet<(u64, u32)>,
 }
 
 /// Offset that stands for no queue.
@@ -57,8 +60,14 @@ impl PortRanks {
         let mut local = Vec::new();
         let mut openers = BTreeMap::new();
         let mut remote = Vec::new();
+        let mut seen = HashSet::new();
         for &(rank, at) in &table.ranks {
             let node = nodes.of(rank)?;
+            // A repeated rank would take memory that is not accounted for, and have two links of
+            // one name.
+            if !seen.insert(rank) {
+                return None;
+            }
             if node == own {
                 local.push(rank);
                 continue;
@@ -79,6 +88,7 @@ impl QueueRouter {
             incoming: IncomingQueues::default(),
             batches: Batches::new(nodes),
             memory: HashMap::new(),
+            left: BTreeSet::new(),
         }
     }
 
@@ -110,8 +120,8 @@ impl QueueRouter {
         // Everything that a rank can make this process allocate is accounted for before.
         let for_queue = QUEUE_BYTES + ranks.openers.len() as u64 * (CREDIT + QUEUE_BYTES);
         let costs = [u64::from(receives) * for_queue, links.clone().count() as u64 * QUEUE_BYTES];
-        let used = self.memory.get(&rank).copied().unwrap_or(0) + costs[0] + costs[1];
-        if used > MEMORY {
+        let used = self.memory.get(&rank).copied().unwrap_or(0);
+        if used + costs[0] + costs[1] > MEMORY {
             return Err(Refusal::Memory);
         }
         let uses = Mapped::<AtomicU64>::new(segment, uses).map_err(|_| Refusal::Invalid)?;
@@ -132,7 +142,9 @@ impl QueueRouter {
             };
             let queues = links.enumerate().map(open).collect::<Result<_, _>>()?;
             let charge = Charge::new(costs[1], uses.clone());
-            self.outgoing.open((rank, port), &set, queues, ranks.local, exited, charge);
+            let left = ranks.local.iter().copied().filter(|rank| self.forget_left(port, *rank));
+            let left = left.collect();
+            self.outgoing.open((rank, port), &set, queues, ranks.local, (exited, &left), charge);
         }
         if let Some(to_own) = to_own {
             let openers = ranks.openers.iter().map(|(node, opener)| (*opener, *node));
@@ -142,7 +154,7 @@ impl QueueRouter {
             let before = before.filter(|rank| exited.contains(rank)).collect();
             self.incoming.open(id, to_own, openers, before, Charge::new(costs[0], uses));
         }
-        self.memory.insert(rank, used);
+        *self.memory.entry(rank).or_default() += costs[0] + costs[1];
         // The loss of each of these nodes must be noticed.
         ranks.openers.keys().for_each(|node| transport.require(*node));
         Ok(())
@@ -151,24 +163,42 @@ impl QueueRouter {
     /// Closes the receive queue of a rank for a port.
     pub(crate) fn close_receiver(&mut self, rank: u32, port: u64) {
         let charge = self.incoming.close(QueueId { owner: rank, port }, &mut self.batches);
-        self.release_memory(rank, charge);
+        self.release_memory(rank, charge.map_or(0, |charge| charge.bytes));
     }
 
-    /// Ends the sends of a rank to the queues of a port.
+    /// Ends the sends of a rank to the queues of a port, also of one that is opened later.
     pub(crate) fn close_senders(&mut self, rank: u32, port: u64) {
-        self.outgoing.leave(rank, port);
+        if self.outgoing.leave(rank, port) || self.left.contains(&(port, rank)) {
+            return;
+        }
+        // A rank without memory for the note stays a sender until it exits.
+        let used = self.memory.entry(rank).or_default();
+        if *used + QUEUE_BYTES <= MEMORY {
+            *used += QUEUE_BYTES;
+            self.left.insert((port, rank));
+        }
+    }
+
+    /// Returns true if a rank has ended its sends to a port before, and forgets that.
+    fn forget_left(&mut self, port: u64, rank: u32) -> bool {
+        let has_left = self.left.remove(&(port, rank));
+        if has_left {
+            self.release_memory(rank, QUEUE_BYTES);
+        }
+        has_left
     }
 
     /// Closes all queues of a rank of this node that has exited.
     pub(crate) fn exit(&mut self, rank: u32) {
         self.incoming.close_all(rank);
         self.outgoing.exit(rank);
+        self.left.retain(|(_, other)| *other != rank);
         self.memory.remove(&rank);
     }
 
-    fn release_memory(&mut self, rank: u32, charge: Option<Charge>) {
-        if let (Some(used), Some(charge)) = (self.memory.get_mut(&rank), charge) {
-            *used -= charge.bytes;
+    fn release_memory(&mut self, rank: u32, bytes: u64) {
+        if let Some(used) = self.memory.get_mut(&rank) {
+            *used -= bytes;
         }
     }
 
@@ -177,7 +207,7 @@ impl QueueRouter {
     pub(crate) fn serve(&mut self, transport: &mut dyn Transport, limit: u64) -> bool {
         self.outgoing.serve(&mut self.batches, transport, limit);
         for (opener, charge) in self.outgoing.close_unused(&mut self.batches) {
-            self.release_memory(opener, Some(charge));
+            self.release_memory(opener, charge.bytes);
         }
         self.batches.send_all(transport, |records| Frame::Queues { records })
     }
@@ -188,7 +218,8 @@ impl QueueRouter {
         self.outgoing.check_all();
     }
 
-    /// Processes the records of a frame of a node. Returns the number of refused ones.
+    /// Processes the records of a frame of a node. Returns the number of refused ones; those with
+    /// bytes that are found to be no messages later count in [`refused`](Self::refused).
     pub(crate) fn receive(&mut self, node: u32, mut records: &[u8], nodes: &NodeMap) -> u64 {
         let QueueRouter { outgoing, incoming, batches, .. } = self;
         let mut refused = 0;
@@ -215,6 +246,11 @@ impl QueueRouter {
     /// any space.
     pub(crate) fn retry(&mut self) -> bool {
         self.incoming.retry(&mut self.batches)
+    }
+
+    /// Number of links that were ended because what was kept of them were no messages.
+    pub(crate) fn refused(&self) -> u64 {
+        self.incoming.refused
     }
 
     /// Requests notifications before the agent sleeps. Returns false if there is something to do.

@@ -1,5 +1,7 @@
 //! A router without a node service, its queues and its transport in one thread.
 
+mod irregular;
+
 use super::*;
 use crate::transport::payloads::NoPayloads;
 use crate::transport::{Arrival, memory};
