@@ -222,8 +222,8 @@ fn run(
         if turn.had_events {
             idle.record_event(time);
         }
-        if turn.has_released_ranks {
-            idle.record_release(time);
+        if turn.expects_more {
+            idle.expect_more(time);
         }
         refused.store(state.refused(), Ordering::Relaxed);
         if state.is_over() {

@@ -203,6 +203,8 @@ mod tests {
 
         fn end(&self) {}
 
+        fn set_polling(&self, _: bool) {}
+
         fn shares_core(&self) -> bool {
             false
         }

@@ -12,12 +12,15 @@ pub trait RemoteWaits: Send + Sync + Debug {
     /// Ends a wait.
     fn end(&self);
 
+    /// Begins or ends polls, during which an answer to what arrives follows at once.
+    fn set_polling(&self, is_polling: bool);
+
     /// Returns true if a thread that polls would keep the carrier from its processor.
     fn shares_core(&self) -> bool;
 }
 
 /// Polls before a thread counts as waiting.
-const FIRST_POLLS: u32 = 100;
+pub(crate) const FIRST_POLLS: u32 = 100;
 
 /// Waits for something that a carrier brings from other nodes, until the deadline.
 pub(crate) fn wait_beside<W: Waiter>(
@@ -55,12 +58,12 @@ pub(crate) fn poll_beside<R>(
 ) -> Option<R> {
     let end = Instant::now() + CARRIER_POLLING;
     let end = deadline.map_or(end, |deadline| deadline.min(end));
-    while !remote.shares_core() && Instant::now() < end {
+    let mut found = None;
+    remote.set_polling(true);
+    while found.is_none() && !remote.shares_core() && Instant::now() < end {
         std::thread::yield_now();
-        let found = poll();
-        if found.is_some() {
-            return found;
-        }
+        found = poll();
     }
-    None
+    remote.set_polling(false);
+    found
 }

@@ -10,8 +10,9 @@
 /// Time without an arrival or a submission after which the agent sleeps although ranks wait. Ranks
 /// poll for a time of this order, too.
 const POLLING_NS: u64 = 500_000;
-/// Time for which the agent polls without yielding after the end of a run. A rank that continues
-/// with the next run submits it within that time, unless it shares the agent's core.
+/// Time for which the agent polls without yielding after the end of a run, or after values of a
+/// channel. A rank that continues with the next run submits it within that time, and one that
+/// answers a value sends the next, unless it shares the agent's core: then it does not poll.
 const LINGER_NS: u64 = 3_000;
 
 /// The way in which the agent waits for the next event.
@@ -38,8 +39,8 @@ impl IdleState {
         self.poll_until = now.saturating_add(POLLING_NS);
     }
 
-    /// Records that a run has ended for a rank that polled for it.
-    pub(super) fn record_release(&mut self, now: u64) {
+    /// Records that more is likely to follow at once: a rank has polled for what it has got now.
+    pub(super) fn expect_more(&mut self, now: u64) {
         self.linger_until = now.saturating_add(LINGER_NS);
     }
 
@@ -73,7 +74,7 @@ mod tests {
     fn the_agent_does_not_yield_to_a_rank_whose_run_has_ended() {
         let mut idle = IdleState::default();
         idle.record_event(7);
-        idle.record_release(7);
+        idle.expect_more(7);
         assert_eq!(idle.mode(8, true), IdleMode::Poll);
         assert_eq!(idle.mode(7 + LINGER_NS, false), IdleMode::Sleep);
     }

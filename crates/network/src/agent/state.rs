@@ -63,8 +63,9 @@ struct HeldReport {
 pub(crate) struct Turn {
     /// True if something had arrived or was submitted, or a part of a long message was sent.
     pub(crate) had_events: bool,
-    /// True if runs have ended for ranks that poll for that.
-    pub(crate) has_released_ranks: bool,
+    /// True if runs have ended, or values of channels have arrived, while ranks poll: what they
+    /// submit or send next is likely to follow at once.
+    pub(crate) expects_more: bool,
 }
 
 /// Returns the place of a rank of the job among the ranks of a node, which are in order.
@@ -140,6 +141,8 @@ impl AgentState {
         self.table.context.now = now;
         let core = sched_getcpu() as u32;
         self.sessions.iter().flatten().for_each(|session| session.set_core(core));
+        // Before what has arrived ends their polls.
+        let is_polled = self.sessions.iter().flatten().any(RankSession::is_polling);
         let mut had_events = !arrivals.is_empty();
         // Before what has arrived since: reports on a node stay in order.
         self.process_held_reports();
@@ -158,9 +161,10 @@ impl AgentState {
         // All sends of this turn leave before ranks are woken: other nodes wait for the messages.
         self.table.advance();
         had_events |= self.table.has_transferred();
-        let has_released_ranks = self.complete_runs();
+        let has_delivered = self.channels.take_delivered();
+        let expects_more = self.complete_runs() || is_polled && has_delivered;
         had_events |= self.wake_receivers();
-        Turn { had_events, has_released_ranks }
+        Turn { had_events, expects_more }
     }
 
     pub(crate) fn next_timer(&self) -> Option<u64> {

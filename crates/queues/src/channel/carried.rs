@@ -69,7 +69,7 @@ impl Departing {
         let taken = self.consumer.position() - before;
         if self.consumer.is_due_since(before) {
             self.consumer.publish(self.memory.words());
-            self.memory.wakeup(End::Sender).notify();
+            self.memory.notify_by_carrier(End::Sender);
         }
         if taken == 0 && end == Err(TakeError::Closed) { Err(Ended) } else { Ok(taken) }
     }
@@ -181,7 +181,7 @@ impl Arriving {
             1 => put_words::<0>(&mut self.producer, ring, words),
             _ => put_words::<7>(&mut self.producer, ring, words),
         };
-        let is_closed = self.memory.wakeup(End::Receiver).notify();
+        let is_closed = self.memory.notify_by_carrier(End::Receiver);
         match outcome {
             _ if is_closed => Err(ArrivingError::Closed),
             Err(PutError::Full) => Err(ArrivingError::Full),

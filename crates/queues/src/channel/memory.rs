@@ -2,9 +2,8 @@
 
 use super::ring::{self, Consumer, Producer, RingWords};
 use super::value::{self, Value};
-use crate::fence;
 use crate::positions::{Positions, word_behind};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use shm::arena::Arena;
 use shm::connecting::Connecting;
 use shm::mapped::MappedSlice;
@@ -164,7 +163,7 @@ impl ChannelMemory {
             return Err(Object::<ChannelHeader>::not_found(object.offset()));
         }
         let slots = object.trailing(0, (count * words) as usize)?;
-        fence::register();
+        crate::fence::register();
         Ok(ChannelMemory { object, slots, count })
     }
 
@@ -193,11 +192,29 @@ impl ChannelMemory {
     /// Returns the wake-up word on which the holder of `end` sleeps.
     #[inline(always)]
     pub(super) fn wakeup(&self, end: End) -> Wakeup<'_> {
-        let word = match end {
+        Wakeup::by_store(self.wakeup_word(end))
+    }
+
+    #[inline(always)]
+    fn wakeup_word(&self, end: End) -> &AtomicU32 {
+        match end {
             End::Sender => &self.object.sender_wakeup.word,
             End::Receiver => &self.object.receiver_wakeup.word,
-        };
-        Wakeup::by_store(word)
+        }
+    }
+
+    /// As [`wakeup`](Self::wakeup). A carrier passes a full fence before it notifies, as after an
+    /// exchange, so an end that sleeps need not interrupt all processors for its barrier.
+    pub(super) fn wakeup_for(&self, end: End, by_carrier: bool) -> Wakeup<'_> {
+        if by_carrier { Wakeup::by_exchange(self.wakeup_word(end)) } else { self.wakeup(end) }
+    }
+
+    /// Notifies the holder of `end` for the carrier; returns true if the end is closed.
+    pub(super) fn notify_by_carrier(&self, end: End) -> bool {
+        // Pairs with the fence of the sleeper: it sees what the carrier has stored, or the load of
+        // the word sees the sleeper.
+        fence(Ordering::SeqCst);
+        self.wakeup(end).notify()
     }
 
     /// Returns the word with the holder of `end`.
@@ -213,11 +230,11 @@ impl ChannelMemory {
         if self.holder_of(End::Sender).withdraw() {
             // The notice of a sender that closed without sending, as `Producer::finish` stores it.
             self.object.sender.notice.store(1, Ordering::Release);
-            self.wakeup(End::Receiver).notify();
+            self.notify_by_carrier(End::Receiver);
         }
         if self.holder_of(End::Receiver).withdraw() {
             self.wakeup(End::Receiver).close();
-            self.wakeup(End::Sender).notify();
+            self.notify_by_carrier(End::Sender);
         }
     }
 
@@ -233,6 +250,8 @@ impl ChannelMemory {
     pub(super) fn close_sender(&self, producer: &Producer, also: impl FnOnce()) {
         // The notice follows all values, so a receiver that sees it has all of them to receive.
         producer.finish(self.words());
+        // This process may be a carrier.
+        fence(Ordering::SeqCst);
         self.wakeup(End::Receiver).notify_also(also);
         // Last: the owner may free the memory from then on.
         self.holder_of(End::Sender).release();
@@ -245,7 +264,7 @@ impl ChannelMemory {
         // First the bit that every send checks, then the wake-up: a sender that is woken finds the
         // end closed, and one that is about to sleep finds it in its last poll.
         self.wakeup(End::Receiver).close();
-        self.wakeup(End::Sender).notify();
+        self.notify_by_carrier(End::Sender);
         // Last: the owner may free the memory from then on.
         self.holder_of(End::Receiver).release();
     }

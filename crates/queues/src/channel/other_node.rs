@@ -1,6 +1,6 @@
 //! Connection of an end of a channel with its peer on another node.
 
-use crate::remote_waits::{ASLEEP, RemoteWaits, poll_beside};
+use crate::remote_waits::{ASLEEP, FIRST_POLLS, RemoteWaits, poll_beside};
 use shm::event::Event;
 use shm::liveness::{PeerExit, ProcessWatch, RankLiveness};
 use shm::process_table::EndHolder;
@@ -54,6 +54,9 @@ pub(super) fn wait<R>(
         let policy = SpinPolicy::CHANNEL;
         return wait_for_peer_by(policy, wakeup, watch, holder, deadline, subject, poll);
     };
+    if let Some(found) = (0..FIRST_POLLS).find_map(|_| poll()) {
+        return Ok(found);
+    }
     waits.begin();
     let found = match poll_beside(&**waits, deadline, &mut poll) {
         Some(found) => Ok(found),

@@ -117,6 +117,10 @@ impl<T: Value> Receiver<T> {
     /// exit of this loop delays the use of the value.
     #[inline(always)]
     fn spin(&self) {
+        // The carrier may need this thread's core to bring the value.
+        if self.other.is_some() {
+            return;
+        }
         let next = value::next::<T>(&self.consumer, self.memory.words());
         // Two loads a turn, of lines that only the sender writes. `take` decides afterwards, so a
         // value that arrives after the last turn is not missed.
@@ -145,7 +149,7 @@ impl<T: Value> Receiver<T> {
         // The sender stores the value before it loads this end's wake-up word. A sender that is
         // killed in between leaves the value in the slot, and the poll after the sleep finds it.
         let holder = memory.holder_of(End::Sender);
-        let wakeup = memory.wakeup(End::Receiver);
+        let wakeup = memory.wakeup_for(End::Receiver, other.is_some());
         let subject = Wait::QueueMessage { queue: memory.offset() };
         match other_node::wait(other, wakeup, &mut self.watch, holder, deadline, subject, poll) {
             Ok(received) => received.map_err(|()| self.closed()),

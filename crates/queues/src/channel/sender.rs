@@ -156,7 +156,7 @@ impl<T: Value> Sender<T> {
             Ok(()) => Some(Ok(Put::Sent)),
         };
         let holder = memory.holder_of(End::Receiver);
-        let wakeup = memory.wakeup(End::Sender);
+        let wakeup = memory.wakeup_for(End::Sender, other.is_some());
         let subject = Wait::QueueSpace { queue: memory.offset() };
         match other_node::wait(other, wakeup, &mut self.watch, holder, deadline, subject, poll) {
             Ok(Ok(Put::Sent)) => Ok(()),

@@ -139,6 +139,8 @@ impl RemoteWaits for Nothing {
 
     fn end(&self) {}
 
+    fn set_polling(&self, _: bool) {}
+
     fn shares_core(&self) -> bool {
         false
     }

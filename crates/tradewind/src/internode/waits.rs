@@ -16,6 +16,10 @@ impl RemoteWaits for AgentWaits {
         self.0.end();
     }
 
+    fn set_polling(&self, is_polling: bool) {
+        self.0.set_polling(is_polling);
+    }
+
     fn shares_core(&self) -> bool {
         self.0.shares_core()
     }

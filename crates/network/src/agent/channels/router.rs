@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Largest number of slots of all channels of a rank. The agent has a word for each that was used,
 /// as the rank has one in its own memory.
 const MOST_SLOTS: u64 = 1 << 27;
-/// Time between looks at the rings where the kernel refuses the barrier before a sleep.
+/// Time between looks at the rings as long as no barrier has followed the requests.
 const UNCERTAIN: Duration = shm::wait::UNCERTAIN_SLICE;
 
 /// Channels of the ranks of one node.
@@ -26,7 +26,10 @@ pub(crate) struct ChannelRouter {
     /// Number of slots of the open channels of each rank of this node.
     slots: HashMap<u32, u64>,
     batches: Batches,
-    /// The kernel has refused the barrier before a sleep.
+    /// Values have arrived since the last look at this.
+    has_delivered: bool,
+    /// A value may be stored without a notification: no barrier has followed the last request, or
+    /// the kernel has refused it.
     is_uncertain: bool,
 }
 
@@ -135,6 +138,7 @@ impl ChannelRouter {
             incoming: Channels::new(),
             slots: HashMap::new(),
             batches: Batches::new(nodes),
+            has_delivered: false,
             is_uncertain: false,
         }
     }
@@ -232,6 +236,7 @@ impl ChannelRouter {
                 if channel.node != node {
                     return false;
                 }
+                self.has_delivered = true;
                 match channel.ring.put(bytes) {
                     Ok(()) => true,
                     // The next turn finds it closed, and reports it.
@@ -279,8 +284,32 @@ impl ChannelRouter {
         }
     }
 
+    /// Returns true if values have arrived since the last call.
+    pub(crate) fn take_delivered(&mut self) -> bool {
+        std::mem::take(&mut self.has_delivered)
+    }
+
+    /// Returns true if there is something to do. What was stored before its end could find the
+    /// request is not announced, so the request is withdrawn.
+    fn is_ready(&mut self, transport: &dyn Transport, limit: u64) -> bool {
+        let mut is_ready = false;
+        for channel in &mut self.outgoing.all {
+            if channel.can_send(transport, limit) && channel.ring.is_ready() {
+                channel.ring.withdraw();
+                is_ready = true;
+            }
+        }
+        let is_released = |channel: &Incoming| {
+            channel.has_failed || channel.ring.released() != Ok(channel.reported)
+        };
+        is_ready || self.incoming.all.iter().any(is_released)
+    }
+
     /// Requests notifications before the agent sleeps. Returns false if there is something to do.
     pub(crate) fn arm(&mut self, transport: &dyn Transport, limit: u64) -> bool {
+        if self.is_ready(transport, limit) {
+            return false;
+        }
         let mut is_new = false;
         for channel in &mut self.outgoing.all {
             is_new |= channel.can_send(transport, limit) && channel.ring.request();
@@ -289,21 +318,11 @@ impl ChannelRouter {
             is_new |= channel.awaits_release() && channel.ring.request();
         }
         // Ranks store values and positions, pass their light half of the barrier and load the word.
-        if is_new {
-            self.is_uncertain = !shm::fence::heavy();
-        }
-        let mut is_ready = false;
-        for channel in &mut self.outgoing.all {
-            if channel.can_send(transport, limit) && channel.ring.is_ready() {
-                // Its sender may have stored before it could find the request.
-                channel.ring.withdraw();
-                is_ready = true;
-            }
-        }
-        let is_released = |channel: &Incoming| {
-            channel.has_failed || channel.ring.released() != Ok(channel.reported)
-        };
-        !is_ready && !self.incoming.all.iter().any(is_released)
+        // The heavy half interrupts all processors, so it waits for a sleep after which nothing was
+        // requested anew: values that follow each other quickly do without. Until then a store that
+        // is on its way out of its processor may be missed, and the sleep is short.
+        self.is_uncertain = is_new || self.is_uncertain && !shm::fence::heavy();
+        !self.is_ready(transport, limit)
     }
 
     /// Time after which the rings are to be looked at again without a notification.

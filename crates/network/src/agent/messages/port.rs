@@ -243,6 +243,17 @@ impl WaitMark {
         self.region.waiting().fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Counts a thread that begins or ends to poll: the agent does not sleep at once after something
+    /// for it.
+    pub fn set_polling(&self, is_polling: bool) {
+        // Relaxed: as in `begin`.
+        if is_polling {
+            self.region.polling().fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.region.polling().fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// Returns true if the agent ran last on the core of this thread: to poll would keep the agent
     /// from it.
     pub fn shares_core(&self) -> bool {

@@ -207,3 +207,18 @@ fn damaged_frames_harm_nobody() {
     sender.try_send(1).expect("space");
     assert!(router.serve(&mut transport, LIMIT));
 }
+
+#[test]
+fn the_barrier_waits_for_a_sleep_without_new_requests() {
+    let Node { mut router, mut transport, mut sender, receiver: _receiver, .. } = node();
+    let refused = (!shm::fence::heavy()).then_some(UNCERTAIN);
+    for value in 0..3 {
+        assert!(router.arm(&transport, LIMIT));
+        assert_eq!(router.next_look(), Some(UNCERTAIN), "the request may be missed");
+        assert!(router.arm(&transport, LIMIT));
+        assert_eq!(router.next_look(), refused);
+        sender.try_send(value).expect("space");
+        assert!(!router.arm(&transport, LIMIT), "there is something to send");
+        assert!(router.serve(&mut transport, LIMIT));
+    }
+}
