@@ -78,6 +78,12 @@ pub(crate) enum Failure {
     /// A decision table cannot be kept.
     #[error(transparent)]
     Table(#[from] models::file::FileError),
+    /// Measurements that were disturbed, where others that were not are kept.
+    #[error(
+        "noisy: {why}; {} and the parameters beside it are left as they are: tune again when less else runs on the machine",
+        .path.display()
+    )]
+    Noisy { path: PathBuf, why: String },
     /// There is nowhere to keep a decision table.
     #[error("there is no place for the decision table: name a file with --out, or set HOME")]
     NoPlace,

@@ -40,10 +40,12 @@
 pub(crate) mod agreement;
 pub mod clock;
 pub mod computation;
+mod doubts;
 mod error;
 mod experiment;
 mod finding;
 mod groups;
+mod load;
 mod nodes;
 pub mod processor_time;
 pub mod rank_processes;
@@ -51,6 +53,8 @@ pub mod repetition;
 mod setting;
 mod threads;
 
+pub(crate) use doubts::undisturbed;
+pub use doubts::{Doubts, Sign};
 pub use error::Error;
 pub use experiment::{Experiment, Step, StepContext};
 pub use finding::Finding;

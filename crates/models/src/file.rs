@@ -25,7 +25,7 @@ impl FileKind {
     /// Measurements of a machine: [`Machine`](crate::machine_file::Machine).
     pub const MACHINE: FileKind = FileKind {
         name: "tradewind machine",
-        version: 5,
+        version: 6,
         oldest: 3,
         remedy: "measure this machine with `tradewind measure plogp`",
     };

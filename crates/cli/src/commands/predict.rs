@@ -105,7 +105,8 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a sentence where the parameters of one node were measured with another load of its cores.
+/// Returns sentences where the parameters of one node were measured with another load of its cores,
+/// and where the measurement was disturbed.
 fn note(machine: &Machine, query: &Query) -> Option<String> {
     let Query { ranks, .. } = *query;
     let cores = machine.cores();
@@ -114,11 +115,14 @@ fn note(machine: &Machine, query: &Query) -> Option<String> {
     } else {
         ("have a core each of", "ranks that share cores")
     };
-    (query.nodes() == 1 && !machine.has_ranks_like(ranks)).then(|| {
-        format!(
+    let mut notes = Vec::new();
+    if query.nodes() == 1 && !machine.has_ranks_like(ranks) {
+        notes.push(format!(
             "{ranks} ranks {these} {cores} cores: only {measured} were measured on this machine"
-        )
-    })
+        ));
+    }
+    notes.extend(machine.disturbances().into_iter().map(|one| format!("noisy: {one}")));
+    (!notes.is_empty()).then(|| notes.join("\n"))
 }
 
 /// The error of a machine's file. Where none was named, the way out is to measure.

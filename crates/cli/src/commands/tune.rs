@@ -177,7 +177,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         status = suite::these(&names, &setting, &place(true), format)?;
     }
     // What was measured before an interruption counts.
-    keep(&Directory::create(&path)?, &out)?;
+    keep(&Directory::create(&path)?, &out, arguments.quick)?;
     Ok(status)
 }
 
@@ -254,6 +254,7 @@ fn in_job(
     if arguments.check {
         found.parts.extend(measure(Purpose::Check)?.parts);
     }
+    let mut kept = Ok(());
     if world.rank() == 0 {
         found.parts.extend(Directory::create(&path)?.read(LOSSES)?.filter(|_| arguments.check));
         suite::show(found, &place(true), format)?;
@@ -263,10 +264,10 @@ fn in_job(
             machine.networks = networks;
             machine.write(&directory.machine())?;
         }
-        keep(&directory, out)?;
+        kept = keep(&directory, out, arguments.quick);
     }
     job.finish()?;
-    Ok(ExitCode::SUCCESS)
+    kept.map(|()| ExitCode::SUCCESS)
 }
 
 /// Times over the networks between the first two nodes, on rank 0, which prints the fastest one.
@@ -291,8 +292,9 @@ fn compare_networks(job: &Job, setting: &Setting) -> Networks {
     networks
 }
 
-/// Adds a directory's table and parameters to those that are kept.
-fn keep(directory: &Directory, out: &Path) -> Result<(), Failure> {
+/// Adds a directory's table and parameters to those that are kept; noisy ones replace none that are
+/// not, unless all of it is only a look.
+fn keep(directory: &Directory, out: &Path, is_look: bool) -> Result<(), Failure> {
     let table = match suite::decisions(directory)? {
         Some(table) if !table.rows().is_empty() => table,
         _ => {
@@ -303,22 +305,33 @@ fn keep(directory: &Directory, out: &Path) -> Result<(), Failure> {
     };
     let here = table.fingerprint().clone();
     let written = summary(&table);
+    let machine = directory.machine();
+    let newer = machine.exists().then(|| Machine::read(&machine)).transpose()?;
+    let beside = out.with_file_name(service::MACHINE_FILE);
     // What is of another machine or cannot be read any more is replaced.
+    let old = Machine::read_for(&beside, &here).ok();
+    if let (Some(old), Some(newer)) = (&old, &newer) {
+        let spoilt = old.spoilt_by(newer);
+        if !spoilt.is_empty() && !is_look {
+            return Err(Failure::Noisy { path: out.to_owned(), why: spoilt.join("; ") });
+        }
+    }
     match DecisionTable::read_for(out, &here) {
         Ok(old) => old.replaced_by(&table).write(out)?,
         Err(_) => table.write(out)?,
     }
-    let machine = directory.machine();
-    if machine.exists() {
-        let kept = out.with_file_name(service::MACHINE_FILE);
-        let newer = Machine::read(&machine)?;
-        match Machine::read_for(&kept, &here) {
-            Ok(mut old) => {
-                old.absorb(newer);
-                old.write(&kept)?;
-            }
-            Err(_) => newer.write(&kept)?,
+    if let Some(newer) = newer {
+        for noisy in newer.disturbances() {
+            eprintln!("tradewind: noisy: {noisy}; tune again when less else runs on the machine");
         }
+        let machine = match old {
+            Some(mut old) => {
+                old.absorb(newer);
+                old
+            }
+            None => newer,
+        };
+        machine.write(&beside)?;
     }
     eprintln!("tradewind: {written} written to {}", out.display());
     Ok(())

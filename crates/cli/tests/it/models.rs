@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 testing::tests![
     models_alone_make_a_table,
     predictions_come_from_any_machine_s_file,
+    predictions_say_that_a_measurement_was_disturbed,
     a_file_that_is_no_machine_s_is_one_line,
 ];
 testing::tests![
@@ -136,6 +137,21 @@ fn predictions_come_from_any_machine_s_file() {
     let missing = tradewind(&format!("predict barrier -n 4 --machine {RECORDED}"), None);
     let said = text(&missing.stderr);
     assert!(said.contains("has no parameters for a blocking barrier of 8 bytes"), "{said}");
+}
+
+fn predictions_say_that_a_measurement_was_disturbed() {
+    let place = tempfile::tempdir().expect("room for files");
+    let path = place.path().join("machine.json");
+    let mut machine = Machine::read(Path::new(RECORDED)).expect("it is recorded");
+    let load = "other processes used 43 % of the cores";
+    machine.engine_mut(Engine::Agent).disturbed.insert(PairClass::OtherNode, load.to_owned());
+    machine.write(&path).expect("room for a file");
+    let line = "predict bcast -n 4 --ranks-per-node 2 --nonblocking --machine";
+    let output = tradewind(&format!("{line} {}", path.display()), None);
+    let shown = text(&output.stdout);
+    assert!(shown.ends_with(&format!("\nnoisy: other-node, agent: {load}\n")), "{shown}");
+    let undisturbed = tradewind(&format!("{line} {RECORDED}"), None);
+    assert!(!text(&undisturbed.stdout).contains("noisy"), "{undisturbed:?}");
 }
 
 fn a_file_that_is_no_machine_s_is_one_line() {

@@ -184,13 +184,15 @@ fn latency(side: &Side, (class, parameters): (PairClass, &Parameters)) -> Vec<Va
 fn circumstances(machine: &Machine) -> Table {
     let noise = &machine.noise;
     let row = |what: &str, value: f64, unit: &str| vec![what.into(), value.into(), unit.into()];
-    let rows = vec![
+    let mut rows = vec![
         row("smallest step of the clock", machine.clock_nanoseconds, "ns"),
         row("time that the system took", noise.share * 100.0, "%"),
         row("interruptions", noise.per_second, "a second"),
         row("longest interruption", noise.longest, "µs"),
         row("combining two contributions", machine.combine, "µs a byte"),
     ];
+    let noisy = machine.disturbances().into_iter();
+    rows.extend(noisy.map(|words| vec!["noisy".into(), words.into(), "".into()]));
     filled("circumstances", "Noise and clock", &["what", "value", "unit"], rows)
 }
 

@@ -19,6 +19,8 @@ testing::tests![
     clocks_that_stand_still_give_zeros_and_not_negative_times,
     the_line_of_an_overhead_goes_on_where_it_has_no_meaning,
     noise_does_not_matter,
+    a_machine_under_load_is_doubted,
+    gaps_that_fall_are_doubted,
     the_real_transport_has_parameters,
 ];
 
@@ -34,6 +36,8 @@ struct Simulated {
     jitter: f64,
     /// … in this share of the rounds the whole machine is at a quarter of its pace, …
     slow: f64,
+    /// … or at every size at most so many times slower than its pace, …
+    slowest: f64,
     /// … and this share of the times has an interrupt of 50 µs in it.
     interrupts: f64,
 }
@@ -46,6 +50,7 @@ impl Simulated {
             random: StdRng::seed_from_u64(7),
             jitter: 0.0,
             slow: 0.0,
+            slowest: 1.0,
             interrupts: 0.0,
         }
     }
@@ -86,6 +91,7 @@ impl Transport for Simulated {
         let lap = |count, microseconds| Lap { count, microseconds };
         let sizes = self.sizes.clone();
         let read = |bytes: u64| {
+            let pace = pace * self.random.random_range(1.0..=self.slowest);
             let there_and_back = 2.0 * self.arrival(bytes, 1);
             let stream = self.arrival(bytes, 16) + self.arrival(0, 1);
             let (send, receive) =
@@ -146,6 +152,7 @@ fn with_a_jump() -> Parameters {
 fn a_quiet_machine_gives_back_its_parameters() {
     let found = surveyed(Simulated::quiet(linear()), &SurveyPlan::default());
     assert_near(&found.parameters, &linear(), 1e-6);
+    assert!(!found.doubts.is_disturbed(), "{}", found.doubts);
     let sizes: Vec<u64> = found.parameters.points().iter().map(|point| point.bytes).collect();
     assert_eq!(sizes, SurveyPlan::default().sizes, "a straight line needs no more sizes");
 }
@@ -216,6 +223,7 @@ fn clocks_that_stand_still_give_zeros_and_not_negative_times() {
         (found.parameters.latency(), found.parameters.gap(8), found.parameters.send_overhead(0)),
         (0.0, 0.0, 0.0)
     );
+    assert_eq!(found.doubts.to_string(), "100 % of the times are not above 0");
     assert!(Survey::of(&[]).is_err());
     assert!(Survey::of(&[vec![reading(8), reading(16)]]).is_err(), "there is no size 0");
 }
@@ -254,6 +262,7 @@ proptest! {
         let known = Parameters::linear(latency, os, or, gap).unwrap();
         let plan = SurveyPlan { most_added: 0, rounds: 90, ..SurveyPlan::default() };
         let found = surveyed(Simulated::noisy(known.clone(), seed), &plan);
+        prop_assert!(!found.doubts.is_disturbed(), "{}", found.doubts);
         prop_assert!((found.parameters.latency() - latency).abs() < 0.05 * (latency + gap.0));
         for bytes in [0, 1, 256, 4096, 65536, 1 << 20] {
             let (found, known) = (&found.parameters, &known);
@@ -264,6 +273,32 @@ proptest! {
             prop_assert!((found.gap(bytes) - known.gap(bytes)).abs() < 0.05 * known.arrival(bytes), "g({})", bytes);
         }
     }
+}
+
+/// Other processes make each size up to six times as slow, in each round by another factor: the
+/// fastest rounds are not near each other.
+fn a_machine_under_load_is_doubted() {
+    let mut simulated = Simulated::quiet(linear());
+    simulated.slowest = 6.0;
+    let found = surveyed(simulated, &SurveyPlan::default());
+    assert!(found.doubts.is_disturbed(), "{:?}", found.doubts);
+    assert!(found.doubts.to_string().starts_with("the fastest rounds differ by "));
+}
+
+/// Load that hits the shorter messages only: what follows them seems to be faster.
+fn gaps_that_fall_are_doubted() {
+    let mut simulated = Simulated::quiet(linear());
+    let Ok(mut rounds) = rounds_of(&mut simulated, &SurveyPlan::default());
+    for reading in rounds.iter_mut().flatten().filter(|reading| reading.bytes == 1) {
+        reading.round_trips.microseconds += 8.0 * 2.0 * 3.0;
+    }
+    let found = Survey::of(&rounds).unwrap();
+    // The gaps of 2 bytes to 4 KiB are below 70 % of that of one byte, 3.2 µs.
+    let shorter =
+        found.parameters.points().iter().filter(|point| (2..=4096).contains(&point.bytes));
+    let percent = 100.0 * shorter.count() as f64 / found.parameters.points().len() as f64;
+    let expected = format!("{percent:.0} % of the gaps are below those of shorter messages");
+    assert_eq!(found.doubts.to_string(), expected);
 }
 
 /// All of it on the real engine, with little effort: what comes out is ordered as it must be,

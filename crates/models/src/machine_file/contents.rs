@@ -71,6 +71,9 @@ pub struct Machine {
     pub flat: BTreeMap<CallForm, BTreeMap<Collective, FlatCosts>>,
     /// Constants of cooperative progress, by number of ranks.
     pub sharing: Vec<Sharing>,
+    /// Disturbance of the measurement of [flat](Self::flat) collectives and [sharing](Self::sharing),
+    /// for the numbers of ranks at which there was one.
+    pub disturbed: BTreeMap<u32, String>,
     /// Times over the networks between two nodes.
     pub networks: Networks,
 }
@@ -99,6 +102,10 @@ pub struct EngineCosts {
     // Since version 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
+    /// Disturbance of the measurement, for the classes of pairs at which there was one.
+    // Since version 6.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub disturbed: BTreeMap<PairClass, String>,
 }
 
 /// Disturbances of the measurements, as seen by a loop that only reads the clock.
@@ -149,6 +156,7 @@ impl Machine {
             combine: 0.0,
             flat: BTreeMap::new(),
             sharing: Vec::new(),
+            disturbed: BTreeMap::new(),
             networks: Networks::default(),
         }
     }
@@ -213,6 +221,7 @@ impl Machine {
             combine,
             flat,
             sharing,
+            disturbed,
             networks,
             ..
         } = newer;
@@ -226,6 +235,9 @@ impl Machine {
             self.combine = combine;
         }
         self.engines.extend(engines);
+        if !flat.is_empty() || !sharing.is_empty() {
+            self.disturbed = disturbed;
+        }
         if !flat.is_empty() {
             self.flat = flat;
         }
@@ -236,6 +248,51 @@ impl Machine {
         if !networks.0.is_empty() {
             self.networks = networks;
         }
+    }
+
+    /// Disturbances of the measurements: what was measured, and the reason to doubt it. Empty if
+    /// nothing disturbed them.
+    ///
+    /// ```
+    /// use models::machine::Fingerprint;
+    /// use models::machine_file::Machine;
+    ///
+    /// let mut machine = Machine::new(Fingerprint::default());
+    /// assert!(machine.disturbances().is_empty());
+    /// machine.disturbed.insert(4, "other processes used 43 % of the cores".to_owned());
+    /// assert_eq!(machine.disturbances(), ["4 ranks: other processes used 43 % of the cores"]);
+    /// ```
+    pub fn disturbances(&self) -> Vec<String> {
+        let of_engine = |(engine, costs): (&Engine, &EngineCosts)| {
+            let words = |(class, why): (&PairClass, &String)| format!("{class}, {engine}: {why}");
+            costs.disturbed.iter().map(words).collect::<Vec<_>>()
+        };
+        let of_ranks = self.disturbed.iter().map(|(ranks, why)| format!("{ranks} ranks: {why}"));
+        self.engines.iter().flat_map(of_engine).chain(of_ranks).collect()
+    }
+
+    /// Returns `true` if messages of a class of pairs were measured under an engine, undisturbed.
+    pub fn is_quiet_between(&self, engine: Engine, class: PairClass) -> bool {
+        let is_quiet = |costs: &EngineCosts| {
+            costs.classes.get(class).is_some() && !costs.disturbed.contains_key(&class)
+        };
+        self.engines.get(&engine).is_some_and(is_quiet)
+    }
+
+    /// Returns `true` if cooperative progress among so many ranks was measured, undisturbed.
+    pub fn is_quiet_among(&self, ranks: u32) -> bool {
+        self.sharing.iter().any(|one| one.ranks == ranks) && !self.disturbed.contains_key(&ranks)
+    }
+
+    /// The disturbances of a newer measurement of the same machine in what this one has measured
+    /// undisturbed.
+    pub fn spoilt_by(&self, newer: &Machine) -> Vec<String> {
+        let mut spoilt = newer.clone();
+        spoilt.disturbed.retain(|ranks, _| self.is_quiet_among(*ranks));
+        for (engine, costs) in &mut spoilt.engines {
+            costs.disturbed.retain(|class, _| self.is_quiet_between(*engine, *class));
+        }
+        spoilt.disturbances()
     }
 
     /// Costs of messages under an engine, begun if there are none.
@@ -323,6 +380,9 @@ struct Unchecked {
     flat: BTreeMap<CallForm, BTreeMap<Collective, FlatCosts>>,
     #[serde(default)]
     sharing: Vec<Sharing>,
+    // Since version 6.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    disturbed: BTreeMap<u32, String>,
     // Since version 4.
     #[serde(default)]
     networks: Networks,
@@ -341,6 +401,7 @@ impl TryFrom<Unchecked> for Machine {
             combine,
             flat,
             sharing,
+            disturbed,
             networks,
         } = unchecked;
         not_negative("clock_nanoseconds", clock_nanoseconds)?;
@@ -379,6 +440,7 @@ impl TryFrom<Unchecked> for Machine {
             combine,
             flat,
             sharing,
+            disturbed,
             networks,
         })
     }
@@ -395,6 +457,7 @@ impl From<Machine> for Unchecked {
             combine,
             flat,
             sharing,
+            disturbed,
             networks,
         } = machine;
         Unchecked {
@@ -406,6 +469,7 @@ impl From<Machine> for Unchecked {
             combine,
             flat,
             sharing,
+            disturbed,
             networks,
         }
     }

@@ -48,6 +48,29 @@ fn what_is_written_is_read_again() {
     );
 }
 
+/// A measurement that was disturbed spoils what was measured undisturbed, and nothing else.
+#[test]
+fn disturbances_are_kept_and_told_apart() {
+    let load = "other processes used 43 % of the cores";
+    let quiet = machine();
+    let (engine, costs) = quiet.engines.iter().next().unwrap();
+    let (class, _) = costs.classes.iter().next().unwrap();
+    let mut noisy = quiet.clone();
+    noisy.engine_mut(*engine).disturbed.insert(class, load.to_owned());
+    noisy.disturbed.insert(77, load.to_owned());
+    assert!(quiet.is_quiet_between(*engine, class) && !noisy.is_quiet_between(*engine, class));
+    assert!(!quiet.is_quiet_among(77), "it was not measured");
+    let of_pair = format!("{class}, {engine}: {load}");
+    assert_eq!(noisy.disturbances(), [of_pair.clone(), format!("77 ranks: {load}")]);
+    assert_eq!(quiet.spoilt_by(&noisy), [of_pair]);
+    assert!(noisy.spoilt_by(&noisy).is_empty() && noisy.spoilt_by(&quiet).is_empty());
+    let written = Machine::from_bytes(Path::new(HERE), &noisy.to_bytes().unwrap()).unwrap();
+    assert_eq!(written, noisy);
+    let mut replaced = noisy.clone();
+    replaced.absorb(quiet.clone());
+    assert!(replaced.is_quiet_between(*engine, class));
+}
+
 #[test]
 fn a_missing_file_says_how_to_get_one() {
     let error = Machine::read(Path::new("/nowhere/machine.json")).unwrap_err();
@@ -105,21 +128,21 @@ fn a_file_cut_off_anywhere_is_damaged() {
 
 #[test]
 fn versions_are_told_apart_even_if_nothing_else_is_known_of_them() {
-    let older = refused(&changed("\"version\": 5", "\"version\": 1"));
+    let older = refused(&changed("\"version\": 6", "\"version\": 1"));
     assert!(matches!(older, FileError::Older { found: 1, .. }));
     assert!(
         older
             .to_string()
-            .contains("has version 1, from an older tradewind; this one reads version 5: measure")
+            .contains("has version 1, from an older tradewind; this one reads version 6: measure")
     );
-    let text = changed("\"version\": 5", "\"version\": 3");
+    let text = changed("\"version\": 6", "\"version\": 3");
     assert_eq!(Machine::from_bytes(Path::new(HERE), text.as_bytes()).unwrap(), machine());
     let newer = refused(r#"{"format": "tradewind machine", "version": 7, "spirit": "unknown"}"#);
     assert!(matches!(newer, FileError::Newer { found: 7, .. }));
     assert!(
         newer
             .to_string()
-            .contains("from a newer tradewind; this one reads version 5: use the newer"),
+            .contains("from a newer tradewind; this one reads version 6: use the newer"),
         "{newer}"
     );
 }

@@ -1,7 +1,7 @@
 //! The steps of the experiment: each class of pairs under each engine, and then flat collectives
 //! and the constants of cooperative progress.
 
-use super::contention;
+use super::contention::{self, Exchange};
 use super::machine;
 use super::noise;
 use super::pair::{Clock, OverheadsBy, Pair};
@@ -10,10 +10,13 @@ use super::progress::{self as of_node, Plan};
 use super::rounds::{Pass, Passes};
 use super::starts;
 use super::survey::{Survey, SurveyPlan, rounds_of};
+use super::transport::Reading;
 use crate::experiments::algorithms::TimeBudget;
 use crate::experiments::models::engine_of;
 use crate::harness::repetition::Repetition;
-use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
+use crate::harness::{
+    Doubts, Error, Experiment, Finding, JobShape, Setting, Step, StepContext, undisturbed,
+};
 use crate::results::{Axis, Figure, Part, Point, Table, Value};
 use collectives::Collective;
 use models::costs::StartCosts;
@@ -57,6 +60,11 @@ pub const USUAL_RANKS: [u32; 3] = [2, 4, 8];
 /// measurements are to have seen the same paces.
 const PASSES: u32 = 6;
 
+/// Attempts at a measurement that something disturbs, …
+pub(super) const ATTEMPTS: u32 = 3;
+/// … and where little is measured.
+pub(super) const QUICK_ATTEMPTS: u32 = 1;
+
 /// Amount of measurement besides messages.
 #[derive(Clone, Copy)]
 struct Effort {
@@ -65,10 +73,12 @@ struct Effort {
     combinations: usize,
     exchanges: &'static [u64],
     progress: Plan,
+    attempts: u32,
 }
 
 impl Effort {
     const QUICK: Effort = Effort {
+        attempts: QUICK_ATTEMPTS,
         laps: Repetition { laps: 5, microseconds: 200.0 },
         noise_milliseconds: 5,
         combinations: 5,
@@ -81,6 +91,7 @@ impl Effort {
         },
     };
     const FULL: Effort = Effort {
+        attempts: ATTEMPTS,
         laps: Repetition { laps: 25, microseconds: 1_000.0 },
         noise_milliseconds: 500,
         combinations: 101,
@@ -156,7 +167,8 @@ fn progress_steps(setting: &Setting, has_file: bool) -> Vec<Step> {
         let begins = index == 0 && !has_file;
         let cores = setting.cores.len() as u32;
         Step::new(what, shape, setting.choose(400, 5_000), move |here| {
-            let mut findings = progress_step(here, effort.progress, begins, cores)?;
+            let mut findings =
+                progress_step(here, (effort.progress, effort.attempts), begins, cores)?;
             findings.extend(note.clone().map(Finding::Note));
             Ok(findings)
         })
@@ -272,6 +284,49 @@ impl Turn {
     }
 }
 
+/// Measurements of a pair in one pass; on the other rank without rounds.
+struct OncePair {
+    rounds: Vec<Vec<Reading>>,
+    run: StartCosts,
+    combine: f64,
+    exchanges: Vec<Exchange>,
+}
+
+/// Measures a pair once, and what its times say against them. Both ranks call this.
+fn once(
+    here: &StepContext<'_>,
+    turn: Turn,
+    plan: &SurveyPlan,
+    effort: Effort,
+) -> Result<(OncePair, Doubts), Error> {
+    let world = here.world;
+    let form = CallForm::Nonblocking;
+    let engine = engine_of(turn.engine);
+    let mut pair = Pair::new(world, form, engine, (Clock::Inside, OverheadsBy::Stamps))?;
+    let rounds = if world.rank() == FIRST {
+        let rounds = rounds_of(&mut pair, plan)?;
+        pair.end()?;
+        rounds
+    } else {
+        pair.follow()?;
+        Vec::new()
+    };
+    let run = starts::measure(world, form, effort.laps)?;
+    let combine = starts::combine(world, effort.combinations)?;
+    let exchanges = if turn.is_last {
+        let budget =
+            TimeBudget { milliseconds: effort.laps.milliseconds() as f64, most_rounds: 51 };
+        contention::measure(world, here.shape.shared_cores, form, effort.exchanges, budget)?
+    } else {
+        Vec::new()
+    };
+    let doubts = match world.rank() {
+        FIRST => Survey::of(&rounds).map_err(why)?.doubts,
+        _ => Doubts::default(),
+    };
+    Ok((OncePair { rounds, run, combine, exchanges }, doubts))
+}
+
 /// Measures one class under one engine once more. What all passes found goes into the file, in the
 /// end into the part.
 fn pair_step(
@@ -291,33 +346,25 @@ fn pair_step(
         Some(sizes) => SurveyPlan { sizes, most_added: 0, ..plan.clone() },
         None => plan.clone(),
     };
-    let form = CallForm::Nonblocking;
-    let engine = engine_of(turn.engine);
-    let mut pair = Pair::new(world, form, engine, (Clock::Inside, OverheadsBy::Stamps))?;
-    let rounds = if leads {
-        let rounds = rounds_of(&mut pair, &plan)?;
-        pair.end()?;
-        rounds
-    } else {
-        pair.follow()?;
-        Vec::new()
-    };
-    let run = starts::measure(world, form, effort.laps)?;
-    let combine = starts::combine(world, effort.combinations)?;
-    let exchanges = if turn.is_last {
-        let budget =
-            TimeBudget { milliseconds: effort.laps.milliseconds() as f64, most_rounds: 51 };
-        contention::measure(world, here.shape.shared_cores, form, effort.exchanges, budget)?
-    } else {
-        Vec::new()
-    };
+    let attempt = || once(here, turn, &plan, effort);
+    let (OncePair { rounds, run, combine, exchanges }, doubts) =
+        undisturbed(here, effort.attempts, attempt)?;
     if !leads {
         return Ok(Vec::new());
     }
     let start = starts::without_messages(run, &Survey::of(&rounds).map_err(why)?.parameters);
-    passes.add(&turn.curve(), Pass { rounds, start });
-    passes.write(here.directory)?;
+    passes.add(&turn.curve(), Pass { rounds, start, doubts });
     let (found, start) = passes.survey(&turn.curve()).map_err(why)?;
+    if let (true, Some(directory)) = (turn.is_first, here.directory) {
+        let is_quiet = |there: &Machine| {
+            let is_empty = there.engines.is_empty() && there.flat.is_empty();
+            !is_empty && there.disturbances().is_empty()
+        };
+        if machine::is_spoilt(directory, found.doubts, is_quiet) {
+            return Err(machine::too_noisy(directory, &turn.curve(), found.doubts));
+        }
+    }
+    passes.write(here.directory)?;
     let ratio = contention::fit(&exchanges, world.size(), &found.parameters, start);
     let clock = turn.is_first.then(|| noise::look(effort.noise_milliseconds));
     if let Some(directory) = here.directory {
@@ -365,6 +412,11 @@ fn keep(machine: &mut Machine, turn: Turn, found: &Survey, start: StartCosts, ra
     costs.classes.insert(turn.class, found.parameters.clone());
     costs.samples.insert(turn.class, found.samples.clone());
     costs.starts.insert(turn.class, start);
+    if found.doubts.is_disturbed() {
+        costs.disturbed.insert(turn.class, found.doubts.to_string());
+    } else {
+        costs.disturbed.remove(&turn.class);
+    }
     if let Some(ratio) = ratio {
         costs.contention.insert(turn.class, ratio);
     }
@@ -380,7 +432,14 @@ fn findings_of(
     let cores: Vec<String> = here.shape.cores.iter().map(usize::to_string).collect();
     let words = [turn.class.name(), turn.engine.name(), &cores.join(", ")];
     findings.push(Finding::row(PARAMETERS, row_of(words, &found.parameters, start)));
+    findings.extend(note_of(&turn.curve(), found.doubts, false));
     findings
+}
+
+/// The note of a disturbed measurement, which may have been left out of the machine's file.
+pub(super) fn note_of(what: &str, doubts: Doubts, is_left_out: bool) -> Option<Finding> {
+    let more = if is_left_out { "; machine.json keeps what was measured undisturbed" } else { "" };
+    doubts.is_disturbed().then(|| Finding::Note(format!("Noisy: {what}: {doubts}{more}.")))
 }
 
 /// The points of a survey, by figure.
@@ -431,17 +490,37 @@ pub(super) fn row_of(words: [&str; 3], network: &Parameters, start: StartCosts) 
 
 fn progress_step(
     here: &StepContext<'_>,
-    plan: Plan,
+    (plan, attempts): (Plan, u32),
     begins: bool,
     cores: u32,
 ) -> Result<Vec<Finding>, Error> {
-    let measured = of_node::measure(here, plan)?;
+    let attempt = || {
+        let measured = of_node::measure(here, plan)?;
+        let doubts = measured.doubts();
+        Ok((measured, doubts))
+    };
+    let (measured, doubts) = undisturbed(here, attempts, attempt)?;
     if here.world.rank() != FIRST {
         return Ok(Vec::new());
     }
-    let sharing = measured.sharing(here.world.size(), cores);
+    let ranks = here.world.size();
+    let what = format!("{ranks} ranks");
+    let sharing = measured.sharing(ranks, cores);
+    let is_quiet = |there: &Machine| there.is_quiet_among(ranks);
+    let is_spoilt =
+        here.directory.is_some_and(|directory| machine::is_spoilt(directory, doubts, is_quiet));
     if let Some(directory) = here.directory {
-        let keep = |machine: &mut Machine| measured.keep(machine, sharing.clone());
+        let keep = |machine: &mut Machine| {
+            if is_spoilt {
+                return;
+            }
+            measured.keep(machine, sharing.clone());
+            if doubts.is_disturbed() {
+                machine.disturbed.insert(ranks, doubts.to_string());
+            } else {
+                machine.disturbed.remove(&ranks);
+            }
+        };
         if begins {
             machine::begin_or_add(directory, keep)?;
         } else {
@@ -468,5 +547,5 @@ fn progress_step(
         ];
         Finding::row(SHARING, numbers.map(Value::from))
     });
-    Ok(flat.chain(constants).collect())
+    Ok(flat.chain(constants).chain(note_of(&what, doubts, is_spoilt)).collect())
 }

@@ -1,6 +1,6 @@
 //! `machine.json`, which grows step by step.
 
-use crate::harness::Error;
+use crate::harness::{Doubts, Error};
 use models::file::FileError;
 use models::machine::Topology;
 use models::machine_file::Machine;
@@ -20,6 +20,25 @@ pub(super) fn check(directory: &Path) -> Result<(), Error> {
             Err(Error::Impossible { what: error.to_string(), way_out })
         }
         _ => Ok(()),
+    }
+}
+
+/// Returns `true` if doubtful measurements would replace what was measured undisturbed: if
+/// `is_quiet` is true of the file of this machine that is there.
+pub(super) fn is_spoilt(
+    directory: &Path,
+    doubts: Doubts,
+    is_quiet: impl FnOnce(&Machine) -> bool,
+) -> bool {
+    let there = Machine::read_for(&place(directory), Topology::here().fingerprint());
+    doubts.is_disturbed() && there.is_ok_and(|machine| is_quiet(&machine))
+}
+
+/// Error of a doubtful measurement of this, which would replace the whole file.
+pub(super) fn too_noisy(directory: &Path, what: &str, doubts: Doubts) -> Error {
+    Error::Impossible {
+        what: format!("{what}: {doubts}; {} is left as it is", place(directory).display()),
+        way_out: "measure again when less else runs on the machine".to_owned(),
     }
 }
 
@@ -58,6 +77,7 @@ pub(super) fn add(directory: &Path, change: impl FnOnce(&mut Machine)) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::Sign;
     use models::machine::Fingerprint;
 
     #[test]
@@ -74,6 +94,24 @@ mod tests {
         let error = add(path, |_| {}).expect_err("it is damaged").to_string();
         assert!(error.contains("damaged") && error.contains("--again"), "{error}");
         begin(path, |_| {}).expect("what is damaged is nobody's");
+    }
+
+    #[test]
+    fn what_was_measured_undisturbed_is_spoilt_by_doubts() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path();
+        let loaded = Doubts::of([(Sign::OtherProcesses, 0.5)]);
+        let is_spoilt =
+            |doubts| is_spoilt(path, doubts, |machine: &Machine| machine.disturbances().is_empty());
+        assert!(!is_spoilt(loaded), "nothing is there");
+        begin(path, |machine| machine.combine = 1.0).expect("it can be written");
+        assert!(is_spoilt(loaded) && !is_spoilt(Doubts::default()));
+        add(path, |machine| drop(machine.disturbed.insert(2, "load".to_owned())))
+            .expect("it can be written");
+        assert!(!is_spoilt(loaded), "what is there is no better");
+        let error = too_noisy(path, "2 ranks", loaded).to_string();
+        let begins = "2 ranks: other processes used 50 % of the cores; ";
+        assert!(error.starts_with(begins) && error.contains("is left as it is"), "{error}");
     }
 
     #[test]

@@ -5,7 +5,10 @@
 //! every time is between two readings on one node.
 
 use super::contention::{self, Exchange};
-use super::experiment::{CONTENTION, FIGURES, PARAMETERS, outline, points_of, row_of, why};
+use super::experiment::{
+    ATTEMPTS, CONTENTION, FIGURES, PARAMETERS, QUICK_ATTEMPTS, note_of, outline, points_of, row_of,
+    why,
+};
 use super::lone_message::Executor;
 use super::machine;
 use super::pair::{Clock, OverheadsBy, Pair};
@@ -14,14 +17,14 @@ use super::starts;
 use super::survey::{Survey, SurveyPlan, rounds_of};
 use crate::harness::repetition::Repetition;
 use crate::harness::{
-    Error, Experiment, Finding, JobShape, Nodes, Setting, Step, StepContext, agreement,
-    leaders_of_ranks,
+    Doubts, Error, Experiment, Finding, JobShape, Nodes, Setting, Step, StepContext, agreement,
+    leaders_of_ranks, undisturbed,
 };
 use crate::results::Part;
 use collectives::{Algorithm, Collective};
 use models::costs::StartCosts;
 use models::machine::{Fingerprint, PairClass, Topology};
-use models::machine_file::Engine;
+use models::machine_file::{Engine, Machine};
 use tradewind::{Algorithms, CallForm, Communicator};
 
 /// Sizes of a survey between nodes, besides those that are added where curves bend.
@@ -37,6 +40,7 @@ struct Effort {
     laps: Repetition,
     exchanges: &'static [u64],
     combinations: usize,
+    attempts: u32,
 }
 
 /// Which ranks exchange messages.
@@ -55,12 +59,14 @@ pub(super) fn experiment(setting: &Setting, nodes: &Nodes) -> Experiment {
             laps: Repetition { laps: 3, microseconds: 1_000.0 },
             exchanges: &EXCHANGES[..2],
             combinations: 5,
+            attempts: QUICK_ATTEMPTS,
         },
         Effort {
             plan: SurveyPlan { sizes: SIZES.to_vec(), most_added: 4, rounds: 16 },
             laps: Repetition { laps: 15, microseconds: 5_000.0 },
             exchanges: &EXCHANGES,
             combinations: 51,
+            attempts: ATTEMPTS,
         },
     );
     let mut distances = vec![Distance::Between];
@@ -114,32 +120,32 @@ fn step(
             split(world, &[FIRST, second, leaders[1]])?
         }
     };
-    let service = here.service;
-    let measured =
-        pair.map(|pair| measure(&pair, (distance, form), service, effort)).transpose()?;
-    // The others sleep meanwhile: a rank that waits in a blocking call polls.
-    world.ibarrier()?.wait()?;
-    // Rank 0 is in every pair.
-    let engine = measured.as_ref().and_then(|measured| measured.as_ref().map(|found| found.engine));
-    let engine: Option<Engine> = agreement::of_first(world, Some(&engine))?;
-    let Some(engine) = engine else { return Ok(Vec::new()) };
-    let exchanges = match (distance, split(world, &leaders)?) {
-        (Distance::Between, Some(group)) => exchanges(&group, form, effort)?,
-        _ => Vec::new(),
+    let group = split(world, &leaders)?;
+    let group = group.as_ref().filter(|_| distance == Distance::Between);
+    let attempt = || {
+        let found = once(here, (pair.as_ref(), group), (distance, form), effort)?;
+        let survey = found.pair.as_ref().map(|pair| &pair.survey);
+        let doubts = survey.map_or_else(Doubts::default, |survey| survey.doubts);
+        Ok((found, doubts))
     };
-    let own_combine = starts::combine_between_nodes(world, (form, engine), effort.laps)?;
+    let (found, doubts) = undisturbed(here, effort.attempts, attempt)?;
     let fingerprints = fingerprints(world)?;
-    let combine = starts::combine(&world.split_by_node()?, effort.combinations)?;
-    let Some(found) = measured.flatten().filter(|_| world.rank() == FIRST) else {
+    let Once { exchanges, own_combine, combine, .. } = found;
+    let Some(found) = found.pair.filter(|_| world.rank() == FIRST) else {
         return Ok(Vec::new());
     };
+    let engine = found.engine;
     let class = match distance {
         Distance::Between => PairClass::OtherNode,
         Distance::Inside => PairClass::SameSocket,
     };
+    let curve = format!("{class}, {engine}");
     let network = &found.survey.parameters;
     let ratio = contention::fit(&exchanges, leaders.len() as u32, network, found.start);
-    if let Some(directory) = here.directory {
+    let is_quiet = |there: &Machine| there.is_quiet_between(engine, class);
+    let is_spoilt =
+        here.directory.is_some_and(|directory| machine::is_spoilt(directory, doubts, is_quiet));
+    if let Some(directory) = here.directory.filter(|_| !is_spoilt) {
         machine::begin_or_add(directory, |machine| {
             if machine.combine == 0.0 {
                 machine.combine = combine;
@@ -151,16 +157,56 @@ fn step(
             costs.starts.insert(class, found.start);
             costs.combine = own_combine.or(costs.combine);
             costs.contention.extend(ratio.map(|ratio| (class, ratio)));
+            if doubts.is_disturbed() {
+                costs.disturbed.insert(class, doubts.to_string());
+            } else {
+                costs.disturbed.remove(&class);
+            }
         })?;
     }
-    let curve = format!("{class}, {engine}");
     let mut findings = points_of(&FIGURES, &curve, &found.survey);
     let words = [class.name(), engine.name(), ""];
     findings.push(Finding::row(PARAMETERS, row_of(words, network, found.start)));
     findings.extend(ratio.map(|ratio| {
         Finding::row(CONTENTION, [class.name().into(), engine.name().into(), ratio.into()])
     }));
+    findings.extend(note_of(&curve, doubts, is_spoilt));
     Ok(findings)
+}
+
+/// Measurements of a form of calls.
+struct Once {
+    /// On rank 0, where this form measures its engine.
+    pair: Option<Found>,
+    exchanges: Vec<Exchange>,
+    own_combine: Option<f64>,
+    combine: f64,
+}
+
+/// Measures a pair and a group of ranks once, in which not every rank has to be. All ranks call
+/// this.
+fn once(
+    here: &StepContext<'_>,
+    (pair, group): (Option<&Communicator>, Option<&Communicator>),
+    (distance, form): (Distance, CallForm),
+    effort: &Effort,
+) -> Result<Once, Error> {
+    let world = here.world;
+    let of_pair = |pair| measure(pair, (distance, form), here.service, effort);
+    let pair = pair.map(of_pair).transpose()?.flatten();
+    // The others sleep meanwhile: a rank that waits in a blocking call polls.
+    world.ibarrier()?.wait()?;
+    // Rank 0 is in every pair.
+    let engine = pair.as_ref().map(|found| found.engine);
+    let engine: Option<Engine> = agreement::of_first(world, Some(&engine))?;
+    let mut once = Once { pair, exchanges: Vec::new(), own_combine: None, combine: 0.0 };
+    let Some(engine) = engine else { return Ok(once) };
+    if let Some(group) = group {
+        once.exchanges = exchanges(group, form, effort)?;
+    }
+    once.own_combine = starts::combine_between_nodes(world, (form, engine), effort.laps)?;
+    once.combine = starts::combine(&world.split_by_node()?, effort.combinations)?;
+    Ok(once)
 }
 
 fn not_on_first_node() -> Finding {

@@ -3,7 +3,7 @@
 
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget, compare};
 use crate::experiments::sharing::{self, Model, is_fitted};
-use crate::harness::{Error, StepContext};
+use crate::harness::{Doubts, Error, Sign, StepContext};
 use collectives::{Algorithm, Choice, Collective};
 use models::costs::{FlatCosts, FlatPoint, Sharing};
 use models::decision::CallForm;
@@ -14,12 +14,17 @@ use std::num::NonZeroU64;
 const SEGMENT: NonZeroU64 = NonZeroU64::new(8 << 10).expect("not zero");
 /// No collective takes more memory than this.
 const MOST_MEMORY: u64 = 1 << 27;
+/// The pace has changed if two visits differ by this factor.
+const CHANGED: f64 = 1.5;
 
 /// Times among the ranks of a job.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     flat: Vec<(CallForm, Collective, FlatPoint)>,
     graphs: Vec<sharing::Measured>,
+    /// Times that were measured again, and those among them that had changed by half.
+    again: usize,
+    changed: usize,
 }
 
 /// Operations and sizes of the measurement.
@@ -79,22 +84,32 @@ impl Progress {
     /// Adds a time, if no visit has found a shorter one.
     fn add(&mut self, shape: CollectiveCall, plan: Choice, microseconds: f64) {
         let CollectiveCall { operation, form, ranks, bytes, .. } = shape;
-        if plan.algorithm == Algorithm::Join {
-            let point = FlatPoint { ranks, bytes, microseconds };
-            let same = |(known, of, old): &&mut (CallForm, Collective, FlatPoint)| {
-                (*known, *of, old.bytes) == (form, operation, bytes)
+        let known = if plan.algorithm == Algorithm::Join {
+            let same = |(of_form, of, old): &&mut (CallForm, Collective, FlatPoint)| {
+                (*of_form, *of, old.bytes) == (form, operation, bytes)
             };
-            match self.flat.iter_mut().find(same) {
-                Some((.., old)) => old.microseconds = old.microseconds.min(microseconds),
-                None => self.flat.push((form, operation, point)),
+            self.flat.iter_mut().find(same).map(|(.., old)| &mut old.microseconds)
+        } else {
+            let same = |old: &&mut sharing::Measured| (old.shape, old.plan) == (shape, plan);
+            self.graphs.iter_mut().find(same).map(|old| &mut old.microseconds)
+        };
+        match known {
+            Some(known) => {
+                let changed = (microseconds / known.max(f64::MIN_POSITIVE)).ln().abs();
+                self.again += 1;
+                self.changed += usize::from(changed > CHANGED.ln());
+                *known = known.min(microseconds);
             }
-            return;
-        }
-        let same = |old: &&mut sharing::Measured| (old.shape, old.plan) == (shape, plan);
-        match self.graphs.iter_mut().find(same) {
-            Some(old) => old.microseconds = old.microseconds.min(microseconds),
+            None if plan.algorithm == Algorithm::Join => {
+                self.flat.push((form, operation, FlatPoint { ranks, bytes, microseconds }));
+            }
             None => self.graphs.push(sharing::Measured { shape, plan, microseconds }),
         }
+    }
+
+    /// What the times say against themselves.
+    pub(super) fn doubts(&self) -> Doubts {
+        Doubts::of([(Sign::ChangedPace, self.changed as f64 / self.again.max(1) as f64)])
     }
 
     /// The constants of cooperative progress among these ranks.
@@ -134,12 +149,34 @@ mod tests {
     use super::*;
     use models::machine::Fingerprint;
 
+    /// Four sizes, of which some take twice as long at the second visit.
+    #[test]
+    fn a_pace_that_changes_is_a_doubt() {
+        let of = |slow: u64| {
+            let mut progress = Progress::default();
+            for visit in 0..2 {
+                for bytes in 0..4 {
+                    let (operation, form) = (Collective::Bcast, CallForm::Blocking);
+                    let shape = CollectiveCall { operation, form, ranks: 2, bytes, root: 0 };
+                    let time = if visit == 1 && bytes < slow { 2.0 } else { 1.0 };
+                    progress.add(shape, Choice::of(Algorithm::Join), time);
+                    progress.add(shape, Choice::of(Algorithm::Binomial), time);
+                }
+            }
+            assert!(progress.flat.iter().all(|(.., point)| point.microseconds == 1.0));
+            progress.doubts()
+        };
+        assert!(!of(1).is_disturbed(), "{:?}", of(1));
+        assert_eq!(of(3).to_string(), "75 % of the times changed by half meanwhile");
+        assert!(!Progress::default().doubts().is_disturbed());
+    }
+
     #[test]
     fn what_was_measured_before_is_replaced() {
         let point = |bytes, microseconds| FlatPoint { ranks: 2, bytes, microseconds };
         let of = |point| Progress {
             flat: vec![(CallForm::Blocking, Collective::Bcast, point)],
-            graphs: Vec::new(),
+            ..Progress::default()
         };
         let mut machine = Machine::new(Fingerprint::default());
         for one in [point(8, 1.0), point(64, 2.0), point(8, 3.0)] {

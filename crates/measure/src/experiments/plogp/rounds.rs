@@ -2,7 +2,7 @@
 
 use super::survey::Survey;
 use super::transport::Reading;
-use crate::harness::Error;
+use crate::harness::{Doubts, Error};
 use models::costs::StartCosts;
 use models::file::{self, FileKind};
 use models::parameters::ParametersError;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 const KIND: FileKind =
-    FileKind { name: "tradewind rounds", version: 1, oldest: 1, remedy: "begin anew with --again" };
+    FileKind { name: "tradewind rounds", version: 2, oldest: 2, remedy: "begin anew with --again" };
 
 /// Every pass, by class and engine.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -25,6 +25,7 @@ pub(super) struct Passes(BTreeMap<String, Vec<Pass>>);
 pub(super) struct Pass {
     pub(super) rounds: Vec<Vec<Reading>>,
     pub(super) start: StartCosts,
+    pub(super) doubts: Doubts,
 }
 
 fn place(directory: &Path) -> PathBuf {
@@ -63,17 +64,24 @@ impl Passes {
         self.0.entry(curve.to_owned()).or_default().push(pass);
     }
 
-    /// Parameters from all passes.
+    /// Parameters from the passes that nothing disturbed; from all where something disturbed every
+    /// one, with doubts then.
     pub(super) fn survey(&self, curve: &str) -> Result<(Survey, StartCosts), ParametersError> {
         let passes = self.0.get(curve).map_or(&[][..], Vec::as_slice);
+        let is_quiet = |pass: &&Pass| !pass.doubts.is_disturbed();
+        let quiet: Vec<&Pass> = passes.iter().filter(is_quiet).collect();
+        let passes = if quiet.is_empty() { passes.iter().collect() } else { quiet };
         let rounds: Vec<Vec<Reading>> =
             passes.iter().flat_map(|pass| pass.rounds.clone()).collect();
-        let middle = |of: fn(&Pass) -> f64| median(&passes.iter().map(of).collect::<Vec<_>>());
+        let middle =
+            |of: fn(&Pass) -> f64| median(&passes.iter().map(|pass| of(pass)).collect::<Vec<_>>());
         let start = StartCosts {
             fixed: middle(|pass| pass.start.fixed),
             per_byte: middle(|pass| pass.start.per_byte),
         };
-        Ok((Survey::of(&rounds)?, start))
+        let mut survey = Survey::of(&rounds)?;
+        survey.doubts = passes.iter().fold(survey.doubts, |doubts, pass| doubts.and(pass.doubts));
+        Ok((survey, start))
     }
 }
 
@@ -81,6 +89,7 @@ impl Passes {
 mod tests {
     use super::*;
     use crate::experiments::plogp::Lap;
+    use crate::harness::Sign;
 
     fn pass(pace: f64) -> Pass {
         let lap = |count: u32, microseconds: f64| Lap { count, microseconds: microseconds * pace };
@@ -95,6 +104,7 @@ mod tests {
         Pass {
             rounds: vec![vec![reading(0, 2.0), reading(64, 3.0)]; 4],
             start: StartCosts { fixed: pace, per_byte: 0.0 },
+            doubts: Doubts::default(),
         }
     }
 
@@ -116,6 +126,20 @@ mod tests {
             (2.0, 3.0, 1.0)
         );
         assert_eq!(survey.samples.round_trip.values.len(), 12);
+    }
+
+    /// A pass at twice the pace, under load, would count as the fastest.
+    #[test]
+    fn disturbed_passes_count_only_where_there_are_no_others() {
+        let loaded = Doubts::of([(Sign::OtherProcesses, 0.5)]);
+        let mut passes = Passes::default();
+        passes.add("curve", Pass { doubts: loaded, ..pass(0.5) });
+        let (survey, _) = passes.survey("curve").expect("it has parameters");
+        assert_eq!((survey.parameters.arrival(0), survey.doubts), (1.0, loaded));
+        passes.add("curve", pass(1.0));
+        let (survey, start) = passes.survey("curve").expect("it has parameters");
+        assert!(!survey.doubts.is_disturbed(), "{}", survey.doubts);
+        assert_eq!((survey.parameters.arrival(0), start.fixed), (2.0, 1.0));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! From readings of a clock to parameters.
 
 use super::transport::{Lap, Reading, Transport};
+use crate::harness::{Doubts, Sign};
 use models::machine_file::{Samples, SizeSamples};
 use models::parameters::{Parameters, ParametersError, Point};
-use models::statistics::{Sample, median, never_falling};
+use models::statistics::{Sample, median, never_falling, percentile};
 use std::collections::BTreeMap;
 
 /// Amount of measurement.
@@ -50,6 +51,8 @@ pub struct Survey {
     pub stream: BTreeMap<u64, Sample>,
     /// Half a round trip of each size: L + g(m).
     pub arrival: BTreeMap<u64, Sample>,
+    /// What the times themselves say against these parameters.
+    pub doubts: Doubts,
 }
 
 /// The share of the rounds that count, from the fastest on.
@@ -60,6 +63,9 @@ pub struct Survey {
 /// select these rounds. A selection for each size would let the difference of two sizes contain
 /// the difference of two states of the machine.
 const COUNTED: f64 = 0.25;
+
+/// A gap below this share of that of a shorter message is no ripple of a curve.
+const FALLEN: f64 = 0.7;
 
 /// Rounds between two looks at the curves, and what is discarded at the start.
 const LOOK: usize = 3;
@@ -193,14 +199,24 @@ impl Curves {
         order
     }
 
+    /// An overhead of each size at which it has a meaning.
+    fn overheads(
+        &self,
+        counted: &[usize],
+        of: impl Fn(&Values) -> &Vec<f64>,
+    ) -> BTreeMap<u64, f64> {
+        let measured = self.sizes.iter().filter(|(_, values)| !of(values).is_empty());
+        let middle = |values: &Values| median(&of_rounds(of(values), counted)).max(0.0);
+        measured.map(|(bytes, values)| (*bytes, middle(values))).collect()
+    }
+
     fn survey(&self) -> Result<Survey, ParametersError> {
         let counted = self.counted();
-        let middle = |values: &[f64]| {
-            median(
-                &counted.iter().filter_map(|round| values.get(*round).copied()).collect::<Vec<_>>(),
-            )
-            .max(0.0)
-        };
+        let middle = |values: &[f64]| median(&of_rounds(values, &counted)).max(0.0);
+        let mut overheads = [
+            self.overheads(&counted, |values| &values.send),
+            self.overheads(&counted, |values| &values.receive),
+        ];
         let empty = Values::default();
         let zero = self.sizes.get(&0).unwrap_or(&empty);
         // RTT(0) = 2 (L + g(0)), and no part of it is less than nothing.
@@ -216,12 +232,12 @@ impl Curves {
             };
             let gap =
                 if *bytes == 0 { first_gap } else { middle(&gaps).max(middle(&values.stream)) };
-            let overhead = |values: &[f64], of: fn(&Point) -> f64| match values {
-                [] => line_goes_on(&points, of, *bytes, gap),
-                _ => middle(values),
+            let mut overhead = |side: usize, of: fn(&Point) -> f64| {
+                let known = overheads[side].remove(bytes);
+                known.unwrap_or_else(|| line_goes_on(&points, of, *bytes, gap))
             };
-            let send_overhead = overhead(&values.send, |point| point.send_overhead);
-            let receive_overhead = overhead(&values.receive, |point| point.receive_overhead);
+            let send_overhead = overhead(0, |point| point.send_overhead);
+            let receive_overhead = overhead(1, |point| point.receive_overhead);
             points.push(Point { bytes: *bytes, send_overhead, receive_overhead, gap });
             sizes.push(SizeSamples {
                 bytes: *bytes,
@@ -233,6 +249,7 @@ impl Curves {
         // A longer message does not take less. Where noise makes it seem so, segments of its size
         // would seem to be faster than they are.
         let mut gaps: Vec<f64> = points.iter().map(|point| point.gap).collect();
+        let doubts = self.doubts(&counted, &gaps);
         never_falling(&mut gaps);
         points.iter_mut().zip(gaps).for_each(|(point, gap)| point.gap = gap);
         let round_trips: Vec<f64> = zero.arrival.iter().map(|arrival| 2.0 * arrival).collect();
@@ -249,8 +266,42 @@ impl Curves {
                 .iter()
                 .map(|(bytes, values)| (*bytes, sample(&values.arrival)))
                 .collect(),
+            doubts,
         })
     }
+
+    /// Doubts about the rounds that count and the gaps that follow from them, one of each size.
+    fn doubts(&self, counted: &[usize], gaps: &[f64]) -> Doubts {
+        let mut spreads = Vec::new();
+        let mut impossible = 0;
+        for (values, gap) in self.sizes.values().zip(gaps) {
+            let mut arrival = of_rounds(&values.arrival, counted);
+            arrival.sort_by(f64::total_cmp);
+            let [low, middle, high] = [0.25, 0.5, 0.75].map(|share| percentile(&arrival, share));
+            if middle > 0.0 && *gap > 0.0 {
+                spreads.push((high - low) / middle);
+            } else {
+                impossible += 1;
+            }
+        }
+        let mut longest: f64 = 0.0;
+        let is_below = |gap: &&f64| {
+            longest = longest.max(**gap);
+            **gap < FALLEN * longest
+        };
+        let falling = gaps.iter().filter(is_below).count();
+        let share = |count: usize| count as f64 / gaps.len().max(1) as f64;
+        Doubts::of([
+            (Sign::Spread, median(&spreads)),
+            (Sign::FallingGaps, share(falling)),
+            (Sign::Impossible, share(impossible)),
+        ])
+    }
+}
+
+/// The values of these rounds.
+fn of_rounds(values: &[f64], rounds: &[usize]) -> Vec<f64> {
+    rounds.iter().filter_map(|round| values.get(*round).copied()).collect()
 }
 
 /// The overhead of a size at which it has no meaning: the line of the last two sizes goes on, up to

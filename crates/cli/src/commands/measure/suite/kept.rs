@@ -105,8 +105,12 @@ impl SavedPart {
         Ok(self.experiment.add(&mut self.part, findings)?)
     }
 
-    /// Writes what there is, as it is.
+    /// Writes what there is, as it is. Nothing does not replace what was there.
     pub(in crate::commands::measure) fn save(&self) -> Result<(), ResultsError> {
+        let is_nothing = self.part.steps_done == 0 && !self.part.complete;
+        if is_nothing && self.directory.read(self.name()).is_ok_and(|there| there.is_some()) {
+            return Ok(());
+        }
         self.directory.write(&self.part)
     }
 

@@ -1,0 +1,198 @@
+//! Signs that a measurement was disturbed, and the repetition of a disturbed measurement.
+
+use crate::harness::agreement;
+use crate::harness::error::Error;
+use crate::harness::experiment::StepContext;
+use crate::harness::load::LoadMeter;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Sign of a disturbance. Each is a share, from 0 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// Time of the cores that other processes used.
+    OtherProcesses,
+    /// Time of the cores that the hypervisor gave to other virtual machines.
+    StolenTime,
+    /// Distance of the quartiles of the rounds that count, over their median.
+    Spread,
+    /// Gaps g(m) that are far below that of a shorter message, among all sizes.
+    FallingGaps,
+    /// Times that came out as zero or less, among all sizes.
+    Impossible,
+    /// Times that changed by half from one visit to the next, among all times.
+    ChangedPace,
+}
+
+impl Sign {
+    /// All of them, in the order of [`Doubts`].
+    pub const ALL: [Sign; 6] = [
+        Sign::OtherProcesses,
+        Sign::StolenTime,
+        Sign::Spread,
+        Sign::FallingGaps,
+        Sign::Impossible,
+        Sign::ChangedPace,
+    ];
+
+    /// The share above which a measurement counts as disturbed.
+    const fn limit(self) -> f64 {
+        match self {
+            // Housekeeping of an idle system stays far below, one other busy process far above.
+            Sign::OtherProcesses | Sign::StolenTime => 0.08,
+            Sign::Spread => 0.4,
+            Sign::FallingGaps | Sign::ChangedPace => 0.25,
+            Sign::Impossible => 0.02,
+        }
+    }
+
+    fn describe(self, share: f64) -> String {
+        let percent = 100.0 * share;
+        match self {
+            Sign::OtherProcesses => format!("other processes used {percent:.0} % of the cores"),
+            Sign::StolenTime => format!("other virtual machines used {percent:.0} % of the cores"),
+            Sign::Spread => format!("the fastest rounds differ by {percent:.0} %"),
+            Sign::FallingGaps => {
+                format!("{percent:.0} % of the gaps are below those of shorter messages")
+            }
+            Sign::Impossible => format!("{percent:.0} % of the times are not above 0"),
+            Sign::ChangedPace => format!("{percent:.0} % of the times changed by half meanwhile"),
+        }
+    }
+}
+
+/// Signs of disturbances in a measurement. The text of a [disturbed](Self::is_disturbed) one names
+/// those above their limits.
+///
+/// ```
+/// use measure::harness::{Doubts, Sign};
+/// let doubts = Doubts::of([(Sign::Spread, 0.1), (Sign::OtherProcesses, 0.43)]);
+/// assert!(doubts.is_disturbed());
+/// assert_eq!(doubts.to_string(), "other processes used 43 % of the cores");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Doubts([f64; Sign::ALL.len()]);
+
+impl Doubts {
+    /// These signs; of the same sign the greater share.
+    pub fn of(signs: impl IntoIterator<Item = (Sign, f64)>) -> Self {
+        let mut doubts = Doubts::default();
+        for (sign, share) in signs {
+            let known = &mut doubts.0[sign as usize];
+            *known = known.max(share);
+        }
+        doubts
+    }
+
+    /// All of both.
+    #[must_use]
+    pub fn and(self, other: Doubts) -> Self {
+        Doubts(std::array::from_fn(|sign| self.0[sign].max(other.0[sign])))
+    }
+
+    /// Returns `true` if a sign is above its limit.
+    pub fn is_disturbed(&self) -> bool {
+        self.worst() > 1.0
+    }
+
+    /// The greatest share, as a multiple of its limit.
+    fn worst(&self) -> f64 {
+        let of_limit = |sign: &Sign| self.0[*sign as usize] / sign.limit();
+        Sign::ALL.iter().map(of_limit).fold(0.0, f64::max)
+    }
+
+    /// The same on all ranks: all that any of them has.
+    fn of_all_ranks(self, here: &StepContext<'_>) -> Result<Self, Error> {
+        let all = agreement::largest(here.world, &self.0)?;
+        Ok(Doubts(std::array::from_fn(|sign| all[sign])))
+    }
+}
+
+impl fmt::Display for Doubts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_above = |sign: &&Sign| self.0[**sign as usize] > sign.limit();
+        let words = |sign: &Sign| sign.describe(self.0[*sign as usize]);
+        let all: Vec<String> = Sign::ALL.iter().filter(is_above).map(words).collect();
+        formatter.write_str(&all.join(", "))
+    }
+}
+
+/// Measures until nothing disturbs it, at most so many times. Returns the least disturbed result,
+/// with what speaks against it, the same on all ranks. All ranks call this; `measure` returns the
+/// doubts that a rank sees in its times, to which the load of the cores is added.
+pub(crate) fn undisturbed<T>(
+    here: &StepContext<'_>,
+    attempts: u32,
+    mut measure: impl FnMut() -> Result<(T, Doubts), Error>,
+) -> Result<(T, Doubts), Error> {
+    least_disturbed(attempts, || {
+        let meter = LoadMeter::start(here)?;
+        let (found, doubts) = measure()?;
+        let doubts = doubts.and(meter.doubts(here)?).of_all_ranks(here)?;
+        Ok((found, doubts))
+    })
+}
+
+fn least_disturbed<T>(
+    attempts: u32,
+    mut attempt: impl FnMut() -> Result<(T, Doubts), Error>,
+) -> Result<(T, Doubts), Error> {
+    let mut best = attempt()?;
+    for _ in 1..attempts {
+        if !best.1.is_disturbed() {
+            break;
+        }
+        let next = attempt()?;
+        if next.1.worst() < best.1.worst() {
+            best = next;
+        }
+    }
+    Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes attempts with these loads by other processes.
+    fn attempts(loads: &[f64]) -> (f64, Doubts, usize) {
+        let mut left = loads.iter().copied();
+        let (found, doubts) = least_disturbed(loads.len() as u32, || {
+            let load = left.next().expect("no more attempts than were asked for");
+            Ok((load, Doubts::of([(Sign::OtherProcesses, load), (Sign::Spread, 0.1)])))
+        })
+        .expect("no attempt fails");
+        (found, doubts, loads.len() - left.count())
+    }
+
+    #[test]
+    fn a_quiet_attempt_ends_the_repetition() {
+        let (found, doubts, made) = attempts(&[0.9, 0.01, 0.0]);
+        assert_eq!((found, doubts.is_disturbed(), made), (0.01, false, 2));
+        assert_eq!(doubts.to_string(), "");
+        assert_eq!(attempts(&[0.05, 0.0]).2, 1);
+    }
+
+    #[test]
+    fn the_least_disturbed_attempt_counts_where_none_is_quiet() {
+        let (found, doubts, made) = attempts(&[0.9, 0.3, 0.6]);
+        assert_eq!((found, doubts.is_disturbed(), made), (0.3, true, 3));
+        assert_eq!(doubts.to_string(), "other processes used 30 % of the cores");
+    }
+
+    #[test]
+    fn an_attempt_that_fails_ends_all() {
+        let failed = least_disturbed::<()>(3, || Err(Error::Panicked));
+        assert!(matches!(failed, Err(Error::Panicked)));
+    }
+
+    #[test]
+    fn every_sign_is_kept_at_its_place() {
+        for (index, sign) in Sign::ALL.into_iter().enumerate() {
+            assert_eq!(sign as usize, index);
+            let doubts = Doubts::of([(sign, 0.9)]).and(Doubts::default());
+            assert!(doubts.is_disturbed() && doubts.to_string() == sign.describe(0.9));
+        }
+    }
+}
