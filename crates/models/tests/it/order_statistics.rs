@@ -1,6 +1,6 @@
 //! Order statistics against what they mean.
 
-use models::statistics::{Deciles, median, percentile};
+use models::statistics::{Deciles, median, percentile, pooled};
 use proptest::prelude::*;
 
 fn ascending() -> impl Strategy<Value = Vec<f64>> {
@@ -44,6 +44,26 @@ proptest! {
     #[test]
     fn equal_values_are_their_own_percentiles(value in -1e6..1e6f64, count in 1usize..50, share in 0.0..=1.0) {
         prop_assert_eq!(percentile(&vec![value; count], share), value);
+    }
+
+    /// The least squares solution is the greatest over beginnings of the least over ends of the mean
+    /// between them (Robertson, Wright and Dykstra 1988, section 1.4).
+    #[test]
+    fn pooled_values_are_the_nearest_ascending_ones(values in prop::collection::vec(-1e3..1e3f64, 1..30)) {
+        let mean = |from: usize, to: usize| {
+            values[from..=to].iter().sum::<f64>() / (to - from + 1) as f64
+        };
+        let nearest = |place: usize| {
+            let least = |from: usize| {
+                (place..values.len()).map(|to| mean(from, to)).fold(f64::INFINITY, f64::min)
+            };
+            (0..=place).map(least).fold(f64::NEG_INFINITY, f64::max)
+        };
+        let mut found = values.clone();
+        pooled(&mut found);
+        for (place, found) in found.iter().enumerate() {
+            prop_assert!((found - nearest(place)).abs() < 1e-6, "{} at {}", found, place);
+        }
     }
 
     #[test]

@@ -21,8 +21,8 @@ use crate::results::{Axis, Figure, Part, Point, Table, Value};
 use collectives::Collective;
 use models::costs::StartCosts;
 use models::machine::{PairClass, Topology};
-use models::machine_file::Machine;
-use models::parameters::{Parameters, ParametersError};
+use models::machine_file::{Machine, SizeSamples};
+use models::parameters::ParametersError;
 use models::statistics::Sample;
 use tradewind::{CallForm, EngineKind};
 
@@ -210,7 +210,8 @@ pub(super) fn outline(here: &Topology) -> Part {
     part.tables.push(table(
         PARAMETERS,
         "Parameters",
-        "A run: what a schedule costs besides its messages, and for each KiB of private buffers.",
+        "A run: what a schedule costs besides its messages, and for each KiB of private buffers. ±: \
+         the standard error of the median of all rounds.",
         &[
             "pair",
             "engine",
@@ -218,7 +219,9 @@ pub(super) fn outline(here: &Topology) -> Part {
             "L (µs)",
             "g(0) (µs)",
             "os(0) (µs)",
+            "± (µs)",
             "or(0) (µs)",
+            "± (µs)",
             "g(4 KiB) (µs)",
             "g(1 MiB) (µs)",
             "MB/s",
@@ -431,7 +434,7 @@ fn findings_of(
     let mut findings = points_of(&FIGURES, &turn.curve(), found);
     let cores: Vec<String> = here.shape.cores.iter().map(usize::to_string).collect();
     let words = [turn.class.name(), turn.engine.name(), &cores.join(", ")];
-    findings.push(Finding::row(PARAMETERS, row_of(words, &found.parameters, start)));
+    findings.push(Finding::row(PARAMETERS, row_of(words, found, start)));
     findings.extend(note_of(&turn.curve(), found.doubts, false));
     findings
 }
@@ -471,21 +474,28 @@ pub(super) fn points_of(
 }
 
 /// The row of a class, engine and cores in the table of parameters.
-pub(super) fn row_of(words: [&str; 3], network: &Parameters, start: StartCosts) -> Vec<Value> {
+pub(super) fn row_of(words: [&str; 3], found: &Survey, start: StartCosts) -> Vec<Value> {
+    let network = &found.parameters;
     let last = network.points().last().map_or(0, |point| point.bytes);
+    let first = found.samples.sizes.first();
+    let uncertainty = |of: fn(&SizeSamples) -> &Sample| {
+        first.map(of).and_then(Sample::uncertainty).map_or(Value::None, Value::from)
+    };
     let numbers = [
-        network.latency(),
-        network.gap(0),
-        network.send_overhead(0),
-        network.receive_overhead(0),
-        network.gap(4 << 10),
-        network.gap(1 << 20),
-        last as f64 / network.gap(last).max(f64::MIN_POSITIVE),
-        network.points().len() as f64,
-        start.fixed,
-        start.per_byte * 1024.0,
+        network.latency().into(),
+        network.gap(0).into(),
+        network.send_overhead(0).into(),
+        uncertainty(|size| &size.send_overhead),
+        network.receive_overhead(0).into(),
+        uncertainty(|size| &size.receive_overhead),
+        network.gap(4 << 10).into(),
+        network.gap(1 << 20).into(),
+        (last as f64 / network.gap(last).max(f64::MIN_POSITIVE)).into(),
+        (network.points().len() as f64).into(),
+        start.fixed.into(),
+        (start.per_byte * 1024.0).into(),
     ];
-    words.map(Value::from).into_iter().chain(numbers.map(Value::from)).collect()
+    words.map(Value::from).into_iter().chain(numbers).collect()
 }
 
 fn progress_step(

@@ -22,8 +22,12 @@ use crate::harness::processor_time::{RankKind, used_by_process_us, used_by_rank_
 use models::statistics::{median, percentile};
 use tradewind::{Buffers, CallForm, Communicator, Schedule};
 
-/// Runs of each kind in a round.
-const RUNS: usize = 11;
+/// Runs of each kind in a round, for messages that take less time than the differences between runs,
+/// and for longer ones.
+const fn runs(bytes: u64) -> usize {
+    const SHORT: u64 = 16 << 10;
+    if bytes < SHORT { 41 } else { 11 }
+}
 /// Microseconds until a thread that has nothing to do sleeps.
 const REST_US: f64 = 100.0;
 /// Time until a message has surely arrived: for any message, and for each of its bytes.
@@ -85,8 +89,8 @@ impl LoneMessage {
     ) -> Result<bool, Error> {
         let mut is_measurable = [1u8];
         if executor == Executor::Caller {
-            let mut times = Vec::with_capacity(RUNS);
-            for _ in 0..RUNS {
+            let mut times = Vec::new();
+            for _ in 0..runs(self.bytes) {
                 times.push(self.run(world, executor, memory, &self.with)?.elapsed_us);
             }
             is_measurable[0] = u8::from(median(&times) < 0.5 * self.delay_us());
@@ -103,7 +107,7 @@ impl LoneMessage {
         memory: &mut [u8],
     ) -> Result<LoneOverheads, Error> {
         let mut times = [const { Vec::new() }; 2];
-        for _ in 0..RUNS {
+        for _ in 0..runs(self.bytes) {
             for (schedule, times) in [&self.without, &self.with].into_iter().zip(&mut times) {
                 times.push(self.run(world, executor, memory, schedule)?.processor_us);
             }

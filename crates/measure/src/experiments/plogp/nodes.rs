@@ -166,7 +166,7 @@ fn step(
     }
     let mut findings = points_of(&FIGURES, &curve, &found.survey);
     let words = [class.name(), engine.name(), ""];
-    findings.push(Finding::row(PARAMETERS, row_of(words, network, found.start)));
+    findings.push(Finding::row(PARAMETERS, row_of(words, &found.survey, found.start)));
     findings.extend(ratio.map(|ratio| {
         Finding::row(CONTENTION, [class.name().into(), engine.name().into(), ratio.into()])
     }));

@@ -4,7 +4,7 @@ use super::transport::{Lap, Reading, Transport};
 use crate::harness::{Doubts, Sign};
 use models::machine_file::{Samples, SizeSamples};
 use models::parameters::{Parameters, ParametersError, Point};
-use models::statistics::{Sample, median, never_falling, percentile};
+use models::statistics::{Sample, median, never_falling, percentile, pooled};
 use std::collections::BTreeMap;
 
 /// Amount of measurement.
@@ -63,6 +63,9 @@ pub struct Survey {
 /// select these rounds. A selection for each size would let the difference of two sizes contain
 /// the difference of two states of the machine.
 const COUNTED: f64 = 0.25;
+
+/// Messages up to this size are short: every engine sends them before their receives.
+const SHORT: u64 = goal::limits::EAGER_ON_NODE;
 
 /// A gap below this share of that of a shorter message is no ripple of a curve.
 const FALLEN: f64 = 0.7;
@@ -199,15 +202,20 @@ impl Curves {
         order
     }
 
-    /// An overhead of each size at which it has a meaning.
+    /// An overhead of each size at which it has a meaning. Those of short messages are so near each
+    /// other that noise lets some fall, between nodes below zero.
     fn overheads(
         &self,
         counted: &[usize],
         of: impl Fn(&Values) -> &Vec<f64>,
     ) -> BTreeMap<u64, f64> {
         let measured = self.sizes.iter().filter(|(_, values)| !of(values).is_empty());
-        let middle = |values: &Values| median(&of_rounds(of(values), counted)).max(0.0);
-        measured.map(|(bytes, values)| (*bytes, middle(values))).collect()
+        let (sizes, mut middles): (Vec<u64>, Vec<f64>) = measured
+            .map(|(bytes, values)| (*bytes, median(&of_rounds(of(values), counted))))
+            .unzip();
+        let short = sizes.partition_point(|bytes| *bytes <= SHORT);
+        pooled(&mut middles[..short]);
+        sizes.into_iter().zip(middles.into_iter().map(|middle| middle.max(0.0))).collect()
     }
 
     fn survey(&self) -> Result<Survey, ParametersError> {
