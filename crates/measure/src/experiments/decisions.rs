@@ -24,11 +24,11 @@ pub use regret::experiment as regret;
 pub use rows::{between_nodes, corrected, parts_of, table};
 
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget, settle};
-use crate::harness::{Error, Experiment, Finding, JobShape, Setting, StepContext};
-use crate::results::{Axis, Colour, Figure, Part, Point, Role, Square};
+use crate::harness::{Error, Experiment, Finding, Setting, StepContext};
+use crate::results::{Colour, Part, Square};
 use candidates::{Candidates, Extent};
 use collectives::Choice;
-use grid::{BY_CLOCK, BY_MODELS, Grid, SIZES, figure, map_of};
+use grid::{BY_CLOCK, BY_MODELS, Grid, SIZES, figure, map_of, points};
 use tradewind::CallForm;
 
 /// The experiment that a table is made from.
@@ -43,17 +43,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
                   repetitions overlap. Dashed are predictions."
         .to_owned();
     part.source = "Barchet-Estefanel, Mounié 2004, section 6".to_owned();
-    for ranks in &grid.ranks {
-        for operation in &grid.operations {
-            for form in &grid.forms {
-                let shape = JobShape::bound(setting, *ranks);
-                let title = format!("{form} {operation}, {}", shape.describe());
-                let (x, y) =
-                    (Axis::bytes("bytes").logarithmic(), Axis::microseconds("time").logarithmic());
-                part.figures.push(Figure::new(&figure(*operation, *form, *ranks), &title, x, y));
-            }
-        }
-    }
+    part.figures = grid.figures(setting);
     let caption = "The fastest plan of blocking calls by the clock, where it was asked.";
     let by_clock = grid.maps(setting, BY_CLOCK, "By the clock", caption, Colour::ByText);
     let caption = "The models' choice for blocking calls.";
@@ -78,14 +68,8 @@ fn measure(
 ) -> Result<Vec<Finding>, Error> {
     let Candidates { predicted, measured } = candidates::of(here, collective, extent)?;
     let figure = figure(collective.operation, collective.form, collective.ranks);
-    let x = collective.bytes as f64;
-    let mut found: Vec<Finding> = predicted
-        .iter()
-        .map(|(plan, time)| {
-            let name = format!("{plan}, predicted");
-            Finding::point(&figure, &name, Role::Predicted, Point::exact(x, *time))
-        })
-        .collect();
+    let bytes = collective.bytes;
+    let mut found = points(&figure, bytes, &predicted, &[]);
     let mut cell = |by: &str, plan: &Choice, detail: String| {
         if collective.form == CallForm::Blocking {
             let (column, row) = place;
@@ -118,8 +102,6 @@ fn measure(
         let next = next.map(|(plan, time)| format!("; next: {plan}, {time:.3} µs"));
         cell(BY_CLOCK, plan, format!("{plan}: measured {time:.3} µs{}", next.unwrap_or_default()));
     }
-    found.extend(compared.timed.iter().map(|timed| {
-        Finding::measured(&figure, &timed.plan.to_string(), Point::of(x, &timed.microseconds))
-    }));
+    found.extend(points(&figure, bytes, &[], &compared.timed));
     Ok(found)
 }

@@ -70,6 +70,14 @@ fn every_choice_has_its_regret() {
     for cell in part.maps.iter().flat_map(|map| &map.cells) {
         assert!(cell.detail.contains(" by the built-in rules: "), "{cell:?}");
     }
+    // The times behind it, which predictions are compared with.
+    let bcast = part.figure("bcast-2-blocking").expect("it is among them");
+    let is_timed = |name: &str| {
+        let curve = bcast.curve(name).map(|curve| (curve.role, curve.points.len()));
+        curve == Some((Role::Measured, 3))
+    };
+    assert!(is_timed("join") && is_timed("binomial"), "{bcast:?}");
+    assert!(part.table("errors").expect("there is one").rows.is_empty());
     let summary = part.table("summary").expect("there is one");
     let values = part.maps.iter().flat_map(|map| map.cells.iter().filter_map(|cell| cell.value));
     assert_eq!(summary.rows.len(), 1);

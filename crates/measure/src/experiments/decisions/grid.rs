@@ -1,9 +1,9 @@
 //! Ranks and sizes at which algorithms are compared, and the names that follow from them.
 
-use crate::experiments::algorithms::{CollectiveCall, TimeBudget};
+use crate::experiments::algorithms::{CollectiveCall, TimeBudget, Timed};
 use crate::harness::{Error, Finding, JobShape, Setting, Step, StepContext};
-use crate::results::{Categories, Colour, Map};
-use collectives::Collective;
+use crate::results::{Axis, Categories, Colour, Figure, Map, Point, Role};
+use collectives::{Choice, Collective};
 use std::num::NonZeroU64;
 use tradewind::{CallForm, EngineKind};
 
@@ -155,6 +155,21 @@ impl Grid {
         columns
     }
 
+    /// A figure for each operation, form and number of ranks.
+    pub(super) fn figures(&self, setting: &Setting) -> Vec<Figure> {
+        let mut figures = Vec::new();
+        for ranks in &self.ranks {
+            for operation in &self.operations {
+                for form in &self.forms {
+                    let shape = JobShape::bound(setting, *ranks);
+                    let title = format!("{form} {operation}, {}", shape.describe());
+                    figures.push(empty_figure(&figure(*operation, *form, *ranks), &title));
+                }
+            }
+        }
+        figures
+    }
+
     /// A map for each number of ranks.
     pub(super) fn maps(
         &self,
@@ -198,6 +213,30 @@ pub(super) fn segments() -> Vec<NonZeroU64> {
 /// The map of a number of ranks.
 pub(super) fn map_of(by: &str, ranks: u32) -> String {
     format!("{by}-{ranks}")
+}
+
+/// A figure of times over sizes.
+pub(super) fn empty_figure(name: &str, title: &str) -> Figure {
+    let y = Axis::microseconds("time").logarithmic();
+    Figure::new(name, title, Axis::bytes("bytes").logarithmic(), y)
+}
+
+/// The points of plans with their predicted and their measured times.
+pub(super) fn points(
+    figure: &str,
+    bytes: u64,
+    predicted: &[(Choice, f64)],
+    timed: &[Timed],
+) -> Vec<Finding> {
+    let x = bytes as f64;
+    let predicted = predicted.iter().map(|(plan, time)| {
+        let name = format!("{plan}, predicted");
+        Finding::point(figure, &name, Role::Predicted, Point::exact(x, *time))
+    });
+    let measured = timed.iter().map(|timed| {
+        Finding::measured(figure, &timed.plan.to_string(), Point::of(x, &timed.microseconds))
+    });
+    predicted.chain(measured).collect()
 }
 
 /// The figure that a collective's times stand in.

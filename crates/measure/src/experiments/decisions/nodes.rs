@@ -2,10 +2,11 @@
 //! answer where they leave doubt.
 
 use super::candidates::{Candidates, Extent, of_query};
-use super::grid::{FILE, figure_of};
+use super::errors;
+use super::grid::{FILE, empty_figure, figure_of, points};
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget, compare_in_batches};
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
-use crate::results::{Axis, Figure, Part, Point, Role};
+use crate::results::Part;
 use collectives::{Choice, Collective};
 use models::decision::{DecisionTable, Query};
 use std::num::NonZeroU32;
@@ -104,6 +105,7 @@ pub fn experiment(
     let mut part = Part::new(&format!("{}{suffix}", purpose.part()), purpose.title());
     part.about = purpose.about().to_owned();
     part.source = "Barchet-Estefanel, Mounié 2004, section 6".to_owned();
+    part.tables.push(errors::outline());
     let mut steps = Vec::new();
     let extent = purpose.extent(setting);
     for bytes in sizes {
@@ -114,9 +116,7 @@ pub fn experiment(
                 if !part.figures.iter().any(|figure| figure.name == name) {
                     let title =
                         format!("{form} {operation}, {ranks} ranks, {ranks_per_node} a node");
-                    let x = Axis::bytes("bytes").logarithmic();
-                    let y = Axis::microseconds("time").logarithmic();
-                    part.figures.push(Figure::new(&name, &title, x, y));
+                    part.figures.push(empty_figure(&name, &title));
                 }
                 let bytes = match operation {
                     Collective::Barrier if *bytes != sizes[0] => continue,
@@ -138,7 +138,7 @@ pub fn experiment(
             }
         }
     }
-    Experiment::new(part, steps)
+    Experiment::new(part, steps).concluding(errors::conclude)
 }
 
 /// The choice of the directory's table, on rank 0: its segments are those of another size.
@@ -157,18 +157,10 @@ fn measure(
 ) -> Result<Vec<Finding>, Error> {
     let Candidates { predicted, measured } = of_query(here, query, extent, more)?;
     let figure = figure_of((query.operation, query.form, query.ranks, query.ranks_per_node));
-    let x = query.bytes as f64;
-    let points = predicted.iter().map(|(plan, time)| {
-        let name = format!("{plan}, predicted");
-        Finding::point(&figure, &name, Role::Predicted, Point::exact(x, *time))
-    });
-    let mut found: Vec<Finding> = points.collect();
+    let mut timed = Vec::new();
     if !measured.is_empty() {
         let per_node = NonZeroU32::new(query.ranks_per_node);
-        let compared = compare_in_batches(here.world, call, &measured, per_node, budget)?;
-        found.extend(compared.timed.iter().map(|timed| {
-            Finding::measured(&figure, &timed.plan.to_string(), Point::of(x, &timed.microseconds))
-        }));
+        timed = compare_in_batches(here.world, call, &measured, per_node, budget)?.timed;
     }
-    Ok(found)
+    Ok(points(&figure, query.bytes, &predicted, &timed))
 }

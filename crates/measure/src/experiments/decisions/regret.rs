@@ -1,7 +1,8 @@
 //! Time lost by the choices of the decision table.
 
 use super::candidates::{self, Extent};
-use super::grid::{FILE, Grid, map_of, segments};
+use super::errors;
+use super::grid::{FILE, Grid, figure, map_of, points, segments};
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget, settle};
 use crate::harness::{Error, Experiment, Finding, Setting, StepContext};
 use crate::results::{Colour, Map, Part, Square, Table, Value};
@@ -27,13 +28,16 @@ pub fn experiment(setting: &Setting) -> Experiment {
                   that the decision table was not made from and in jobs of their own. Those within \
                   30 % of the fastest, and those that the models and the table choose, do so again \
                   for longer; regret is the chosen one's median then over that of the best. Models \
-                  are those of machine.json alone, without a stopwatch."
+                  are those of machine.json alone, without a stopwatch; their errors are those at \
+                  sizes that nothing was fitted to, γ of the all-to-all included."
         .to_owned();
     let caption = "Time of the chosen algorithm over the best one measured.";
     for (by, title) in [(MODELS, "Regret of the models"), (TABLE, "Regret of the table")] {
         part.maps.extend(grid.maps(setting, by, title, caption, Colour::ByRatio));
     }
+    part.figures = grid.figures(setting);
     part.tables.push(outline("ranks"));
+    part.tables.push(errors::outline());
     part.notes = grid.notes(setting);
     let steps = grid.steps(setting, measure);
     Experiment::new(part, steps).concluding(conclude)
@@ -73,7 +77,9 @@ fn measure(
             Square { column, row, text: format!("{regret:.2}"), value: Some(regret), detail };
         Some(Finding::Cell { map: map_of(map, collective.ranks), cell })
     });
-    Ok(cells.collect())
+    let figure = figure(collective.operation, collective.form, collective.ranks);
+    let points = points(&figure, collective.bytes, &candidates.predicted, &compared.timed);
+    Ok(cells.chain(points).collect())
 }
 
 /// The table of a summary, without rows: one for each choice and value of the second column.
@@ -105,8 +111,9 @@ fn regret(chosen: &Choice, by: &str, times: &[(Choice, f64)]) -> Option<(f64, St
     Some((time / least.max(1e-3), detail))
 }
 
-/// The middle and the worst of each map, and of all.
+/// The middle and the worst of each map, and of all, and the errors of the models.
 fn conclude(part: &mut Part) -> Result<(), Error> {
+    errors::conclude(part)?;
     let mut rows = Vec::new();
     for choice in [MODELS, TABLE] {
         let mut everywhere = Vec::new();
