@@ -7,6 +7,7 @@ use crate::limits::Limits;
 use crate::matching::NamedReceives;
 use crate::run::ScheduleRun;
 use goal::schedule::{Kind, Schedule};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// An operation that has started and waits for an event.
@@ -181,6 +182,35 @@ impl Interpreter {
         let sending =
             |(index, is_on_its_way): (usize, bool)| is_on_its_way.then_some(Handle(index as u32));
         self.run.outstanding().filter_map(sending)
+    }
+
+    /// Returns the ranges of a buffer that operations still read which are not complete: what they
+    /// send, copy, combine or contribute. They may overlap.
+    ///
+    /// ```
+    /// use goal::compile::compile;
+    /// use goal::graph::{Access, Graph};
+    /// use interpreter::{Effect, Event, Interpreter, Limits};
+    /// use std::sync::Arc;
+    ///
+    /// let mut graph = Graph::new(0, 2);
+    /// let (input, output) = (graph.buffer(Access::Input, 100), graph.buffer(Access::Output, 40));
+    /// graph.send(input.part(0, 60), 1, 0);
+    /// let received = graph.receive(output, 1, 0);
+    /// let answer = graph.send(input.part(60, 40), 1, 1);
+    /// graph.requires(answer, received);
+    /// let limits = Limits::new(1000).with_in_place(50);
+    /// let mut interpreter = Interpreter::new(Arc::new(compile(&graph)?), limits)?;
+    /// interpreter.start(vec![vec![0; 100], vec![0; 40]], 0)?;
+    /// assert!(interpreter.unread(0).eq([0..60, 60..100]));
+    /// if let Some(Effect::TransmitInPlace { send, .. }) = interpreter.poll() {
+    ///     interpreter.handle(Event::Sent { send }, 0)?;
+    /// }
+    /// assert!(interpreter.unread(0).eq([60..100]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn unread(&self, buffer: usize) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.run.unread(self.schedule.view(), buffer)
     }
 
     /// Bounds the total payload that later calls send eagerly. Messages beyond the budget use the

@@ -13,6 +13,7 @@ use crate::matching::{
 use crate::memory::RunMemory;
 use goal::schedule::{Kind, OperationRecord, ScheduleView};
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 
 /// Progress of an operation. An operation that completes as soon as it starts goes from `Waiting` to
 /// `Complete`.
@@ -204,6 +205,23 @@ impl ScheduleRun {
             OperationPhase::Sending => Some((index, true)),
             OperationPhase::Waiting | OperationPhase::Arrived | OperationPhase::Complete => None,
         })
+    }
+
+    /// Returns the ranges of a buffer that operations read which are not complete.
+    pub(crate) fn unread<'a>(
+        &'a self,
+        view: ScheduleView<'a>,
+        buffer: usize,
+    ) -> impl Iterator<Item = Range<u64>> + 'a {
+        let records = view.operations().iter().zip(&self.phases);
+        let incomplete = records.filter(|(_, phase)| **phase != OperationPhase::Complete);
+        let read = incomplete.flat_map(move |(record, _)| match record.kind() {
+            Kind::Send => [view.destination(record), &[][..]],
+            Kind::Copy | Kind::Local | Kind::Join => [view.left(record), view.right(record)],
+            Kind::Receive | Kind::Calc | Kind::Timestamp => [&[][..]; 2],
+        });
+        let blocks = read.flatten().filter(move |block| block.memory as usize == buffer);
+        blocks.map(|block| block.offset..block.offset + block.length)
     }
 
     /// Discards the run and returns the buffers if it has started. Allocates and frees nothing.
