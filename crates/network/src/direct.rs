@@ -7,7 +7,9 @@
 //! (`attendance`). For others a background thread (`background`) sleeps, while no thread of the rank
 //! waits, until something arrives, and executes what that enables. It also sends the frames of calls
 //! that have returned before the system took them. The buffers of a call that waits for the end of
-//! its run may be [lent](DirectBackend::start_lent), and are then used in place.
+//! its run may be [lent](DirectBackend::start_lent), and are then used in place. A start sends long
+//! messages from the buffers of its caller and copies what it could not send; a wait receives long
+//! messages into [those of its caller](DirectBackend::lend_outputs).
 //!
 //! Runs and messages are in the table that the agent has, too. The end of a connection fails no
 //! run, because the other rank may have left after its part. It ends a wait, [`Backend::lost`]
@@ -23,8 +25,7 @@ mod engine;
 mod run;
 mod submissions;
 
-pub use attendance::needs_no_thread;
-
+use crate::agent::limits;
 use crate::agent::run_context::RunKey;
 use crate::agent::schedule::{RegisteredSchedule, check_context, is_supported};
 use crate::agent::shared_region::notifier;
@@ -42,7 +43,7 @@ use driver::Driver;
 use engine::DirectEngine;
 use goal::schedule::Schedule;
 use run::{DirectRun, DirectSchedule};
-use shm::loan::LentBytes;
+use shm::loan::{LentBytes, lend_instead};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -61,6 +62,8 @@ pub struct DirectBackend {
     rank: u32,
     driver: Arc<Driver>,
     table: Mutex<CallerTable>,
+    /// Number of bytes that each connection holds in each direction while no thread reads it.
+    held: u64,
 }
 
 /// What the rank has registered and started.
@@ -93,6 +96,7 @@ impl DirectBackend {
         timeouts: Timeouts,
     ) -> Result<DirectBackend, Error> {
         let mut transport = Tcp::connect_ranks(listener, rank, addresses, key, timeouts)?;
+        let held = transport.enlarge(attendance::WANTED)?;
         // Wakes a thread that sleeps in the engine when another thread of the rank needs it.
         let notifier = notifier()?;
         transport.watch(notifier.as_fd(), 0)?;
@@ -100,9 +104,43 @@ impl DirectBackend {
         // Every rank is a node of its own.
         let nodes = NodeMap::new(0..addresses.len() as u32);
         let submissions = Arc::new(Submissions::new(notifier));
-        let engine = DirectEngine::new(nodes, Box::new(transport), Arc::clone(&submissions));
+        let engine = DirectEngine::new(nodes, Box::new(transport), Arc::clone(&submissions), held);
         let driver = Arc::new(Driver::new(engine, submissions, background));
-        Ok(DirectBackend { rank, driver, table: Mutex::default() })
+        Ok(DirectBackend { rank, driver, table: Mutex::default(), held })
+    }
+
+    /// Number of bytes that each connection holds in each direction while no thread reads it.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Lowers [`held`](Self::held), to that of the rank that has the least.
+    pub fn limit_held(&mut self, bytes: u64) {
+        self.held = self.held.min(bytes);
+        self.driver.lock().held = self.held;
+    }
+
+    /// Returns true if a run of the schedule needs no thread between its start and the wait for its
+    /// end. Where that is so on every rank, none waits for another one that computes.
+    ///
+    /// ```
+    /// use goal::{compile::compile, graph::{Access, Graph}};
+    ///
+    /// let exchange = |bytes| {
+    ///     let mut graph = Graph::new(0, 2);
+    ///     let input = graph.buffer(Access::Input, bytes);
+    ///     let output = graph.buffer(Access::Output, bytes);
+    ///     graph.send(input, 1, 0);
+    ///     graph.receive(output, 1, 0);
+    ///     compile(&graph).expect("in order")
+    /// };
+    /// let ranks = network::local::connect_directly(2)?;
+    /// assert!(ranks[0].needs_no_thread(&exchange(8)));
+    /// assert!(!ranks[0].needs_no_thread(&exchange(2 << 20)), "connections do not hold so much");
+    /// # Ok::<(), network::error::Error>(())
+    /// ```
+    pub fn needs_no_thread(&self, schedule: &Schedule) -> bool {
+        attendance::exchanged(schedule) <= self.held && schedule.view().sends_at_start()
     }
 
     /// Starts a run with these buffers, one for each that the schedule declares, instead of copies
@@ -129,7 +167,37 @@ impl DirectBackend {
             }
         }
         // The caller's wait executes it.
-        Ok(self.submit(schedule, sequence, buffers, true))
+        Ok(self.submit(schedule, sequence, buffers, true).0)
+    }
+
+    /// Makes a run write its results to these outputs, one for each buffer of the schedule, while
+    /// `body` runs, which waits for it. Outputs that are not wanted are empty. Also returns true if
+    /// the run has ended meanwhile: [`Backend::fetch`] then needs no outputs.
+    ///
+    /// # Errors
+    /// [`Error::BufferCount`] or [`Error::Length`], with the first buffer that does not fit.
+    pub fn lend_outputs<R>(
+        &self,
+        run: RunId,
+        outputs: &mut [&mut [u8]],
+        body: impl FnOnce() -> R,
+    ) -> Result<(R, bool), Error> {
+        let Some(run) = self.run(run).filter(|run| !run.has_ended() && !run.is_lent) else {
+            return Ok((body(), false));
+        };
+        check_outputs(&run.registered().layout.records, outputs)?;
+        let lent = run.lent_outputs(outputs);
+        if lent.is_empty() {
+            return Ok((body(), false));
+        }
+        Ok(lend_instead(lent, || {
+            let result = body();
+            let has_ended = run.has_ended();
+            if !has_ended {
+                run.keep_results();
+            }
+            (result, has_ended)
+        }))
     }
 
     fn submit(
@@ -138,7 +206,7 @@ impl DirectBackend {
         sequence: u64,
         buffers: Vec<LentBytes>,
         is_lent: bool,
-    ) -> RunId {
+    ) -> (RunId, Arc<DirectRun>) {
         let key =
             RunKey { rank: self.rank, communicator: schedule.registered.communicator, sequence };
         let run = Arc::new(DirectRun { key, schedule, buffers, is_lent, outcome: OnceLock::new() });
@@ -146,8 +214,8 @@ impl DirectBackend {
         let id = table.next();
         table.runs.insert(id, Arc::clone(&run));
         drop(table);
-        self.driver.submissions.start(run);
-        RunId(id)
+        self.driver.submissions.start(Arc::clone(&run));
+        (RunId(id), run)
     }
 
     fn schedule(&self, schedule: ScheduleId) -> Result<Arc<DirectSchedule>, Error> {
@@ -198,9 +266,15 @@ impl Backend for DirectBackend {
         let nodes = members.clone();
         let registered = RegisteredSchedule::new(schedule.clone(), numbers, members, nodes, 0);
         let exchanged = attendance::exchanged(schedule);
+        // A start hands over what the connections hold, without the receiver's consent.
+        let mut limits = limits();
+        if self.needs_no_thread(schedule) {
+            limits.eager_limit = limits.eager_limit.max(self.held);
+        }
+        let schedule = Arc::new(DirectSchedule::new(registered, exchanged, limits));
         let mut table = self.table();
         let id = table.next();
-        table.schedules.insert(id, Arc::new(DirectSchedule::new(registered, exchanged)));
+        table.schedules.insert(id, schedule);
         Ok(ScheduleId(id))
     }
 
@@ -212,10 +286,13 @@ impl Backend for DirectBackend {
         let schedule = self.schedule(schedule)?;
         check_inputs(&schedule.registered.layout.records, inputs)?;
         let buffers = schedule.buffers(inputs)?;
-        let run = self.submit(schedule, sequence, buffers, false);
+        let lent = schedule.lent_inputs(&buffers, inputs);
         // This thread sends what can be sent now: waking another one would take longer.
-        self.driver.advance();
-        Ok(run)
+        Ok(lend_instead(lent, || {
+            let (id, run) = self.submit(schedule, sequence, buffers, false);
+            self.driver.begin(&run);
+            id
+        }))
     }
 
     /// Takes what has arrived, unless another thread does so.

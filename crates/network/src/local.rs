@@ -112,9 +112,12 @@ fn open_all(
 /// # Errors
 /// If the system refuses memory or sockets.
 pub fn connect_directly(ranks: u32) -> Result<Vec<DirectBackend>, Error> {
-    connect_all(ranks, |listener, rank, addresses, key| {
+    let mut backends = connect_all(ranks, |listener, rank, addresses, key| {
         DirectBackend::connect(listener, rank, addresses, key, Timeouts::default())
-    })
+    })?;
+    let held = backends.iter().map(DirectBackend::held).min().unwrap_or(0);
+    backends.iter_mut().for_each(|backend| backend.limit_held(held));
+    Ok(backends)
 }
 
 /// Connects the two ends of every connection at the same time: each waits for the others.

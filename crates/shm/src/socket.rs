@@ -100,6 +100,47 @@ fn outside(error: crate::segment::SegmentError) -> Error {
     Error::new(ErrorKind::InvalidInput, error.to_string())
 }
 
+/// Sets the number of bytes from which on a socket counts as readable (SO_RCVLOWAT), and returns the
+/// number that the system has set. TCP enlarges the buffer of what has arrived so that it holds them.
+///
+/// # Errors
+/// Those of `setsockopt` and `getsockopt`.
+///
+/// ```
+/// use std::net::{TcpListener, TcpStream};
+/// use std::os::fd::AsFd;
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let stream = TcpStream::connect(listener.local_addr()?)?;
+/// assert_eq!(shm::socket::set_low_water(stream.as_fd(), 5000)?, 5000);
+/// assert_eq!(shm::socket::set_low_water(stream.as_fd(), 1)?, 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn set_low_water(socket: BorrowedFd<'_>, bytes: i32) -> Result<i32> {
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the option takes an int, which lives during the call.
+    let set = unsafe {
+        let value = (&raw const bytes).cast();
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, value, length)
+    };
+    if set != 0 {
+        return Err(Error::last_os_error());
+    }
+    let mut found: libc::c_int = 0;
+    let mut found_length = length;
+    // SAFETY: the option is an int; both places live during the call, and the second one states the
+    // size of the first.
+    let got = unsafe {
+        let value = (&raw mut found).cast();
+        let length = &raw mut found_length;
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, value, length)
+    };
+    if got != 0 {
+        return Err(Error::last_os_error());
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

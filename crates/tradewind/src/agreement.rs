@@ -35,7 +35,7 @@ impl Communicator {
         let contents = [bytemuck::cast_slice(&words), &[]];
         let mut request =
             InternodeRequest::start_with_bytes(&schedule, CallForm::Blocking, &contents)?;
-        request.wait(None)?;
+        request.wait(None, &mut [])?;
         request.fetch(&mut [&mut [], output])?;
         Ok(gathered)
     }

@@ -132,12 +132,17 @@ impl StartedCollective {
         }
     }
 
-    /// Waits until it is complete, at most `limit`.
+    /// Waits until it is complete, at most `limit`. `outputs` are those of the following
+    /// [`collect`](Self::collect), and may have results after this call.
     #[inline]
-    pub(crate) fn wait(&self, limit: Option<Duration>) -> Result<()> {
+    pub(crate) fn wait(
+        &mut self,
+        limit: Option<Duration>,
+        outputs: &mut [&mut [u8]],
+    ) -> Result<()> {
         match self {
             StartedCollective::Node(pending) => Ok(pending.wait(limit)?),
-            StartedCollective::Internode(request) => request.wait(limit),
+            StartedCollective::Internode(request) => request.wait(limit, outputs),
         }
     }
 

@@ -49,9 +49,15 @@ pub(crate) fn connect(
     if let Err(why) = &connected {
         log::warn!("blocking collectives run in the node service: {why}");
     }
-    let mut everywhere = [0u8];
-    world.allreduce(&[u8::from(connected.is_ok())], &mut everywhere, Op::Minimum)?;
-    Ok(connected.ok().filter(|_| everywhere == [1]).map(Arc::new))
+    // 0 where a rank has none. All ranks then agree on the collectives that they run themselves.
+    let held = connected.as_ref().map_or(0, DirectBackend::held);
+    let mut least = [0u64];
+    world.allreduce(&[held], &mut least, Op::Minimum)?;
+    let [least] = least;
+    Ok(connected.ok().filter(|_| least > 0).map(|mut backend| {
+        backend.limit_held(least);
+        Arc::new(backend)
+    }))
 }
 
 fn to_words(address: SocketAddr) -> AddressWords {

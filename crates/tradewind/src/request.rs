@@ -56,13 +56,18 @@ pub(crate) struct FoldedOutput<'a> {
 }
 
 impl<B> Outputs<'_, B> {
-    /// Fetches the results of a complete collective.
+    /// Calls `body` with the outputs of a collective, which fetches its results, and folds what
+    /// this rank folds.
     #[inline]
-    fn fetch(&mut self, started: &mut StartedCollective, back: &mut Option<B>) -> Result<()> {
+    fn fetch(
+        &mut self,
+        back: &mut Option<B>,
+        body: impl FnOnce(&mut [&mut [u8]]) -> Result<()>,
+    ) -> Result<()> {
         match self {
-            Outputs::None => started.collect(&mut [])?,
-            Outputs::First(private) => started.collect(&mut [private])?,
-            Outputs::Second(private) => started.collect(&mut [&mut [], private])?,
+            Outputs::None => body(&mut [])?,
+            Outputs::First(private) => body(&mut [private])?,
+            Outputs::Second(private) => body(&mut [&mut [], private])?,
             Outputs::Many(all, moved_in) => {
                 let mut moved_in = back.as_mut().map(moved_in).unwrap_or_default().into_iter();
                 let mut wanted: Vec<&mut [u8]> = Vec::with_capacity(all.len());
@@ -72,7 +77,7 @@ impl<B> Outputs<'_, B> {
                         None => wanted.push(moved_in.next().unwrap_or_default()),
                     }
                 }
-                started.collect(&mut wanted)?;
+                body(&mut wanted)?;
             }
             Outputs::Copied(copied, bytes_of_back) => {
                 let CopiedOutput { buffer, private, bytes } = &mut **copied;
@@ -82,14 +87,14 @@ impl<B> Outputs<'_, B> {
                 };
                 let output = output.get_mut(..*bytes).unwrap_or_default();
                 match buffer {
-                    0 => started.collect(&mut [output])?,
-                    _ => started.collect(&mut [&mut [], output])?,
+                    0 => body(&mut [output])?,
+                    _ => body(&mut [&mut [], output])?,
                 }
             }
             Outputs::Folded(output, bytes_of_back) => {
                 let FoldedOutput { function, contributions, folded, private, bytes } =
                     &mut **output;
-                started.collect(&mut [&mut [], contributions])?;
+                body(&mut [&mut [], contributions])?;
                 let output = match back {
                     Some(back) if private.is_empty() => bytes_of_back(back),
                     _ => private,
@@ -181,7 +186,7 @@ impl<'a, B: Send + 'static> Request<'a, B> {
             return Ok(false);
         }
         self.fetched = true;
-        self.outputs.fetch(&mut self.started, &mut self.back)?;
+        self.outputs.fetch(&mut self.back, |outputs| self.started.collect(outputs))?;
         Ok(true)
     }
 
@@ -288,9 +293,12 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         if self.fetched {
             return Ok(());
         }
-        self.started.wait(limit)?;
-        self.fetched = true;
-        self.outputs.fetch(&mut self.started, &mut self.back)
+        let Request { started, outputs, fetched, back, .. } = self;
+        outputs.fetch(back, |outputs| {
+            started.wait(limit, outputs)?;
+            *fetched = true;
+            started.collect(outputs)
+        })
     }
 }
 

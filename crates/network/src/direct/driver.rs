@@ -7,6 +7,7 @@
 
 use super::background::{Background, PAUSE};
 use super::engine::DirectEngine;
+use super::run::DirectRun;
 use super::submissions::Submissions;
 use crate::agent::clock::until;
 use std::ops::{Deref, DerefMut};
@@ -73,6 +74,18 @@ impl Driver {
                 timeout = engine.next_timer().map(until);
             }
         }
+    }
+
+    /// Starts a run that was passed, of which the inputs are lent to this call. Reads nothing from
+    /// the connections, because a later wait lends the outputs.
+    pub(super) fn begin(self: &Arc<Self>, run: &DirectRun) {
+        let Some(mut engine) = self.try_lock() else {
+            run.keep_inputs(|buffer| std::iter::once(0..run.buffers[buffer].len()).collect());
+            return;
+        };
+        engine.begin();
+        // Before the engine is left: the background thread may then execute the rest.
+        run.keep_inputs(|buffer| engine.unread(run, buffer));
     }
 
     /// Executes what was passed and what has arrived, unless another thread has the engine, which

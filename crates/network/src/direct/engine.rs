@@ -1,10 +1,8 @@
 //! The execution of a rank's runs by one of its threads.
 
-use super::attendance;
 use super::run::DirectRun;
 use super::submissions::Submissions;
 use crate::agent::clock::{now, until};
-use crate::agent::limits;
 use crate::agent::run::Run;
 use crate::agent::run_context::RunKey;
 use crate::agent::run_table::{EndedRun, RunTable};
@@ -13,6 +11,7 @@ use crate::node_map::NodeMap;
 use crate::transport::{Arrival, Transport};
 use shm::published_wait::{self, Wait};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,6 +30,8 @@ pub(super) struct DirectEngine {
     arrivals: Vec<Arrival>,
     /// True if a connection has ended that no caller has been notified of.
     has_new_loss: bool,
+    /// Number of bytes that each connection holds in each direction while no thread reads it.
+    pub(super) held: u64,
 }
 
 impl DirectEngine {
@@ -39,6 +40,7 @@ impl DirectEngine {
         nodes: NodeMap,
         transport: Box<dyn Transport>,
         submissions: Arc<Submissions>,
+        held: u64,
     ) -> Self {
         DirectEngine {
             table: RunTable::new(nodes, transport),
@@ -46,6 +48,7 @@ impl DirectEngine {
             submissions,
             arrivals: Vec::new(),
             has_new_loss: false,
+            held,
         }
     }
 
@@ -86,7 +89,7 @@ impl DirectEngine {
         if let Err(error) = self.table.count_start(run.key) {
             return run.finish(None, false, Err(error));
         }
-        let prepared = run.prepare(limits());
+        let prepared = run.prepare();
         let schedule = Arc::clone(run.registered());
         let key = run.key;
         self.runs.insert(key, run);
@@ -108,6 +111,18 @@ impl DirectEngine {
         }
         self.table.ended = ended;
         self.submissions.notify_change();
+    }
+
+    /// Starts what was passed.
+    pub(super) fn begin(&mut self) {
+        self.turn();
+    }
+
+    /// Ranges of a buffer that a run still reads.
+    pub(super) fn unread(&self, run: &DirectRun, buffer: usize) -> Vec<Range<usize>> {
+        let run = self.table.runs.get(&run.key).into_iter();
+        let ranges = run.flat_map(|run| run.interpreter.unread(buffer));
+        ranges.map(|range| range.start as usize..range.end as usize).collect()
     }
 
     /// Processes what has arrived and what was started, with one look at the connections.
@@ -206,7 +221,7 @@ impl DirectEngine {
             }
         }
         let is_lent = |key| has_lent && self.runs.get(key).is_some_and(|run| run.is_lent);
-        !attendance::fits(exchanged)
+        exchanged > self.held
             || self.next_timer().is_some()
             || self.table.runs.iter().any(|(key, run)| run.has_unsent() && !is_lent(key))
             || (!has_lent && self.table.has_queued())

@@ -5,8 +5,10 @@ use crate::agent::run_context::RunKey;
 use crate::agent::schedule::RegisteredSchedule;
 use crate::agent::zero_copy::BorrowedMemory;
 use crate::error::{Error, system};
+use goal::graph::Access;
 use interpreter::{Interpreter, Limits};
-use shm::loan::LentBytes;
+use shm::loan::{LentBytes, Loan, Substitute};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Largest number of sets of buffers that a schedule keeps for its next runs, and the largest of
@@ -20,16 +22,47 @@ pub(super) struct DirectSchedule {
     pub(super) registered: Arc<RegisteredSchedule>,
     /// Bytes that a run [exchanges](super::attendance::exchanged) with one rank.
     pub(super) exchanged: u64,
+    limits: Limits,
+    /// Ranges that a run writes, by buffer.
+    results: Vec<Vec<Range<usize>>>,
     /// Buffers of runs that have been fetched.
     idle: Mutex<Vec<Vec<LentBytes>>>,
 }
 
 impl DirectSchedule {
-    pub(super) fn new(registered: RegisteredSchedule, exchanged: u64) -> Self {
-        DirectSchedule { registered: Arc::new(registered), exchanged, idle: Mutex::default() }
+    pub(super) fn new(registered: RegisteredSchedule, exchanged: u64, limits: Limits) -> Self {
+        let in_memory = |range: &Range<u64>| range.start as usize..range.end as usize;
+        let written = registered.layout.buffers.iter().map(|buffer| &buffer.written);
+        let results = written.map(|ranges| ranges.iter().map(in_memory).collect()).collect();
+        let registered = Arc::new(registered);
+        DirectSchedule { registered, exchanged, limits, results, idle: Mutex::default() }
+    }
+
+    /// Returns true if a buffer of the caller can take the place of the run's own one during a
+    /// call: it is long, and runs do nothing with it but this.
+    fn is_replaced(&self, buffer: usize, access: Access) -> bool {
+        let layout = &self.registered.layout;
+        layout.buffers[buffer].is_borrowed() && layout.records[buffer].access == access as u32
+    }
+
+    /// The inputs that are lent to the start of a run with these buffers.
+    pub(super) fn lent_inputs<'a>(
+        &self,
+        buffers: &[LentBytes],
+        inputs: &[&'a [u8]],
+    ) -> Vec<Substitute<'a>> {
+        let all = buffers.iter().zip(inputs).enumerate();
+        let long = all.filter(|(buffer, _)| self.is_replaced(*buffer, Access::Input));
+        let lent = |(_, (bytes, input)): (usize, (&LentBytes, &&'a [u8]))| Substitute {
+            bytes: bytes.clone(),
+            loan: Loan::Read(input),
+            results: &[],
+        };
+        long.map(lent).collect()
     }
 
     /// Buffers for a run with these inputs, which [fit](crate::backend::check_inputs) the schedule.
+    /// Those that are [lent](Self::lent_inputs) are not copied.
     pub(super) fn buffers(&self, inputs: &[&[u8]]) -> Result<Vec<LentBytes>, Error> {
         let layout = &self.registered.layout;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -41,8 +74,9 @@ impl DirectSchedule {
                 .map(|buffer| allocate(buffer.length))
                 .collect::<Result<Vec<LentBytes>, Error>>()?,
         };
-        for ((layout, buffer), input) in layout.buffers.iter().zip(&buffers).zip(inputs) {
-            if layout.is_read {
+        for (number, (buffer, input)) in buffers.iter().zip(inputs).enumerate() {
+            buffer.renew();
+            if layout.buffers[number].is_read && !self.is_replaced(number, Access::Input) {
                 buffer.with_mut(|bytes| bytes.copy_from_slice(input));
             }
         }
@@ -91,6 +125,37 @@ impl DirectRun {
         &self.schedule.registered
     }
 
+    /// Copies the rest of the inputs that are lent to the start of the run: `unread` returns the
+    /// ranges of a buffer that the run still reads.
+    pub(super) fn keep_inputs(&self, unread: impl Fn(usize) -> Vec<Range<usize>>) {
+        for (number, buffer) in self.buffers.iter().enumerate() {
+            if self.schedule.is_replaced(number, Access::Input) {
+                buffer.keep(&unread(number));
+            }
+        }
+    }
+
+    /// The outputs of the caller that are lent to its wait, one for each buffer of the run.
+    pub(super) fn lent_outputs<'a>(&'a self, outputs: &'a mut [&mut [u8]]) -> Vec<Substitute<'a>> {
+        let all = self.buffers.iter().zip(outputs).enumerate();
+        let wanted = all.filter(|(number, (_, output))| {
+            !output.is_empty() && self.schedule.is_replaced(*number, Access::Output)
+        });
+        let lent = |(number, (bytes, output)): (usize, (&LentBytes, &'a mut &mut [u8]))| {
+            let results = self.schedule.results[number].as_slice();
+            Substitute { bytes: bytes.clone(), loan: Loan::Write(output), results }
+        };
+        wanted.map(lent).collect()
+    }
+
+    /// Copies the results in outputs that are lent to the run's own buffers, because it goes on
+    /// without them.
+    pub(super) fn keep_results(&self) {
+        for (buffer, results) in self.buffers.iter().zip(&self.schedule.results) {
+            buffer.keep(results);
+        }
+    }
+
     /// Copies the results to `outputs`, one for each buffer or none at all, and returns the
     /// outcome. The run has ended, and is not fetched again.
     pub(super) fn fetch(&self, outputs: &mut [&mut [u8]]) -> RunOutcome {
@@ -114,8 +179,8 @@ impl DirectRun {
     }
 
     /// An interpreter that uses long buffers in place, and copies of the others.
-    pub(super) fn prepare(&self, limits: Limits) -> Result<PreparedRun, Error> {
-        let mut prepared = PreparedRun::of(self.registered().take_idle(limits)?);
+    pub(super) fn prepare(&self) -> Result<PreparedRun, Error> {
+        let mut prepared = PreparedRun::of(self.registered().take_idle(self.schedule.limits)?);
         let uses = self.registered().layout.buffers.iter().zip(&self.buffers);
         for (number, (buffer, lent)) in uses.enumerate() {
             if buffer.is_borrowed() {

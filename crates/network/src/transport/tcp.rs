@@ -10,6 +10,7 @@
 //! [`Timeouts::unanswered`], and an idle connection is probed. Data between [ranks](Tcp::connect_ranks)
 //! may stay unread for any time.
 
+mod capacity;
 mod connect;
 pub(crate) mod connection;
 pub(crate) mod handshake;
@@ -143,6 +144,16 @@ impl Tcp {
         let connector =
             connect::connect(listener, rank, addresses, key, timeouts.connecting, others)?;
         Tcp::over(connector, rank, timeouts, Reading::InCalls).map(|(tcp, _)| tcp)
+    }
+
+    /// Makes the connections hold `wanted` bytes in each direction while neither end reads, and
+    /// returns how many they hold, which may be fewer.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn enlarge(&self, wanted: u64) -> Result<u64, Error> {
+        let connections = self.connections.iter().flatten();
+        capacity::enlarge(connections.map(|connection| connection.as_fd()), wanted)
     }
 
     /// Connects with the [`neighbors`], and with other nodes when they are needed.

@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 testing::tests![
     a_rank_that_never_waits_takes_part,
     a_rank_that_has_sent_everything_is_needed_no_more,
+    an_input_may_change_after_its_start,
+    results_arrive_in_the_outputs_of_a_wait,
+    results_of_a_wait_that_has_timed_out_are_kept,
     runs_of_more_bytes_than_connections_hold_advance_without_calls,
     a_discarded_run_is_completed_before_the_rank_leaves,
     a_run_that_only_exited_ranks_could_advance_holds_no_exit,
@@ -103,9 +106,11 @@ fn exchange(rank: u32, bytes: u64) -> Graph {
 /// Rank 0 makes no call between its start and the end of the run on rank 1.
 fn a_rank_that_has_sent_everything_is_needed_no_more() {
     let ranks = pair();
-    for bytes in [0, 8, 20_000, 64 << 10] {
+    let long = ranks[0].held() - 100;
+    assert!(long > 64 << 10);
+    for bytes in [0, 8, 20_000, 64 << 10, long] {
         let graphs = [0, 1].map(|rank| compile(&exchange(rank, bytes)).expect("in order"));
-        assert!(graphs.iter().all(network::direct::needs_no_thread), "{bytes} bytes");
+        assert!(graphs.iter().all(|graph| ranks[0].needs_no_thread(graph)), "{bytes} bytes");
         let prepared = [0, 1].map(|rank| register(&ranks[rank], &exchange(rank as u32, bytes)));
         for sequence in 0..20u64 {
             let number = sequence + 100 * bytes;
@@ -122,6 +127,106 @@ fn a_rank_that_has_sent_everything_is_needed_no_more() {
             ranks[0].fetch(runs[0], &mut [&mut [], &mut output]).expect("nobody fails");
             assert!(output == input, "{bytes} bytes arrive");
         }
+    }
+}
+
+/// Also where the start could not send all of it.
+fn an_input_may_change_after_its_start() {
+    let ranks = pair();
+    for bytes in [8, 20_000, 1 << 20, LONG] {
+        let prepared = [0, 1].map(|rank| register(&ranks[rank], &message(rank as u32, bytes)));
+        for sequence in 0..10u64 {
+            let number = sequence + 100 * bytes;
+            let mut input = vec![sequence as u8 + 1; bytes as usize];
+            let sent = ranks[0].start(prepared[0], number, &[&input]).expect("memory");
+            input.fill(0);
+            let received = ranks[1].start(prepared[1], number, &[&[]]).expect("memory");
+            let mut output = vec![9; bytes as usize];
+            fetch(&ranks[1], received, &mut [&mut output]).expect("nobody fails");
+            assert!(output.iter().all(|byte| *byte == sequence as u8 + 1), "{bytes} bytes");
+            fetch(&ranks[0], sent, &mut []).expect("nobody fails");
+        }
+    }
+}
+
+/// Waits with lent outputs. Returns whether they have the results.
+fn wait_lending(
+    backend: &DirectBackend,
+    run: RunId,
+    outputs: &mut [&mut [u8]],
+    deadline: Option<Instant>,
+) -> bool {
+    let waited = backend.lend_outputs(run, outputs, || backend.wait(run, deadline));
+    let (waited, has_results) = waited.expect("the lengths of the schedule");
+    waited.expect("nobody fails");
+    has_results
+}
+
+fn results_arrive_in_the_outputs_of_a_wait() {
+    let ranks = pair();
+    for bytes in [20_000, 1 << 20, LONG] {
+        let prepared = [0, 1].map(|rank| register(&ranks[rank], &exchange(rank as u32, bytes)));
+        for sequence in 0..10u64 {
+            let number = sequence + 100 * bytes;
+            let inputs = [0, 1].map(|rank| vec![sequence as u8 + rank; bytes as usize]);
+            let runs = [0, 1].map(|rank| {
+                ranks[rank].start(prepared[rank], number, &[&inputs[rank], &[]]).expect("memory")
+            });
+            for (rank, other) in [(0, 1), (1, 0)] {
+                let mut output = vec![99; bytes as usize];
+                let run = runs[rank];
+                let outputs: &mut [&mut [u8]] = &mut [&mut [], &mut output];
+                let has_results = wait_lending(&ranks[rank], run, outputs, deadline());
+                // A thread of the rank may have ended the run before.
+                let wanted: &mut [&mut [u8]] = if has_results { &mut [] } else { outputs };
+                ranks[rank].fetch(run, wanted).expect("nobody fails");
+                assert!(output == inputs[other], "{bytes} bytes");
+            }
+        }
+    }
+}
+
+/// Ranks 1 and 2 send to halves of the output of rank 0, one before a wait of rank 0 and one after.
+fn results_of_a_wait_that_has_timed_out_are_kept() {
+    const HALF: u64 = 30_000;
+    let ranks = local::connect_directly(3).expect("sockets");
+    let mut gather = Graph::new(0, 3);
+    let output = gather.buffer(Access::Output, 2 * HALF + 8);
+    gather.receive(output.part(0, HALF), 1, 0);
+    gather.receive(output.part(HALF + 8, HALF), 2, 0);
+    let graphs = [1, 2].map(|rank| {
+        let mut graph = Graph::new(rank, 3);
+        let input = graph.buffer(Access::Input, HALF);
+        graph.send(input, 0, 0);
+        graph
+    });
+    let register = |rank: u32, graph| {
+        let schedule = compile(graph).expect("in order");
+        ranks[rank as usize].register(&world(0, rank, 3), &schedule, 0).expect("it is small")
+    };
+    let prepared = [register(0, &gather), register(1, &graphs[0]), register(2, &graphs[1])];
+    for sequence in 0..20 {
+        let run = ranks[0].start(prepared[0], sequence, &[&[]]).expect("memory");
+        let send = |rank: usize| {
+            let input = vec![rank as u8; HALF as usize];
+            let run = ranks[rank].start(prepared[rank], sequence, &[&input]).expect("memory");
+            ranks[rank].discard(run);
+        };
+        send(1);
+        while ranks[0].waiting_for(run) != [2] {
+            let mut first = vec![7; 2 * HALF as usize + 8];
+            let soon = Some(Instant::now() + Duration::from_micros(100));
+            assert!(!wait_lending(&ranks[0], run, &mut [&mut first], soon));
+        }
+        send(2);
+        let mut output = vec![7; 2 * HALF as usize + 8];
+        let has_results = wait_lending(&ranks[0], run, &mut [&mut output], deadline());
+        let mut outputs: [&mut [u8]; 1] = [&mut output];
+        let wanted = if has_results { &mut outputs[..0] } else { &mut outputs[..] };
+        ranks[0].fetch(run, wanted).expect("nobody fails");
+        let [first, rest] = [&output[..HALF as usize], &output[HALF as usize..]];
+        assert!(first.iter().all(|byte| *byte == 1) && rest[..8] == [7; 8]);
+        assert!(rest[8..].iter().all(|byte| *byte == 2));
     }
 }
 

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::failure::Straggler;
 use engine::argument::Argument;
 use engine::signature::Signature;
+use goal::schedule::BufferRecord;
 use models::decision::CallForm;
 use network::backend::{Backend, RunId};
 use network::error::Error as BackendError;
@@ -48,6 +49,8 @@ pub(crate) struct InternodeRequest {
     form: CallForm,
     /// `None` once the results have been fetched.
     run: Option<RunId>,
+    /// True if a wait has lent the outputs until the end of the run, so that they have the results.
+    is_placed: bool,
     sequence: u64,
     /// Start time, if it is recorded.
     begun: u64,
@@ -112,6 +115,7 @@ impl InternodeRequest {
                 schedule: Arc::clone(schedule),
                 form,
                 run: Some(run),
+                is_placed: false,
                 sequence,
                 begun,
                 polls: AtomicU32::new(0),
@@ -210,8 +214,25 @@ impl InternodeRequest {
         }
     }
 
-    /// Waits until the run is complete, at most `limit`.
-    pub(crate) fn wait(&self, limit: Option<Duration>) -> Result<()> {
+    /// Waits until the run is complete, at most `limit`. `outputs` are those of [`fetch`](Self::fetch),
+    /// which follows; long results may be there after this call.
+    pub(crate) fn wait(
+        &mut self,
+        limit: Option<Duration>,
+        outputs: &mut [&mut [u8]],
+    ) -> Result<()> {
+        let direct = self.schedule.in_ranks(self.form);
+        let (Some(run), Some(direct), false) = (self.run, direct, outputs.is_empty()) else {
+            return self.wait_for_end(limit);
+        };
+        let mut wanted = wanted(&self.schedule.buffers, outputs);
+        let waited = direct.lend_outputs(run, &mut wanted, || self.wait_for_end(limit));
+        let (waited, is_placed) = waited.map_err(|error| self.internode().translate(error))?;
+        self.is_placed = is_placed;
+        waited
+    }
+
+    fn wait_for_end(&self, limit: Option<Duration>) -> Result<()> {
         let Some(run) = self.run.filter(|_| !self.is_complete()) else { return Ok(()) };
         let internode = self.internode();
         let backend = self.backend_of_run();
@@ -255,17 +276,11 @@ impl InternodeRequest {
         if let Some(recording) = recording {
             recording.ended(self.sequence, self.begun, &backend.times(run));
         }
-        let mut wanted: Vec<&mut [u8]> = Vec::new();
         // Without outputs the results are not wanted, or are where they belong.
-        if !outputs.is_empty() {
-            let mut outputs = outputs.iter_mut();
-            for record in buffers {
-                match outputs.next() {
-                    Some(output) if is_written(record) => wanted.push(output),
-                    _ => wanted.push(&mut []),
-                }
-            }
-        }
+        let mut wanted = match outputs.is_empty() || self.is_placed {
+            true => Vec::new(),
+            false => wanted(buffers, outputs),
+        };
         backend.fetch(run, &mut wanted).map_err(|error| self.cause(run, error))
     }
 
@@ -291,6 +306,16 @@ impl InternodeRequest {
     }
 }
 
+/// The outputs by buffer of a schedule, with empty ones for buffers that it only reads.
+fn wanted<'a>(buffers: &[BufferRecord], outputs: &'a mut [&mut [u8]]) -> Vec<&'a mut [u8]> {
+    let mut outputs = outputs.iter_mut();
+    let output_of = |record: &BufferRecord| match outputs.next() {
+        Some(output) if is_written(record) => &mut **output,
+        _ => &mut [],
+    };
+    buffers.iter().map(output_of).collect()
+}
+
 /// Runs a schedule in blocking form on the buffers themselves, which must be lent for the time of
 /// this call. The schedule [takes loans](InternodeSchedule::takes_loans).
 pub(crate) fn run_lent(schedule: &Arc<InternodeSchedule>, buffers: Vec<LentBytes>) -> Result<()> {
@@ -301,7 +326,7 @@ pub(crate) fn run_lent(schedule: &Arc<InternodeSchedule>, buffers: Vec<LentBytes
     // this call.
     let start = |sequence| direct.start_lent(id, sequence, buffers);
     let mut request = InternodeRequest::start_by(schedule, CallForm::Blocking, start)?;
-    request.wait(None)?;
+    request.wait(None, &mut [])?;
     request.fetch(&mut [])
 }
 

@@ -122,6 +122,13 @@ impl InternodeSchedule {
         Some((self.direct.as_deref()?, self.blocking.as_ref()?.id))
     }
 
+    /// The backend of calls of this form, if the ranks run them themselves.
+    pub(super) fn in_ranks(&self, form: CallForm) -> Option<&DirectBackend> {
+        let direct = self.direct.as_deref()?;
+        let of_form = Arc::as_ptr(&self.registration(form).backend);
+        std::ptr::addr_eq(direct, of_form).then_some(direct)
+    }
+
     /// Returns `true` if blocking calls can [lend](super::request::run_lent) their buffers.
     pub(crate) fn takes_loans(&self) -> bool {
         let is_plain = |record: &BufferRecord| record.access != Access::InOut as u32;

@@ -1,7 +1,7 @@
 //! Nonblocking collectives that need no thread between their start and the wait for their end.
 //!
-//! In such a collective every rank sends all its messages when it starts, and they are so short
-//! that the connections between the ranks hold them. The ranks execute it themselves: the start
+//! In such a collective every rank sends all its messages when it starts, and they are no longer
+//! than what the connections between the ranks hold. The ranks execute it themselves: the start
 //! hands the messages to the system, and a wait or a test takes those of the others. No process is
 //! woken meanwhile. A rank that computes, stops or is killed after its start delays no other rank,
 //! so nothing is lost beside a run by the agent.
@@ -11,10 +11,18 @@ use crate::error::Result;
 use goal::compile::compile;
 use goal::graph::Graph;
 use goal::schedule::{Kind, Schedule};
-use network::direct::needs_no_thread;
+use network::direct::DirectBackend;
 
 /// Largest number of ranks of which every rank builds the graphs.
 const MOST_RANKS: u32 = 16;
+
+/// The backend that runs nonblocking collectives which need no thread, if there is one, and another
+/// one runs the others. Then every rank builds the graphs of all ranks.
+fn backend(internode: &InternodeGroup) -> Option<&DirectBackend> {
+    let backends = &internode.job().backends;
+    let is_one_of_two = !backends.all_in_ranks && internode.ranks() <= MOST_RANKS;
+    backends.blocking.as_deref().filter(|_| is_one_of_two)
+}
 
 /// Returns true if the ranks run a nonblocking collective themselves because it needs no thread on
 /// any of them. `build` builds the graph of each, so the result is the same on all ranks. Called
@@ -23,15 +31,11 @@ pub(crate) fn is_unattended(
     internode: &InternodeGroup,
     build: &impl Fn(u32) -> Result<Graph>,
 ) -> Result<bool> {
-    let backends = &internode.job().backends;
-    // Without need for the graphs: no collective runs in the ranks, or all do.
-    let is_decided = backends.blocking.is_none() || backends.all_in_ranks;
-    if is_decided || internode.ranks() > MOST_RANKS {
-        return Ok(false);
-    }
+    let Some(backend) = backend(internode) else { return Ok(false) };
     for rank in 0..internode.ranks() {
         let schedule = compile(&build(rank)?)?;
-        if !needs_no_thread(&schedule) || !stays_between_nodes(internode, rank, &schedule) {
+        let needs_no_thread = backend.needs_no_thread(&schedule);
+        if !needs_no_thread || !stays_between_nodes(internode, rank, &schedule) {
             return Ok(false);
         }
     }

@@ -198,7 +198,7 @@ fn a_blocking_call_and_a_nonblocking_one_are_a_mismatch() {
 /// They run on different backends, so that neither meets a message of the other.
 fn a_short_collective_and_a_long_one_are_a_mismatch() {
     let said = errors(&[1, 1], |world| {
-        let given = vec![1u8; if world.rank() == 0 { 2 } else { 2 << 20 }];
+        let given = vec![1u8; if world.rank() == 0 { 2 } else { 4 << 20 }];
         world.ialltoall(&given, &mut vec![0; given.len()])?.wait()?;
         Ok(())
     });

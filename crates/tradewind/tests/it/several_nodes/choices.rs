@@ -164,7 +164,7 @@ fn short_collectives_run_in_the_ranks_and_long_ones_by_the_agent() {
         engines
     };
     assert_eq!(engine(&[1, 1], 1), ["direct"]);
-    assert_eq!(engine(&[1, 1], 1 << 18), ["agent"], "the connections do not hold so much");
+    assert_eq!(engine(&[1, 1], 1 << 19), ["agent"], "the connections do not hold so much");
     assert_eq!(engine(&[2, 1], 1), ["agent"], "two ranks share a node");
 }
 
