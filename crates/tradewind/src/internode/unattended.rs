@@ -24,6 +24,12 @@ fn backend(internode: &InternodeGroup) -> Option<&DirectBackend> {
     backends.blocking.as_deref().filter(|_| is_one_of_two)
 }
 
+/// Returns true if the choice of the engine of a nonblocking collective takes the graphs of all
+/// ranks. The same on all ranks.
+pub(crate) fn needs_all_graphs(internode: &InternodeGroup) -> bool {
+    backend(internode).is_some()
+}
+
 /// Returns true if the ranks run a nonblocking collective themselves because it needs no thread on
 /// any of them. `build` builds the graph of each, so the result is the same on all ranks. Called
 /// when a plan is registered, not at its starts.

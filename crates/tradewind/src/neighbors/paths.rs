@@ -4,6 +4,7 @@ use super::topology::{self, Nodes, SharedTopology};
 use crate::communicator::Communicator;
 use crate::counts::{Counts, digest};
 use crate::error::{Result, argument};
+use crate::internode::unattended;
 use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
 use crate::plan::{CollectivePlan, TwoBuffers};
@@ -326,7 +327,7 @@ impl Neighbors {
         let key = self.link_key(call, vec![bytes]);
         let own_graph = || Ok(graph(&self.neighborhood, bytes)?);
         // Not every rank has the neighbours of ranks on other nodes.
-        if self.communicator.internode().is_some() {
+        if self.communicator.internode().is_some_and(|one| !unattended::needs_all_graphs(one)) {
             return self.communicator.path_of_own_graph(key, own_graph);
         }
         self.communicator.path(key, |rank| match rank == self.communicator.rank() {

@@ -3,6 +3,7 @@
 
 use crate::communicator::Communicator;
 use crate::error::Result;
+use crate::internode::unattended;
 use collectives::neighbor::{Neighbor, Neighborhood, Topology};
 use collectives::{Algorithm, CollectiveError};
 use engine::signature::{CallKind, Signature};
@@ -104,12 +105,14 @@ pub(super) fn nodes_of_ranks(communicator: &Communicator, nodes: Nodes) -> Vec<u
 }
 
 /// Returns whether a collective of this communicator may need the edges of all ranks: to link a
-/// graph on one node, or to combine blocks.
+/// graph on one node, to choose its engine between nodes, or to combine blocks.
 pub(super) fn needs_all_edges(communicator: &Communicator) -> Result<bool> {
     if communicator.choose_neighbor()? == Algorithm::Join {
         return Ok(false);
     }
-    Ok(communicator.internode().is_none() || grouping(communicator, 0).is_some())
+    let chooses_engine =
+        communicator.internode().is_none_or(|one| unattended::needs_all_graphs(one));
+    Ok(chooses_engine || grouping(communicator, 0).is_some())
 }
 
 /// Returns the neighbours of all ranks, by rank. Waits for all ranks.
