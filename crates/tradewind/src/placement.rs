@@ -33,8 +33,9 @@ pub(crate) struct NodeLayout {
 pub(crate) enum InRanks {
     /// None: the ranks are not connected.
     Nothing,
-    /// Those in blocking form.
-    Blocking,
+    /// Those in blocking form, and others of one step that exchange no more than these bytes with
+    /// one rank.
+    Blocking(u64),
     /// Those in both forms.
     All,
 }

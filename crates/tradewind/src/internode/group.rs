@@ -232,7 +232,7 @@ impl InternodeGroup {
         let in_ranks = match blocking {
             None => InRanks::Nothing,
             Some(_) if *all_in_ranks => InRanks::All,
-            Some(_) => InRanks::Blocking,
+            Some(backend) => InRanks::Blocking(backend.held()),
         };
         Placement::Nodes(NodeLayout::new(&self.nodes_of_ranks(), preferred, in_ranks))
     }
