@@ -160,7 +160,7 @@ impl OwnerWork for DroppedRuns {
 impl MemoryHolder for DroppedRuns {
     fn reclaim(&self) -> Pending {
         let is_blocked = |rank: u32| {
-            self.members.get(rank as usize).is_some_and(|member| self.node.is_short(*member))
+            self.members.get(rank as usize).is_some_and(|member| self.node.is_blocked(*member))
         };
         let Some(left) = self.try_left() else { return Pending::Awaited };
         match &*left {
