@@ -69,6 +69,19 @@ pub(crate) fn end(number: u64) {
     }
 }
 
+/// Ends this process, and by that the job.
+fn end_process(nodes: u32) -> ! {
+    if nodes > 1 {
+        // Launchers end the ranks on other nodes when a signal has ended one; a process that exits
+        // may have ended in order for them.
+        // SAFETY: the call touches no memory of this process.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+    // SAFETY: ends the process at once. The thread that is inside the MPI library cannot be
+    // reached, and no function of that library may be called beside it.
+    unsafe { libc::_exit(1) }
+}
+
 fn run() {
     let mut watch = watch();
     while !watch.watched.is_empty() {
@@ -82,9 +95,7 @@ fn run() {
                     "the lengths of one collective differ, so its ranks wait in two libraries: \
                      {error}; the job ends"
                 );
-                // SAFETY: ends the process at once. The thread that is inside the MPI library
-                // cannot be reached, and no function of that library may be called beside it.
-                unsafe { libc::_exit(1) };
+                end_process(communicator.nodes());
             }
         }
         let waited = END.wait_timeout(watch, INTERVAL).unwrap_or_else(PoisonError::into_inner);

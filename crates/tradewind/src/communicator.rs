@@ -195,8 +195,9 @@ impl Communicator {
     /// Records a collective that another library runs on the same ranks, for programs that run
     /// some of their collectives there. All ranks must record the same ones. If another rank has
     /// started that collective here, a rank that waits for it gets [`Error::Mismatch`], and
-    /// [`check_external_collectives`](Self::check_external_collectives) returns that error.
-    /// Communicators with ranks on several nodes record nothing.
+    /// [`check_external_collectives`](Self::check_external_collectives) returns that error. Between
+    /// nodes the rank that waits gets it from that check, and only if it has sent something for the
+    /// collective.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -214,21 +215,24 @@ impl Communicator {
     /// [`Error::Mismatch`]: crate::Error::Mismatch
     #[inline]
     pub fn record_external_collective(&self) {
-        if self.internode().is_none() {
-            self.group().record_external_collective();
+        match self.internode() {
+            None => self.group().record_external_collective(),
+            Some(internode) => internode.record_external_collective(),
         }
     }
 
     /// Checks whether another rank has
     /// [recorded as external](Self::record_external_collective) one of the last collectives that
     /// this rank has started here, or the other way round. Waits for no rank and no other thread.
+    /// Between nodes it asks the node service whether other ranks have sent something for one of the
+    /// last collectives that this rank has recorded.
     ///
     /// # Errors
     /// [`Error::Mismatch`](crate::Error::Mismatch).
     pub fn check_external_collectives(&self) -> Result<()> {
         match self.internode() {
             None => Ok(self.group().check_external_collectives()?),
-            Some(_) => Ok(()),
+            Some(internode) => internode.check_external_collectives(),
         }
     }
 

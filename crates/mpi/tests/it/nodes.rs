@@ -13,6 +13,7 @@ testing::tests![needs(Mpich, Nodes):
     communicators_of_two_nodes_and_of_one,
     persistent_collectives_of_two_nodes,
     a_killed_rank_ends_a_job_of_two_nodes,
+    a_collective_divided_between_two_libraries_ends_a_job_of_two_nodes,
     a_node_without_the_command_leaves_everything_in_one_line,
 ];
 
@@ -98,6 +99,18 @@ fn a_killed_rank_ends_a_job_of_two_nodes() {
     // Its node service or the launcher ends the other rank, whichever is first.
     let finished = on_nodes("death", [1, 1], |job| job);
     assert!(finished.in_time && finished.status != Some(0), "{finished:?}");
+}
+
+fn a_collective_divided_between_two_libraries_ends_a_job_of_two_nodes() {
+    for handler in [&[][..], &["return"]] {
+        let change = |job: Job| {
+            handler.iter().fold(job.argument("ialltoall"), |job, handler| job.argument(handler))
+        };
+        let finished = on_nodes("mismatched", [1, 1], change);
+        assert!(finished.in_time && finished.status != Some(0), "{finished:?}");
+        let named = "rank 1 is in a collective of another library";
+        assert!(finished.errors.contains(named), "{finished:?}");
+    }
 }
 
 fn a_node_without_the_command_leaves_everything_in_one_line() {

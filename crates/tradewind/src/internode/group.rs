@@ -2,6 +2,7 @@
 
 use super::call_forms;
 use super::exit::DrainOnExit;
+use super::external::ExternalCollectives;
 use super::liveness::LivenessWatch;
 use super::translation::{rank_in, translate};
 use crate::context_numbers::ContextNumbers;
@@ -131,6 +132,8 @@ pub(crate) struct InternodeGroup {
     programs: AtomicU64,
     /// Started when a rank first waits long on a backend that cannot detect failed ranks.
     watch: OnceLock<LivenessWatch>,
+    /// Collectives that another library runs.
+    external: ExternalCollectives,
 }
 
 impl InternodeGroup {
@@ -152,7 +155,8 @@ impl InternodeGroup {
     ) -> Arc<Self> {
         let sequence = AtomicU64::new(0);
         let programs = AtomicU64::new(0);
-        Arc::new(InternodeGroup { job, group, context, sequence, programs, watch: OnceLock::new() })
+        let (watch, external) = (OnceLock::new(), ExternalCollectives::default());
+        Arc::new(InternodeGroup { job, group, context, sequence, programs, watch, external })
     }
 
     /// The same ranks, with `backend` preferred for the schedules that it accepts. The numbers of
@@ -176,6 +180,7 @@ impl InternodeGroup {
             sequence: copy(&self.sequence),
             programs: copy(&self.programs),
             watch: OnceLock::new(),
+            external: ExternalCollectives::default(),
         })
     }
 
@@ -273,6 +278,22 @@ impl InternodeGroup {
             Some(error) => Err(self.translate(error)),
             None => Ok(()),
         }
+    }
+
+    /// Records a collective that another library runs on the same ranks.
+    pub(crate) fn record_external_collective(&self) {
+        // As a start, which takes its number in the same way.
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(sequence + 1, Ordering::Relaxed);
+        self.external.record(sequence);
+    }
+
+    /// Fails if another rank runs one of the last of these collectives here.
+    pub(crate) fn check_external_collectives(&self) -> Result<()> {
+        let Backends { general, special, blocking, .. } = &self.job.backends;
+        let direct = blocking.clone().map(|direct| direct as Arc<dyn Backend>);
+        let backends = [general].into_iter().chain(special).chain(&direct);
+        self.external.check(&self.context, backends, |error| self.translate(error))
     }
 
     /// Returns true if a rank of this communicator, or a node, is known to have failed.

@@ -18,6 +18,7 @@ testing::tests![
     an_integer_divided_by_zero_is_told_and_the_rest_is_there,
     a_node_without_ranks_is_no_node,
     ranks_in_different_collectives_are_told,
+    a_collective_that_a_rank_runs_in_another_library_is_told,
     a_rank_that_leaves_is_named_by_its_number_in_the_communicator,
     waiting_for_other_nodes_does_not_delay_the_own_node,
 ];
@@ -327,6 +328,42 @@ fn ranks_in_different_collectives_are_told() {
             text.contains("in allreduce #1: they differ in something else, such as size"),
             "{text}"
         );
+    }
+}
+
+fn a_collective_that_a_rank_runs_in_another_library_is_told() {
+    let body = |world: &Communicator, is_blocking: bool| {
+        // What all ranks run there is no fault, and their numbers stay the same.
+        for _ in 0..20 {
+            world.record_external_collective();
+            world.barrier()?;
+            world.check_external_collectives()?;
+        }
+        if world.rank() == 0 {
+            world.record_external_collective();
+            // The thread itself may wait in the other library.
+            let mut checks = std::iter::repeat_with(|| world.check_external_collectives());
+            let error = checks.find_map(std::result::Result::err).expect("others have sent");
+            let again = world.check_external_collectives().expect_err("it stays");
+            assert_eq!(again.to_string(), error.to_string());
+            return Err(error);
+        }
+        if is_blocking { world.barrier() } else { world.ibarrier()?.wait() }
+    };
+    for nodes in [&[1, 1][..], &[2, 1]] {
+        for is_blocking in [false, true] {
+            for (rank, error) in errors(nodes, |world| body(world, is_blocking)).iter().enumerate()
+            {
+                let error = error.as_ref().expect("all are told");
+                assert!(
+                    matches!(error, tradewind::Error::Mismatch { sequence: 40, .. }),
+                    "{error}"
+                );
+                let text = error.to_string();
+                let said = "rank 0 is in a collective of another library #40";
+                assert!(rank > 0 || text.contains(said), "{text}");
+            }
+        }
     }
 }
 
