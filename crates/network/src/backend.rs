@@ -1,6 +1,6 @@
 //! The interface of an engine that runs schedules across nodes.
 
-use crate::error::Error;
+use crate::error::{Error, RankExit};
 use goal::schedule::{BufferRecord, Schedule};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -75,6 +75,23 @@ pub enum DrainOutcome {
     },
     /// The deadline came first.
     TimedOut,
+}
+
+/// A rank of the job from which nothing arrives any more, for whatever reason: it may be alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostRank {
+    /// Its number in the job.
+    pub rank: u32,
+    /// The symptom, as the end of a sentence about the rank.
+    pub why: String,
+}
+
+impl LostRank {
+    /// The failure of a run that waits for the rank.
+    pub fn error(&self) -> Error {
+        let how = RankExit::Failed(format!("cannot be reached any more: {}", self.why));
+        Error::RankFailed { rank: self.rank, how }
+    }
 }
 
 /// Runs one rank's schedules across nodes.
@@ -167,7 +184,7 @@ pub trait Backend: Send + Sync + Debug {
 
     /// Ranks of the job from which nothing arrives any more: a run that waits for them cannot end.
     /// Empty for backends that report this in the outcome of the run.
-    fn lost(&self) -> Vec<u32> {
+    fn lost(&self) -> Vec<LostRank> {
         Vec::new()
     }
 

@@ -22,6 +22,7 @@ mod background;
 mod drain;
 mod driver;
 mod engine;
+mod losses;
 mod run;
 mod submissions;
 
@@ -30,8 +31,8 @@ use crate::agent::run_context::RunKey;
 use crate::agent::schedule::{RegisteredSchedule, check_context, is_supported};
 use crate::agent::shared_region::notifier;
 use crate::backend::{
-    Backend, CommunicatorContext, Departures, DrainOutcome, RunId, ScheduleId, check_inputs,
-    check_outputs,
+    Backend, CommunicatorContext, Departures, DrainOutcome, LostRank, RunId, ScheduleId,
+    check_inputs, check_outputs,
 };
 use crate::error::Error;
 use crate::job_nodes::Key;
@@ -42,6 +43,7 @@ use background::Background;
 use driver::Driver;
 use engine::DirectEngine;
 use goal::schedule::Schedule;
+use losses::Losses;
 use run::{DirectRun, DirectSchedule};
 use shm::loan::{LentBytes, lend_instead};
 use std::collections::HashMap;
@@ -104,8 +106,15 @@ impl DirectBackend {
         // Every rank is a node of its own.
         let nodes = NodeMap::new(0..addresses.len() as u32);
         let submissions = Arc::new(Submissions::new(notifier));
-        let engine = DirectEngine::new(nodes, Box::new(transport), Arc::clone(&submissions), held);
-        let driver = Arc::new(Driver::new(engine, submissions, background));
+        let losses = Arc::new(Losses::default());
+        let engine = DirectEngine::new(
+            nodes,
+            Box::new(transport),
+            Arc::clone(&submissions),
+            Arc::clone(&losses),
+            held,
+        );
+        let driver = Arc::new(Driver::new(engine, submissions, losses, background));
         Ok(DirectBackend { rank, driver, table: Mutex::default(), held })
     }
 
@@ -225,7 +234,7 @@ impl DirectBackend {
 
     fn cancel(&self, run: &DirectRun) {
         if !run.has_ended() {
-            self.driver.submissions.interrupt(|| self.driver.lock().cancel(run));
+            self.driver.interrupt(|engine| engine.cancel(run));
         }
     }
 
@@ -342,16 +351,16 @@ impl Backend for DirectBackend {
 
     fn waiting_for(&self, run: RunId) -> Vec<u32> {
         let Some(run) = self.run(run) else { return Vec::new() };
-        self.driver.try_lock().map_or_else(Vec::new, |engine| engine.waiting_for(&run))
+        self.driver.interrupt(|engine| engine.waiting_for(&run))
     }
 
-    fn lost(&self) -> Vec<u32> {
-        self.driver.try_lock().map_or_else(Vec::new, |engine| engine.lost())
+    fn lost(&self) -> Vec<LostRank> {
+        self.driver.losses.all()
     }
 
     fn has_unexpected(&self, context: &CommunicatorContext, sequence: u64) -> bool {
         let key = RunKey { rank: self.rank, communicator: context.number, sequence };
-        self.driver.try_lock().is_some_and(|mut engine| {
+        self.driver.interrupt(|engine| {
             // Perhaps nothing is read between the calls. If the system refuses, the next check
             // reads.
             engine.poll().is_ok() && engine.has_unexpected(key)
@@ -370,8 +379,8 @@ impl Backend for DirectBackend {
         run.fetch(outputs)
     }
 
-    /// Discards the results of a run. A run in its caller's buffers that has not ended ends here
-    /// for all ranks, because the buffers are about to be revoked.
+    /// Discards the results of a run. A run in its caller's buffers that has not ended ends here,
+    /// because the buffers are about to be revoked.
     fn discard(&self, run: RunId) {
         let Some(run) = self.table().runs.remove(&run.0) else { return };
         if run.is_lent {
@@ -379,7 +388,7 @@ impl Backend for DirectBackend {
         }
     }
 
-    /// Ends the run for all ranks.
+    /// Ends the run, for all ranks that need something of this one.
     fn abandon(&self, run: RunId) {
         if let Some(run) = self.run(run) {
             self.cancel(&run);

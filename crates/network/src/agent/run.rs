@@ -3,7 +3,7 @@
 use super::run_context::{MessageOrigin, RunContext, RunInput, RunKey, transmit};
 use super::schedule::{IdleRun, RegisteredSchedule};
 use super::zero_copy::BorrowedMemory;
-use crate::error::{Error, system};
+use crate::error::{Error, RankExit, system};
 use crate::transport::frame::Route;
 use crate::transport::payloads::{PayloadLocation, SegmentRange, send_slices};
 use goal::graph::JoinMode;
@@ -135,6 +135,17 @@ impl Run {
             RunInput::Unreadable => {
                 let rank = self.schedule.members.get(source as usize).copied().unwrap_or_default();
                 Some(Err(unreadable(&format!("receive a message of rank {rank}"))))
+            }
+            RunInput::Unanswered => {
+                let rank = self.schedule.members.get(source as usize).copied().unwrap_or_default();
+                // Where failures are reported, this node has left in order.
+                let how = match context.has_exit_reports {
+                    true => RankExit::Left,
+                    false => RankExit::Failed(
+                        "does not answer any more: its connection has ended".into(),
+                    ),
+                };
+                Some(Err(Error::RankFailed { rank, how }))
             }
             RunInput::Sent(send) => self.event(Event::Sent { send }, context),
         }

@@ -2,7 +2,7 @@
 
 use super::credits::Credits;
 use super::schedule::RegisteredSchedule;
-use crate::error::{Error, RankExit};
+use crate::error::Error;
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
 use crate::transport::frame::{Frame, Route};
@@ -44,6 +44,8 @@ pub(crate) enum RunInput {
     Fail(Error),
     /// A message that the source's node could not read.
     Unreadable,
+    /// A request to send of the run itself is not answered: the connection has ended.
+    Unanswered,
     /// The payload of a send of the run itself has been copied.
     Sent(Handle),
 }
@@ -56,7 +58,11 @@ impl RunInput {
                 payload.len() as u64
             }
             RunInput::Join { contribution, .. } => contribution.len() as u64,
-            RunInput::Packet(_) | RunInput::Fail(_) | RunInput::Unreadable | RunInput::Sent(_) => 0,
+            RunInput::Packet(_)
+            | RunInput::Fail(_)
+            | RunInput::Unreadable
+            | RunInput::Unanswered
+            | RunInput::Sent(_) => 0,
         }
     }
 }
@@ -83,6 +89,9 @@ pub(crate) struct RunContext {
     pub(crate) timers: Timers,
     /// By node: whether its connection has ended.
     pub(crate) lost: Vec<bool>,
+    /// True if the exit of a rank is reported, to all ranks, before its connection ends. Otherwise
+    /// an end says nothing about its reason, and is known here only.
+    pub(crate) has_exit_reports: bool,
     /// Nanoseconds of the machine's monotonic clock, read once per wake-up.
     pub(crate) now: u64,
 }
@@ -153,16 +162,15 @@ pub(super) fn transmit(
         && matches!(input, RunInput::Packet(Packet::RequestToSend { .. }))
     {
         let origin = MessageOrigin { node, source: peer, signature };
-        let left = Error::RankFailed { rank: destination, how: RankExit::Left };
-        return context.local.push_back((key, origin, RunInput::Fail(left)));
+        return context.local.push_back((key, origin, RunInput::Unanswered));
     }
     let route = Route { destination, communicator, source, sequence, signature };
     let frame = match input {
         RunInput::Packet(packet) => Frame::Packet(route, packet),
         RunInput::Join { ordinal, contribution } => Frame::Join { route, ordinal, contribution },
         RunInput::Fail(error) => Frame::Fail(route, error),
-        // A run reports the one to itself only, and the transport the other.
-        RunInput::Sent(_) | RunInput::Unreadable => return,
+        // A run reports these to itself only, and the transport the last one.
+        RunInput::Sent(_) | RunInput::Unanswered | RunInput::Unreadable => return,
     };
     context.transport.send(node, frame);
 }

@@ -94,6 +94,7 @@ impl RunTable {
                 local: VecDeque::new(),
                 timers: Timers::default(),
                 lost: vec![false; count as usize],
+                has_exit_reports: true,
                 now: 0,
             },
         }
@@ -219,7 +220,7 @@ impl RunTable {
         // only, and every agent learns of an exit, or of a node's failure that was reported.
         if let (Err(error), Some(run)) = (&outcome, self.runs.get(&key))
             && !matches!(error, Error::DivisionByZero { .. })
-            && !self.membership.is_known_to_all(error)
+            && !(self.context.has_exit_reports && self.membership.is_known_to_all(error))
         {
             report_failure(key, &run.schedule, error, &mut self.context);
         }
@@ -411,12 +412,6 @@ impl RunTable {
     pub(crate) fn lose(&mut self, node: u32) {
         self.postponed.retain(|(of, ..)| *of != node);
         self.context.lost[node as usize] = true;
-    }
-
-    /// Nodes with connections that have ended.
-    pub(crate) fn lost_nodes(&self) -> Vec<u32> {
-        let nodes = (0..).zip(&self.context.lost).filter(|(_, is_lost)| **is_lost);
-        nodes.map(|(node, _)| node).collect()
     }
 
     /// Returns true if frames wait in the queue of a node.

@@ -7,7 +7,7 @@
 
 use super::driver::Driver;
 use crate::agent::run_context::RunKey;
-use crate::backend::{Departures, DrainOutcome};
+use crate::backend::{Departures, DrainOutcome, LostRank};
 use crate::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,15 +37,16 @@ pub(super) fn drain(
             if runs.is_empty() && !engine.has_unacknowledged() {
                 return Ok(DrainOutcome::Drained);
             }
-            unsent = Some((runs, engine.lost()));
+            unsent = Some(runs);
         }
         if Instant::now() >= deadline {
             return Ok(DrainOutcome::TimedOut);
         }
         std::thread::sleep(interval);
         interval = (2 * interval).min(longest);
-        let Some((runs, lost)) = unsent.filter(|_| interval == longest) else { continue };
-        stuck_looks = if are_stuck(&runs, &lost, departures) { stuck_looks + 1 } else { 0 };
+        let Some(runs) = unsent.filter(|_| interval == longest) else { continue };
+        stuck_looks =
+            if are_stuck(&runs, &driver.losses.all(), departures) { stuck_looks + 1 } else { 0 };
         if stuck_looks >= LOOKS {
             return Ok(DrainOutcome::Undeliverable { runs: runs.len() });
         }
@@ -53,9 +54,11 @@ pub(super) fn drain(
 }
 
 /// Returns true if there are runs, and each waits for ranks that never make it advance.
-fn are_stuck(runs: &[(RunKey, Vec<u32>)], lost: &[u32], departures: &dyn Departures) -> bool {
+fn are_stuck(runs: &[(RunKey, Vec<u32>)], lost: &[LostRank], departures: &dyn Departures) -> bool {
     let exited = departures.exited();
-    let is_gone = |rank: &u32| lost.contains(rank) || exited.iter().any(|one| one.rank == *rank);
+    let is_gone = |rank: &u32| {
+        lost.iter().any(|one| one.rank == *rank) || exited.iter().any(|one| one.rank == *rank)
+    };
     let is_stuck = |(key, awaited): &(RunKey, Vec<u32>)| {
         // A rank that has announced its exit from another engine has left this one before.
         let leaving = departures.never_start(key.communicator, key.sequence);

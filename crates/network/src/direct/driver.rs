@@ -7,6 +7,7 @@
 
 use super::background::{Background, PAUSE};
 use super::engine::DirectEngine;
+use super::losses::Losses;
 use super::run::DirectRun;
 use super::submissions::Submissions;
 use crate::agent::clock::until;
@@ -19,6 +20,7 @@ pub(super) struct Driver {
     /// Locked by the thread that executes runs.
     engine: Mutex<DirectEngine>,
     pub(super) submissions: Arc<Submissions>,
+    pub(super) losses: Arc<Losses>,
     pub(super) background: Background,
 }
 
@@ -26,13 +28,14 @@ impl Driver {
     pub(super) fn new(
         engine: DirectEngine,
         submissions: Arc<Submissions>,
+        losses: Arc<Losses>,
         background: Background,
     ) -> Driver {
-        Driver { engine: Mutex::new(engine), submissions, background }
+        Driver { engine: Mutex::new(engine), submissions, losses, background }
     }
 
     /// Returns the engine, when no other thread executes runs.
-    pub(super) fn lock(self: &Arc<Self>) -> Driving<'_> {
+    fn lock(self: &Arc<Self>) -> Driving<'_> {
         self.driving(self.engine.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -47,6 +50,11 @@ impl Driver {
 
     fn driving<'a>(self: &'a Arc<Self>, engine: MutexGuard<'a, DirectEngine>) -> Driving<'a> {
         Driving { driver: self, engine: Some(engine), is_background: false }
+    }
+
+    /// Calls `body` with the engine, which a thread that executes runs releases for that.
+    pub(super) fn interrupt<R>(self: &Arc<Self>, body: impl FnOnce(&mut DirectEngine) -> R) -> R {
+        self.submissions.interrupt(|| body(&mut self.lock()))
     }
 
     /// Starts the background thread, unless it runs already. Returns false if the system has no

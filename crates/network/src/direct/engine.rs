@@ -1,11 +1,13 @@
 //! The execution of a rank's runs by one of its threads.
 
+use super::losses::Losses;
 use super::run::DirectRun;
 use super::submissions::Submissions;
 use crate::agent::clock::{now, until};
 use crate::agent::run::Run;
 use crate::agent::run_context::RunKey;
 use crate::agent::run_table::{EndedRun, RunTable};
+use crate::backend::LostRank;
 use crate::error::Error;
 use crate::node_map::NodeMap;
 use crate::transport::{Arrival, Transport};
@@ -28,6 +30,7 @@ pub(super) struct DirectEngine {
     runs: HashMap<RunKey, Arc<DirectRun>>,
     submissions: Arc<Submissions>,
     arrivals: Vec<Arrival>,
+    losses: Arc<Losses>,
     /// True if a connection has ended that no caller has been notified of.
     has_new_loss: bool,
     /// Number of bytes that each connection holds in each direction while no thread reads it.
@@ -40,12 +43,17 @@ impl DirectEngine {
         nodes: NodeMap,
         transport: Box<dyn Transport>,
         submissions: Arc<Submissions>,
+        losses: Arc<Losses>,
         held: u64,
     ) -> Self {
+        let mut table = RunTable::new(nodes, transport);
+        // The agents report the exits.
+        table.context.has_exit_reports = false;
         DirectEngine {
-            table: RunTable::new(nodes, transport),
+            table,
             runs: HashMap::new(),
             submissions,
+            losses,
             arrivals: Vec::new(),
             has_new_loss: false,
             held,
@@ -69,8 +77,9 @@ impl DirectEngine {
                     self.table.receive_unreadable(node, route, eager);
                 }
                 // It fails no run: the rank may have left after its part.
-                Arrival::NodeLost { node, .. } => {
+                Arrival::NodeLost { node, why } => {
                     self.table.lose(node);
+                    self.losses.add(LostRank { rank: node, why });
                     self.has_new_loss = true;
                 }
                 Arrival::Connected { .. } | Arrival::Notified(_) => {}
@@ -253,11 +262,6 @@ impl DirectEngine {
     /// Returns true if a connection has ended since the last call.
     pub(super) fn take_new_loss(&mut self) -> bool {
         std::mem::take(&mut self.has_new_loss)
-    }
-
-    /// Ranks with connections that have ended.
-    pub(super) fn lost(&self) -> Vec<u32> {
-        self.table.lost_nodes()
     }
 
     /// Returns true if there are messages for a run that has not started.

@@ -11,7 +11,7 @@ use crate::placement::{InRanks, NodeLayout, Placement};
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::Signature;
 use network::agent::AgentClient;
-use network::backend::{Backend, CommunicatorContext, RunId};
+use network::backend::{Backend, CommunicatorContext};
 use network::direct::DirectBackend;
 use network::error::Error as BackendError;
 use network::node_map::NodeMap;
@@ -242,9 +242,14 @@ impl InternodeGroup {
         Placement::Nodes(NodeLayout::new(&self.nodes_of_ranks(), preferred, in_ranks))
     }
 
-    /// Fails if a rank is gone without which this run of `backend` cannot complete. The general
-    /// backend checks its own runs, so there is nothing to do for them.
-    pub(super) fn check_liveness(&self, backend: &Arc<dyn Backend>, run: RunId) -> Result<()> {
+    /// Fails if a rank is gone without which a run of `backend` that waits for messages of the
+    /// ranks `awaited` of the job cannot complete. The general backend checks its own runs, so there
+    /// is nothing to do for them.
+    pub(super) fn check_liveness(
+        &self,
+        backend: &Arc<dyn Backend>,
+        awaited: impl FnOnce() -> Vec<u32>,
+    ) -> Result<()> {
         let general = &self.job.backends.general;
         if Arc::ptr_eq(general, backend) {
             return Ok(());
@@ -257,7 +262,7 @@ impl InternodeGroup {
                 self.watch.get_or_init(|| started)
             }
         };
-        watch.check(|| backend.waiting_for(run), || backend.lost())
+        watch.check(awaited, || backend.lost())
     }
 
     /// Returns true if it is known why each rank that the backend has lost is gone.

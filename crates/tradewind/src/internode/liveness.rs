@@ -10,7 +10,7 @@ use super::translation::translate;
 use crate::error::Result;
 use goal::compile::compile;
 use goal::graph::{Blocks, Graph};
-use network::backend::{Backend, CommunicatorContext, RunId};
+use network::backend::{Backend, CommunicatorContext, LostRank, RunId};
 use network::error::Error;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 /// Time for the other ranks to finish after a rank has failed, on a backend that completes what the
 /// rank has started.
 const FAILURE_GRACE: Duration = Duration::from_secs(2);
-/// The same for a rank that left in order. It may have left because of a node that is about to be
-/// found unreachable, which is the cause to report.
+/// The same for a rank that left in order, or that is lost without a report of its exit. The cause
+/// may be a node that is about to be found unreachable, and is then reported instead.
 const EXIT_GRACE: Duration = Duration::from_secs(20);
 /// Duration of a poll of the watching run.
 const POLL_TIME: Duration = Duration::from_micros(100);
@@ -41,6 +41,8 @@ struct WatchState {
     run: Option<RunId>,
     /// Ranks that have left in order, the time of detection, and the error.
     exits: Vec<(u32, Instant, Error)>,
+    /// Ranks that are lost, and the time of detection.
+    losses: Vec<(LostRank, Instant)>,
     /// Any other failure and the time of its detection.
     failure: Option<(Instant, Error)>,
 }
@@ -49,32 +51,34 @@ impl LivenessWatch {
     /// Starts to watch the other ranks of a communicator.
     pub(super) fn start(context: &CommunicatorContext, backend: &Arc<dyn Backend>) -> Result<Self> {
         let run = Some(start_run(context, backend, &[])?);
-        let state = Mutex::new(WatchState { run, exits: Vec::new(), failure: None });
+        let (exits, losses) = (Vec::new(), Vec::new());
+        let state = Mutex::new(WatchState { run, exits, losses, failure: None });
         Ok(LivenessWatch { context: context.clone(), backend: Arc::clone(backend), state })
     }
 
     /// Fails if an incomplete run can never complete; `awaited` are the ranks of the job whose
-    /// messages it waits for, `lost` those from which its backend receives nothing any more.
+    /// messages it waits for, `lost` all of which its backend receives nothing any more.
     pub(super) fn check(
         &self,
         awaited: impl FnOnce() -> Vec<u32>,
-        lost: impl FnOnce() -> Vec<u32>,
+        lost: impl FnOnce() -> Vec<LostRank>,
     ) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.poll(&mut state)?;
-        if state.failure.is_none() && state.exits.is_empty() {
+        self.note(&mut state, lost());
+        if state.failure.is_none() && state.exits.is_empty() && state.losses.is_empty() {
             return Ok(());
         }
         let translate = |error: &Error| translate(&self.context, error.clone());
         let awaited = awaited();
-        let lost = lost();
+        let is_lost = |rank: &u32| state.losses.iter().any(|(lost, _)| lost.rank == *rank);
         // Nothing arrives from a lost rank any more, so a run that waits for one has failed. One
         // that waits for it through others only fails as well, as on one node: the ranks between
         // may be outside of the call for any length of time.
-        let is_certain = awaited.iter().any(|rank| lost.contains(rank));
+        let is_certain = awaited.iter().any(is_lost);
         let is_final = |error: &Error| match error {
             Error::NodeUnreachable { .. } => true,
-            Error::RankFailed { rank, .. } => lost.contains(rank),
+            Error::RankFailed { rank, .. } => is_lost(rank),
             _ => false,
         };
         // Otherwise the backend completes what the rank has started, and with it perhaps the run.
@@ -86,16 +90,35 @@ impl LivenessWatch {
         }
         // A rank that left in order fails only the runs that wait for its messages.
         let missing = state.exits.iter().find(|(rank, detected, _)| {
-            awaited.contains(rank) && (lost.contains(rank) || detected.elapsed() >= EXIT_GRACE)
+            awaited.contains(rank) && (is_lost(rank) || detected.elapsed() >= EXIT_GRACE)
         });
-        missing.map_or(Ok(()), |(.., error)| Err(translate(error)))
+        if let Some((.., error)) = missing {
+            return Err(translate(error));
+        }
+        // Nothing explains the loss of the rank, which may be alive: a network between has ended
+        // the connection, for example.
+        let silent = state.losses.iter().find(|(lost, detected)| {
+            awaited.contains(&lost.rank) && detected.elapsed() >= EXIT_GRACE
+        });
+        silent.map_or(Ok(()), |(lost, _)| Err(translate(&lost.error())))
+    }
+
+    /// Notes the losses of ranks of the communicator.
+    fn note(&self, state: &mut WatchState, lost: Vec<LostRank>) {
+        let now = Instant::now();
+        for lost in lost.into_iter().filter(|one| self.context.members.contains(&one.rank)) {
+            if state.losses.iter().all(|(known, _)| known.rank != lost.rank) {
+                state.losses.push((lost, now));
+            }
+        }
     }
 
     /// Returns true if it is known why each of these ranks of the job is gone.
-    pub(super) fn explains(&self, lost: &[u32]) -> bool {
+    pub(super) fn explains(&self, lost: &[LostRank]) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let has_left = |rank| state.exits.iter().any(|(left, ..)| *left == rank);
-        let is_explained = |rank: &u32| !self.context.members.contains(rank) || has_left(*rank);
+        let is_explained =
+            |lost: &LostRank| !self.context.members.contains(&lost.rank) || has_left(lost.rank);
         state.failure.is_some() || lost.iter().all(is_explained)
     }
 
@@ -173,17 +196,19 @@ mod tests {
     use network::backend::{Departures, DrainOutcome, ScheduleId};
     use network::error::RankExit;
 
-    /// A backend that reports the failure of rank 2 at once.
+    /// A backend that reports at once that rank 2 has failed, if it has.
     #[derive(Debug)]
-    struct Rank2Failed;
+    struct Reports {
+        has_rank_2_failed: bool,
+    }
 
     fn rank_2_failed() -> Error {
         Error::RankFailed { rank: 2, how: RankExit::Failed("was ended by signal 9".into()) }
     }
 
-    impl Backend for Rank2Failed {
+    impl Backend for Reports {
         fn name(&self) -> &'static str {
-            "rank 2 failed"
+            "reports"
         }
 
         fn supports(&self, _: &Schedule) -> bool {
@@ -210,7 +235,7 @@ mod tests {
         }
 
         fn wait(&self, _: RunId, _: Option<Instant>) -> std::result::Result<bool, Error> {
-            Ok(true)
+            Ok(self.has_rank_2_failed)
         }
 
         fn fetch(&self, _: RunId, _: &mut [&mut [u8]]) -> std::result::Result<(), Error> {
@@ -228,16 +253,38 @@ mod tests {
         }
     }
 
+    fn lost(rank: u32) -> LostRank {
+        LostRank { rank, why: "the network has ended the connection".into() }
+    }
+
+    /// Rank 0 of 3 watches the others.
+    fn watch(has_rank_2_failed: bool) -> LivenessWatch {
+        let context = CommunicatorContext { number: 0, members: (0..3).collect(), rank: 0 };
+        let backend: Arc<dyn Backend> = Arc::new(Reports { has_rank_2_failed });
+        LivenessWatch::start(&context, &backend).expect("the graph is right")
+    }
+
     /// Rank 0 waits for rank 1, which waits for rank 2.
     #[test]
     fn a_failed_rank_that_is_lost_fails_runs_that_wait_for_it_through_others() {
-        let members = (0..3).collect();
-        let context = CommunicatorContext { number: 0, members, rank: 0 };
-        let backend: Arc<dyn Backend> = Arc::new(Rank2Failed);
-        let start = || LivenessWatch::start(&context, &backend).expect("the graph is right");
-        let outcome = start().check(|| vec![1], || vec![2]);
+        let outcome = watch(true).check(|| vec![1], || vec![lost(2)]);
         assert_eq!(outcome.expect_err("rank 2 failed").failed_rank(), Some(2));
-        let outcome = start().check(|| vec![1], Vec::new);
+        let outcome = watch(true).check(|| vec![1], Vec::new);
         assert!(outcome.is_ok(), "what rank 2 has started may be completed: {outcome:?}");
+    }
+
+    #[test]
+    fn a_lost_rank_of_which_nothing_is_reported_fails_the_runs_that_wait_for_it() {
+        let watch = watch(false);
+        let outcome = watch.check(|| vec![1], || vec![lost(1)]);
+        assert!(outcome.is_ok(), "the report of its exit may be on its way: {outcome:?}");
+        for (_, detected) in &mut watch.state.lock().expect("no panic").losses {
+            *detected -= EXIT_GRACE;
+        }
+        let outcome = watch.check(|| vec![2], || vec![lost(1)]);
+        assert!(outcome.is_ok(), "nothing is missing: {outcome:?}");
+        let error = watch.check(|| vec![1], || vec![lost(1)]).expect_err("rank 1 is lost");
+        assert_eq!(error.failed_rank(), Some(1), "{error}");
+        assert!(error.to_string().contains("the network has ended the connection"), "{error}");
     }
 }

@@ -200,7 +200,9 @@ impl InternodeRequest {
         next.due = Instant::now() + next.interval;
         drop(next);
         // The program in the kernel cannot see that the run will never complete.
-        self.internode().check_liveness(backend, run).inspect_err(|_| backend.abandon(run))?;
+        self.internode()
+            .check_liveness(backend, || backend.waiting_for(run))
+            .inspect_err(|_| backend.abandon(run))?;
         self.check_form()?;
         backend.progress(run).map_err(|error| self.internode().translate(error))
     }
@@ -281,19 +283,26 @@ impl InternodeRequest {
             true => Vec::new(),
             false => wanted(buffers, outputs),
         };
-        backend.fetch(run, &mut wanted).map_err(|error| self.cause(run, error))
+        backend.fetch(run, &mut wanted).map_err(|error| self.cause(error))
     }
 
-    /// The error of a run. If it is that another rank has left the collective after an error, the
-    /// failure of a rank may be the cause of that, which says more.
-    fn cause(&self, run: RunId, error: BackendError) -> Error {
+    /// The error of a run. If it is that another rank has left the collective after an error, or
+    /// does not answer, the failure of a rank may be the cause of that, which says more.
+    fn cause(&self, error: BackendError) -> Error {
         let internode = self.internode();
         let backend = self.backend_of_run();
-        if matches!(error, BackendError::Operation(_)) {
+        let silent = match &error {
+            BackendError::Operation(_) => Some(None),
+            BackendError::RankFailed { rank, .. } => Some(Some(*rank)),
+            _ => None,
+        };
+        if let Some(silent) = silent {
             // Another rank may have had the report of the node service a little earlier.
             let deadline = Instant::now() + LONGEST_CHECK_INTERVAL;
             loop {
-                if let Err(failure) = internode.check_liveness(backend, run) {
+                if let Err(failure) =
+                    internode.check_liveness(backend, || silent.into_iter().collect())
+                {
                     return failure;
                 }
                 if internode.explains_losses(backend) || Instant::now() >= deadline {
