@@ -227,6 +227,11 @@ impl RunTable {
         self.close(key, outcome);
     }
 
+    /// Ends a run that has sent everything, before it has what the others send.
+    pub(crate) fn withdraw(&mut self, key: RunKey, error: Error) {
+        self.close(key, Err(error));
+    }
+
     /// Ends a run for its rank.
     fn close(&mut self, key: RunKey, outcome: RunOutcome) {
         let Some(mut run) = self.runs.remove(&key) else { return };

@@ -241,11 +241,16 @@ impl DirectEngine {
         self.table.context.timers.next()
     }
 
-    /// Ends a run for all ranks, because its caller leaves before its end.
+    /// Ends a run before its end, because its caller leaves: for all ranks, unless they have
+    /// everything that they need from here.
     pub(super) fn cancel(&mut self, run: &DirectRun) {
         // The run may not have been taken from the submissions yet.
         self.turn();
-        if !run.has_ended() {
+        if !self.table.runs.get(&run.key).is_some_and(Run::has_unsent) {
+            let why = "this rank has left the collective".into();
+            self.table.withdraw(run.key, Error::Operation(why));
+            self.turn();
+        } else if !run.has_ended() {
             let rank = run.key.rank;
             let why = format!("rank {rank} of the job has left this collective after an error");
             self.table.finish(run.key, Err(Error::Operation(why)));

@@ -40,6 +40,7 @@ testing::tests![
     ranks_that_have_exited_are_listed,
     a_lost_rank_ends_the_wait_of_a_rank_that_waits_for_another_one,
     a_request_to_send_to_a_lost_rank_fails_the_run_for_all_ranks,
+    a_rank_that_abandons_a_run_fails_no_rank_that_has_its_messages,
     a_run_names_the_ranks_it_waits_for_while_another_thread_executes_it,
 ];
 
@@ -504,6 +505,29 @@ fn a_request_to_send_to_a_lost_rank_fails_the_run_for_all_ranks() {
         let error = outcome(&ranks[rank], run).expect_err("rank 2 is gone");
         assert!(matches!(error, Error::RankFailed { rank: 2, .. }), "rank {rank}: {error}");
     }
+}
+
+/// Rank 0 has sent its message, and stops waiting for that of rank 2, which comes later.
+fn a_rank_that_abandons_a_run_fails_no_rank_that_has_its_messages() {
+    let ranks = local::connect_directly(3).expect("sockets");
+    let graph_of = |rank: u32| {
+        let mut graph = Graph::new(rank, 3);
+        let given = graph.buffer(Access::Input, 8);
+        for other in (0..3).filter(|other| *other != rank) {
+            let taken = graph.buffer(Access::Output, 8);
+            graph.send(given, other, 0);
+            graph.receive(taken, other, 0);
+        }
+        graph
+    };
+    let inputs: [&[u8]; 3] = [&[7; 8], &[], &[]];
+    let abandoned = start(&ranks[0], 0, &graph_of(0), &inputs);
+    ranks[0].abandon(abandoned);
+    ranks[0].discard(abandoned);
+    let run = start(&ranks[1], 0, &graph_of(1), &inputs);
+    let last = start(&ranks[2], 0, &graph_of(2), &inputs);
+    assert_eq!(outcome(&ranks[1], run), Ok(()));
+    assert_eq!(outcome(&ranks[2], last), Ok(()));
 }
 
 fn a_run_names_the_ranks_it_waits_for_while_another_thread_executes_it() {
