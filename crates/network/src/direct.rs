@@ -152,6 +152,45 @@ impl DirectBackend {
         attendance::exchanged(schedule) <= self.held && schedule.view().sends_at_start()
     }
 
+    /// Registers a schedule like [`Backend::register`], where a call waits for the end of every run:
+    /// nothing looks after the runs between their starts and the waits for them.
+    ///
+    /// # Errors
+    /// As [`Backend::register`].
+    pub fn register_blocking(
+        &self,
+        context: &CommunicatorContext,
+        schedule: &Schedule,
+        signature: u32,
+    ) -> Result<ScheduleId, Error> {
+        self.add_schedule(context, schedule, signature, true)
+    }
+
+    fn add_schedule(
+        &self,
+        context: &CommunicatorContext,
+        schedule: &Schedule,
+        signature: u32,
+        is_blocking: bool,
+    ) -> Result<ScheduleId, Error> {
+        check_context(self.name(), context, schedule)?;
+        let numbers = [context.number, signature, context.rank];
+        let members = context.members.to_vec();
+        let nodes = members.clone();
+        let registered = RegisteredSchedule::new(schedule.clone(), numbers, members, nodes, 0);
+        let exchanged = attendance::exchanged(schedule);
+        // A start hands over what the connections hold, without the receiver's consent.
+        let mut limits = limits();
+        if self.needs_no_thread(schedule) {
+            limits.eager_limit = limits.eager_limit.max(self.held);
+        }
+        let schedule = Arc::new(DirectSchedule::new(registered, exchanged, limits, is_blocking));
+        let mut table = self.table();
+        let id = table.next();
+        table.schedules.insert(id, schedule);
+        Ok(ScheduleId(id))
+    }
+
     /// Starts a run with these buffers, one for each that the schedule declares, instead of copies
     /// of them. The caller waits for its end at once, or [discards](Backend::discard) it before the
     /// loan ends. [`Backend::fetch`] then needs no outputs.
@@ -269,22 +308,7 @@ impl Backend for DirectBackend {
         schedule: &Schedule,
         signature: u32,
     ) -> Result<ScheduleId, Error> {
-        check_context(self.name(), context, schedule)?;
-        let numbers = [context.number, signature, context.rank];
-        let members = context.members.to_vec();
-        let nodes = members.clone();
-        let registered = RegisteredSchedule::new(schedule.clone(), numbers, members, nodes, 0);
-        let exchanged = attendance::exchanged(schedule);
-        // A start hands over what the connections hold, without the receiver's consent.
-        let mut limits = limits();
-        if self.needs_no_thread(schedule) {
-            limits.eager_limit = limits.eager_limit.max(self.held);
-        }
-        let schedule = Arc::new(DirectSchedule::new(registered, exchanged, limits));
-        let mut table = self.table();
-        let id = table.next();
-        table.schedules.insert(id, schedule);
-        Ok(ScheduleId(id))
+        self.add_schedule(context, schedule, signature, false)
     }
 
     fn release(&self, schedule: ScheduleId) {
@@ -346,7 +370,7 @@ impl Backend for DirectBackend {
     }
 
     fn progress(&self, _: RunId) -> Result<(), Error> {
-        self.driver.try_lock().map_or(Ok(()), |mut engine| engine.poll())
+        self.driver.try_lock().map_or(Ok(()), |mut engine| engine.poll().map(drop))
     }
 
     fn waiting_for(&self, run: RunId) -> Vec<u32> {

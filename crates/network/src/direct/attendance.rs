@@ -2,12 +2,27 @@
 //!
 //! A run that has handed all its messages to the system lacks only what other ranks send to it.
 //! Their messages wait in the connections until a thread of the rank waits for the run, or tests
-//! it: meanwhile no other rank waits for this one, and a rank that is killed fails none of them.
-//! Connections hold a limited number of bytes, so that holds for messages up to this length.
+//! it: meanwhile no other rank waits for this one. Connections hold a limited number of bytes, so
+//! that holds for messages up to this length.
+//!
+//! A sender without credit requests permission for the shortest message, too, perhaps because of a
+//! third rank. So the background thread looks at the connections at intervals while such runs are
+//! under way: a rank that waits for an answer waits for one interval, not for this rank's next call.
 
 use crate::transport::frame::HEADER_BYTES;
 use goal::schedule::{Kind, Schedule};
 use std::collections::HashMap;
+
+/// What must advance without a call of the rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attendance {
+    /// Nothing: no run is under way, or only runs that calls wait for.
+    Nothing,
+    /// Runs that have sent everything: a look at intervals suffices.
+    Looks,
+    /// Whatever arrives, or is to be sent.
+    Always,
+}
 
 /// Bytes that connections are made to hold, if the system grants that: a message of 1 MiB with the
 /// headers of its segments.

@@ -5,7 +5,8 @@
 //! need a thread (`attendance`) and that none waits for, or frames that the system has not taken.
 //! The next arrival, or space for a frame, wakes the background thread, once (`EPOLLONESHOT`). A
 //! thread that begins to wait disarms the member: an arrival wakes one thread, not two, and a rank
-//! whose calls are all blocking and whose frames are taken at once arms nothing.
+//! whose calls are all blocking and whose frames are taken at once arms nothing. For runs that need
+//! no thread it looks at the connections at intervals.
 
 use crate::agent::shared_region::notifier;
 use crate::error::{Error, refused, system};
@@ -38,6 +39,9 @@ pub(super) struct Background {
     /// was armed while the thread woke up, which costs one wake-up too many.
     is_armed: AtomicBool,
     is_started: AtomicBool,
+    /// True while the thread looks at the connections at intervals. Changes under the lock of the
+    /// engine, which orders them.
+    has_looks: AtomicBool,
     is_over: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -62,6 +66,7 @@ impl Background {
             notifier,
             is_armed: AtomicBool::new(false),
             is_started: AtomicBool::new(false),
+            has_looks: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             thread: Mutex::default(),
         })
@@ -90,6 +95,16 @@ impl Background {
     /// Returns true if the thread will execute what arrives: a hint.
     pub(super) fn is_armed(&self) -> bool {
         self.is_armed.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if the thread looks at the connections at intervals.
+    pub(super) fn has_looks(&self) -> bool {
+        self.has_looks.load(Ordering::Relaxed)
+    }
+
+    /// Makes the thread look at the connections at intervals, or no more. The caller has the engine.
+    pub(super) fn set_looks(&self, has_looks: bool) {
+        self.has_looks.store(has_looks, Ordering::Relaxed);
     }
 
     /// Ends the thread.

@@ -2,9 +2,10 @@
 //!
 //! One thread has the engine at a time: one that waits for a run, one that starts a run, or the
 //! background thread. A thread that leaves the engine arms the background thread if runs or frames
-//! need it ([`DirectEngine::needs_thread`]), and starts it the first time. Then it takes the runs
+//! need it ([`DirectEngine::attendance`]), and starts it the first time. Then it takes the runs
 //! that were passed meanwhile.
 
+use super::attendance::Attendance;
 use super::background::{Background, PAUSE};
 use super::engine::DirectEngine;
 use super::losses::Losses;
@@ -13,6 +14,12 @@ use super::submissions::Submissions;
 use crate::agent::clock::until;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+/// Time between two looks of the background thread at runs that need none.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// Number of looks in a row at no run after which the thread looks no more.
+const IDLE_LOOKS: u32 = 20;
 
 /// The engine of a rank.
 #[derive(Debug)]
@@ -70,17 +77,28 @@ impl Driver {
     /// Executes runs while no other thread does, until the background thread is stopped.
     fn run_in_background(self: &Arc<Self>) {
         let mut timeout = None;
+        let mut idle_looks = 0;
         while self.background.sleep(timeout) {
-            timeout = None;
+            let mut timer = None;
             // A thread that has the engine arms the set when it leaves it, and then notifies this
             // one of timers.
             if let Some(mut engine) = self.try_lock() {
                 engine.is_background = true;
-                if engine.poll().is_err() {
+                if engine.poll_all().is_err() {
                     std::thread::sleep(PAUSE);
                 }
-                timeout = engine.next_timer().map(until);
+                timer = engine.next_timer().map(until);
+                idle_looks = match engine.attendance() {
+                    Attendance::Nothing => idle_looks + 1,
+                    _ => 0,
+                };
+                if idle_looks >= IDLE_LOOKS {
+                    idle_looks = 0;
+                    self.background.set_looks(false);
+                }
             }
+            let look = self.background.has_looks().then_some(LOOK_INTERVAL);
+            timeout = timer.into_iter().chain(look).min();
         }
     }
 
@@ -136,15 +154,23 @@ impl Drop for Driving<'_> {
         let Some(engine) = self.engine.take() else { return };
         // Here, because this is the way of every thread out of the engine: a run that ends for one
         // thread may have been executed by another one.
-        let needs_thread = engine.needs_thread();
+        let attendance = engine.attendance();
         let has_timer = engine.next_timer().is_some();
+        // A rank that starts such runs in turns with waits makes no system call here: the looks
+        // begin once, and go on for a while.
+        let begins_looks = attendance == Attendance::Looks && !background.has_looks();
+        if begins_looks {
+            background.set_looks(true);
+        }
         drop(engine);
         // Only now: the thread that an arrival wakes must find the engine free. Something that has
         // arrived before is reported, too, because the set is level-triggered for its member.
-        if needs_thread && self.driver.has_background() {
-            background.arm();
-            if has_timer && !self.is_background {
-                // Its sleep may be longer than the computation.
+        if (attendance == Attendance::Always || begins_looks) && self.driver.has_background() {
+            if attendance == Attendance::Always {
+                background.arm();
+            }
+            if (has_timer || begins_looks) && !self.is_background {
+                // Its sleep may be longer than the computation, or than the interval.
                 background.notify();
             }
         }

@@ -1,5 +1,6 @@
 //! The execution of a rank's runs by one of its threads.
 
+use super::attendance::Attendance;
 use super::losses::Losses;
 use super::run::DirectRun;
 use super::submissions::Submissions;
@@ -144,14 +145,23 @@ impl DirectEngine {
         polled
     }
 
-    /// Processes what was started and what has arrived, without waiting.
+    /// Processes what was started and what has arrived, without waiting. Returns true if something
+    /// had arrived.
     ///
     /// # Errors
     /// If the system refuses to read.
-    pub(super) fn poll(&mut self) -> Result<(), Error> {
+    pub(super) fn poll(&mut self) -> Result<bool, Error> {
         self.turn();
         self.table.wait(Some(Duration::ZERO), &mut self.arrivals)?;
-        self.turn();
+        Ok(self.turn())
+    }
+
+    /// The same until nothing arrives, or another thread needs the engine.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    pub(super) fn poll_all(&mut self) -> Result<(), Error> {
+        while self.poll()? && !self.submissions.is_interrupted() {}
         Ok(())
     }
 
@@ -217,23 +227,33 @@ impl DirectEngine {
         slept
     }
 
-    /// Returns true if something must advance without a call of the rank: there is something left
-    /// to send, a computation ends, or more may arrive than the connections hold. A run in buffers
-    /// that are lent is executed by the call that lends them, which also sends what is queued.
-    pub(super) fn needs_thread(&self) -> bool {
+    /// Returns what must advance without a call of the rank. Everything must if there is something
+    /// left to send, a computation ends, or more may arrive than the connections hold. A run in
+    /// buffers that are lent is executed by the call that lends them, which also sends what is
+    /// queued.
+    pub(super) fn attendance(&self) -> Attendance {
         let mut exchanged = 0u64;
         let mut has_lent = false;
+        let mut has_unattended = false;
         for run in self.runs.values() {
             has_lent |= run.is_lent;
             if !run.is_lent {
                 exchanged = exchanged.saturating_add(run.schedule.exchanged);
+                has_unattended |= !run.schedule.is_blocking;
             }
         }
         let is_lent = |key| has_lent && self.runs.get(key).is_some_and(|run| run.is_lent);
-        exchanged > self.held
+        if exchanged > self.held
             || self.next_timer().is_some()
             || self.table.runs.iter().any(|(key, run)| run.has_unsent() && !is_lent(key))
             || (!has_lent && self.table.has_queued())
+        {
+            Attendance::Always
+        } else if has_unattended {
+            Attendance::Looks
+        } else {
+            Attendance::Nothing
+        }
     }
 
     /// Time at which the next computation ends, in nanoseconds of the engine's clock.

@@ -25,17 +25,31 @@ pub(super) struct DirectSchedule {
     limits: Limits,
     /// Ranges that a run writes, by buffer.
     results: Vec<Vec<Range<usize>>>,
+    /// True if a call waits for the end of every run.
+    pub(super) is_blocking: bool,
     /// Buffers of runs that have been fetched.
     idle: Mutex<Vec<Vec<LentBytes>>>,
 }
 
 impl DirectSchedule {
-    pub(super) fn new(registered: RegisteredSchedule, exchanged: u64, limits: Limits) -> Self {
+    pub(super) fn new(
+        registered: RegisteredSchedule,
+        exchanged: u64,
+        limits: Limits,
+        is_blocking: bool,
+    ) -> Self {
         let in_memory = |range: &Range<u64>| range.start as usize..range.end as usize;
         let written = registered.layout.buffers.iter().map(|buffer| &buffer.written);
         let results = written.map(|ranges| ranges.iter().map(in_memory).collect()).collect();
         let registered = Arc::new(registered);
-        DirectSchedule { registered, exchanged, limits, results, idle: Mutex::default() }
+        DirectSchedule {
+            registered,
+            exchanged,
+            limits,
+            results,
+            is_blocking,
+            idle: Mutex::default(),
+        }
     }
 
     /// Returns true if a buffer of the caller can take the place of the run's own one during a

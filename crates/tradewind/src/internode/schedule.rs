@@ -9,6 +9,7 @@ use goal::schedule::{BufferRecord, Kind, Schedule};
 use models::decision::CallForm;
 use network::backend::{Backend, ScheduleId};
 use network::direct::DirectBackend;
+use network::error::Error as BackendError;
 use std::sync::Arc;
 
 /// A schedule registered with a backend; dropping it releases the registration.
@@ -38,14 +39,11 @@ pub(super) struct Registration {
 impl Registration {
     fn new(
         internode: &InternodeGroup,
-        backend: &Arc<dyn Backend>,
-        schedule: &Schedule,
-        call: Signature,
+        backend: Arc<dyn Backend>,
+        registered: std::result::Result<ScheduleId, BackendError>,
     ) -> Result<Self> {
-        let id = backend
-            .register(internode.context(), schedule, call.digest24())
-            .map_err(|error| internode.translate(error))?;
-        Ok(Registration { backend: Arc::clone(backend), id })
+        let id = registered.map_err(|error| internode.translate(error))?;
+        Ok(Registration { backend, id })
     }
 }
 
@@ -82,11 +80,14 @@ impl InternodeSchedule {
             Some(direct) if backends.all_in_ranks || is_unattended => (direct, call.blocking()),
             _ => (backend, call),
         };
-        let background = Registration::new(internode, background, schedule, call)?;
-        let blocking = match &in_ranks {
-            Some(direct) => Some(Registration::new(internode, direct, schedule, of_blocking)?),
-            None => None,
-        };
+        let context = internode.context();
+        let registered = background.register(context, schedule, call.digest24());
+        let background = Registration::new(internode, Arc::clone(background), registered)?;
+        let blocking = direct.as_ref().map(|direct| {
+            let registered = direct.register_blocking(context, schedule, of_blocking.digest24());
+            Registration::new(internode, Arc::clone(direct) as Arc<dyn Backend>, registered)
+        });
+        let blocking = blocking.transpose()?;
         let recording =
             Recording::new(internode.group(), internode.context(), program, schedule, call);
         Ok(Arc::new(InternodeSchedule {

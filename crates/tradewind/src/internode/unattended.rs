@@ -3,8 +3,9 @@
 //! In such a collective every rank sends all its messages when it starts, and they are no longer
 //! than what the connections between the ranks hold. The ranks execute it themselves: the start
 //! hands the messages to the system, and a wait or a test takes those of the others. No process is
-//! woken meanwhile. A rank that computes, stops or is killed after its start delays no other rank,
-//! so nothing is lost beside a run by the agent.
+//! woken meanwhile. A rank that computes after its start delays no other rank. Where the connections
+//! are full, or a sender has no credit, a thread of the rank continues within 50 ms. One that is
+//! stopped or killed then delays or fails the others, where the agent would complete its part.
 
 use super::group::InternodeGroup;
 use crate::error::Result;

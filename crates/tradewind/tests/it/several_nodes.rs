@@ -15,6 +15,7 @@ testing::tests![
     a_short_collective_and_a_long_one_are_a_mismatch,
     a_rank_that_computes_after_its_start_delays_no_other,
     what_a_blocking_call_leaves_is_sent_while_its_rank_makes_no_call,
+    a_rank_without_credit_waits_for_no_call_of_a_rank_that_has_started,
     an_integer_divided_by_zero_is_told_and_the_rest_is_there,
     a_node_without_ranks_is_no_node,
     ranks_in_different_collectives_are_told,
@@ -257,6 +258,57 @@ fn what_a_blocking_call_leaves_is_sent_while_its_rank_makes_no_call() {
         world.irecv(&mut answer, 1, 0)?.wait_timeout(Duration::from_secs(60))
     })
     .expect("nobody waits for ever");
+}
+
+/// Rank 2 takes none of the messages of rank 0, which then asks rank 1 for permission to send. Rank
+/// 1 has started the collective, and makes calls that use no connection of its own.
+fn a_rank_without_credit_waits_for_no_call_of_a_rank_that_has_started() {
+    const STARTS: usize = 1100;
+    let has_started = std::sync::Barrier::new(2);
+    let are_through = std::sync::Barrier::new(3);
+    let body = |world: Communicator| {
+        let rank = world.rank();
+        let exhausts = world.split((rank != 1).then_some(0), 0)?;
+        let pair = world.split((rank != 2).then_some(0), 0)?;
+        let mut blocks = vec![vec![1u8; 8192]; STARTS];
+        let mut sum = [0];
+        let broadcasts = |blocks| start_broadcasts(exhausts.as_ref(), blocks);
+        match (rank, &pair) {
+            (0, Some(pair)) => {
+                has_started.wait();
+                let started = broadcasts(&mut blocks)?;
+                pair.iallreduce(&[1], &mut sum, Op::Sum)?.wait()?;
+                world.send(&[1u8], 1, 0)?;
+                are_through.wait();
+                tradewind::wait_all(started)?;
+            }
+            (1, Some(pair)) => {
+                let request = pair.iallreduce(&[1], &mut sum, Op::Sum)?;
+                has_started.wait();
+                // Rank 0 sends it after the end of the collective.
+                let mut word = [0u8];
+                world.irecv(&mut word, 0, 0)?.wait_timeout(Duration::from_secs(60))?;
+                request.wait()?;
+                are_through.wait();
+            }
+            _ => {
+                are_through.wait();
+                tradewind::wait_all(broadcasts(&mut blocks)?)?;
+                return Ok(());
+            }
+        }
+        assert_eq!(sum, [2]);
+        Ok(())
+    };
+    local_nodes(&[1, 1, 1], body).expect("nobody waits for ever");
+}
+
+fn start_broadcasts<'a>(
+    comm: Option<&Communicator>,
+    blocks: &'a mut [Vec<u8>],
+) -> Result<Vec<tradewind::Request<'a>>> {
+    let Some(comm) = comm else { return Ok(Vec::new()) };
+    blocks.iter_mut().map(|block| comm.ibcast(block.as_mut_slice(), 0)).collect()
 }
 
 fn an_integer_divided_by_zero_is_told_and_the_rest_is_there() {
