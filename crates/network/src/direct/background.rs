@@ -35,9 +35,11 @@ pub(super) struct Background {
     connections: OwnedFd,
     /// Wakes the thread for another reason than an arrival.
     notifier: OwnedFd,
-    /// A hint. True: the thread executes what arrives. False: the member is not armed, unless it
-    /// was armed while the thread woke up, which costs one wake-up too many.
+    /// True: the thread executes what arrives. False: the member is not armed, unless it was armed
+    /// while the thread woke up, which costs one wake-up too many.
     is_armed: AtomicBool,
+    /// Held while a thread changes the member and the mark, so that both agree afterwards.
+    arming: Mutex<()>,
     is_started: AtomicBool,
     /// True while the thread looks at the connections at intervals. Changes under the lock of the
     /// engine, which orders them.
@@ -65,6 +67,7 @@ impl Background {
             connections,
             notifier,
             is_armed: AtomicBool::new(false),
+            arming: Mutex::default(),
             is_started: AtomicBool::new(false),
             has_looks: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -118,20 +121,20 @@ impl Background {
 
     /// Makes the next arrival wake the thread, or one that is there already.
     pub(super) fn arm(&self) {
-        self.is_armed.store(true, Ordering::Relaxed);
-        self.change(EventFlags::IN | EventFlags::ONESHOT);
+        self.change(true, EventFlags::IN | EventFlags::ONESHOT);
     }
 
     /// Withdraws [`arm`](Self::arm). A thread that arms at the same moment may prevail; then an
     /// arrival wakes the background thread in vain.
     pub(super) fn disarm(&self) {
         if self.is_armed.load(Ordering::Relaxed) {
-            self.is_armed.store(false, Ordering::Relaxed);
-            self.change(EventFlags::empty());
+            self.change(false, EventFlags::empty());
         }
     }
 
-    fn change(&self, flags: EventFlags) {
+    fn change(&self, is_armed: bool, flags: EventFlags) {
+        let _arming = self.arming.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_armed.store(is_armed, Ordering::Relaxed);
         let data = EventData::new_u64(CONNECTIONS);
         // The member is there as long as the set, so the system has no reason to refuse.
         let changed = epoll::modify(&self.set, &self.connections, data, flags);
@@ -158,5 +161,50 @@ impl Background {
         self.is_armed.store(false, Ordering::Relaxed);
         // Acquire: pairs with the Release in `stop`.
         !self.is_over.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::sync::Barrier;
+
+    /// A thread that leaves the engine arms the set while the next one, which has taken the engine,
+    /// disarms it.
+    #[test]
+    fn a_set_that_is_marked_as_armed_is_armed() {
+        const ROUNDS: u32 = 20_000;
+        let connections = epoll::create(CreateFlags::CLOEXEC).expect("a descriptor");
+        let arrival = notifier().expect("a descriptor");
+        let data = EventData::new_u64(0);
+        epoll::add(&connections, &arrival, data, EventFlags::IN).expect("both are there");
+        rustix::io::write(&arrival, &1u64.to_ne_bytes()).expect("the counter is not full");
+        let background = Background::new(connections.as_fd()).expect("descriptors");
+        let reports = || {
+            let mut space = [const { MaybeUninit::<epoll::Event>::uninit() }; 2];
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let (events, _) =
+                epoll::wait(&background.set, &mut space[..], Some(&now)).expect("the set is there");
+            !events.is_empty()
+        };
+        let turn = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    turn.wait();
+                    background.arm();
+                    turn.wait();
+                }
+            });
+            for round in 0..ROUNDS {
+                background.arm();
+                turn.wait();
+                background.disarm();
+                turn.wait();
+                let is_armed = background.is_armed();
+                assert!(!is_armed || reports(), "round {round}: no arrival wakes the thread");
+            }
+        });
     }
 }
