@@ -49,6 +49,7 @@ use shm::loan::{LentBytes, lend_instead};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use submissions::Submissions;
@@ -66,6 +67,8 @@ pub struct DirectBackend {
     table: Mutex<CallerTable>,
     /// Number of bytes that each connection holds in each direction while no thread reads it.
     held: u64,
+    /// True once the rank has left, whether or not it has sent everything.
+    is_drained: AtomicBool,
 }
 
 /// What the rank has registered and started.
@@ -115,7 +118,8 @@ impl DirectBackend {
             held,
         );
         let driver = Arc::new(Driver::new(engine, submissions, losses, background));
-        Ok(DirectBackend { rank, driver, table: Mutex::default(), held })
+        let is_drained = AtomicBool::new(false);
+        Ok(DirectBackend { rank, driver, table: Mutex::default(), held, is_drained })
     }
 
     /// Number of bytes that each connection holds in each direction while no thread reads it.
@@ -420,6 +424,7 @@ impl Backend for DirectBackend {
     }
 
     fn drain(&self, deadline: Instant, departures: &dyn Departures) -> Result<DrainOutcome, Error> {
+        self.is_drained.store(true, Ordering::Relaxed);
         drain::drain(&self.driver, deadline, departures)
     }
 }
@@ -427,7 +432,7 @@ impl Backend for DirectBackend {
 impl Drop for DirectBackend {
     fn drop(&mut self) {
         // A rank that fails must exit at once, so that the other ranks detect it.
-        if !std::thread::panicking() {
+        if !std::thread::panicking() && !*self.is_drained.get_mut() {
             // It fails only if the system refuses to read. Then nothing more can be done.
             let _ = self.drain(Instant::now() + DROP_LIMIT, &Vec::new);
         }
