@@ -316,13 +316,15 @@ impl AgentState {
         let location = RunLocation { bytes: schedule.layout.bytes, ..location };
         let communicator = schedule.communicator;
         let key = RunKey { rank: session.rank, communicator, sequence };
+        // From here on the run counts as under way. The table ends it exactly once, and
+        // `complete_runs` counts its end. A violation comes before the table counts the start: the
+        // other ranks would wait for a run that is never executed.
+        session.count_start(location)?;
         if let Err(error) = self.table.count_start(key) {
             session.complete(location, &Err(error));
+            session.count_end(location);
             return Ok(());
         }
-        // From here on the run counts as under way. The table ends it exactly once, and
-        // `complete_runs` counts its end.
-        session.count_start(location)?;
         let prepared = session.prepare_run(&schedule, location, self.limits);
         self.locations.insert(key, location);
         self.table.start(key, schedule, prepared);

@@ -39,6 +39,7 @@ testing::tests![
     a_run_names_the_ranks_it_waits_for,
     ranks_that_have_exited_are_listed,
     a_lost_rank_ends_the_wait_of_a_rank_that_waits_for_another_one,
+    a_start_that_breaks_the_rules_does_not_count,
     a_request_to_send_to_a_lost_rank_fails_the_run_for_all_ranks,
     a_rank_that_abandons_a_run_fails_no_rank_that_has_its_messages,
     a_run_names_the_ranks_it_waits_for_while_another_thread_executes_it,
@@ -459,6 +460,45 @@ fn a_lost_rank_ends_the_wait_of_a_rank_that_waits_for_another_one() {
     let lost: Vec<u32> = ranks[0].lost().into_iter().map(|lost| lost.rank).collect();
     assert_eq!((lost, ranks[0].waiting_for(ticket)), (vec![2], vec![1]));
     ranks[0].discard(ticket);
+}
+
+/// Rank 1 claims memory that it does not have, in the run for which rank 0 waits.
+fn a_start_that_breaks_the_rules_does_not_count() {
+    const CLAIMED: u64 = 1 << 30;
+    let transport = memory::connect(1).expect("descriptors").remove(0);
+    let nodes = NodeMap::new(["a", "a"]);
+    let agent = Agent::start(nodes, Box::new(transport), Limits::new(16 << 10), || {});
+    let agent = agent.expect("a thread");
+    let open = |rank: u32| {
+        let region = SharedRegion::create().expect("memory");
+        let bell = notifier().expect("a descriptor");
+        let ours = SharedRegion::open(Arc::clone(region.segment())).expect("a region");
+        agent.open(rank, ours, bell.try_clone().expect("a descriptor"));
+        let (segment, copy) = (Arc::clone(region.segment()), bell.try_clone());
+        let home = network::agent::AgentAddress { node: 0, address: String::new() };
+        let client = AgentClient::new(region, bell, home, None).expect("a region");
+        (client, segment, copy.expect("a descriptor"))
+    };
+    let [(honest, ..), (other, segment, bell)] = [0, 1].map(open);
+    let mut graph = Graph::new(1, 2);
+    let block = graph.buffer(Access::Input, 8);
+    graph.send(block, 0, 0);
+    graph.buffer(Access::Output, CLAIMED);
+    let prepared = register(&other, &world(0, 1, 2), &graph);
+    // The entry of a start behind that of the registration.
+    let words = [3, prepared.0, 0, 1 << 20, 0, 0, 0, 0];
+    for (at, word) in (4096 + 64..).step_by(8).map(Offset).zip(words) {
+        segment.at::<AtomicU64>(at).expect("inside").store(word, Ordering::Relaxed);
+    }
+    segment.at::<AtomicU64>(Offset(0)).expect("inside").store(2, Ordering::Release);
+    rustix::io::write(&bell, &1u64.to_ne_bytes()).expect("there is room");
+    let mut graph = Graph::new(0, 2);
+    let block = graph.buffer(Access::Output, 8);
+    graph.receive(block, 1, 0);
+    let prepared = register(&honest, &world(0, 0, 2), &graph);
+    let run = honest.start(prepared, 0, &[&[]]).expect("memory");
+    let error = end_with(&honest, run).expect_err("rank 1 sends nothing");
+    assert!(error.to_string().contains("has corrupted the memory"), "{error}");
 }
 
 /// Starts run 0 of rank 0 of 3, which waits for a message of rank 1.
