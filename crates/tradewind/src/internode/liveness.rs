@@ -3,8 +3,8 @@
 //!
 //! The general backend has one. A rank that has waited for a while therefore runs a schedule on it
 //! that receives from every other rank. No rank sends those messages, so the run ends only when
-//! one of the ranks, or a node, is gone. Its communicator has a number of its own: the other ranks
-//! need not take part, and no message is sent.
+//! one of the ranks, or a node, is gone. Its communicator has the number of this rank: the other
+//! ranks take no part, and no message is sent.
 
 use super::translation::translate;
 use crate::error::Result;
@@ -12,7 +12,7 @@ use goal::compile::compile;
 use goal::graph::{Blocks, Graph};
 use network::backend::{Backend, CommunicatorContext, LostRank, RunId};
 use network::error::Error;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ const FAILURE_GRACE: Duration = Duration::from_secs(2);
 const EXIT_GRACE: Duration = Duration::from_secs(20);
 /// Duration of a poll of the watching run.
 const POLL_TIME: Duration = Duration::from_micros(100);
-/// First number of the communicators of watching runs.
+/// Number of the communicator of rank 0's watching runs; those of the others follow.
 const FIRST_NUMBER: u32 = 1 << 31;
 
 /// A run that ends when a rank of a communicator is gone.
@@ -160,7 +160,7 @@ fn start_run(
     backend: &Arc<dyn Backend>,
     gone: &[u32],
 ) -> Result<RunId> {
-    static STARTED: AtomicU32 = AtomicU32::new(0);
+    static STARTED: AtomicU64 = AtomicU64::new(0);
     let own = context.members[context.rank as usize];
     let members: Arc<[u32]> =
         context.members.iter().copied().filter(|rank| !gone.contains(rank)).collect();
@@ -169,14 +169,14 @@ fn start_run(
     for other in (0..members.len() as u32).filter(|other| *other != rank) {
         graph.receive(Blocks::none(), other, 0);
     }
-    // Distinct from the number of every other watching run of every rank. Other ranks never
-    // compare it: they take no part in the run.
-    let count = STARTED.fetch_add(1, Ordering::Relaxed) & 0xffff;
-    let number = FIRST_NUMBER | (own & 0x7fff) << 16 | count;
+    // No other rank starts runs of this communicator, so none counts as having done its part. All
+    // watching runs of this rank are runs of it, so the agent keeps one count of them.
+    let number = FIRST_NUMBER | own;
+    let sequence = STARTED.fetch_add(1, Ordering::Relaxed);
     let watched = CommunicatorContext { number, members, rank };
     let failed = |error| translate(context, error);
     let id = backend.register(&watched, &compile(&graph)?, 0).map_err(failed)?;
-    let started = backend.start(id, 0, &[]).map_err(failed);
+    let started = backend.start(id, sequence, &[]).map_err(failed);
     backend.release(id);
     started
 }
@@ -195,11 +195,14 @@ mod tests {
     use goal::schedule::Schedule;
     use network::backend::{Departures, DrainOutcome, ScheduleId};
     use network::error::RankExit;
+    use std::collections::HashSet;
 
     /// A backend that reports at once that rank 2 has failed, if it has.
     #[derive(Debug)]
     struct Reports {
         has_rank_2_failed: bool,
+        /// Communicators and numbers of the runs.
+        started: Mutex<HashSet<(u64, u64)>>,
     }
 
     fn rank_2_failed() -> Error {
@@ -217,16 +220,23 @@ mod tests {
 
         fn register(
             &self,
-            _: &CommunicatorContext,
+            context: &CommunicatorContext,
             _: &Schedule,
             _: u32,
         ) -> std::result::Result<ScheduleId, Error> {
-            Ok(ScheduleId(0))
+            Ok(ScheduleId(context.number.into()))
         }
 
         fn release(&self, _: ScheduleId) {}
 
-        fn start(&self, _: ScheduleId, _: u64, _: &[&[u8]]) -> std::result::Result<RunId, Error> {
+        fn start(
+            &self,
+            schedule: ScheduleId,
+            sequence: u64,
+            _: &[&[u8]],
+        ) -> std::result::Result<RunId, Error> {
+            let is_new = self.started.lock().expect("no panic").insert((schedule.0, sequence));
+            assert!(is_new, "an agent refuses run {sequence}, which was started before");
             Ok(RunId(0))
         }
 
@@ -259,9 +269,14 @@ mod tests {
 
     /// Rank 0 of 3 watches the others.
     fn watch(has_rank_2_failed: bool) -> LivenessWatch {
+        let started = Mutex::default();
+        let backend: Arc<dyn Backend> = Arc::new(Reports { has_rank_2_failed, started });
+        watch_by(&backend)
+    }
+
+    fn watch_by(backend: &Arc<dyn Backend>) -> LivenessWatch {
         let context = CommunicatorContext { number: 0, members: (0..3).collect(), rank: 0 };
-        let backend: Arc<dyn Backend> = Arc::new(Reports { has_rank_2_failed });
-        LivenessWatch::start(&context, &backend).expect("the graph is right")
+        LivenessWatch::start(&context, backend).expect("the graph is right")
     }
 
     /// Rank 0 waits for rank 1, which waits for rank 2.
@@ -286,5 +301,15 @@ mod tests {
         let error = watch.check(|| vec![1], || vec![lost(1)]).expect_err("rank 1 is lost");
         assert_eq!(error.failed_rank(), Some(1), "{error}");
         assert!(error.to_string().contains("the network has ended the connection"), "{error}");
+    }
+
+    #[test]
+    fn watches_of_a_rank_are_distinct_runs_of_one_communicator() {
+        let reports = Arc::new(Reports { has_rank_2_failed: false, started: Mutex::default() });
+        let backend = Arc::clone(&reports) as Arc<dyn Backend>;
+        (0..70_000).for_each(|_| drop(watch_by(&backend)));
+        let started = reports.started.lock().expect("no panic");
+        let communicators: HashSet<u64> = started.iter().map(|(number, _)| *number).collect();
+        assert_eq!((started.len(), communicators.len()), (70_000, 1));
     }
 }
