@@ -11,7 +11,7 @@
 //! [computation](harness::computation) of fixed length, a [clock](harness::clock) common to all
 //! processes of a node, and the [processor time](harness::processor_time) of a job.
 //! [`page`] renders results.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod experiments;
 pub mod harness;

@@ -114,7 +114,40 @@ impl Communicator {
     /// This rank's part of the job's segment, for mechanisms of [`queues`](::queues) that have no method
     /// here. Other ranks find an object at its offset in the arena's [segment](Arena::segment); the
     /// offset is the same on all ranks of the node.
-    pub fn arena(&self) -> &Arc<Arena> {
+    ///
+    /// # Safety
+    /// The caller frees only what it has allocated, and reads and writes only its own objects, by
+    /// the methods of their types: slices borrow other memory of the arena exclusively.
+    ///
+    /// ```compile_fail,E0133
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(1, |world| {
+    ///     let buffer = world.alloc::<u64>(8)?;
+    ///     let _arena = world.raw_arena();
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub unsafe fn raw_arena(&self) -> &Arc<Arena> {
+        self.arena()
+    }
+
+    /// Number of bytes that are allocated in this rank's part of the job's segment.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.arena().used()
+    }
+
+    /// Creates a poll set for `queues` queues of this rank: those of
+    /// [`express_in_set`](Self::express_in_set) and [`cache_lines_in_set`](Self::cache_lines_in_set),
+    /// and receivers of Basic rings. [`OnePoll`] receives from all of them.
+    ///
+    /// # Errors
+    /// Fails if there are no queues or more than 262144, or if this rank has no memory left.
+    pub fn poll_set(&self, queues: usize) -> Result<PollSet> {
+        Ok(PollSet::create(self.arena(), queues)?)
+    }
+
+    fn arena(&self) -> &Arc<Arena> {
         self.group().arena()
     }
 
@@ -349,10 +382,10 @@ impl Communicator {
     /// ([`OnePoll`] receives from it). The ranks' sets and indexes may differ.
     ///
     /// ```
-    /// use tradewind::messages::{ExpressMessage, OnePoll, PollSet};
+    /// use tradewind::messages::{ExpressMessage, OnePoll};
     /// # fn main() -> Result<(), tradewind::Error> {
     /// tradewind::local_nodes(&[1, 1], |world| {
-    ///     let set = PollSet::create(world.arena(), 2)?;
+    ///     let set = world.poll_set(2)?;
     ///     let urgent = world.express_in_set(64, &set, 0)?;
     ///     let other = world.express_in_set(64, &set, 1)?;
     ///     let next = (1 - world.rank()) as usize;

@@ -5,7 +5,7 @@ use super::rank::say;
 use super::{VICTIM, after_a_kill, nodes};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use tradewind::messages::{
-    CacheLineHeader, CacheLineMessage, ExpressMessage, OnePoll, PollSet, RecvError, SendError,
+    CacheLineHeader, CacheLineMessage, ExpressMessage, OnePoll, RecvError, SendError,
     SourceName,
 };
 use tradewind::{Job, Result};
@@ -83,7 +83,7 @@ pub(super) fn beside_a_killed_rank() -> Result<()> {
     let job = Job::init()?;
     let world = job.world();
     let rank = world.rank();
-    let set = PollSet::create(world.arena(), 2).expect("memory");
+    let set = world.poll_set(2)?;
     let mut port = world.express(64)?;
     let first = world.express_in_set(64, &set, 0)?;
     let second = world.cache_lines_in_set(64, &set, 1)?;
@@ -154,7 +154,7 @@ pub(super) fn without_node_service() -> Result<()> {
     let job = Job::init()?;
     let world = job.world();
     let rank = world.rank();
-    let set = PollSet::create(world.arena(), 1).expect("memory");
+    let set = world.poll_set(1)?;
     let mut port = world.express(64)?;
     let in_set = world.express_in_set(64, &set, 0)?;
     world.barrier()?;

@@ -12,6 +12,7 @@ use queues::express::{ExpressQueue, ExpressReceiver, ExpressSender};
 use queues::id::SourceName;
 use queues::one_poll::{OnePoll, PollSet};
 use queues::tag_on::{TagOnPool, TagOnPools};
+use shm::arena::Arena;
 use shm::mapped::Mapped;
 use shm::segment::Offset;
 use std::sync::{Arc, Mutex};
@@ -43,9 +44,17 @@ fn name(thread: usize) -> SourceName {
     SourceName::new(thread as u16).unwrap_or_default()
 }
 
+/// This rank's part of the segment.
+#[expect(unsafe_code, reason = "what the library wraps is measured without it")]
+fn arena(world: &Communicator) -> &Arc<Arena> {
+    // SAFETY: this module frees nothing by its offset, and it opens only objects that it has
+    // created itself, on either rank, at the offsets that the ranks have exchanged.
+    unsafe { world.raw_arena() }
+}
+
 /// A word for each direction.
 pub(super) fn floor(world: &Communicator) -> Result<Floor, Error> {
-    let arena = world.arena();
+    let arena = arena(world);
     // Two lines at a time are what processors like to fetch.
     let mine = arena.allocate_zeroed(128, 128)?;
     let theirs = exchange(world, mine)?;
@@ -113,7 +122,7 @@ pub(super) fn tagged(
         let mut port = world.cache_lines(CAPACITY)?;
         Ok((port.receiver, port.senders.swap_remove(other(world))))
     };
-    let arena = world.arena();
+    let arena = arena(world);
     let buffers = buffers(largest);
     let ends =
         share(world, threads, open, |source, receiver, senders| (source, receiver, senders))?;
@@ -177,7 +186,7 @@ pub(super) fn locked_ring(world: &Communicator, threads: usize) -> Result<Vec<Lo
 type PollSetEnds = ((OnePoll, Vec<Option<ExpressReceiver>>), ExpressSender);
 
 fn poll_set(world: &Communicator) -> Result<PollSetEnds, Error> {
-    let arena = world.arena();
+    let arena = arena(world);
     let set = PollSet::create(arena, POLLED)?;
     let unused =
         |index| ExpressQueue::create(arena, UNUSED_CAPACITY, Some((&set, index)))?.receiver();

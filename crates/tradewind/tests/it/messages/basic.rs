@@ -1,7 +1,7 @@
 //! Basic rings from one rank to another.
 
 use super::{everywhere, name};
-use queues::one_poll::{OnePoll, PollSet};
+use queues::one_poll::OnePoll;
 use tradewind::local_nodes;
 use tradewind::messages::{BasicEnd, BasicHeader, RecvError, SendError};
 
@@ -55,7 +55,7 @@ fn basic_rings_carry_messages_of_all_lengths() {
 
 fn a_basic_ring_is_closed_by_either_end() {
     everywhere(2, |world| {
-        let used = world.arena().used();
+        let used = world.allocated_bytes();
         match world.basic(0, 1, 64)? {
             Some(BasicEnd::Sender(mut sender)) => {
                 let mut sent = std::iter::repeat_with(|| sender.send(BasicHeader::default(), &[1]));
@@ -72,7 +72,7 @@ fn a_basic_ring_is_closed_by_either_end() {
         for _ in 0..100 {
             drop(world.basic(1, 0, 2048)?);
         }
-        assert!(world.arena().used() - used < 50 * 2048 * 64, "{}", world.arena().used());
+        assert!(world.allocated_bytes() - used < 50 * 2048 * 64, "{}", world.allocated_bytes());
         let end = world.basic(0, 1, 64)?;
         if let Some(BasicEnd::Receiver(mut receiver)) = end {
             assert_eq!(receiver.recv().map(|_| ()), Err(RecvError::Closed));
@@ -101,7 +101,7 @@ fn basic_rings_of_several_nodes_are_members_of_a_poll_set() {
     everywhere(3, |world| {
         let ends = [world.basic(1, 0, 64)?, world.basic(2, 0, 64)?];
         let mut rings = Vec::new();
-        let set = PollSet::create(world.arena(), 2).expect("memory");
+        let set = world.poll_set(2)?;
         for (index, end) in ends.into_iter().enumerate() {
             match end {
                 Some(BasicEnd::Receiver(receiver)) => {

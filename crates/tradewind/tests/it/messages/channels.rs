@@ -239,7 +239,7 @@ fn a_channel_of_a_rank_that_has_left_is_closed() {
 fn channels_that_are_closed_return_their_memory() {
     everywhere(2, |world| {
         const ROUNDS: u64 = 200;
-        let before = world.arena().used();
+        let before = world.allocated_bytes();
         let ring = 8 << 14;
         for round in 0..ROUNDS {
             let mut end = world.channel::<u64>(0, 1, 1 << 14)?;
@@ -250,7 +250,7 @@ fn channels_that_are_closed_return_their_memory() {
             }
         }
         // The agents close their ends a little later.
-        let used = world.arena().used() - before;
+        let used = world.allocated_bytes() - before;
         assert!(used < ROUNDS / 2 * ring, "{used} bytes");
         world.barrier()
     })

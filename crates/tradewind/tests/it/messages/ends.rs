@@ -2,7 +2,7 @@
 
 use super::{everywhere, word};
 use queues::express::ExpressMessage;
-use queues::one_poll::{OnePoll, PollSet};
+use queues::one_poll::OnePoll;
 use tradewind::messages::{RecvError, SendError};
 use tradewind::{Error, Result, local_nodes};
 
@@ -123,10 +123,10 @@ fn the_memory_of_dropped_ports_is_used_again() {
             Ok(())
         };
         (0..20).try_for_each(|_| open())?;
-        let used = world.arena().used();
+        let used = world.allocated_bytes();
         (0..200).try_for_each(|_| open())?;
         // Some may still be open at other ranks, and in the agent.
-        let more = world.arena().used().saturating_sub(used);
+        let more = world.allocated_bytes().saturating_sub(used);
         assert!(more < 50 * 8192, "{more} bytes");
         world.barrier()
     })
@@ -190,7 +190,7 @@ fn ports_beyond_the_memory_of_the_node_service_are_refused() {
 
 fn a_wait_for_several_queues_ends_when_their_senders_have_left() {
     everywhere(2, |world| {
-        let set = PollSet::create(world.arena(), 2).expect("memory");
+        let set = world.poll_set(2)?;
         let first = world.express_in_set(64, &set, 0)?;
         let second = world.express_in_set(64, &set, 1)?;
         if world.rank() == 0 {
