@@ -48,6 +48,9 @@ pub enum Error {
     /// The communicator cannot be used since an earlier mismatch or failure.
     #[error("this communicator is broken since an earlier mismatch or failure: make a new one")]
     Broken,
+    /// The request has failed in an earlier call, which has returned the cause.
+    #[error("this request has failed before: an earlier test or wait has returned the cause")]
+    RequestFailed,
     /// The collective or message was not complete within the time given; it can be waited for again.
     #[error("not complete after {after:?}{}", Straggler::list(.waiting_for))]
     Timeout {

@@ -40,13 +40,14 @@ pub trait Pending: sealed::Sealed {
     /// waits.
     ///
     /// # Errors
-    /// The failure of the operation.
+    /// The failure of the operation, and `RequestFailed` in every later call.
     fn test(&mut self) -> Result<bool>;
 
     /// Waits for the operation, at most `limit`; its results are then in their buffers.
     ///
     /// # Errors
-    /// The failure of the operation, and `Timeout`, after which it can be waited for again.
+    /// The failure of the operation, and `RequestFailed` in every later call; `Timeout`, after which
+    /// it can be waited for again.
     fn wait_timeout(&mut self, limit: Duration) -> Result<()>;
 }
 
@@ -135,7 +136,7 @@ pub fn wait_all<R: Complete>(requests: impl IntoIterator<Item = R>) -> Result<Ve
 /// buffers. Requests that are complete are found again: remove them from the slice.
 ///
 /// # Errors
-/// The failure of the operation that ended.
+/// The failure of an operation. Remove the request that has failed: `test` of it returns an error.
 pub fn test_any<P: Pending>(requests: &mut [P]) -> Result<Option<usize>> {
     for (index, request) in requests.iter_mut().enumerate() {
         if request.test()? {
@@ -150,7 +151,7 @@ pub fn test_any<P: Pending>(requests: &mut [P]) -> Result<Option<usize>> {
 /// them from the slice.
 ///
 /// # Errors
-/// The failure of the operation that ended.
+/// The failure of an operation. Remove the request that has failed: `test` of it returns an error.
 pub fn wait_any<P: Pending>(requests: &mut [P]) -> Result<Option<usize>> {
     /// The rank sleeps on one request at a time; it tests the others at this interval.
     const TEST_INTERVAL: Duration = Duration::from_micros(200);

@@ -2,7 +2,7 @@
 
 use crate::communicator::Communicator;
 use crate::deferred::DeferredBuffers;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::path::StartedCollective;
 use crate::reduction::{FoldFunction, FoldOrder};
 use crate::selection::explanation::{Explanation, Reason};
@@ -135,7 +135,7 @@ impl<B> Outputs<'_, B> {
 pub struct Request<'a, B: Send + 'static = ()> {
     started: StartedCollective,
     outputs: Outputs<'a, B>,
-    fetched: bool,
+    results: Results,
     /// Buffers that moved in; `None` once they are returned or deferred.
     back: Option<B>,
     /// Takes buffers of the segment when the request is dropped early; present only in requests
@@ -144,6 +144,26 @@ pub struct Request<'a, B: Send + 'static = ()> {
     /// Selects the algorithm again, for [`explain`](Self::explain).
     selector: Selector,
     order: FoldOrder,
+}
+
+/// The results of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Results {
+    /// Not fetched yet.
+    Pending,
+    /// In their buffers.
+    Fetched,
+    /// The fetch has failed, and its caller has the error.
+    Failed,
+}
+
+impl Results {
+    fn outcome(self) -> Result<()> {
+        match self {
+            Results::Failed => Err(Error::RequestFailed),
+            Results::Pending | Results::Fetched => Ok(()),
+        }
+    }
 }
 
 impl<'a, B: Send + 'static> Request<'a, B> {
@@ -157,7 +177,7 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         Request {
             started,
             outputs,
-            fetched: false,
+            results: Results::Pending,
             back: Some(back),
             deferred: (size_of::<B>() > 0).then(|| communicator.deferred().clone()),
             selector: communicator.selector(),
@@ -176,17 +196,20 @@ impl<'a, B: Send + 'static> Request<'a, B> {
     /// Never waits.
     ///
     /// # Errors
-    /// The failure of the collective.
+    /// The failure of the collective, and `RequestFailed` in every later call.
     #[inline]
     pub fn test(&mut self) -> Result<bool> {
-        if self.fetched {
-            return Ok(true);
+        if self.results != Results::Pending {
+            return self.results.outcome().map(|()| true);
         }
         if !self.started.test()? {
             return Ok(false);
         }
-        self.fetched = true;
-        self.outputs.fetch(&mut self.back, |outputs| self.started.collect(outputs))?;
+        let Request { started, outputs, results, back, .. } = self;
+        // Before the fetch, which can panic in a user-defined operation.
+        *results = Results::Failed;
+        outputs.fetch(back, |outputs| started.collect(outputs))?;
+        *results = Results::Fetched;
         Ok(true)
     }
 
@@ -259,7 +282,7 @@ impl<'a, B: Send + 'static> Request<'a, B> {
     /// Between nodes it takes what has arrived for a collective that the ranks run themselves.
     #[inline]
     pub fn is_complete(&self) -> bool {
-        self.fetched || self.started.is_complete()
+        self.results != Results::Pending || self.started.is_complete()
     }
 
     /// Waits for the collective and returns the buffers that moved in.
@@ -290,15 +313,18 @@ impl<'a, B: Send + 'static> Request<'a, B> {
 
     #[inline]
     fn finish(&mut self, limit: Option<Duration>) -> Result<()> {
-        if self.fetched {
-            return Ok(());
+        if self.results != Results::Pending {
+            return self.results.outcome();
         }
-        let Request { started, outputs, fetched, back, .. } = self;
+        let Request { started, outputs, results, back, .. } = self;
         outputs.fetch(back, |outputs| {
             started.wait(limit, outputs)?;
-            *fetched = true;
+            // Before the fetch, which can panic in a user-defined operation.
+            *results = Results::Failed;
             started.collect(outputs)
-        })
+        })?;
+        *results = Results::Fetched;
+        Ok(())
     }
 }
 

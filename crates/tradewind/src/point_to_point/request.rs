@@ -16,8 +16,14 @@ pub struct SendRequest<'a> {
     communicator: &'a Communicator,
     bytes: &'a [u8],
     to: u32,
-    /// `None` if the send is complete.
-    started: Option<StartedSendKey>,
+    state: SendState,
+}
+
+#[derive(Debug)]
+enum SendState {
+    Started(StartedSendKey),
+    Complete,
+    Failed,
 }
 
 impl<'a> SendRequest<'a> {
@@ -34,20 +40,27 @@ impl<'a> SendRequest<'a> {
             .endpoint()?
             .start_send(to, envelope, bytes, is_synchronous)
             .map_err(|error| communicator.match_error(error, Some(to), None))?;
-        Ok(SendRequest { communicator, bytes, to, started })
+        let state = started.map_or(SendState::Complete, SendState::Started);
+        Ok(SendRequest { communicator, bytes, to, state })
     }
 
     /// Returns `true` if the buffer may be changed. Never waits.
     ///
     /// # Errors
-    /// Those of [`wait`](Self::wait), at the latest in the 64th call after the failure; they end
-    /// the request.
+    /// Those of [`wait`](Self::wait), at the latest in the 64th call after the failure. Later calls
+    /// return `RequestFailed`.
     pub fn test(&mut self) -> Result<bool> {
-        let Some(started) = &mut self.started else { return Ok(true) };
+        let started = match &mut self.state {
+            SendState::Started(started) => started,
+            SendState::Complete => return Ok(true),
+            SendState::Failed => return Err(Error::RequestFailed),
+        };
         let exited = || self.communicator.exited(Some(self.to));
         let outcome = self.communicator.endpoint()?.test_send(started, self.bytes, exited);
-        if !matches!(outcome, Ok(false)) {
-            self.started = None;
+        match outcome {
+            Ok(false) => {}
+            Ok(true) => self.state = SendState::Complete,
+            Err(_) => self.state = SendState::Failed,
         }
         outcome.map_err(|error| self.communicator.match_error(error, Some(self.to), None))
     }
@@ -72,15 +85,21 @@ impl<'a> SendRequest<'a> {
 
     #[inline]
     fn finish(&mut self, limit: Option<Duration>) -> Result<()> {
-        let Some(started) = &self.started else { return Ok(()) };
+        let started = match &self.state {
+            SendState::Started(started) => started,
+            SendState::Complete => return Ok(()),
+            SendState::Failed => return Err(Error::RequestFailed),
+        };
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let exited = || self.communicator.exited(Some(self.to));
         let outcome =
             self.communicator.endpoint()?.wait_send(started, self.bytes, deadline, exited);
         let outcome =
             outcome.map_err(|error| self.communicator.match_error(error, Some(self.to), limit));
-        if !outcome.as_ref().is_err_and(Error::is_timeout) {
-            self.started = None;
+        match &outcome {
+            Ok(()) => self.state = SendState::Complete,
+            Err(error) if error.is_timeout() => {}
+            Err(_) => self.state = SendState::Failed,
         }
         outcome
     }
@@ -89,7 +108,8 @@ impl<'a> SendRequest<'a> {
 impl Drop for SendRequest<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(started) = self.started.take()
+        let state = std::mem::replace(&mut self.state, SendState::Complete);
+        if let SendState::Started(started) = state
             && let Ok(endpoint) = self.communicator.endpoint()
         {
             endpoint.drop_send(started, self.bytes);
@@ -115,7 +135,7 @@ pub struct RecvRequest<'a> {
 enum RecvState {
     Posted(PostedRecvKey),
     Complete(Status),
-    /// Failed, or cancelled.
+    /// Failed, or withdrawn.
     Over,
 }
 
@@ -137,10 +157,14 @@ impl<'a> RecvRequest<'a> {
     /// Returns `true` if the message is in the buffer. Never waits.
     ///
     /// # Errors
-    /// Those of [`wait`](Self::wait), the exit of a rank at the latest in the 64th call after it;
-    /// they end the request.
+    /// Those of [`wait`](Self::wait), the exit of a rank at the latest in the 64th call after it.
+    /// Later calls return `RequestFailed`.
     pub fn test(&mut self) -> Result<bool> {
-        let RecvState::Posted(posted) = &mut self.state else { return Ok(true) };
+        let posted = match &mut self.state {
+            RecvState::Posted(posted) => posted,
+            RecvState::Complete(_) => return Ok(true),
+            RecvState::Over => return Err(Error::RequestFailed),
+        };
         let exited = |awaited| self.communicator.exited(awaited);
         let endpoint = self.communicator.endpoint()?;
         match endpoint.test_recv(posted, self.source, self.buffer, exited) {
@@ -231,7 +255,7 @@ impl<'a> RecvRequest<'a> {
         let posted = match &self.state {
             RecvState::Posted(posted) => posted,
             RecvState::Complete(status) => return Ok(*status),
-            RecvState::Over => return Err(Error::Broken),
+            RecvState::Over => return Err(Error::RequestFailed),
         };
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let exited = |awaited| self.communicator.exited(awaited);

@@ -20,6 +20,7 @@ testing::tests![
     a_linked_collective_that_meets_another_is_found_too,
     a_rank_that_leaves_or_panics_is_named,
     communicators_without_the_failed_rank_remain_usable,
+    a_collective_that_has_failed_is_never_complete,
     a_time_out_names_the_missing_ranks_and_can_be_waited_out,
     wrong_arguments_are_refused_before_anything_starts,
     sizes_that_take_different_ways_are_told_apart_before_any_work,
@@ -314,6 +315,22 @@ fn communicators_without_the_failed_rank_remain_usable() {
         Ok(())
     });
     assert!(matches!(outcome, Err(Error::Panicked { rank: 2, .. })), "{outcome:?}");
+}
+
+fn a_collective_that_has_failed_is_never_complete() {
+    let failed = |outcome: Result<()>| assert!(matches!(outcome, Err(Error::RequestFailed)));
+    local(3, |world| {
+        let mine = [i64::from(world.rank() != 1)];
+        let mut quotient = [0];
+        let mut request = world.iallreduce(&mine, &mut quotient, Op::Quotient)?;
+        let outcome = request.wait_timeout(Duration::from_secs(60));
+        assert!(matches!(outcome, Err(Error::DivisionByZero { .. })), "{outcome:?}");
+        failed(request.test().map(drop));
+        failed(request.wait_timeout(Duration::from_secs(60)));
+        failed(request.wait().map(drop));
+        Ok(())
+    })
+    .expect("only the divisions fail");
 }
 
 fn a_time_out_names_the_missing_ranks_and_can_be_waited_out() {

@@ -5,8 +5,7 @@ use super::rank::say;
 use super::{VICTIM, after_a_kill, nodes};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use tradewind::messages::{
-    CacheLineHeader, CacheLineMessage, ExpressMessage, OnePoll, RecvError, SendError,
-    SourceName,
+    CacheLineHeader, CacheLineMessage, ExpressMessage, OnePoll, RecvError, SendError, SourceName,
 };
 use tradewind::{Job, Result};
 

@@ -158,6 +158,8 @@ fn tests_of_requests_find_a_failed_rank() {
                 }
             };
             assert_eq!(error.failed_rank(), Some(2), "{error}");
+            let again = test();
+            assert!(matches!(again, Err(Error::RequestFailed)), "{again:?}");
         };
         let mut receive = world.irecv(&mut number, 2, Tag::Any)?;
         fails(&mut || receive.test());
