@@ -114,13 +114,13 @@ impl Communicator {
         self.member().arena()
     }
 
-    /// Allocates zeroed memory in this rank's part of the segment.
+    /// Allocates zeroed memory with this alignment in this rank's part of the segment.
     ///
     /// # Errors
     /// Returns an error if that part is full.
-    pub fn allocate(&self, bytes: u64) -> Result<OwnedBytes, Error> {
+    pub fn allocate(&self, bytes: u64, alignment: u64) -> Result<OwnedBytes, Error> {
         let member = self.member();
-        Ok(member.with_reclaim(|| OwnedBytes::new(self.arena(), bytes))?)
+        Ok(member.with_reclaim(|| OwnedBytes::new(self.arena(), bytes, alignment))?)
     }
 
     /// Returns the engine that executes operations.

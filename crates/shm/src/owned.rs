@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let segment = Arc::new(Segment::create(1 << 20, Backing::Memory)?);
 /// let arena = Arc::new(Arena::new(segment, 4096..1 << 20)?);
-/// let mut bytes = OwnedBytes::new(&arena, 100)?;
+/// let mut bytes = OwnedBytes::new(&arena, 100, 64)?;
 /// bytes.as_mut_slice()[99] = 7;
 /// assert_eq!(bytes.as_slice().iter().sum::<u8>(), 7);
 /// drop(bytes);
@@ -40,13 +40,13 @@ unsafe impl Send for OwnedBytes {}
 unsafe impl Sync for OwnedBytes {}
 
 impl OwnedBytes {
-    /// Allocates `bytes` zeroed bytes, aligned to a cache line.
+    /// Allocates `bytes` zeroed bytes, aligned as [`Arena::allocate`] does: at least to a cache line.
     ///
     /// # Errors
     /// Returns an error when the arena or its file system is full.
-    pub fn new(arena: &Arc<Arena>, bytes: u64) -> Result<Self, ArenaError> {
+    pub fn new(arena: &Arc<Arena>, bytes: u64, alignment: u64) -> Result<Self, ArenaError> {
         // Never an empty allocation, so that every buffer has a distinct offset.
-        let at = arena.allocate_zeroed(bytes.max(1), 64)?;
+        let at = arena.allocate_zeroed(bytes.max(1), alignment)?;
         let Some(first) = NonNull::new(arena.segment().bytes_ptr(at, bytes)?) else {
             return Err(ArenaError::NotAllocated { offset: at });
         };

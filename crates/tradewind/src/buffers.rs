@@ -41,7 +41,15 @@ impl<T: Pod> SharedBuffer<T> {
             let expected = "a number whose bytes can be counted in 64 bits";
             argument("the number of elements", count.to_string(), expected)
         })?;
-        Ok(SharedBuffer { memory: group.allocate(bytes)?, count, element: PhantomData })
+        /// Addresses have the alignment of offsets up to the size of a page.
+        const PAGE: usize = 4096;
+        let alignment = align_of::<T>();
+        if alignment > PAGE {
+            let found = format!("{alignment} bytes");
+            return Err(argument("the alignment of an element", found, "a page at most"));
+        }
+        let memory = group.allocate(bytes, alignment as u64)?;
+        Ok(SharedBuffer { memory, count, element: PhantomData })
     }
 
     /// Returns `true` if the communicator's ranks on this node find the memory at its offset.

@@ -186,7 +186,8 @@ impl Communicator {
     /// Allocates zeroed memory in the job's segment, which collectives use in place.
     ///
     /// # Errors
-    /// Fails if this rank's part of the segment is full.
+    /// Fails if this rank's part of the segment is full, or if elements are aligned to more than a
+    /// page.
     pub fn alloc<T: Pod>(&self, count: usize) -> Result<SharedBuffer<T>> {
         self.shared.deferred.sweep();
         SharedBuffer::new(self.group(), count)

@@ -40,7 +40,7 @@ pub(crate) fn on_each(
 pub(crate) fn hoard(communicator: &Communicator) -> Vec<OwnedBytes> {
     let mut hoard = Vec::new();
     for piece in [256 << 10, 64 << 10, 4096, 64] {
-        while let Ok(taken) = communicator.allocate(piece) {
+        while let Ok(taken) = communicator.allocate(piece, 64) {
             hoard.push(taken);
         }
     }

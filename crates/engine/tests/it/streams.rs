@@ -241,7 +241,7 @@ fn streams_of_many_communicators_leave_memory() {
             communicators.push(communicator);
         }
         assert!((1..12).contains(&streamed), "{streamed} communicators stream");
-        world.allocate(ARENA_BYTES / 5)?;
+        world.allocate(ARENA_BYTES / 5, 64)?;
         Ok(())
     });
 }

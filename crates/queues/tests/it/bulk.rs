@@ -229,13 +229,13 @@ fn bytes_in_the_segment_are_read_in_place() {
         Child::start_on("bulk::child_reads_in_place", &segment, &[link.offset(), ready.offset()]);
     let mut sender = Sender::connect(&segment, link.offset()).expect("free");
     for number in 0..3 {
-        let mut bytes = OwnedBytes::new(&arena, 1 << 20).expect("memory");
+        let mut bytes = OwnedBytes::new(&arena, 1 << 20, 64).expect("memory");
         bytes.as_mut_slice().copy_from_slice(&message(number, 1 << 20));
         assert_eq!(sender.send_in_place(&bytes).expect("received"), Path::InPlace);
     }
     assert_eq!(sender.send(&message(3, 100)).expect("received"), Path::Staged);
     let (_, elsewhere) = memory(1 << 20);
-    let foreign = OwnedBytes::new(&elsewhere, 10).expect("memory");
+    let foreign = OwnedBytes::new(&elsewhere, 10, 64).expect("memory");
     assert!(matches!(sender.send_in_place(&foreign), Err(BulkError::OtherSegment { .. })));
     assert!(other.succeeds());
 }

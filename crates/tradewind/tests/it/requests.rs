@@ -21,6 +21,7 @@ testing::tests![
     a_rank_that_leaves_or_panics_is_named,
     communicators_without_the_failed_rank_remain_usable,
     a_collective_that_has_failed_is_never_complete,
+    memory_has_the_alignment_of_its_elements,
     a_time_out_names_the_missing_ranks_and_can_be_waited_out,
     wrong_arguments_are_refused_before_anything_starts,
     sizes_that_take_different_ways_are_told_apart_before_any_work,
@@ -331,6 +332,29 @@ fn a_collective_that_has_failed_is_never_complete() {
         Ok(())
     })
     .expect("only the divisions fail");
+}
+
+/// Elements whose alignment exceeds that of a cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(512))]
+struct Wide([u8; 512]);
+
+// SAFETY: an array of bytes without padding, of which all values are valid.
+unsafe impl bytemuck::Zeroable for Wide {}
+// SAFETY: as above.
+unsafe impl bytemuck::Pod for Wide {}
+
+fn memory_has_the_alignment_of_its_elements() {
+    local(2, |world| {
+        for _ in 0..4 {
+            let _between = world.alloc::<u8>(1)?;
+            let mut wide = world.alloc::<Wide>(3)?;
+            wide[2].0[511] = world.rank() as u8;
+            assert_eq!((wide.len(), wide[2].0[511]), (3, world.rank() as u8));
+        }
+        Ok(())
+    })
+    .expect("the job succeeds");
 }
 
 fn a_time_out_names_the_missing_ranks_and_can_be_waited_out() {
