@@ -2,6 +2,7 @@
 
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
+use crate::failure::Exit;
 use crate::internode::clocks;
 use crate::internode::group::{InternodeGroup, InternodeJob};
 use crate::internode::probe::{self, UnreachablePair};
@@ -268,7 +269,8 @@ impl Drop for Job {
 ///
 /// # Errors
 /// The error of the lowest rank that failed. A panic is an error, of the rank itself and of those
-/// that wait for it; it precedes all others.
+/// that wait for it; it precedes all others. The error that a rank has left comes last: another
+/// rank's error may be the cause.
 pub fn local<F>(ranks: u32, body: F) -> Result<()>
 where
     F: Fn(Communicator) -> Result<()> + Sync,
@@ -369,10 +371,15 @@ where
             })
             .collect()
     });
-    // A panic causes the errors of the other ranks, so it comes first.
-    let (panics, rest): (Vec<_>, Vec<_>) =
-        outcomes.into_iter().partition(|outcome| matches!(outcome, Err(Error::Panicked { .. })));
-    panics.into_iter().chain(rest).collect()
+    let mut outcomes = outcomes;
+    // A panic causes the errors of the other ranks, so it comes first. A rank that has left in order
+    // has an error of its own, or its error is none; that of a rank that waits for it comes last.
+    outcomes.sort_by_key(|outcome| match outcome {
+        Err(Error::Panicked { .. }) => 0,
+        Err(Error::RankFailed { how: Exit::Left, .. }) => 2,
+        Ok(()) | Err(_) => 1,
+    });
+    outcomes.into_iter().collect()
 }
 
 fn run_rank<F>(rank: u32, member: Member, job: Option<Arc<InternodeJob>>, body: &F) -> Result<()>

@@ -21,6 +21,7 @@ testing::tests![
     a_rank_that_leaves_or_panics_is_named,
     communicators_without_the_failed_rank_remain_usable,
     a_collective_that_has_failed_is_never_complete,
+    the_cause_precedes_its_consequence,
     memory_has_the_alignment_of_its_elements,
     a_time_out_names_the_missing_ranks_and_can_be_waited_out,
     wrong_arguments_are_refused_before_anything_starts,
@@ -332,6 +333,15 @@ fn a_collective_that_has_failed_is_never_complete() {
         Ok(())
     })
     .expect("only the divisions fail");
+}
+
+fn the_cause_precedes_its_consequence() {
+    let outcome = local(4, |world| match world.rank() {
+        // It leaves with its error, and the others wait for it.
+        3 => world.bcast(&mut [0u8], 7),
+        _ => world.barrier(),
+    });
+    assert!(matches!(outcome, Err(Error::Argument { .. })), "{outcome:?}");
 }
 
 /// Elements whose alignment exceeds that of a cache line.
