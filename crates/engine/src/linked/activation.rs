@@ -397,28 +397,19 @@ impl<'a> Activation<'a> {
             let receive = linked.wildcards[pair.receive as usize];
             let send = linked.wildcard_sends[pair.send as usize];
             let record = &linked.schedule.view().operations()[receive as usize];
-            if send.bytes != record.bytes {
-                return Err(Error::Argument {
-                    what: "the length of a message that a wildcard receive takes",
-                    found: format!(
-                        "{} bytes, sent by rank {} with tag {}",
-                        send.bytes, send.rank, send.tag
-                    ),
-                    expected: format!(
-                        "{} bytes, as vertex {} of rank {rank} says",
-                        record.bytes, record.vertex
-                    ),
-                });
-            }
             let begun = program.trace.as_ref().map(|trace| trace.now());
-            match program.wildcard_mailbox(self.slot, rank, pair.send) {
-                Some(mailbox) => {
-                    lists::scatter(program, self.slot, mailbox, self.blocks(rank, receive))?;
-                }
-                None => {
-                    self.copy_message((send.rank, send.operation), (rank, receive))?;
-                    self.complete_any(send.rank, send.operation);
-                }
+            let mailbox = program.wildcard_mailbox(self.slot, rank, pair.send);
+            if send.bytes != record.bytes {
+                // Neither end is at fault: the order of arrival made the pair. Both go on, without
+                // the bytes, and the requests of all ranks report it.
+                program.fail_pair(self.run, rank, pair);
+            } else if let Some(mailbox) = mailbox {
+                lists::scatter(program, self.slot, mailbox, self.blocks(rank, receive))?;
+            } else {
+                self.copy_message((send.rank, send.operation), (rank, receive))?;
+            }
+            if mailbox.is_none() {
+                self.complete_any(send.rank, send.operation);
             }
             if let (Some(trace), Some(begun)) = (&program.trace, begun) {
                 let stage = TraceStage::Took(send.rank, send.operation);

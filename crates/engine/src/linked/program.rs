@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::linked::frame::{FrameLayout, ProgramLayout};
-use crate::linked::matcher::WildcardMatcher;
+use crate::linked::matcher::{MatchedPair, WildcardMatcher};
 use crate::protocol::run_state::RunStates;
 use crate::state::SharedStates;
 use crate::trace::ProgramTrace;
@@ -36,6 +36,10 @@ shm::shared_lines! {
         /// `uses << 32 | vertex` of the rank's first operation in that use of the slot that divided
         /// an integer by zero. Release by `fail`, Acquire by `failure`.
         fault: AtomicU64,
+        /// `uses << 32 | pair` of the rank's first wildcard receive in that use of the slot that took
+        /// a message of another length, see `pair_code`. Release by `fail_pair`, Acquire by
+        /// `failure`.
+        unequal_pair: AtomicU64,
     }
 
     /// The ends of the queue of tasks that only the rank itself may execute.
@@ -236,7 +240,20 @@ impl LinkedProgram {
 
     /// Records that a rank's operation divided an integer by zero.
     pub(crate) fn fail(&self, run: u64, rank: u32, record: &OperationRecord) {
-        let fault = &self.frame(self.slot(run), rank).done.fault;
+        self.record_fault(run, &self.frame(self.slot(run), rank).done.fault, record.vertex);
+    }
+
+    /// Records that a wildcard receive of a rank took a message of another length.
+    pub(crate) fn fail_pair(&self, run: u64, rank: u32, pair: MatchedPair) {
+        // The number of pairs exceeds 32 bits only in graphs that no segment has memory for.
+        let receives = self.linked(rank).wildcards.len() as u32;
+        let code = pair.send.wrapping_mul(receives).wrapping_add(pair.receive);
+        self.record_fault(run, &self.frame(self.slot(run), rank).done.unequal_pair, code);
+    }
+
+    /// Keeps the first fault of a run.
+    #[cold]
+    fn record_fault(&self, run: u64, fault: &AtomicU64, code: u32) {
         let mine = self.fault_of(run);
         // Relaxed: the exchange below decides, and reads the word again.
         let before = fault.load(Ordering::Relaxed);
@@ -245,7 +262,7 @@ impl LinkedProgram {
             // that another operation of this use failed first.
             let _ = fault.compare_exchange(
                 before,
-                mine | u64::from(record.vertex),
+                mine | u64::from(code),
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             );
@@ -262,13 +279,40 @@ impl LinkedProgram {
     pub(crate) fn failure(&self, run: u64) -> Result<(), Error> {
         let others = (0..self.ranks()).filter(|rank| *rank != self.rank);
         for rank in std::iter::once(self.rank).chain(others) {
-            // Acquire: pairs with the Release in `fail`.
-            let fault = self.frame(self.slot(run), rank).done.fault.load(Ordering::Acquire);
-            if fault & !0xffff_ffff == self.fault_of(run) {
-                return Err(Error::DivisionByZero { vertex: Some((rank, fault as u32)) });
+            let done = &self.frame(self.slot(run), rank).done;
+            // Acquire: pairs with the Release in `record_fault`.
+            let code = |fault: &AtomicU64| {
+                let fault = fault.load(Ordering::Acquire);
+                (fault & !0xffff_ffff == self.fault_of(run)).then_some(fault as u32)
+            };
+            if let Some(pair) = code(&done.unequal_pair) {
+                return Err(self.unequal_pair(rank, pair));
+            }
+            if let Some(vertex) = code(&done.fault) {
+                return Err(Error::DivisionByZero { vertex: Some((rank, vertex)) });
             }
         }
         Ok(())
+    }
+
+    /// Returns the error of a wildcard receive of a rank that took a message of another length.
+    #[cold]
+    fn unequal_pair(&self, rank: u32, code: u32) -> Error {
+        let LinkedRank { wildcards, wildcard_sends, schedule, .. } = self.linked(rank);
+        let receives = wildcards.len() as u32;
+        let send = wildcard_sends.get((code / receives) as usize);
+        let receive = wildcards[(code % receives) as usize];
+        let receive = &schedule.view().operations()[receive as usize];
+        Error::Argument {
+            what: "the length of a message that a wildcard receive takes",
+            found: send.map_or_else(String::new, |send| {
+                format!("{} bytes, sent by rank {} with tag {}", send.bytes, send.rank, send.tag)
+            }),
+            expected: format!(
+                "{} bytes, as vertex {} of rank {rank} says",
+                receive.bytes, receive.vertex
+            ),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use goal::compile::compile;
 use goal::graph::{Access, Graph};
 use goal::schedule::Schedule;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Each of two ranks sends its `bytes` bytes to the other.
 fn swap(bytes: u64) -> Vec<Schedule> {
@@ -187,4 +188,56 @@ fn ranks_that_have_built_different_graphs_are_told_so() {
         assert!(matches!(outcome, Err(Error::RankFailed { rank: 1, .. })), "{outcome:?}");
         Ok(())
     });
+}
+
+/// Rank 0 receives two messages of different lengths from any rank; the others send one each.
+fn gather_from_any(lengths: [u64; 2]) -> Vec<Schedule> {
+    let graph = |rank: u32| {
+        let mut graph = Graph::new(rank, 3);
+        if rank == 0 {
+            for length in lengths {
+                let buffer = graph.buffer(Access::Output, length);
+                graph.receive(buffer, None, 0);
+            }
+        } else {
+            let buffer = graph.buffer(Access::Input, lengths[2 - rank as usize]);
+            graph.send(buffer, 0, 0);
+        }
+        graph
+    };
+    (0..3).map(|rank| compile(&graph(rank)).expect("the graph is sound")).collect()
+}
+
+#[test]
+fn a_wildcard_receive_of_another_length_fails_on_all_ranks() {
+    for lengths in [[4, 8], [40_000, 80_000]] {
+        for engine in [EngineKind::Peers, EngineKind::Caller] {
+            let members = members(3, engine).expect("the job has memory");
+            on_each(members, |communicator, barrier| {
+                let schedule =
+                    communicator.link_all(gather_from_any(lengths), call(CallKind::Gather))?;
+                // Rank 0 posts both receives. Rank 1 then sends what the second one expects.
+                (0..communicator.rank()).for_each(|_| barrier.wait());
+                let [short, long] = lengths.map(|length| vec![1; length as usize]);
+                let request = match communicator.rank() {
+                    0 => schedule.start(&lengths.map(Argument::output)),
+                    1 => schedule.start(&[Argument::input(&long)]),
+                    _ => schedule.start(&[Argument::input(&short)]),
+                };
+                let mut request = request?;
+                // With the caller engine a rank posts and sends in its calls.
+                request.test()?;
+                (communicator.rank()..3).for_each(|_| barrier.wait());
+                request.wait(Some(Duration::from_secs(30)))?;
+                let error = request.collect(&mut []).expect_err("lengths differ").to_string();
+                assert!(error.contains("wildcard receive"), "{error}");
+                assert!(error.contains(&format!("{} bytes", lengths[0])), "{error}");
+                assert!(error.contains(&format!("{} bytes", lengths[1])), "{error}");
+                // No other call on the rank has got the error.
+                communicator.split(Some(0), 0)?;
+                Ok(())
+            })
+            .expect("no rank hangs");
+        }
+    }
 }
