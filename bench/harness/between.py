@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import installation, machine
+from . import curves, installation, machine
 from .main import Progress, interrupt
 from .options import positive
 from .places import BENCH, BUILD, LOOPS, RESULTS, ROOT, Trouble, release
@@ -24,11 +24,13 @@ LIMIT_S = 60
 # Blocking collectives, as the programs of bench/c and bench/loops take them: operation, bytes, no computation.
 COLLECTIVES = ["barrier:0:0"] + [f"{operation}:{size}:0" for operation in ("allreduce", "alltoall", "bcast") for size in (8, 1024, 65536, 1 << 20)]
 # Nonblocking ones, alone and over a computation of so many iterations.
+NONBLOCKING = ("allreduce", "alltoall", "bcast", "neighbor")
 OVERLAPPED = ["barrier:0:100000"] + [
-    f"{operation}:{size}:{iterations}"
-    for operation in ("allreduce", "alltoall", "bcast")
-    for size, iterations in ((8, 100_000), (65536, 300_000), (1 << 20, 2_000_000))
+    f"{operation}:{size}:{iterations}" for operation in NONBLOCKING for size, iterations in ((8, 100_000), (65536, 300_000), (1 << 20, 2_000_000))
 ]
+# The sizes between, for curves; and the bytes of a rank's blocks for all nodes beyond which more nodes are not measured.
+BETWEEN = [f"{operation}:{size}:{iterations}" for operation in NONBLOCKING for size, iterations in ((1024, 100_000), (8192, 150_000), (262144, 800_000))]
+MOST_BYTES = 4 << 20
 # Messages: half a round trip, a stream in windows of 64, and an exchange that is posted before a computation.
 MESSAGES = ["pingpong:8:0", "pingpong:4096:0", "pingpong:65536:0", f"pingpong:{1 << 20}:0", "stream:8:0", "posted:8:100000", f"posted:{1 << 20}:2000000"]
 # Milliseconds of each of them in a round.
@@ -45,7 +47,7 @@ PROGRAMS = {
 def read(arguments):
     """The command line."""
     parser = argparse.ArgumentParser(prog="bench/nodes", description=__doc__)
-    parser.add_argument("--nodes", type=positive, default=2, help="how many nodes (2)")
+    parser.add_argument("--nodes", type=positive, action="append", metavar="N", help="how many nodes (2); repeatable, one number after the other")
     parser.add_argument("--mtu", type=positive, default=1500, help="largest IP packet (1500)")
     parser.add_argument("--rounds", type=positive, default=7, help="rounds, in which every contender has a turn (7)")
     parser.add_argument("--calls", type=positive, default=500, help="calls of a round (500)")
@@ -54,9 +56,22 @@ def read(arguments):
     parser.add_argument("--program", action="append", choices=["backends", *PROGRAMS], help="measure this part only; repeatable")
     parser.add_argument("--only", action="append", metavar="ROW", help="measure collectives whose row contains ROW, such as barrier; repeatable")
     parser.add_argument("--contender", action="append", metavar="NAME", help="measure contenders whose name contains NAME only; repeatable")
+    parser.add_argument("--curves", type=Path, metavar="DIR", help="measure nonblocking collectives at more sizes, and add their curves to those in DIR for `tradewind report DIR`")
     parser.add_argument("--beside", type=Path, metavar="ROOT", help="measure another checkout's builds in turns with this one's, as `before`")
     parser.add_argument("--skip-build", action="store_true", help="use what earlier runs installed and built")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.nodes = options.nodes or [2]
+    if options.curves:
+        options.program = ["overlap"]
+    return options
+
+
+def rows_of(program, options):
+    """The rows of a program that these options select."""
+    rows = PROGRAMS[program][0]
+    if options.curves:
+        rows = [row for row in [*rows, *BETWEEN] if int(row.split(":")[1]) * options.nodes <= MOST_BYTES]
+    return [row for row in rows if is_wanted(row, options.only)]
 
 
 def is_wanted(name, wanted):
@@ -145,8 +160,7 @@ def program_of(contender, program):
 def collective_commands(places, folder, options, number, program):
     """The command line of each contender's collectives in a round, by name."""
     started = launchers(places, folder, options)
-    rows, _, ours = PROGRAMS[program]
-    rows = [row for row in rows if is_wanted(row, options.only)]
+    rows, ours = rows_of(program, options), PROGRAMS[program][2]
     arguments = [str(BUDGET_MS), str(number), "10", *rows]
     found = {name: [*launcher, program_of(name, program), *arguments] for name, launcher in started.items() if name != "mpich"}
     roots = {"": ROOT, **({"before, ": options.beside} if options.beside else {})}
@@ -171,10 +185,18 @@ def measure_collectives(places, folder, options, table, say, program):
                 failures[f"{contender}, {program} collectives"] = str(failure)
                 continue
             for line in found:
-                key = line["op"] + (f", {line['bytes']} bytes" if line["bytes"] else "")
-                for field, suffix in PROGRAMS[program][1].items():
-                    values.setdefault(contender, {}).setdefault(key + suffix, []).append(line[field][0])
+                for field in PROGRAMS[program][1]:
+                    values.setdefault(contender, {}).setdefault((line["op"], line["bytes"], field), []).append(line[field][0])
     return values, failures
+
+
+def in_words(program, values):
+    """A program's values with a text in place of each operation, size and field."""
+
+    def text(operation, size, field):
+        return operation + (f", {size} bytes" if size else "") + PROGRAMS[program][1][field]
+
+    return {contender: {text(*key): times for key, times in rows.items()} for contender, rows in values.items()}
 
 
 def own_command(options):
@@ -246,20 +268,9 @@ def collective_table(program, values):
     return lines
 
 
-def report(values, collectives, failures, options, described):
-    """The tables, as text."""
-    names = list(values)
-    whats = list(dict.fromkeys(what for engine in values.values() for what in engine))
-    lines = [
-        f"# {options.nodes} nodes (network namespaces, MTU {options.mtu}), {options.rounds} rounds in turns",
-        "",
-        f"{described['processor']}, {described['cores']} cores, Linux {described['kernel']}, {described['date']}. Packets are "
-        + ("received on the receiver's core (RPS)." if options.receiver_core else "received inside the sender's call (veth without RPS)."),
-        "Medians over the rounds, least and most in brackets; µs unless the row says otherwise.",
-        "",
-        "| | " + " | ".join(names) + " |",
-        "|---|" + "---|" * len(names),
-    ]
+def backend_tables(values, names, whats):
+    """The tables of tradewind's backends beside the peers, as lines."""
+    lines = ["", "| | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
     for what in whats:
         cells = []
         for engine in names:
@@ -278,6 +289,22 @@ def report(values, collectives, failures, options, described):
         ours, theirs = middle(values, "kernel", what), middle(values, "agent", what)
         if ours is not None and theirs:
             lines.append(f"| agent: {what} | ≤ {reach} | {ours / theirs:.3f} | {'yes' if ours / theirs <= reach else 'no'} |")
+    return lines
+
+
+def report(values, collectives, failures, options, described):
+    """The tables, as text."""
+    names = list(values)
+    whats = list(dict.fromkeys(what for engine in values.values() for what in engine))
+    lines = [
+        f"# {options.nodes} nodes (network namespaces, MTU {options.mtu}), {options.rounds} rounds in turns",
+        "",
+        f"{described['processor']}, {described['cores']} cores, Linux {described['kernel']}, {described['date']}. Packets are "
+        + ("received on the receiver's core (RPS)." if options.receiver_core else "received inside the sender's call (veth without RPS)."),
+        "Medians over the rounds, least and most in brackets; µs unless the row says otherwise.",
+    ]
+    if names:
+        lines += backend_tables(values, names, whats)
     for program, found in collectives.items():
         lines += collective_table(program, found)
     lines += [f"\n{contender} failed: {why}" for contender, why in failures.items()]
@@ -291,13 +318,22 @@ def main(arguments):
     try:
         if not options.skip_build:
             build(say)
-        described = machine.describe(PEERS)
-        values, collectives, failures = measure(options, say)
+        failures = [failure for count in options.nodes for failure in measure_nodes(argparse.Namespace(**{**vars(options), "nodes": count}), say)]
     except Trouble as trouble:
         print(f"bench/nodes: {trouble}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+    return 1 if failures else 0
+
+
+def measure_nodes(options, say):
+    """Runs everything with one number of nodes, and writes what was found; what failed."""
+    described = machine.describe(PEERS)
+    values, collectives, failures = measure(options, say)
+    if options.curves and collectives.get("overlap"):
+        curves.write(options.curves, options.nodes, collectives["overlap"], described)
+    collectives = {program: in_words(program, found) for program, found in collectives.items()}
     text = report(values, collectives, failures, options, described)
     RESULTS.mkdir(parents=True, exist_ok=True)
     way = "receiver-core" if options.receiver_core else "sender-call"
@@ -306,4 +342,4 @@ def main(arguments):
     (RESULTS / f"{stem}.json").write_text(json.dumps(everything, indent=1) + "\n")
     (RESULTS / f"{stem}.md").write_text(text)
     print(text)
-    return 1 if failures else 0
+    return failures
