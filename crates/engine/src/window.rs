@@ -10,7 +10,7 @@ mod executor;
 pub(crate) mod queue;
 
 use crate::argument::Argument;
-use crate::error::Outcome;
+use crate::error::{Error, Outcome};
 use crate::memory::{Pending, RunMemory, Turn};
 use crate::protocol::run_state::{RunState, SlotWindow};
 use crate::state::SharedStates;
@@ -205,14 +205,22 @@ impl<P: Executor> InflightWindow<P> {
         if starter.queue.take_abandoned(run) {
             self.own().change(run, RunState::Active, RunState::Abandoned);
         }
-        if let Err(error) = self.executor.launch(run, call) {
-            // The number is used, because the other ranks count it. Other ranks may still work on
-            // the run, so its slot is not free yet.
-            self.own().change(run, RunState::Active, RunState::Abandoned);
-            starter.retired.insert(run, Err(error));
-            return Ok(false);
+        match self.executor.launch(run, call) {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                self.fail_launch(starter, run, error);
+                Ok(false)
+            }
         }
-        Ok(true)
+    }
+
+    /// Stores the error of a run that failed after it had begun.
+    #[cold]
+    fn fail_launch(&self, starter: &mut Starter<P>, run: u64, error: Box<Error>) {
+        // The number is used, because the other ranks count it. Other ranks may still work on the
+        // run, so its slot is not free yet.
+        self.own().change(run, RunState::Active, RunState::Abandoned);
+        starter.retired.insert(run, Err(error));
     }
 
     /// Returns this rank's own run states.

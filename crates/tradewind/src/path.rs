@@ -42,7 +42,9 @@ impl ExecutionPath {
 
     /// Starts the collective with these buffers; `group` has the ranks of this node. The caller of
     /// a blocking form waits at once.
-    #[inline]
+    ///
+    /// Always inlined: where a flat collective is called, its pattern is a constant.
+    #[inline(always)]
     pub(crate) fn start(
         &self,
         group: &Arc<NodeCommunicator>,

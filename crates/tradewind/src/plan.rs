@@ -104,7 +104,7 @@ impl CollectivePlan<NoBuffers> {
     }
 
     /// Starts the collective.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start(&self, communicator: &Communicator) -> Result<Request<'static>> {
         self.start_as(communicator, CallForm::Nonblocking)
     }
@@ -117,7 +117,7 @@ impl CollectivePlan<NoBuffers> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn start_as(&self, communicator: &Communicator, form: CallForm) -> Result<Request<'static>> {
         let started = self.path.start(communicator.group(), form, &[])?;
         Ok(Request::new(communicator, started, Outputs::None, ()))
@@ -133,7 +133,7 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
     }
 
     /// Starts the collective with its buffer.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start<'a, O: Output<'a, T>>(
         &self,
         communicator: &Communicator,
@@ -152,7 +152,7 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
         lend(vec![loan], |lent| run_lent(schedule, lent))
     }
 
-    #[inline]
+    #[inline(always)]
     fn start_as<'a, O: Output<'a, T>>(
         &self,
         communicator: &Communicator,
@@ -366,7 +366,7 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
     }
 
     /// Starts the collective with an input and an output.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start<'a, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         communicator: &Communicator,
@@ -379,7 +379,7 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
     }
 
     /// Starts the collective with buffers that have been checked.
-    #[inline]
+    #[inline(always)]
     fn start_prepared<'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
         &self,
         communicator: &Communicator,

@@ -19,20 +19,24 @@ impl Communicator {
     ///
     /// # Errors
     /// Returns an error if the arena is full and no run of this rank will release memory.
-    #[inline]
+    // Always inlined: the pattern is a constant where a collective is called, as in a blocking call.
+    #[inline(always)]
     pub fn start_flat(
         self: &Arc<Self>,
         collective: &FlatCollective,
         arguments: &[Argument<'_>],
     ) -> Result<Request, Error> {
         self.check(collective, arguments)?;
+        // Before the arrival: a locked instruction waits for all earlier stores, and that of the
+        // arrival takes as long as its line travels.
+        let communicator = Arc::clone(self);
         let sequence = self.context.begin(collective.call);
         self.context.trace_call_begun(sequence);
-        let started = self.flat.start(sequence, collective, arguments);
+        let started = self.flat.start_short(sequence, collective, arguments);
         // After an error the run has not begun, so no other rank has seen its number.
         let run = started.inspect_err(|_| self.context.take_back(sequence))?;
         self.register_if_queued(&run)?;
-        Ok(Request::new(Execution::Flat(Arc::clone(self), run)))
+        Ok(Request::new(Execution::Flat(communicator, run)))
     }
 }
 

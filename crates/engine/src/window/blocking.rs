@@ -1,7 +1,8 @@
-//! Blocking collectives: the thread that starts the collective also fetches the result, before any
-//! other operation on the communicator.
+//! Short ways of starting a collective: of one that takes no memory and finds a slot, and of a
+//! blocking one, whose thread also fetches the result, before any other operation on the
+//! communicator.
 
-use super::{Executor, InflightWindow, RunNumber, SlotRun};
+use super::{Executor, InflightWindow, RunNumber, SlotRun, StartedRun};
 use crate::argument::Argument;
 use crate::error::{Error, Outcome};
 use crate::protocol::run_state::RunState;
@@ -19,13 +20,62 @@ pub(crate) enum BlockingStart {
     Failed(Box<Error>),
 }
 
-/// An executor of blocking collectives.
+/// An executor of collectives that are short, or blocking.
 pub(crate) trait BlockingExecutor: Executor {
     /// Places the inputs of a run that takes no memory from the arena. The run has begun.
     fn place(&self, run: u64, call: &Self::Parameters, arguments: &[Argument<'_>]) -> Outcome;
 }
 
 impl<P: BlockingExecutor> InflightWindow<P> {
+    /// As [`start`](Self::start), with a short way for a run that takes no memory and finds a slot.
+    ///
+    /// Always inlined, as [`start_blocking`](Self::start_blocking) is.
+    #[inline(always)]
+    pub(crate) fn start_short(
+        &self,
+        sequence: u64,
+        call: &P::Parameters,
+        arguments: &[Argument<'_>],
+    ) -> Outcome<StartedRun<P>> {
+        if self.executor.is_large(call) {
+            return self.start(sequence, call, arguments);
+        }
+        // Before the first store to a line that other ranks have read: a clone may count a
+        // reference, and a locked instruction waits for all earlier stores.
+        let bindings = P::bindings(arguments);
+        let record = SlotRun { sequence, call: call.clone(), bindings: bindings.clone() };
+        let call = call.clone();
+        let mut guard = self.lock();
+        let starter = &mut *guard;
+        if !starter.queue.is_empty() || !self.ensure_slot(starter, &call) {
+            drop(guard);
+            return self.start(sequence, &call, arguments);
+        }
+        let run = starter.window.next;
+        // Every rank has consumed the slot's previous run, so its record is free, also if the
+        // inputs cannot be placed.
+        starter.records[(run & (self.slots - 1)) as usize] = Some(record);
+        self.executor.place(run, &call, arguments)?;
+        // Under the lock, as in `launch`. The run was never queued, so its request is not dropped.
+        self.own().begin(run, RunState::Active);
+        starter.window.next += 1;
+        let queued = match self.executor.launch(run, &call) {
+            Ok(()) => false,
+            Err(error) => {
+                self.fail_launch(starter, run, error);
+                true
+            }
+        };
+        drop(guard);
+        Ok(StartedRun {
+            number: RunNumber { run, sequence },
+            call,
+            bindings,
+            queued,
+            collected: false,
+        })
+    }
+
     /// Starts a collective. The same thread fetches the result with
     /// [`fetch_blocking`](Self::fetch_blocking).
     ///

@@ -48,6 +48,7 @@ impl Communicator {
         ))
     }
 
+    #[inline(always)]
     fn path_of_barrier(&self, form: CallForm) -> Result<ExecutionPath> {
         let choice = self.choose(form, Collective::Barrier, 0, FoldOrder::Any);
         if choice.is_join() {

@@ -91,6 +91,7 @@ impl Communicator {
         Ok(Persistent::new(self, CollectivePlan::with_one_buffer(path, bytes, self.rank() == root)))
     }
 
+    #[inline(always)]
     fn path_of_bcast(&self, form: CallForm, bytes: u64, root: u32) -> Result<ExecutionPath> {
         self.check_root(root)?;
         let choice = self.choose(form, Collective::Bcast, bytes, FoldOrder::Any);
