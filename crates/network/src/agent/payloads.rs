@@ -16,6 +16,8 @@ pub(super) struct RunPayloads<'a> {
     pub(super) runs: &'a mut HashMap<RunKey, Run>,
     pub(super) sent: &'a mut Vec<PayloadLocation>,
     pub(super) faulted: &'a mut Vec<(RunKey, MemoryFault)>,
+    /// Number of runs that receive long payloads.
+    pub(super) long_runs: usize,
 }
 
 /// A transfer to or from a run's memory that the system could not carry out.
@@ -57,6 +59,10 @@ impl Payloads for RunPayloads<'_> {
 
     fn has_runs(&self) -> bool {
         !self.runs.is_empty()
+    }
+
+    fn expects_long(&self) -> bool {
+        self.long_runs > 0
     }
 
     fn copy(&mut self, location: PayloadLocation) -> Result<Vec<u8>, Errno> {

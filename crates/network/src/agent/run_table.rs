@@ -31,6 +31,8 @@ pub(crate) struct RunTable {
     /// Ranks of the job on this node.
     ranks: Vec<u32>,
     pub(crate) runs: HashMap<RunKey, Run>,
+    /// Number of runs that receive long payloads.
+    long_runs: usize,
     /// Messages for runs that have not started.
     pub(super) unexpected: UnexpectedMessages,
     /// Runs started, by rank and communicator.
@@ -77,6 +79,7 @@ impl RunTable {
         RunTable {
             ranks: nodes.members(transport.node()).collect(),
             runs: HashMap::new(),
+            long_runs: 0,
             unexpected: UnexpectedMessages::new(count),
             run_counts: HashMap::new(),
             membership: Membership::default(),
@@ -141,6 +144,7 @@ impl RunTable {
             .membership
             .failure_of(&schedule.members, &schedule.nodes, key.communicator, key.sequence)
             .or_else(|| self.unexpected.failure_of(key));
+        self.long_runs += usize::from(schedule.receives_long);
         let (mut run, buffers) = Run::new(key, schedule, prepared);
         let outcome = match failure {
             Some(error) => Some(Err(error)),
@@ -235,6 +239,7 @@ impl RunTable {
     /// Ends a run for its rank.
     fn close(&mut self, key: RunKey, outcome: RunOutcome) {
         let Some(mut run) = self.runs.remove(&key) else { return };
+        self.long_runs -= usize::from(run.schedule.receives_long);
         // Held payloads end with the run. Their credit returns to the senders, which otherwise
         // could send this node less and less.
         run.release_held(&mut self.context);
@@ -318,8 +323,9 @@ impl RunTable {
     }
 
     fn parts(&mut self) -> (&mut dyn Transport, RunPayloads<'_>) {
-        let RunTable { context, runs, sent, faulted, .. } = self;
-        (&mut *context.transport, RunPayloads { runs, sent, faulted })
+        let RunTable { context, runs, long_runs, sent, faulted, .. } = self;
+        let long_runs = *long_runs;
+        (&mut *context.transport, RunPayloads { runs, sent, faulted, long_runs })
     }
 
     /// Processes an event of a run, if it is under way.

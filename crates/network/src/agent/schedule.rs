@@ -3,6 +3,7 @@
 use crate::backend::CommunicatorContext;
 use crate::error::{Error, system};
 use crate::transport::frame::{MAX_MESSAGE, MAX_OPERATIONS};
+use crate::transport::payloads::PLACED;
 use goal::graph::Access;
 use goal::schedule::{BufferRecord, Kind, OperationRecord, Schedule};
 use interpreter::{Interpreter, Limits};
@@ -30,6 +31,8 @@ pub(crate) struct RegisteredSchedule {
     pub(crate) weight: u64,
     /// Number of operations that send a message or contribute to a join.
     pub(crate) sends: u32,
+    /// True if it receives messages of [`PLACED`] bytes or more.
+    pub(crate) receives_long: bool,
     pub(crate) layout: BufferLayout,
     schedule: Arc<Schedule>,
     /// Interpreters without a run, each with its buffers.
@@ -49,6 +52,9 @@ impl RegisteredSchedule {
         weight: u64,
     ) -> Self {
         let sends = |record: &&OperationRecord| matches!(record.kind(), Kind::Send | Kind::Join);
+        let is_long = |record: &OperationRecord| {
+            record.kind() == Kind::Receive && record.bytes >= PLACED as u64
+        };
         RegisteredSchedule {
             communicator,
             signature: signature & 0xff_ffff,
@@ -57,6 +63,7 @@ impl RegisteredSchedule {
             nodes,
             weight,
             sends: schedule.view().operations().iter().filter(sends).count() as u32,
+            receives_long: schedule.view().operations().iter().any(is_long),
             layout: BufferLayout::of(&schedule),
             schedule: Arc::new(schedule),
             idle: Mutex::default(),

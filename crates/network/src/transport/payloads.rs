@@ -10,6 +10,9 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+/// Shortest payload that is read where it belongs when it has not arrived completely.
+pub const PLACED: usize = 8 << 10;
+
 /// Location of a payload in the memory of a run: the payload of one send or receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PayloadLocation {
@@ -77,6 +80,11 @@ pub trait Payloads {
 
     /// Returns true if a run is under way, so that something may arrive for it.
     fn has_runs(&self) -> bool;
+
+    /// Returns true if a run is under way that receives payloads of [`PLACED`] bytes or more.
+    fn expects_long(&self) -> bool {
+        false
+    }
 
     /// Returns a copy of a payload.
     ///

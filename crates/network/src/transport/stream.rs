@@ -53,6 +53,16 @@ pub(super) trait Source {
     ) -> Option<Result<usize, Errno>>;
 }
 
+/// Longest rest of a payload that is sent in parts, and the length of these. The receiver copies a
+/// part while the sender copies the next one; where more follows, longer parts take fewer calls.
+const IN_PARTS: usize = 128 << 10;
+const PART: usize = 32 << 10;
+
+/// Returns how many bytes of a payload the next call sends.
+fn part_of(bytes: usize) -> usize {
+    if bytes <= IN_PARTS { bytes.min(PART) } else { bytes }
+}
+
 impl Sink for BorrowedFd<'_> {
     fn write(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
         send_slices(*self, slices)
@@ -60,12 +70,15 @@ impl Sink for BorrowedFd<'_> {
 
     fn write_payload(
         &mut self,
-        around: [&[IoSlice<'_>]; 2],
+        [head, tail]: [&[IoSlice<'_>]; 2],
         location: PayloadLocation,
         range: Range<usize>,
         payloads: &dyn Payloads,
     ) -> Result<usize, Errno> {
-        payloads.send(location, range, around, *self)
+        let part = range.start..range.start + part_of(range.len());
+        // What follows the payload leaves with its end.
+        let tail = if part.end < range.end { &[] } else { tail };
+        payloads.send(location, part, [head, tail], *self)
     }
 }
 

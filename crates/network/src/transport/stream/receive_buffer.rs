@@ -5,12 +5,12 @@ use super::connection_error::ConnectionError;
 use super::large_frame::{LargeFrame, received};
 use crate::transport::Arrival;
 use crate::transport::frame::{AnnouncedFrame, Frame, FrameError, FrameStart, HEADER_BYTES};
-use crate::transport::payloads::Payloads;
+use crate::transport::payloads::{PLACED, Payloads};
 
 /// Bytes read at once.
 const BUFFER: usize = 64 << 10;
-/// Shortest payload without a status that is copied from the buffer to its place at once.
-const PLACED: usize = 8 << 10;
+/// Bytes read at once while a long payload is expected, which should not pass through the buffer.
+const PROBE: usize = 4 << 10;
 /// Bytes of a large payload read at once.
 const STRIDE: usize = 256 << 10;
 /// Bytes read before the other connections have their turn.
@@ -78,10 +78,13 @@ impl ReceiveBuffer {
                 }
                 // The status behind a payload passes through the buffer, with what follows it.
                 (large, segmented) => {
-                    // The payload of the next segment should not pass through the buffer.
+                    // The payload of the next segment should not pass through the buffer either.
                     let is_between = large.is_none() && segmented.is_some() && self.segment == 0;
-                    let limit =
-                        if is_between && self.end < HEADER_BYTES { HEADER_BYTES } else { BUFFER };
+                    let limit = match is_between && self.end < HEADER_BYTES {
+                        true => HEADER_BYTES,
+                        false if payloads.expects_long() => BUFFER.min(self.end + PROBE),
+                        false => BUFFER,
+                    };
                     let wanted = limit - self.end;
                     let read = received(source.read(&mut self.buffer[self.end..limit]))?;
                     self.end += read;
@@ -127,9 +130,8 @@ impl ReceiveBuffer {
                         let frame = Frame::decode(&header, payload.to_vec())?;
                         arrivals.push(Arrival::Frame { node, frame });
                         self.start += HEADER_BYTES + length;
-                    } else if rest.len() >= length || HEADER_BYTES + length > BUFFER / 2 {
-                        // A payload of more than half the buffer is read in place, without a second
-                        // copy.
+                    } else if rest.len() >= length || length >= PLACED {
+                        // The rest of a long payload is read in place, without a second copy.
                         self.large = Some(LargeFrame::new(frame, node, payloads)?);
                         self.start += HEADER_BYTES;
                     } else {

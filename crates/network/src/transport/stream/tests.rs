@@ -98,6 +98,7 @@ struct Memory {
     messages: HashMap<u32, (Vec<u8>, usize)>,
     sent: BTreeSet<u32>,
     unreadable: BTreeSet<u32>,
+    expects_long: bool,
 }
 
 impl Payloads for Memory {
@@ -117,6 +118,10 @@ impl Payloads for Memory {
 
     fn has_runs(&self) -> bool {
         true
+    }
+
+    fn expects_long(&self) -> bool {
+        self.expects_long
     }
 
     fn sent(&mut self, location: PayloadLocation) {
@@ -205,6 +210,7 @@ fn every_message_arrives_once_and_is_whole_or_reported() {
                 detach_one(&mut queue, &memory, &mut random);
             }
             wire.space = length(&mut random);
+            received.expects_long = random.random();
             buffer.read(&mut wire, 1, &mut received, &mut arrivals).expect("the frames are right");
         }
         assert_eq!((queue.bytes(), wire.bytes.len()), (0, 0), "as many bytes as announced");
