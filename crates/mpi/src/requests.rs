@@ -19,8 +19,9 @@ use crate::relief;
 use crate::report::{self, Kind};
 use shm::biased_mutex::BiasedMutex;
 use std::ffi::c_int;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::thread::Thread;
 use std::time::Duration;
 use tradewind::Request;
 
@@ -42,6 +43,14 @@ impl Started {
         match self {
             Started::One(request) => request.uses_arena(),
             Started::Two(request) => request.uses_arena(),
+        }
+    }
+
+    #[inline]
+    fn is_queued(&self) -> bool {
+        match self {
+            Started::One(request) => request.is_queued(),
+            Started::Two(request) => request.is_queued(),
         }
     }
 }
@@ -134,6 +143,8 @@ struct Requests {
     operations: HandleMap<Box<Operation>>,
     /// Requests of the MPI library that no operation uses.
     spare: Vec<Handle>,
+    /// A thread looks after the queued operations.
+    is_attended: bool,
 }
 
 // The start of a collective stores to a line that other ranks have read, and until that line has
@@ -172,12 +183,12 @@ pub(crate) fn activate(
     operation.kind = kind;
     operation.communicator = communicator;
     operation.is_persistent = true;
-    let uses_arena = operation.started.uses_arena();
+    let needs = Needs::of(&operation.started);
     with(|requests| {
         report::taken(kind);
         requests.enter(handle, operation);
     });
-    attend_if_needed(abi, uses_arena);
+    needs.fulfil(abi);
 }
 
 /// A request of the MPI library that no operation uses.
@@ -202,7 +213,7 @@ pub(crate) unsafe fn launch(
 ) -> c_int {
     operation.kind = kind;
     operation.communicator = communicator;
-    let uses_arena = operation.started.uses_arena();
+    let needs = Needs::of(&operation.started);
     let mut operation = Some(operation);
     let mut enter = |requests: &mut Requests, handle| {
         if let Some(operation) = operation.take() {
@@ -224,7 +235,7 @@ pub(crate) unsafe fn launch(
     }
     // SAFETY: the caller's promise.
     unsafe { abi.write(request, 0, handle) };
-    attend_if_needed(abi, uses_arena);
+    needs.fulfil(abi);
     0
 }
 
@@ -311,6 +322,17 @@ impl Requests {
         }
         Some(operation)
     }
+
+    /// Advances tradewind's part of all operations. Returns whether one of them is queued then.
+    fn advance_all(&mut self, abi: &Abi) -> bool {
+        let active = |operation: &&mut Box<Operation>| operation.state == State::Active;
+        let mut is_any_queued = false;
+        for operation in self.operations.values_mut().filter(active) {
+            operation.test(abi);
+            is_any_queued |= operation.state == State::Active && operation.started.is_queued();
+        }
+        is_any_queued
+    }
 }
 
 /// The end of an operation.
@@ -349,65 +371,72 @@ pub(crate) fn free(handle: Handle) -> bool {
 
 /// Advances tradewind's part of all operations; calls nothing of the MPI library.
 pub(crate) fn advance_all(abi: &Abi) {
-    with(|requests| {
-        let active = |operation: &&mut Box<Operation>| operation.state == State::Active;
-        for operation in requests.operations.values_mut().filter(active) {
-            operation.test(abi);
-        }
-    });
+    with(|requests| requests.advance_all(abi));
 }
 
-/// Number of active calls up to which they need no call of this rank: the least window of the
-/// engine, that of long collectives on one communicator. Further ones wait for a place in it.
-const UNATTENDED: usize = 2;
+/// The threads that a new operation needs.
+#[derive(Clone, Copy)]
+struct Needs {
+    attendance: bool,
+    relief: bool,
+}
 
-/// Interval at which calls beyond the window are advanced.
+impl Needs {
+    #[inline]
+    fn of(started: &Started) -> Self {
+        Needs { attendance: started.is_queued(), relief: started.uses_arena() }
+    }
+
+    /// Starts the threads, after the operation has been entered.
+    #[inline]
+    fn fulfil(self, abi: &'static Abi) {
+        if self.attendance {
+            attend(abi);
+        }
+        if self.relief {
+            relief::start(|| advance_all(abi));
+        }
+    }
+}
+
+/// Interval at which the operations are advanced while one of them is queued.
 const ATTENDED_EVERY: Duration = Duration::from_micros(200);
 
-/// Starts the threads that a new operation needs.
-#[inline]
-fn attend_if_needed(abi: &'static Abi, uses_arena: bool) {
-    if OUTSTANDING.load(Ordering::Relaxed) > UNATTENDED {
-        attend(abi);
-    }
-    if uses_arena {
-        relief::start(|| advance_all(abi));
-    }
-}
-
-/// Starts a thread that advances the operations while there may be more than a window holds. Those
-/// beyond the window of a communicator are started by later calls of this rank, which may be inside
-/// a blocking function of the MPI library.
+/// Makes a thread advance the operations while one of them is queued. A queued one starts in a later
+/// call of this rank, which may be inside a blocking function of the MPI library until then. A rank
+/// queues its only active call where it is ahead of the others, as the root of broadcasts.
+///
+/// An operation that is not queued needs no thread: it has contributed. If it occupies the place of
+/// another rank's next call, this rank has not started that call, or has queued it.
 #[cold]
 fn attend(abi: &'static Abi) {
-    static IS_ATTENDED: AtomicBool = AtomicBool::new(false);
-    let has_many = || {
-        // Pairs with the fence below: this thread sees the start, or the start this thread's end.
-        fence(Ordering::SeqCst);
-        OUTSTANDING.load(Ordering::Relaxed) > UNATTENDED
-    };
-    // Pairs with the fence above.
-    fence(Ordering::SeqCst);
-    if IS_ATTENDED.swap(true, Ordering::SeqCst) {
+    static THREAD: Mutex<Option<Thread>> = Mutex::new(None);
+    if with(|requests| std::mem::replace(&mut requests.is_attended, true)) {
         return;
+    }
+    let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(thread) = &*thread {
+        return thread.unpark();
     }
     let attend = move || {
         loop {
-            while has_many() {
-                advance_all(abi);
-                std::thread::sleep(ATTENDED_EVERY);
-            }
-            IS_ATTENDED.store(false, Ordering::SeqCst);
-            // A start after the store finds no thread and starts one; a start before it is seen
-            // here.
-            if !has_many() || IS_ATTENDED.swap(true, Ordering::SeqCst) {
-                return;
+            std::thread::sleep(ATTENDED_EVERY);
+            // With the lock: an operation that is queued later finds the thread not to attend.
+            let goes_on = with(|requests| {
+                requests.is_attended = requests.advance_all(abi);
+                requests.is_attended
+            });
+            if !goes_on {
+                std::thread::park();
             }
         }
     };
-    if std::thread::Builder::new().name("tradewind".into()).spawn(attend).is_err() {
-        IS_ATTENDED.store(false, Ordering::SeqCst);
-        log::warn!("no thread advances many active collectives: the system refuses one");
+    match std::thread::Builder::new().name("tradewind".into()).spawn(attend) {
+        Ok(handle) => *thread = Some(handle.thread().clone()),
+        Err(error) => {
+            with(|requests| requests.is_attended = false);
+            log::warn!("no thread advances queued collectives: {error}");
+        }
     }
 }
 

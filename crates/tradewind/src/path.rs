@@ -91,6 +91,15 @@ impl StartedCollective {
         }
     }
 
+    /// Returns `true` if a later call of this rank starts it.
+    #[inline]
+    pub(crate) fn is_queued(&self) -> bool {
+        match self {
+            StartedCollective::Node(pending) => pending.is_queued(),
+            StartedCollective::Internode(_) => false,
+        }
+    }
+
     /// Number of participating ranks.
     pub(crate) fn ranks(&self) -> u32 {
         match self {

@@ -277,6 +277,14 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         self.started.uses_arena()
     }
 
+    /// Returns `true` if the collective waits until other ranks have fetched earlier results, which
+    /// occupy its place or its memory. A later call of this rank, of any collective, starts it; until
+    /// then other ranks may wait for this one's contribution.
+    #[inline]
+    pub fn is_queued(&self) -> bool {
+        !self.fetched && self.started.is_queued()
+    }
+
     /// Returns `true` if the collective has finished. Fetches no result and, on one node, makes no
     /// progress: one load. It shows how far the collective has come while this rank made no call.
     /// Between nodes it takes what has arrived for a collective that the ranks run themselves.

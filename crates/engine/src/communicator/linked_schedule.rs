@@ -175,6 +175,12 @@ impl LinkedSchedule {
         }
     }
 
+    /// Returns whether a run has its slot. A run without a block has none.
+    #[inline]
+    pub(crate) fn has_begun(&self, run: &StartedRun<LinkedExecutor>) -> bool {
+        self.window().is_some_and(|window| window.has_begun(run))
+    }
+
     /// Returns whether a run is complete. A run without a block is not.
     #[inline]
     pub(crate) fn is_complete(&self, run: &StartedRun<LinkedExecutor>) -> bool {

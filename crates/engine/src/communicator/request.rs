@@ -114,6 +114,16 @@ impl Request {
         }
     }
 
+    /// Returns whether the collective waits for a place or for memory, so that a later call of
+    /// this rank starts it. Other ranks may wait for this rank's contribution meanwhile.
+    #[inline]
+    pub fn is_queued(&self) -> bool {
+        match &self.execution {
+            Execution::Flat(communicator, run) => !communicator.flat.has_begun(run),
+            Execution::Linked(linked_schedule, run) => !linked_schedule.has_begun(run),
+        }
+    }
+
     /// Returns the signature of the call.
     pub fn call(&self) -> Signature {
         match &self.execution {

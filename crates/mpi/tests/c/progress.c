@@ -80,12 +80,67 @@ static void windows_fill(int count, int bytes) {
     if (rank == 0) MPI_Send(&word, 1, MPI_INT, size - 1, 3, MPI_COMM_WORLD);
 }
 
+enum { BCAST, GATHERV, REDUCE, SCAN, NEIGHBORS, PERSISTENT, AHEAD };
+
+// The first rank waits for no other one in its part of these collectives.
+static void start_ahead(int kind, int bytes, MPI_Comm chain, MPI_Request *request) {
+    MPI_Comm world = MPI_COMM_WORLD;
+    int counts[64], offsets[64], last = size - 1;
+    for (int i = 0; i < size; i++) counts[i] = bytes, offsets[i] = i * bytes;
+    switch (kind) {
+    case BCAST: MPI_Ibcast(out, bytes, MPI_BYTE, 0, world, request); return;
+    case GATHERV: MPI_Igatherv(in, bytes, MPI_BYTE, out, counts, offsets, MPI_BYTE, last, world, request); return;
+    case REDUCE: MPI_Ireduce(in, out, bytes, MPI_INT8_T, MPI_SUM, last, world, request); return;
+    case SCAN: MPI_Iscan(in, out, bytes, MPI_INT8_T, MPI_SUM, world, request); return;
+    case NEIGHBORS: MPI_Ineighbor_allgather(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, chain, request); return;
+    case PERSISTENT: MPI_Start(request); return;
+    }
+}
+
+// The first rank starts one collective more than the engine's window holds, and completes those that
+// are complete at once. Then it waits in the MPI library while the others run them.
+static void one_rank_is_ahead(int kind, int count, int bytes, MPI_Comm chain) {
+    MPI_Request requests[65];
+    int word = 0, flag;
+    for (int i = 0; i <= count; i++) requests[i] = MPI_REQUEST_NULL;
+#if MPI_VERSION >= 4
+    if (kind == PERSISTENT) MPI_Bcast_init(out, bytes, MPI_BYTE, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]);
+#else
+    if (kind == PERSISTENT) return;
+#endif
+    if (rank > 0) MPI_Recv(&word, 1, MPI_INT, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int i = 0; i <= count; i++) {
+        MPI_Request *request = &requests[kind == PERSISTENT ? 0 : i];
+        start_ahead(kind, bytes, chain, request);
+        if (rank == 0 && i == count) break;
+        if (rank > 0 || kind == PERSISTENT) MPI_Wait(request, MPI_STATUS_IGNORE);
+        else MPI_Test(request, &flag, MPI_STATUS_IGNORE);
+    }
+    for (int i = 1; i < size && rank == 0; i++) MPI_Send(&word, 1, MPI_INT, i, 4, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Waitall(count + 1, requests, MPI_STATUSES_IGNORE);
+    if (kind == PERSISTENT) MPI_Request_free(&requests[0]);
+}
+
+static void ranks_run_ahead(void) {
+    MPI_Comm chain;
+    int before = rank - 1, next = rank + 1;
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, rank > 0, &before, MPI_UNWEIGHTED, rank < size - 1,
+                                   &next, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &chain);
+    for (int kind = 0; kind < AHEAD; kind++) {
+        one_rank_is_ahead(kind, 8, 1000, chain);
+        one_rank_is_ahead(kind, 64, 8, chain);
+    }
+    MPI_Comm_free(&chain);
+}
+
 int main(int argc, char **argv) {
     start(&argc, &argv, MPI_THREAD_SINGLE);
     starts_wait_for_no_rank();
     waits_drive_messages();
     windows_fill(9, 1000);
     windows_fill(3, 8 * MOST);
+    ranks_run_ahead();
     MPI_Finalize();
     return 0;
 }
