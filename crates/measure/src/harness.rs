@@ -52,8 +52,8 @@ pub mod rank_processes;
 pub mod repetition;
 mod setting;
 mod threads;
+mod undisturbed;
 
-pub(crate) use doubts::undisturbed;
 pub use doubts::{Doubts, Sign};
 pub use error::Error;
 pub use experiment::{Experiment, Step, StepContext};
@@ -63,3 +63,4 @@ pub use nodes::Nodes;
 pub(crate) use nodes::leaders_of_ranks;
 pub use setting::{JobShape, Setting};
 pub use threads::run_on_threads;
+pub(crate) use undisturbed::undisturbed;

@@ -130,7 +130,7 @@ impl DirectBackend {
     /// Lowers [`held`](Self::held), to that of the rank that has the least.
     pub fn limit_held(&mut self, bytes: u64) {
         self.held = self.held.min(bytes);
-        self.driver.lock().held = self.held;
+        self.driver.interrupt(|engine| engine.held = self.held);
     }
 
     /// Returns true if a run of the schedule needs no thread between its start and the wait for its

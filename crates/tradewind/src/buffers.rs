@@ -1,6 +1,5 @@
 //! Buffers of collectives: borrowed slices, or memory of the segment that moves in and is returned.
 
-use crate::communicator::Communicator;
 use crate::error::{Error, argument};
 use bytemuck::Pod;
 use engine::argument::Argument;
@@ -128,10 +127,10 @@ pub trait Input<'a, T: Pod>: sealed::Sealed {
     #[doc(hidden)]
     fn bytes(&self) -> &[u8];
 
-    /// Returns `true` unless this is memory of a segment that the communicator does not use.
+    /// Returns `true` unless this is memory of a segment that these ranks do not use.
     #[doc(hidden)]
     #[inline]
-    fn suits(&self, _communicator: &Communicator) -> bool {
+    fn suits(&self, _group: &NodeCommunicator) -> bool {
         true
     }
 
@@ -154,10 +153,10 @@ pub trait Output<'a, T: Pod>: sealed::Sealed {
     #[doc(hidden)]
     fn bytes(&mut self) -> &mut [u8];
 
-    /// Returns `true` unless this is memory of a segment that the communicator does not use.
+    /// Returns `true` unless this is memory of a segment that these ranks do not use.
     #[doc(hidden)]
     #[inline]
-    fn suits(&self, _communicator: &Communicator) -> bool {
+    fn suits(&self, _group: &NodeCommunicator) -> bool {
         true
     }
 
@@ -259,8 +258,8 @@ impl<'a, T: Pod> Input<'a, T> for SharedBuffer<T> {
     }
 
     #[inline]
-    fn suits(&self, communicator: &Communicator) -> bool {
-        self.is_shared_with(communicator.group())
+    fn suits(&self, group: &NodeCommunicator) -> bool {
+        self.is_shared_with(group)
     }
 
     #[inline]
@@ -283,8 +282,8 @@ impl<'a, T: Pod> Output<'a, T> for SharedBuffer<T> {
     }
 
     #[inline]
-    fn suits(&self, communicator: &Communicator) -> bool {
-        self.is_shared_with(communicator.group())
+    fn suits(&self, group: &NodeCommunicator) -> bool {
+        self.is_shared_with(group)
     }
 
     #[inline]

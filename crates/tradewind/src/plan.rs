@@ -160,7 +160,7 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
         mut buffer: O,
     ) -> Result<Request<'a, O::Back>> {
         let OneBuffer { bytes, is_root, .. } = self.buffers;
-        check_memory(&self.path, buffer.suits(communicator))?;
+        check_memory(&self.path, buffer.suits(communicator.group()))?;
         let written = buffer.argument().filter(|argument| argument.length == bytes);
         let Some(written) = written else {
             let found = format!("{} bytes long", buffer.bytes().len());
@@ -422,7 +422,10 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         input: &I,
         output: &mut O,
     ) -> Result<BufferShape> {
-        check_memory(&self.path, input.suits(communicator) && output.suits(communicator))?;
+        check_memory(
+            &self.path,
+            input.suits(communicator.group()) && output.suits(communicator.group()),
+        )?;
         let shape = self.buffers.shape;
         let read = input.argument();
         let written = output.argument();

@@ -282,7 +282,7 @@ impl<'a, B: Send + 'static> Request<'a, B> {
     /// then other ranks may wait for this one's contribution.
     #[inline]
     pub fn is_queued(&self) -> bool {
-        !self.fetched && self.started.is_queued()
+        self.results == Results::Pending && self.started.is_queued()
     }
 
     /// Returns `true` if the collective has finished. Fetches no result and, on one node, makes no

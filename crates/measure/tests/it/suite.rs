@@ -305,20 +305,17 @@ fn collectives_between_nodes_are_measured_against_progress_in_calls() {
     let part = measured_between("overlap", &[1, 1]);
     let by_size = curves(&part, "exposed");
     let by_ranks = curves(&part, "exposed-ranks");
-    // The ranks execute short collectives of one step, the agent those of several.
-    let background = |is_one_step| if is_one_step { "direct" } else { "agent" };
-    for is_in_calls in [true, false] {
-        let engine =
-            |is_one_step| if is_in_calls { "direct in calls" } else { background(is_one_step) };
-        for (operation, is_one_step) in [("allreduce", true), ("neighbor", false)] {
-            let curve = format!("{operation}, 2 ranks, {}", engine(is_one_step));
+    // The ranks execute collectives of one step, as those of two ranks are.
+    for engine in ["direct in calls", "direct"] {
+        for operation in ["allreduce", "neighbor"] {
+            let curve = format!("{operation}, 2 ranks, {engine}");
             assert!(by_size.contains(&curve.as_str()), "{curve} is not among {by_size:?}");
         }
-        let barrier = format!("barrier, {}", engine(true));
+        let barrier = format!("barrier, {engine}");
         let figure = part.figure("exposed-ranks").expect("it is there");
         let points = &figure.curve(&barrier).expect("it is there").points;
         assert_eq!(points.iter().map(|point| point.x).collect::<Vec<_>>(), [2.0]);
-        let bcast = format!("bcast of 8 bytes, {}", engine(true));
+        let bcast = format!("bcast of 8 bytes, {engine}");
         assert!(by_ranks.contains(&bcast.as_str()), "{bcast} is not among {by_ranks:?}");
     }
 }

@@ -1,0 +1,77 @@
+//! The repetition of a measurement that was disturbed.
+
+use crate::harness::doubts::Doubts;
+use crate::harness::error::Error;
+use crate::harness::experiment::StepContext;
+use crate::harness::load::LoadMeter;
+
+/// Measures until nothing disturbs it, at most so many times. Returns the least disturbed result,
+/// with what speaks against it, the same on all ranks. All ranks call this; `measure` returns the
+/// doubts that a rank sees in its times, to which the load of the cores is added.
+pub(crate) fn undisturbed<T>(
+    here: &StepContext<'_>,
+    attempts: u32,
+    mut measure: impl FnMut() -> Result<(T, Doubts), Error>,
+) -> Result<(T, Doubts), Error> {
+    least_disturbed(attempts, || {
+        let meter = LoadMeter::start(here)?;
+        let (found, doubts) = measure()?;
+        let doubts = doubts.and(meter.doubts(here)?).of_all_ranks(here)?;
+        Ok((found, doubts))
+    })
+}
+
+fn least_disturbed<T>(
+    attempts: u32,
+    mut attempt: impl FnMut() -> Result<(T, Doubts), Error>,
+) -> Result<(T, Doubts), Error> {
+    let mut best = attempt()?;
+    for _ in 1..attempts {
+        if !best.1.is_disturbed() {
+            break;
+        }
+        let next = attempt()?;
+        if next.1.worst() < best.1.worst() {
+            best = next;
+        }
+    }
+    Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::doubts::Sign;
+
+    /// Makes attempts with these loads by other processes.
+    fn attempts(loads: &[f64]) -> (f64, Doubts, usize) {
+        let mut left = loads.iter().copied();
+        let (found, doubts) = least_disturbed(loads.len() as u32, || {
+            let load = left.next().expect("no more attempts than were asked for");
+            Ok((load, Doubts::of([(Sign::OtherProcesses, load), (Sign::Spread, 0.1)])))
+        })
+        .expect("no attempt fails");
+        (found, doubts, loads.len() - left.count())
+    }
+
+    #[test]
+    fn a_quiet_attempt_ends_the_repetition() {
+        let (found, doubts, made) = attempts(&[0.9, 0.01, 0.0]);
+        assert_eq!((found, doubts.is_disturbed(), made), (0.01, false, 2));
+        assert_eq!(doubts.to_string(), "");
+        assert_eq!(attempts(&[0.05, 0.0]).2, 1);
+    }
+
+    #[test]
+    fn the_least_disturbed_attempt_counts_where_none_is_quiet() {
+        let (found, doubts, made) = attempts(&[0.9, 0.3, 0.6]);
+        assert_eq!((found, doubts.is_disturbed(), made), (0.3, true, 3));
+        assert_eq!(doubts.to_string(), "other processes used 30 % of the cores");
+    }
+
+    #[test]
+    fn an_attempt_that_fails_ends_all() {
+        let failed = least_disturbed::<()>(3, || Err(Error::Panicked));
+        assert!(matches!(failed, Err(Error::Panicked)));
+    }
+}
