@@ -143,10 +143,10 @@ fn the_memory_of_ports_that_outlive_their_communicator_is_used_again() {
             Ok(())
         };
         (0..20).try_for_each(|_| open())?;
-        let used = world.arena().used();
+        let used = world.allocated_bytes();
         (0..200).try_for_each(|_| open())?;
         // Some may still be open at other ranks, and in the agent.
-        let more = world.arena().used().saturating_sub(used);
+        let more = world.allocated_bytes().saturating_sub(used);
         assert!(more < 50 * 8192, "{more} bytes");
         world.barrier()
     })
