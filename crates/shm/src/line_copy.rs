@@ -9,8 +9,26 @@ const PREFETCHED_FROM: usize = 8 << 10;
 /// 64 lines the time of a copy differed by 2 %.
 const AHEAD: usize = 24;
 
-/// Copies bytes that another core has written. It takes up to 7 % less time than a plain copy: the
-/// lines arrive while earlier ones are copied.
+/// Length from which lines are prefetched into the second level, which has more lines on their way at
+/// once. Of shorter copies the first lines come too late: collectives of 8 KiB took 5 to 7 % longer.
+const LATER_FROM: usize = 32 << 10;
+
+/// As [`AHEAD`], into the second level. Between 48 and 128 lines the time differed by 2 %.
+const AHEAD_LATER: usize = 64;
+
+/// Distance of the streams of a copy in several streams: the processor prefetches up to the end of a
+/// page only, and separately in each page, so several pages at once have more lines on their way.
+const PAGE: usize = 4 << 10;
+
+/// Number of these streams. With four, a copy took 5 % longer, with sixteen as long.
+const STREAMS: usize = 8;
+
+/// Length from which a copy takes less time in several streams, by 8 to 16 % as measured. A shorter
+/// one ends before the prefetches of all streams have begun.
+const IN_STREAMS_FROM: usize = 128 << 10;
+
+/// Copies bytes that another core has written. It takes up to a quarter less time than a plain copy,
+/// as measured from 64 KiB on: the lines arrive while earlier ones are copied.
 ///
 /// ```
 /// let from = [7; 20_000];
@@ -38,36 +56,76 @@ pub(crate) unsafe fn copy_raw(from: *const u8, into: *mut u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
     if bytes >= PREFETCHED_FROM && std::arch::is_x86_feature_detected!("avx") {
         // SAFETY: the processor has the instructions; the rest is this function's own contract.
-        return unsafe { copy_lines(from, into, bytes) };
+        return unsafe {
+            match bytes {
+                IN_STREAMS_FROM.. => copy_streams(from, into, bytes),
+                LATER_FROM.. => copy_lines::<true>(from, into, bytes),
+                _ => copy_lines::<false>(from, into, bytes),
+            }
+        };
     }
     // SAFETY: see this function's contract.
     unsafe { std::ptr::copy_nonoverlapping(from, into, bytes) }
 }
 
-/// Copies line by line. Halves of lines, because the vectors of the baseline are quarters: the copy
-/// then took longer than `memcpy`.
+/// Copies several pages at a time, a line of each in turn.
 ///
 /// # Safety
 /// As for [`copy_raw`]; the processor has AVX.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
-unsafe fn copy_lines(from: *const u8, into: *mut u8, bytes: usize) {
+unsafe fn copy_streams(from: *const u8, into: *mut u8, bytes: usize) {
+    const GROUP: usize = STREAMS * PAGE;
+    let whole = bytes / GROUP * GROUP;
+    for group in (0..whole).step_by(GROUP) {
+        for line in (group..group + PAGE).step_by(LINE) {
+            for at in (line..line + GROUP).step_by(PAGE) {
+                // SAFETY: the line lies below `whole`, so below `bytes`, in both ranges.
+                unsafe { copy_line(from.add(at), into.add(at)) }
+            }
+        }
+    }
+    // SAFETY: the rest of both ranges.
+    unsafe { copy_lines::<false>(from.add(whole), into.add(whole), bytes - whole) }
+}
+
+/// Copies a line in halves, because the vectors of the baseline are quarters: a copy then took
+/// longer than `memcpy`.
+///
+/// # Safety
+/// As for [`copy_raw`], for the bytes of a line; the processor has AVX.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+#[inline]
+unsafe fn copy_line(from: *const u8, into: *mut u8) {
     use core::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_storeu_si256};
+    let source: *const __m256i = from.cast();
+    let target: *mut __m256i = into.cast();
+    // SAFETY: this function's contract; these instructions need no alignment.
+    unsafe {
+        let halves = (_mm256_loadu_si256(source), _mm256_loadu_si256(source.add(1)));
+        _mm256_storeu_si256(target, halves.0);
+        _mm256_storeu_si256(target.add(1), halves.1);
+    }
+}
+
+/// Copies line by line. `LATER` if the lines are prefetched into the second level.
+///
+/// # Safety
+/// As for [`copy_raw`]; the processor has AVX.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+unsafe fn copy_lines<const LATER: bool>(from: *const u8, into: *mut u8, bytes: usize) {
+    let (ahead, purpose) =
+        if LATER { (AHEAD_LATER, Purpose::ReadLater) } else { (AHEAD, Purpose::Read) };
     let whole = bytes / LINE * LINE;
     for at in (0..whole).step_by(LINE) {
         // Not beyond the end: what follows may be the place that the other core writes next.
-        if at + AHEAD * LINE < bytes {
-            prefetch_line(from.wrapping_add(at + AHEAD * LINE), Purpose::Read);
+        if at + ahead * LINE < bytes {
+            prefetch_line(from.wrapping_add(at + ahead * LINE), purpose);
         }
-        // SAFETY: the line lies below `bytes` in both ranges, which the caller has checked; these
-        // instructions need no alignment.
-        unsafe {
-            let source: *const __m256i = from.add(at).cast();
-            let target: *mut __m256i = into.add(at).cast();
-            let halves = (_mm256_loadu_si256(source), _mm256_loadu_si256(source.add(1)));
-            _mm256_storeu_si256(target, halves.0);
-            _mm256_storeu_si256(target.add(1), halves.1);
-        }
+        // SAFETY: the line lies below `bytes` in both ranges, which the caller has checked.
+        unsafe { copy_line(from.add(at), into.add(at)) }
     }
     // SAFETY: the rest of both ranges.
     unsafe { std::ptr::copy_nonoverlapping(from.add(whole), into.add(whole), bytes - whole) }
@@ -79,11 +137,19 @@ mod tests {
 
     #[test]
     fn copies_all_lengths_and_alignments() {
-        let from: Vec<u8> = (0..40_000_u32).map(|number| ((number * 7) >> 2) as u8).collect();
-        for (start, target, bytes) in
-            [(0, 0, 0), (1, 3, 100), (0, 0, 8 << 10), (5, 9, (8 << 10) + 63), (63, 1, 39_001)]
-        {
-            let mut into = vec![0; 40_000];
+        const BYTES: usize = 200_000;
+        let from: Vec<u8> = (0..BYTES as u32).map(|number| ((number * 7) >> 2) as u8 | 1).collect();
+        for (start, target, bytes) in [
+            (0, 0, 0),
+            (1, 3, 100),
+            (0, 0, 8 << 10),
+            (5, 9, (8 << 10) + 63),
+            (63, 1, 31_001),
+            (1, 2, LATER_FROM + 4097),
+            (0, 0, IN_STREAMS_FROM),
+            (17, 5, IN_STREAMS_FROM + 32_001),
+        ] {
+            let mut into = vec![0; BYTES];
             copy(&from[start..start + bytes], &mut into[target..target + bytes]);
             assert_eq!(into[target..target + bytes], from[start..start + bytes]);
             assert!(into[..target].iter().chain(&into[target + bytes..]).all(|byte| *byte == 0));
