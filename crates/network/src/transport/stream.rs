@@ -54,9 +54,12 @@ pub(super) trait Source {
 }
 
 /// Longest rest of a payload that is sent in parts, and the length of these. The receiver copies a
-/// part while the sender copies the next one; where more follows, longer parts take fewer calls.
+/// part while the sender copies the next one; where more messages follow, whole ones take fewer
+/// calls.
 const IN_PARTS: usize = 128 << 10;
 const PART: usize = 32 << 10;
+/// Bytes that follow the last payload of a queue.
+const STATUS_BYTES: usize = 1;
 
 /// Returns how many bytes of a payload the next call sends.
 fn part_of(bytes: usize) -> usize {
@@ -75,7 +78,9 @@ impl Sink for BorrowedFd<'_> {
         range: Range<usize>,
         payloads: &dyn Payloads,
     ) -> Result<usize, Errno> {
-        let part = range.start..range.start + part_of(range.len());
+        let is_last = tail.iter().map(|slice| slice.len()).sum::<usize>() <= STATUS_BYTES;
+        let bytes = if is_last { part_of(range.len()) } else { range.len() };
+        let part = range.start..range.start + bytes;
         // What follows the payload leaves with its end.
         let tail = if part.end < range.end { &[] } else { tail };
         payloads.send(location, part, [head, tail], *self)
