@@ -1,8 +1,5 @@
 //! Signs that a measurement was disturbed.
 
-use crate::harness::agreement;
-use crate::harness::error::Error;
-use crate::harness::experiment::StepContext;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -84,6 +81,11 @@ impl Doubts {
         doubts
     }
 
+    /// The share of each sign, in the order of [`Sign::ALL`].
+    pub(super) fn shares(&self) -> &[f64] {
+        &self.0
+    }
+
     /// All of both.
     #[must_use]
     pub fn and(self, other: Doubts) -> Self {
@@ -99,12 +101,6 @@ impl Doubts {
     pub(super) fn worst(&self) -> f64 {
         let of_limit = |sign: &Sign| self.0[*sign as usize] / sign.limit();
         Sign::ALL.iter().map(of_limit).fold(0.0, f64::max)
-    }
-
-    /// The same on all ranks: all that any of them has.
-    pub(super) fn of_all_ranks(self, here: &StepContext<'_>) -> Result<Self, Error> {
-        let all = agreement::largest(here.world, &self.0)?;
-        Ok(Doubts(std::array::from_fn(|sign| all[sign])))
     }
 }
 

@@ -1,6 +1,7 @@
-//! The repetition of a measurement that was disturbed.
+//! Repetition of a disturbed measurement.
 
-use crate::harness::doubts::Doubts;
+use crate::harness::agreement;
+use crate::harness::doubts::{Doubts, Sign};
 use crate::harness::error::Error;
 use crate::harness::experiment::StepContext;
 use crate::harness::load::LoadMeter;
@@ -16,7 +17,7 @@ pub(crate) fn undisturbed<T>(
     least_disturbed(attempts, || {
         let meter = LoadMeter::start(here)?;
         let (found, doubts) = measure()?;
-        let doubts = doubts.and(meter.doubts(here)?).of_all_ranks(here)?;
+        let doubts = of_all_ranks(here, doubts.and(meter.doubts(here)?))?;
         Ok((found, doubts))
     })
 }
@@ -38,10 +39,15 @@ fn least_disturbed<T>(
     Ok(best)
 }
 
+/// The doubts of all ranks, on all ranks.
+fn of_all_ranks(here: &StepContext<'_>, own: Doubts) -> Result<Doubts, Error> {
+    let all = agreement::largest(here.world, own.shares())?;
+    Ok(Doubts::of(Sign::ALL.into_iter().zip(all)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::doubts::Sign;
 
     /// Makes attempts with these loads by other processes.
     fn attempts(loads: &[f64]) -> (f64, Doubts, usize) {
