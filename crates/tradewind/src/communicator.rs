@@ -7,6 +7,7 @@ use crate::internode::group::InternodeGroup;
 use crate::internode::unattended;
 use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
+use crate::path_cache::{PathCache, Size};
 use crate::placement::Placement;
 use crate::point_to_point::context::{MessageContext, RankEndpoint};
 use crate::selection::algorithms::Algorithms;
@@ -18,9 +19,12 @@ use goal::compile::compile;
 use goal::graph::Graph;
 use models::decision::rules::MachineClass;
 use models::machine_file::Engine;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Largest number of linked schedules in the cache of a communicator. Each has the schedules of all
+/// ranks in private memory.
+const MOST_LINKED: u64 = 1024;
 
 /// Ranks that run collectives together, in a communication context of their own: messages of
 /// different communicators never match.
@@ -37,7 +41,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// that can be started many times.
 ///
 /// With algorithms other than `join`, the first collective of a kind and size links a schedule,
-/// which stays in a cache. On one node no nonblocking call waits for another rank. Between nodes
+/// which stays in a cache: the last 1024 that were used, in at most half of the arena. On one node no nonblocking call waits for another rank. Between nodes
 /// two kinds of starts first wait for all ranks to agree: that of a collective whose block sizes
 /// only some ranks know, such as [`ialltoallv`](Self::ialltoallv); and where the kernel engine is
 /// available, the first of a collective and size, on its engine.
@@ -55,7 +59,7 @@ struct Shared {
     internode: Option<Arc<InternodeGroup>>,
     rank: u32,
     size: u32,
-    paths: Mutex<HashMap<LinkKey, ExecutionPath>>,
+    paths: Mutex<PathCache>,
     topologies: AtomicU64,
     ports: AtomicU64,
     rules: &'static SelectionRules,
@@ -285,16 +289,19 @@ impl Communicator {
     ) -> Result<ExecutionPath> {
         // The lock is not held while linking, which waits for other ranks. Two threads that link
         // the same collective at once link it twice; the later one stays in the cache.
-        let cached = self.lock_paths().get(&key).cloned();
+        let cached = self.lock_paths().find(&key);
         if let Some(path) = cached {
             return Ok(path);
         }
         let path = make()?;
-        self.lock_paths().insert(key, path.clone());
+        // Half of the arena of every rank is for other memory, even if one rank has all blocks.
+        let limit = Size { bytes: self.group().arena().capacity() / 2, count: MOST_LINKED };
+        let left = self.lock_paths().insert(key, path.clone(), limit);
+        drop(left);
         Ok(path)
     }
 
-    fn lock_paths(&self) -> MutexGuard<'_, HashMap<LinkKey, ExecutionPath>> {
+    fn lock_paths(&self) -> MutexGuard<'_, PathCache> {
         self.shared.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

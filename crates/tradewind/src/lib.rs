@@ -81,6 +81,7 @@ pub mod messages;
 pub mod names;
 mod neighbors;
 mod path;
+mod path_cache;
 mod pending;
 mod persistent;
 mod placement;

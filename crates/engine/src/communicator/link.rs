@@ -81,7 +81,7 @@ impl Communicator {
         let placed =
             LinkSite::of(context).place(&context.member, (linked, layout), block, call, runs)?;
         let communicator = Arc::clone(self);
-        let schedule = LinkedSchedule::with_block(communicator, call, placed);
+        let schedule = LinkedSchedule::with_block(communicator, call, (placed, needed));
         let schedule = Arc::new(schedule);
         self.add_holder(&schedule);
         Ok(schedule)

@@ -25,6 +25,7 @@ pub struct LinkedSchedule {
     /// Sequence number of the link.
     sequence: u64,
     call: Signature,
+    block_bytes: u64,
     placed: OnceLock<PlacedSchedule>,
     /// Locked by a thread that looks for the block or queues a run.
     placement: Mutex<Placement>,
@@ -35,11 +36,11 @@ impl LinkedSchedule {
     pub(crate) fn with_block(
         communicator: Arc<Communicator>,
         (sequence, call): (u64, Signature),
-        placed: PlacedSchedule,
+        (placed, block_bytes): (PlacedSchedule, u64),
     ) -> Self {
         let placement = Mutex::new(Placement::Placed);
         let placed = OnceLock::from(placed);
-        LinkedSchedule { communicator, sequence, call, placed, placement }
+        LinkedSchedule { communicator, sequence, call, block_bytes, placed, placement }
     }
 
     /// Returns a linked schedule whose block this rank has not looked for.
@@ -48,8 +49,10 @@ impl LinkedSchedule {
         unplaced: UnplacedSchedule,
     ) -> Self {
         let LinkIdentity { sequence, call, .. } = unplaced.identity;
+        let block_bytes = unplaced.layout.bytes();
         let placement = Mutex::new(Placement::Unplaced(Box::new(unplaced)));
-        LinkedSchedule { communicator, sequence, call, placed: OnceLock::new(), placement }
+        let placed = OnceLock::new();
+        LinkedSchedule { communicator, sequence, call, block_bytes, placed, placement }
     }
 
     /// Returns the communicator.
@@ -60,6 +63,11 @@ impl LinkedSchedule {
     /// Returns the signature that runs report when ranks are in different collectives.
     pub fn call(&self) -> Signature {
         self.call
+    }
+
+    /// Returns the length of its block in the arena of one of the ranks: the same on all ranks.
+    pub fn block_bytes(&self) -> u64 {
+        self.block_bytes
     }
 
     /// Returns the runs, if the schedule has been placed.

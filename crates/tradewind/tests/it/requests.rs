@@ -20,6 +20,7 @@ testing::tests![
     a_linked_collective_that_meets_another_is_found_too,
     a_rank_that_leaves_or_panics_is_named,
     communicators_without_the_failed_rank_remain_usable,
+    any_number_of_shapes_may_be_linked,
     a_collective_that_has_failed_is_never_complete,
     the_cause_precedes_its_consequence,
     memory_has_the_alignment_of_its_elements,
@@ -365,6 +366,48 @@ fn memory_has_the_alignment_of_its_elements() {
         Ok(())
     })
     .expect("the job succeeds");
+}
+
+/// A schedule is linked for each list of counts. The ranks drop the same ones from their caches, or
+/// they would not agree on the next link.
+fn any_number_of_shapes_may_be_linked() {
+    local(3, |world| {
+        let allgather = Some(Algorithm::Ring);
+        let world = world.with_algorithms(Algorithms { allgather, ..Algorithms::default() });
+        let before = world.allocated_bytes();
+        let gather = |shape: usize| -> Result<()> {
+            let counts = [shape % 50, shape / 50, 150 - shape % 50 - shape / 50];
+            let mine = vec![world.rank() as u8; counts[world.rank() as usize]];
+            let mut all = [9; 150];
+            let request = world.iallgatherv(&mine, &mut all, &counts)?;
+            // Dropped now and then, so that the schedule leaves the cache with a run.
+            if shape.is_multiple_of(7) {
+                return Ok(());
+            }
+            request.wait()?;
+            let expected = (0..3).flat_map(|from| vec![from as u8; counts[from]]);
+            assert!(all.iter().copied().eq(expected), "{counts:?}");
+            Ok(())
+        };
+        let used = || -> Result<u64> {
+            world.barrier()?;
+            let mut sum = [0];
+            world.allreduce(&[world.allocated_bytes() - before], &mut sum, Op::Sum)?;
+            Ok(sum[0])
+        };
+        for shape in 0..1000 {
+            gather(shape)?;
+            gather(3)?;
+        }
+        let of_thousand = used()?;
+        (1000..2400).try_for_each(gather)?;
+        // Some that are in the cache and some that are not.
+        (1000..2000).try_for_each(gather)?;
+        let now = used()?;
+        assert!(now < of_thousand / 2 * 3, "{now} bytes after {of_thousand}");
+        Ok(())
+    })
+    .expect("the ranks agree");
 }
 
 fn a_time_out_names_the_missing_ranks_and_can_be_waited_out() {

@@ -1,0 +1,99 @@
+//! The cached paths of a communicator.
+
+use crate::link_key::LinkKey;
+use crate::path::ExecutionPath;
+use std::collections::HashMap;
+
+/// Paths by their keys. Linked schedules hold memory of the arena, so those that have not been used
+/// for longest are dropped when all together have more than a limit.
+///
+/// Whether a call finds its path decides whether it takes a number for a link, so all ranks must
+/// drop the same paths. What is dropped follows from the order of the calls, in which ranks agree,
+/// and from the lengths of the blocks, which are those of the schedules of all ranks.
+#[derive(Debug, Default)]
+pub(crate) struct PathCache {
+    paths: HashMap<LinkKey, CachedPath>,
+    /// Number of calls that have looked for a path.
+    lookups: u64,
+    /// Bytes and number of the linked schedules.
+    linked: Size,
+}
+
+#[derive(Debug)]
+struct CachedPath {
+    path: ExecutionPath,
+    /// The lookup that used it last.
+    last_use: u64,
+}
+
+/// The size of some linked schedules.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Size {
+    pub(crate) bytes: u64,
+    pub(crate) count: u64,
+}
+
+impl PathCache {
+    /// The path with this key.
+    pub(crate) fn find(&mut self, key: &LinkKey) -> Option<ExecutionPath> {
+        self.lookups += 1;
+        let found = self.paths.get_mut(key)?;
+        found.last_use = self.lookups;
+        Some(found.path.clone())
+    }
+
+    /// Adds a path, or replaces it. Returns the paths that leave the cache, so that the caller drops
+    /// them without its lock.
+    pub(crate) fn insert(
+        &mut self,
+        key: LinkKey,
+        path: ExecutionPath,
+        limit: Size,
+    ) -> Vec<ExecutionPath> {
+        let mut left = Vec::new();
+        left.extend(self.remove(&key));
+        // A longer path than the limit stays until the next one.
+        let bytes = linked_bytes(&path);
+        while bytes.is_some_and(|bytes| self.linked.exceeds(limit, bytes))
+            && let Some(oldest) = self.oldest()
+        {
+            left.extend(self.remove(&oldest));
+        }
+        if let Some(bytes) = bytes {
+            self.linked.bytes += bytes;
+            self.linked.count += 1;
+        }
+        self.paths.insert(key, CachedPath { path, last_use: self.lookups });
+        left
+    }
+
+    /// The linked path that has not been used for longest.
+    fn oldest(&self) -> Option<LinkKey> {
+        let linked = self.paths.iter().filter(|(_, cached)| linked_bytes(&cached.path).is_some());
+        linked.min_by_key(|(_, cached)| cached.last_use).map(|(key, _)| key.clone())
+    }
+
+    fn remove(&mut self, key: &LinkKey) -> Option<ExecutionPath> {
+        let CachedPath { path, .. } = self.paths.remove(key)?;
+        if let Some(bytes) = linked_bytes(&path) {
+            self.linked.bytes -= bytes;
+            self.linked.count -= 1;
+        }
+        Some(path)
+    }
+}
+
+impl Size {
+    /// Returns `true` if these schedules and one more of `bytes` bytes exceed the limit.
+    fn exceeds(self, limit: Size, bytes: u64) -> bool {
+        self.bytes.saturating_add(bytes) > limit.bytes || self.count >= limit.count
+    }
+}
+
+/// Length of the block in the arena, if the path has one.
+fn linked_bytes(path: &ExecutionPath) -> Option<u64> {
+    match path {
+        ExecutionPath::Linked(linked) => Some(linked.block_bytes()),
+        ExecutionPath::Flat(_) | ExecutionPath::Internode(_) => None,
+    }
+}
