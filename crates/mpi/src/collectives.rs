@@ -178,6 +178,18 @@ impl<M: Mode> Call<M> {
         let is_same = send.count == count && send.datatype == datatype && count != 0;
         if is_same { self.check_apart(send.at, receive.at) } else { Ok(()) }
     }
+
+    /// As [`check_apart`](Self::check_apart), for a buffer of the root and its own one of the blocks
+    /// of all ranks. The blocks of other ranks may lie behind the buffer, from the same address on.
+    fn check_block_apart(
+        self,
+        (at, datatype): (Pointer, Handle),
+        (blocks, datatype_of_blocks): (&Area, Handle),
+    ) -> Result<(), Refusal> {
+        let own = blocks.piece(self.served.rank());
+        let is_same = datatype == datatype_of_blocks && own.bytes() != 0;
+        if is_same { self.check_apart(at, own.at()) } else { Ok(()) }
+    }
 }
 
 /// Calls a collective of tradewind with an input that may be in place.
@@ -380,8 +392,8 @@ pub(crate) fn gatherv<M: Mode, N: Number, D: Number>(
     }
     let area = call.blocks(receive, served.size())?;
     let sizes = area.sizes();
-    if sizes[served.rank()] != 0 && send.datatype == receive.datatype {
-        call.check_apart(send.at, receive.at)?;
+    if send.count != 0 {
+        call.check_block_apart((send.at, send.datatype), (&area, receive.datatype))?;
     }
     let communicator = call.communicator()?;
     let output = Output::of(abi, area.clone());
@@ -444,8 +456,8 @@ pub(crate) fn scatterv<M: Mode, N: Number, D: Number>(
     }
     let area = call.blocks(send, served.size())?;
     let sizes = area.sizes();
-    if sizes[served.rank()] != 0 && send.datatype == receive.datatype {
-        call.check_apart(send.at, receive.at)?;
+    if receive.count != 0 {
+        call.check_block_apart((receive.at, receive.datatype), (&area, send.datatype))?;
     }
     let communicator = call.communicator()?;
     let input = Input::of(abi, &area);

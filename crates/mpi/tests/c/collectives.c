@@ -288,6 +288,19 @@ static void padding(void) {
     MPI_Type_free(&padded);
 }
 
+// The root's own block lies in front of the blocks of all ranks.
+static void equal_bases(void) {
+    int all[65], counts[64], behind[64];
+    MPI_Request request;
+    for (int i = 0; i < size; i++) counts[i] = 1, behind[i] = i + 1, all[i + 1] = -1;
+    all[0] = 100 + rank;
+    MPI_Igatherv(all, 1, MPI_INT, all, counts, behind, MPI_INT, 0, world, &request), complete(&request);
+    for (int i = 0; i < size && rank == 0; i++) CHECK(all[i + 1] == 100 + i);
+    for (int i = 0; i < size; i++) all[i + 1] = 200 + i;
+    MPI_Iscatterv(all, counts, behind, MPI_INT, all, 1, MPI_INT, 0, world, &request), complete(&request);
+    CHECK(all[0] == 200 + rank);
+}
+
 // A count of 0 at some ranks, beside no type.
 static void absent_types(void) {
     int counts[64], at[64], in[64], out[64];
@@ -318,6 +331,7 @@ int main(int argc, char **argv) {
     moved(size - 1), combined(size - 1);
     at_bottom();
     padding();
+    equal_bases();
     // A single rank is left to the MPI library, and some exchange its blocks wrongly.
     if (size > 1) grids(), graphs(), absent_types();
     MPI_Op_free(&matrices);
