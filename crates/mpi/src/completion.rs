@@ -47,7 +47,8 @@ pub(crate) fn wait(request: Pointer, status: Pointer) -> c_int {
         return pass!(Wait(request, status));
     }
     let Some(array) = Array::new(1, request, status) else { return call!(Wait(request, status)) };
-    let Some(ended) = requests::wait(array.abi, array.get(0)) else {
+    let drive = || poke(array.abi);
+    let Some(ended) = requests::wait(array.abi, array.get(0), drive) else {
         return until(array.abi, |flag| call!(Test(request, flag, status)));
     };
     array.write_status(0, false);
@@ -86,21 +87,36 @@ pub(crate) fn wait_all(count: c_int, requests: Pointer, statuses: Pointer) -> c_
         return pass!(Waitall(count, requests, statuses));
     }
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
+    // MPICH advances generalized requests, such as those of collectives on files, only in completion
+    // functions that receive them. So the MPI library tests the array until its own part of it is
+    // complete, also while a request of this library is awaited.
+    let mut library = None;
+    let test = |flag| call!(Testall(count, requests, flag, statuses));
+    let test_once = || {
+        let mut flag = 0;
+        let outcome = test(&raw mut flag);
+        (outcome != 0 || flag != 0).then_some(outcome)
+    };
     let (mut own, mut failure) = (0, 0);
     for index in 0..array.count {
-        let Some(ended) = requests::wait(array.abi, array.get(index)) else { continue };
+        let drive = || match library {
+            None => library = test_once(),
+            Some(_) => poke(array.abi),
+        };
+        let Some(ended) = requests::wait(array.abi, array.get(index), drive) else { continue };
         own += 1;
         let outcome = array.ended(index, &ended);
         failure = if outcome == 0 { failure } else { outcome };
     }
     // The MPI library's status of a null or an inactive request is that of a complete collective.
-    let outcome = if own == array.count {
-        (0..array.count).for_each(|index| array.write_status(index, true));
-        0
-    } else if is_idle() {
-        leave()
-    } else {
-        until(array.abi, |flag| call!(Testall(count, requests, flag, statuses)))
+    let outcome = match library {
+        Some(outcome) => outcome,
+        None if own == array.count => {
+            (0..array.count).for_each(|index| array.write_status(index, true));
+            0
+        }
+        None if is_idle() => leave(),
+        None => until(array.abi, test),
     };
     if outcome == 0 { failure } else { outcome }
 }
@@ -118,7 +134,7 @@ pub(crate) fn test_all(
     }
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
     let Survey { complete: own, active } = array.survey();
-    if active > 0 {
+    if !active.is_empty() {
         poke(array.abi);
         write_flag(flag, false);
         return 0;
@@ -141,19 +157,22 @@ pub(crate) fn test_all(
 }
 
 /// The part of `MPI_Testany` and its kind that looks once. Returns `None` if no request is
-/// complete.
+/// complete. `library` receives the requests and the address of a flag.
+///
+/// `MPI_Request_get_status_any`, which `frees` nothing, receives no request of this library: where
+/// the MPI library lacks it, an inactive request passes for a complete one.
 fn any(
     array: &Array,
     index: *mut c_int,
     frees: bool,
-    library: impl FnOnce(*mut c_int) -> c_int,
+    library: impl FnOnce(Pointer, *mut c_int) -> c_int,
 ) -> Option<c_int> {
     let abi = array.abi;
-    let mut active = false;
+    let mut active = Vec::new();
     for own in 0..array.count {
         match array.look(own) {
             Look::Foreign => {}
-            Look::Active => active = true,
+            Look::Active => active.push(own),
             Look::Complete(_) => {
                 write_number(index, own as c_int);
                 array.write_status(0, false);
@@ -162,10 +181,13 @@ fn any(
         }
     }
     let mut flag = 0;
-    let outcome = library(&raw mut flag);
+    let outcome = match frees || active.is_empty() {
+        true => library(array.requests, &raw mut flag),
+        false => library(array.without(&active).as_mut_ptr().cast(), &raw mut flag),
+    };
     // SAFETY: the MPI library has written the index if the flag is set.
-    let none_is_active = || unsafe { *index } == abi.undefined;
-    if outcome != 0 || (flag != 0 && !(active && none_is_active())) { Some(outcome) } else { None }
+    let has_found = || active.is_empty() || unsafe { *index } != abi.undefined;
+    if outcome != 0 || (flag != 0 && has_found()) { Some(outcome) } else { None }
 }
 
 /// `MPI_Waitany`.
@@ -182,7 +204,7 @@ pub(crate) fn wait_any(
     let Some(array) = Array::new(count, requests, status) else { return leave() };
     let mut pause = Pause::default();
     loop {
-        let library = |flag| call!(Testany(count, requests, index, flag, status));
+        let library = |requests, flag| call!(Testany(count, requests, index, flag, status));
         if let Some(outcome) = any(&array, index, true, library) {
             return outcome;
         }
@@ -198,14 +220,14 @@ pub(crate) fn test_any(
     status: Pointer,
     frees: bool,
 ) -> c_int {
-    let library = |flag| match frees {
+    let library = |requests, flag| match frees {
         true => pass!(Testany(count, requests, index, flag, status)),
         false => look_any(count, requests, (index, flag), status),
     };
     if concerns_library_alone(count, requests) {
-        return library(flag);
+        return library(requests, flag);
     }
-    let Some(array) = Array::new(count, requests, status) else { return library(flag) };
+    let Some(array) = Array::new(count, requests, status) else { return library(requests, flag) };
     let found = any(&array, index, frees, library);
     write_flag(flag, found.is_some());
     if found.is_none() {
@@ -216,15 +238,19 @@ pub(crate) fn test_any(
     found.unwrap_or(0)
 }
 
-/// The part of `MPI_Testsome` and its kind that looks once.
+/// The part of `MPI_Testsome` and its kind that looks once. `library` receives the requests, as that
+/// of [`any`].
 fn some(
     array: &Array,
     (outcount, indices): (*mut c_int, *mut c_int),
     frees: bool,
-    library: impl FnOnce() -> c_int,
+    library: impl FnOnce(Pointer) -> c_int,
 ) -> c_int {
     let survey = array.survey();
-    let outcome = library();
+    let outcome = match frees || !survey.has_own() {
+        true => library(array.requests),
+        false => library(array.without(survey.own()).as_mut_ptr().cast()),
+    };
     if !survey.has_own() || outcome != 0 {
         return outcome;
     }
@@ -257,7 +283,7 @@ pub(crate) fn wait_some(
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
     let mut pause = Pause::default();
     loop {
-        let library = || call!(Testsome(count, requests, outcount, indices, statuses));
+        let library = |requests| call!(Testsome(count, requests, outcount, indices, statuses));
         let outcome = some(&array, (outcount, indices), true, library);
         // SAFETY: the number is written by now. It is MPI_UNDEFINED if no request is active.
         if outcome != 0 || unsafe { *outcount } != 0 {
@@ -275,14 +301,14 @@ pub(crate) fn test_some(
     statuses: Pointer,
     frees: bool,
 ) -> c_int {
-    let library = || match frees {
+    let library = |requests| match frees {
         true => pass!(Testsome(count, requests, outcount, indices, statuses)),
         false => look_some(count, requests, (outcount, indices), statuses),
     };
     if concerns_library_alone(count, requests) {
-        return library();
+        return library(requests);
     }
-    let Some(array) = Array::new(count, requests, statuses) else { return library() };
+    let Some(array) = Array::new(count, requests, statuses) else { return library(requests) };
     let outcome = some(&array, (outcount, indices), frees, library);
     poke(array.abi);
     requests::advance_all(array.abi);
@@ -328,7 +354,7 @@ pub(crate) fn get_status_all(
     }
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
     let Survey { complete: own, active } = array.survey();
-    if active > 0 {
+    if !active.is_empty() {
         poke(array.abi);
         write_flag(flag, false);
         return 0;

@@ -102,6 +102,11 @@ fn is_empty() -> bool {
     COUNT.load(Ordering::Relaxed) == 0
 }
 
+/// Returns whether a request is a persistent collective of this library, active or not.
+pub(crate) fn is_own(handle: Handle) -> bool {
+    !is_empty() && prepared().contains_key(&handle)
+}
+
 fn find(handle: Handle) -> Option<Arc<Prepared>> {
     prepared().get(&handle).cloned()
 }
@@ -133,7 +138,8 @@ pub(crate) fn start(request: Pointer) -> c_int {
 }
 
 fn start_one(request: Pointer) -> c_int {
-    if let Some(abi) = abi() {
+    // The MPI library reports a null address.
+    if let Some(abi) = abi().filter(|_| !request.is_null()) {
         // SAFETY: the program passes the address of a handle.
         let handle = unsafe { abi.read(request, 0) };
         if let Some(prepared) = find(handle) {
@@ -158,7 +164,7 @@ pub(crate) fn start_all(count: c_int, requests: Pointer) -> c_int {
 /// `MPI_Request_free`. Returns whether the request is a persistent collective of this library. The
 /// result of an active one, which the MPI standard does not allow to be freed, is lost.
 pub(crate) fn free(request: Pointer) -> bool {
-    let Some(abi) = abi().filter(|_| !is_empty()) else { return false };
+    let Some(abi) = abi().filter(|_| !is_empty() && !request.is_null()) else { return false };
     // SAFETY: the program passes the address of a handle.
     let handle = unsafe { abi.read(request, 0) };
     if !remove(abi, handle) {

@@ -30,9 +30,12 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    /// The array of a call; `None` if the MPI library is not known, so none of its requests is of
-    /// this library.
+    /// The array of a call; `None` if none of its requests is of this library: the MPI library is not
+    /// known, or the arguments are wrong, which it reports.
     pub(crate) fn new(count: c_int, requests: Pointer, statuses: Pointer) -> Option<Self> {
+        if requests.is_null() {
+            return None;
+        }
         let count = usize::try_from(count).ok()?;
         Some(Array { abi: abi()?, requests, count, statuses })
     }
@@ -79,26 +82,27 @@ impl Array {
 
     /// Looks at all requests.
     pub(crate) fn survey(&self) -> Survey {
-        let mut survey = Survey { complete: Vec::new(), active: 0 };
+        let mut survey = Survey::default();
         for index in 0..self.count {
             match self.look(index) {
                 Look::Foreign => {}
-                Look::Active => survey.active += 1,
+                Look::Active => survey.active.push(index),
                 Look::Complete(_) => survey.complete.push(index),
             }
         }
         survey
     }
 
-    /// A copy of the handles in which those of this library are null.
-    pub(crate) fn without(&self, own: &[usize]) -> Vec<u64> {
+    /// A copy of the handles in which those at these indices are null.
+    pub(crate) fn without<'a>(&self, own: impl IntoIterator<Item = &'a usize>) -> Vec<u64> {
         let bytes = self.abi.handle_bytes() * self.count;
         let mut copy = vec![0u64; bytes.div_ceil(8)];
         // SAFETY: the program passes so many bytes of handles, and the copy is as long.
         unsafe {
             let to = copy.as_mut_ptr().cast::<u8>();
             to.copy_from_nonoverlapping(self.requests.cast(), bytes);
-            own.iter().for_each(|index| self.abi.write(to.cast(), *index, self.abi.request_null));
+            own.into_iter()
+                .for_each(|index| self.abi.write(to.cast(), *index, self.abi.request_null));
         }
         copy
     }
@@ -112,17 +116,21 @@ impl Array {
     }
 }
 
-/// The requests of this library in an array.
+/// The requests of this library in an array, by index.
+#[derive(Default)]
 pub(crate) struct Survey {
-    /// Indices of complete ones.
     pub(crate) complete: Vec<usize>,
-    /// Number of active ones.
-    pub(crate) active: usize,
+    pub(crate) active: Vec<usize>,
 }
 
 impl Survey {
     pub(crate) fn has_own(&self) -> bool {
-        self.active > 0 || !self.complete.is_empty()
+        self.own().next().is_some()
+    }
+
+    /// All of them.
+    pub(crate) fn own(&self) -> impl Iterator<Item = &usize> {
+        self.complete.iter().chain(&self.active)
     }
 }
 

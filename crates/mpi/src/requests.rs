@@ -464,19 +464,25 @@ impl Pause {
     /// Lets time pass, and drives the MPI library: messages that the program has started may need
     /// it while the program waits for a collective.
     pub(crate) fn rest(&mut self, abi: &Abi) {
+        self.rest_with(abi, || poke(abi));
+    }
+
+    /// As [`rest`](Self::rest), with a call that drives the MPI library.
+    pub(crate) fn rest_with(&mut self, abi: &Abi, drive: impl FnOnce()) {
         self.looks += 1;
         if self.looks < SPINS {
             std::hint::spin_loop();
         } else {
-            poke(abi);
+            drive();
             advance_all(abi);
             std::thread::yield_now();
         }
     }
 }
 
-/// Waits until a request of this library is complete, and ends it; `None` for other requests.
-pub(crate) fn wait(abi: &Abi, handle: Handle) -> Option<Ended> {
+/// Waits until a request of this library is complete, and ends it; `None` for other requests. `drive`
+/// drives the MPI library meanwhile.
+pub(crate) fn wait(abi: &Abi, handle: Handle, mut drive: impl FnMut()) -> Option<Ended> {
     let begun = report::now();
     let mut pause = Pause::default();
     loop {
@@ -497,7 +503,7 @@ pub(crate) fn wait(abi: &Abi, handle: Handle) -> Option<Ended> {
         match (look, rest) {
             (Look::Foreign, _) => return None,
             (_, Some(rest)) => finish(abi, handle, *rest),
-            _ => pause.rest(abi),
+            _ => pause.rest_with(abi, &mut drive),
         }
     }
 }

@@ -1,15 +1,18 @@
 //! The three functions of MPI 4.1 for arrays that leave the requests as they are. Programs find
 //! them here even if their MPI library has only the one for a single request.
 //!
-//! To the MPI library a request of this library is inactive; `completion` handles such requests.
+//! To the MPI library a request of this library is inactive; `completion` handles such requests, and
+//! passes null requests in their places. An inactive persistent request of the MPI library counts as
+//! complete here, because `MPI_Request_get_status` finds it so.
 
 use crate::abi::abi;
 use crate::host::{self, Pointer, call};
+use crate::persistent;
 use crate::request_array::{Array, write_flag, write_number};
 use std::ffi::c_int;
 
-/// Looks at each request in turn until `stop` returns a result: it receives the index, whether the
-/// request is null, whether it is complete, and the place of the next status.
+/// Looks at each request in turn while `stop` returns the place of the next status: it receives the
+/// index, whether the request is null or an inactive one of this library, and whether it is complete.
 fn look_one_by_one(
     (count, requests, statuses): (c_int, Pointer, Pointer),
     mut stop: impl FnMut(usize, bool, bool) -> Option<usize>,
@@ -30,7 +33,8 @@ fn look_one_by_one(
         if outcome != 0 {
             return outcome;
         }
-        place = stop(index, handle == array.abi.request_null, flag != 0);
+        let is_none = handle == array.abi.request_null || persistent::is_own(handle);
+        place = stop(index, is_none, flag != 0);
     }
     0
 }
@@ -70,8 +74,8 @@ pub(crate) fn look_any(
     if let Some(array) = Array::new(1, requests, status) {
         array.write_status(0, true);
     }
-    look_one_by_one((count, requests, status), |place, is_null, is_complete| {
-        if is_null {
+    look_one_by_one((count, requests, status), |place, is_none, is_complete| {
+        if is_none {
             return Some(0);
         }
         write_number(index, if is_complete { place as c_int } else { undefined });
@@ -90,10 +94,10 @@ pub(crate) fn look_some(
     if host::Request_get_status_some.find().is_some() {
         return call!(Request_get_status_some(count, requests, outcount, indices, statuses));
     }
-    let (mut found, mut are_null) = (0, true);
-    let outcome = look_one_by_one((count, requests, statuses), |index, is_null, is_complete| {
-        are_null &= is_null;
-        if is_complete && !is_null {
+    let (mut found, mut are_none) = (0, true);
+    let outcome = look_one_by_one((count, requests, statuses), |index, is_none, is_complete| {
+        are_none &= is_none;
+        if is_complete && !is_none {
             // SAFETY: the program passes an index for each request.
             unsafe { *indices.add(found) = index as c_int };
             found += 1;
@@ -101,6 +105,6 @@ pub(crate) fn look_some(
         Some(found)
     });
     let undefined = abi().map_or(-1, |abi| abi.undefined);
-    write_number(outcount, if are_null { undefined } else { found as c_int });
+    write_number(outcount, if are_none { undefined } else { found as c_int });
     outcome
 }

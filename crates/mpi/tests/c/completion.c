@@ -1,6 +1,8 @@
 // Every completion function, with arrays in which requests of collectives, of messages, null ones
 // and inactive ones are mixed.
+#define _GNU_SOURCE
 #include "check.h"
+#include <dlfcn.h>
 
 enum { REQUESTS = 5, RECEIVE = 0, SUM = 1, NONE = 2, SEND = 3, BARRIER = 4, ALL = 1 | 2 | 8 | 16 };
 static MPI_Request requests[REQUESTS];
@@ -125,6 +127,61 @@ static void some(void) {
     check_mixture();
 }
 
+static int (*status_all)(int, MPI_Request *, int *, MPI_Status *);
+static int (*status_any)(int, MPI_Request *, int *, int *, MPI_Status *);
+static int (*status_some)(int, MPI_Request *, int *, int *, MPI_Status *);
+
+// Looks at `count` requests, of which `complete` are complete and the others active, or all none.
+static void look(int count, MPI_Request *looked, int complete, int are_none) {
+    enum { MOST = 3, GUARD = 12345 };
+    MPI_Status found[2 * MOST];
+    int flag, index, number, indices[2 * MOST];
+    for (int i = 0; i < 2 * MOST; i++) indices[i] = found[i].MPI_TAG = GUARD;
+    status_all(count, looked, &flag, MPI_STATUSES_IGNORE);
+    CHECK(flag == (complete == count || are_none));
+    status_any(count, looked, &index, &flag, MPI_STATUS_IGNORE);
+    CHECK(flag == (complete > 0 || are_none));
+    CHECK((index == MPI_UNDEFINED) == (complete == 0));
+    status_some(count, looked, &number, indices, found);
+    CHECK(number == (are_none ? MPI_UNDEFINED : complete));
+    for (int i = complete; i < 2 * MOST; i++) CHECK(indices[i] == GUARD);
+    for (int i = count; i < 2 * MOST; i++) CHECK(found[i].MPI_TAG == GUARD);
+}
+
+// The functions that leave the requests as they are. MPI libraries before MPI 4.1 lack them.
+static void looks(void) {
+    *(void **)&status_all = dlsym(RTLD_DEFAULT, "MPI_Request_get_status_all");
+    *(void **)&status_any = dlsym(RTLD_DEFAULT, "MPI_Request_get_status_any");
+    *(void **)&status_some = dlsym(RTLD_DEFAULT, "MPI_Request_get_status_some");
+    if (!status_all || !status_any || !status_some) return;
+    MPI_Request three[3];
+    int word = 0, flag = 0;
+    if (rank == size - 1) MPI_Recv(&word, 1, MPI_INT, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Ibarrier(MPI_COMM_WORLD, &three[0]);
+    MPI_Irecv(&word, 1, MPI_INT, rank, 6, MPI_COMM_WORLD, &three[1]);
+    MPI_Ibarrier(MPI_COMM_WORLD, &three[2]);
+    if (rank == 0) {
+        look(1, three, 0, 0);
+        look(3, three, 0, 0);
+        MPI_Send(&word, 1, MPI_INT, size - 1, 5, MPI_COMM_WORLD);
+    }
+    while (!flag) MPI_Request_get_status(three[2], &flag, MPI_STATUS_IGNORE);
+    while (flag) MPI_Request_get_status(three[0], &flag, MPI_STATUS_IGNORE), flag = !flag;
+    look(1, three, 1, 0);
+    look(3, three, 2, 0);
+    MPI_Send(&word, 1, MPI_INT, rank, 6, MPI_COMM_WORLD);
+    while (!flag) MPI_Request_get_status(three[1], &flag, MPI_STATUS_IGNORE);
+    look(3, three, 3, 0);
+    MPI_Waitall(3, three, MPI_STATUSES_IGNORE);
+    look(3, three, 0, 1);
+    look(0, three, 0, 1);
+#if MPI_VERSION >= 4
+    MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &three[1]);
+    look(3, three, 0, 1);
+    MPI_Request_free(&three[1]);
+#endif
+}
+
 static void inactive(void) {
     int value = 5, next = (rank + 1) % size, before = (rank + size - 1) % size;
     MPI_Recv_init(&received, 1, MPI_INT, before, 9, MPI_COMM_WORLD, &requests[0]);
@@ -218,15 +275,46 @@ static void files(void) {
     MPI_File_close(&file);
 }
 
+// One rank completes its part of an interleaved write before it starts a barrier; the others complete
+// both together, and their parts of the write progress meanwhile.
+static void files_beside_collectives(void) {
+    enum { ELEMENTS = 1000 };
+    static int written[ELEMENTS];
+    MPI_Datatype every;
+    MPI_Info info;
+    MPI_Type_vector(ELEMENTS, 1, size, MPI_INT, &every);
+    MPI_Type_commit(&every);
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "romio_cb_write", "enable");
+    for (int first = 0; first < size; first++) {
+        char name[] = "/tmp/tradewind-file-XXXXXX";
+        if (rank == 0) close(mkstemp(name));
+        MPI_Bcast(name, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD);
+        MPI_File file;
+        MPI_Request both[2];
+        MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, info, &file);
+        MPI_File_set_view(file, rank * sizeof(int), MPI_INT, every, "native", MPI_INFO_NULL);
+        MPI_File_iwrite_at_all(file, 0, written, ELEMENTS, MPI_INT, &both[0]);
+        if (rank == first) MPI_Wait(&both[0], MPI_STATUS_IGNORE);
+        MPI_Ibarrier(MPI_COMM_WORLD, &both[1]);
+        MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
+        MPI_File_close(&file);
+    }
+    MPI_Info_free(&info);
+    MPI_Type_free(&every);
+}
+
 int main(int argc, char **argv) {
     start(&argc, &argv, MPI_THREAD_SINGLE);
     single();
     for (int i = 0; i < 3; i++) all(), any(), some();
+    looks();
     inactive();
     many();
     of_fortran();
     inside();
     files();
+    files_beside_collectives();
     MPI_Finalize();
     return 0;
 }
