@@ -27,7 +27,9 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// Fails if a rank is gone or in another collective, or if the segment is full.
+    /// Fails if a rank is gone or in another collective, or if the segment is full; and in a job of n
+    /// ranks after about 2³² / n splits and duplications, because numbers of dropped communicators
+    /// are not used again.
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>> {
         if let Some(internode) = self.internode() {
             return self.split_between_nodes(internode, color, key);
