@@ -301,8 +301,7 @@ fn gaps_that_fall_are_doubted() {
     assert_eq!(found.doubts.to_string(), expected);
 }
 
-/// All of it on the real engine, with little effort: what comes out is ordered as it must be,
-/// however long it took.
+/// All of it on the real engine, with little effort: what comes out are times, however long they are.
 fn the_real_transport_has_parameters() {
     let setting = Setting { quick: true, ..Setting::default() };
     let part = run_on_threads(&find("plogp").unwrap()(&setting)).unwrap();
@@ -327,7 +326,5 @@ fn the_real_transport_has_parameters() {
     }
     for series in &part.figure("arrival").unwrap().series {
         assert!(series.points.iter().all(|point| point.median > 0.0), "{series:?}");
-        let (first, last) = (series.points.first().unwrap(), series.points.last().unwrap());
-        assert!(first.minimum < last.minimum, "128 KiB take longer than nothing: {series:?}");
     }
 }
