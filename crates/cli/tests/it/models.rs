@@ -109,7 +109,7 @@ fn experiments_run_between_nodes_and_are_gone_on_with() {
     assert!(part.complete && part.steps_done == 2, "2 and 4 ranks: {part:?}");
     let curve = |name: &str| part.figures[0].curve(name).map(|curve| curve.points[0].x);
     assert_eq!(curve("dissemination, blocking, direct"), Some(1.0));
-    assert_eq!(curve("dissemination, nonblocking, agent"), Some(1.0));
+    assert_eq!(curve("dissemination, nonblocking, direct"), Some(1.0));
     let again = tradewind(line, Some(place.path()));
     let said = text(&again.stderr);
     assert!(again.status.success() && !said.contains("barrier: 2 ranks"), "{said}");

@@ -28,6 +28,9 @@ pub(super) enum Attendance {
 /// headers of its segments.
 pub(super) const WANTED: u64 = (1 << 20) + (64 << 10);
 
+/// Bytes in one direction, headers included, up to which a start takes what has arrived.
+pub(super) const SHORT: u64 = 65 << 10;
+
 /// Returns the largest number of bytes that a run exchanges with one rank in one direction, headers
 /// included.
 pub(super) fn exchanged(schedule: &Schedule) -> u64 {

@@ -102,14 +102,13 @@ impl Driver {
         }
     }
 
-    /// Starts a run that was passed, of which the inputs are lent to this call. Reads nothing from
-    /// the connections, because a later wait lends the outputs.
+    /// Starts a run that was passed, of which the inputs are lent to this call.
     pub(super) fn begin(self: &Arc<Self>, run: &DirectRun) {
         let Some(mut engine) = self.try_lock() else {
             run.keep_inputs(|buffer| std::iter::once(0..run.buffers[buffer].len()).collect());
             return;
         };
-        engine.begin();
+        engine.begin(run);
         // Before the engine is left: the background thread may then execute the rest.
         run.keep_inputs(|buffer| engine.unread(run, buffer));
     }

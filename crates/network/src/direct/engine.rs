@@ -1,6 +1,6 @@
 //! The execution of a rank's runs by one of its threads.
 
-use super::attendance::Attendance;
+use super::attendance::{self, Attendance};
 use super::losses::Losses;
 use super::run::DirectRun;
 use super::submissions::Submissions;
@@ -123,9 +123,16 @@ impl DirectEngine {
         self.submissions.notify_change();
     }
 
-    /// Starts what was passed.
-    pub(super) fn begin(&mut self) {
+    /// Starts what was passed, of which `run` is one. Takes what has arrived if its messages are
+    /// short: a rank that is killed with unread messages resets its connections, and what it has
+    /// sent is lost as far as it has not left the system. Long messages wait for the buffers that
+    /// a wait lends.
+    pub(super) fn begin(&mut self, run: &DirectRun) {
         self.turn();
+        if run.schedule.exchanged <= attendance::SHORT {
+            // If the system refuses to read, the next wait reports that.
+            let _ = self.advance();
+        }
     }
 
     /// Ranges of a buffer that a run still reads.
