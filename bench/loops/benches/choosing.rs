@@ -62,8 +62,7 @@ fn compare(world: &Communicator, what: &str) -> tradewind::Result<()> {
         // What is chosen, set by the caller.
         let chosen =
             world.explain_form(CallForm::Nonblocking, Collective::Allreduce, length as u64 * 8);
-        let mut algorithms = Algorithms::default();
-        algorithms.allreduce = Some(chosen.algorithm);
+        let algorithms = Algorithms { allreduce: Some(chosen.algorithm), ..Algorithms::default() };
         let fixed = world.with_algorithms(algorithms);
         // All ranks link the schedules.
         for world in [world, &fixed] {
