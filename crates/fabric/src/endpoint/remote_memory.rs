@@ -42,11 +42,11 @@ impl Endpoint {
             Access::ReadByPeers => abi::FI_REMOTE_READ,
             Access::FilledByReads => abi::FI_READ,
         };
+        let memory = start.cast::<c_void>();
         // SAFETY: the segment maps the range, and the entry below keeps it until the registration
         // is closed. Other processes access the bytes at any time, so that no reference to them
         // exists.
-        let registration =
-            unsafe { objects.register_range(start.cast::<c_void>(), length, flags, key)? };
+        let registration = unsafe { objects.register_range(memory, length, flags, key)? };
         let address = if objects.has_addresses() { start as u64 } else { 0 };
         // SAFETY: the registration is open.
         let remote = Remote { address, key: unsafe { (*registration).key } };
