@@ -18,7 +18,8 @@ const POLLING_TIME: Duration = Duration::from_micros(500);
 const LONGEST_POLLING_TIME: Duration = Duration::from_millis(10);
 
 impl AgentClient {
-    /// Waits for a run whose completion word is `ended`; see [`Backend::wait`](crate::backend::Backend::wait).
+    /// Waits for a run with the completion word `ended`; see
+    /// [`Backend::wait`](crate::backend::Backend::wait).
     pub(super) fn wait_for(
         &self,
         run: RunId,
@@ -35,9 +36,20 @@ impl AgentClient {
         // Relaxed: the count is a hint for the agent and orders nothing.
         self.region.waits().fetch_add(1, Ordering::Relaxed);
         self.region.waiting().fetch_add(1, Ordering::Relaxed);
-        let waited = self.sleep_for(run, ended, deadline);
+        let waited = match self.poll(ended, generation, self.bytes_of(run), deadline) {
+            true => Ok(true),
+            false => self.sleep_for(ended, generation, deadline),
+        };
         self.region.waiting().fetch_sub(1, Ordering::Relaxed);
         waited
+    }
+
+    /// Bytes of the buffers of a run, or 0. They decide only how long a thread polls, so this does
+    /// not wait for the table: a thread that submits to a full ring, or awaits an answer, keeps the
+    /// lock for as long as the agent is stopped.
+    fn bytes_of(&self, run: RunId) -> u64 {
+        let table = self.table.try_lock().ok();
+        table.as_ref().and_then(|table| table.run(run)).map_or(0, |run| run.layout.bytes)
     }
 
     /// Polls for the end of a run while the agent runs on another core, because waking a thread on
@@ -70,24 +82,13 @@ impl AgentClient {
         self.region.core().load(Ordering::Relaxed) == sched_getcpu() as u32
     }
 
-    /// Sleeps, after a time of polling, until the run has ended, the deadline is over or the agent
-    /// has ended.
+    /// Sleeps until the run has ended, the deadline is over or the agent has ended.
     fn sleep_for(
         &self,
-        run: RunId,
         ended: &Completion,
+        generation: u32,
         deadline: Option<Instant>,
     ) -> Result<bool, Error> {
-        let (_, generation) = slot_of(run);
-        // A thread that submits to a full ring, or awaits an answer, keeps the lock for as long as
-        // the agent is stopped. The length decides only how long this thread polls.
-        let table = self.table.try_lock().ok();
-        let bytes =
-            table.as_ref().and_then(|table| table.run(run)).map_or(0, |run| run.layout.bytes);
-        drop(table);
-        if self.poll(ended, generation, bytes, deadline) {
-            return Ok(true);
-        }
         let _published = published_wait::publish(Wait::BetweenNodes);
         // The mark makes the agent's next change of the word wake this thread, so a completion
         // between this check and the sleep is not lost.
