@@ -121,10 +121,7 @@ impl Tcp {
         key: Key,
         timeouts: Timeouts,
     ) -> Result<Tcp, Error> {
-        let others = (0..addresses.len() as u32).filter(|other| *other != node);
-        let connector =
-            connect::connect(listener, node, addresses, key, timeouts.connecting, others)?;
-        Tcp::over(connector, node, timeouts, Reading::Always).map(|(tcp, _)| tcp)
+        Tcp::connect_all(listener, node, addresses, key, timeouts, Reading::Always)
     }
 
     /// Connects a rank, as a node of its own, with all other ones, which connect at about the same
@@ -140,10 +137,21 @@ impl Tcp {
         key: Key,
         timeouts: Timeouts,
     ) -> Result<Tcp, Error> {
-        let others = (0..addresses.len() as u32).filter(|other| *other != rank);
+        Tcp::connect_all(listener, rank, addresses, key, timeouts, Reading::InCalls)
+    }
+
+    fn connect_all(
+        listener: Listener,
+        node: u32,
+        addresses: &[SocketAddr],
+        key: Key,
+        timeouts: Timeouts,
+        reading: Reading,
+    ) -> Result<Tcp, Error> {
+        let others = (0..addresses.len() as u32).filter(|other| *other != node);
         let connector =
-            connect::connect(listener, rank, addresses, key, timeouts.connecting, others)?;
-        Tcp::over(connector, rank, timeouts, Reading::InCalls).map(|(tcp, _)| tcp)
+            connect::connect(listener, node, addresses, key, timeouts.connecting, others)?;
+        Tcp::over(connector, node, timeouts, reading).map(|(tcp, _)| tcp)
     }
 
     /// Makes the connections hold `wanted` bytes in each direction while neither end reads, and
