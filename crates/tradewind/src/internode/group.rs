@@ -155,7 +155,8 @@ impl InternodeGroup {
     ) -> Arc<Self> {
         let sequence = AtomicU64::new(0);
         let programs = AtomicU64::new(0);
-        let (watch, external) = (OnceLock::new(), ExternalCollectives::default());
+        let watch = OnceLock::new();
+        let external = ExternalCollectives::default();
         Arc::new(InternodeGroup { job, group, context, sequence, programs, watch, external })
     }
 

@@ -51,8 +51,8 @@ impl LivenessWatch {
     /// Starts to watch the other ranks of a communicator.
     pub(super) fn start(context: &CommunicatorContext, backend: &Arc<dyn Backend>) -> Result<Self> {
         let run = Some(start_run(context, backend, &[])?);
-        let (exits, losses) = (Vec::new(), Vec::new());
-        let state = Mutex::new(WatchState { run, exits, losses, failure: None });
+        let state = WatchState { run, exits: Vec::new(), losses: Vec::new(), failure: None };
+        let state = Mutex::new(state);
         Ok(LivenessWatch { context: context.clone(), backend: Arc::clone(backend), state })
     }
 
