@@ -65,13 +65,11 @@ pub struct DirectBackend {
     rank: u32,
     driver: Arc<Driver>,
     table: Mutex<CallerTable>,
-    /// Number of bytes that each connection holds in each direction while no thread reads it.
-    held: u64,
     /// True once the rank has left, whether or not it has sent everything.
     is_drained: AtomicBool,
 }
 
-/// What the rank has registered and started.
+/// Schedules and runs of the rank.
 #[derive(Debug, Default)]
 struct CallerTable {
     next: u64,
@@ -115,22 +113,20 @@ impl DirectBackend {
             Box::new(transport),
             Arc::clone(&submissions),
             Arc::clone(&losses),
-            held,
         );
-        let driver = Arc::new(Driver::new(engine, submissions, losses, background));
+        let driver = Arc::new(Driver::new(engine, submissions, losses, background, held));
         let is_drained = AtomicBool::new(false);
-        Ok(DirectBackend { rank, driver, table: Mutex::default(), held, is_drained })
+        Ok(DirectBackend { rank, driver, table: Mutex::default(), is_drained })
     }
 
     /// Number of bytes that each connection holds in each direction while no thread reads it.
     pub fn held(&self) -> u64 {
-        self.held
+        self.driver.held.load(Ordering::Relaxed)
     }
 
-    /// Lowers [`held`](Self::held), to that of the rank that has the least.
+    /// Lowers [`held`](Self::held), to that of the rank that has the least. Precedes all runs.
     pub fn limit_held(&mut self, bytes: u64) {
-        self.held = self.held.min(bytes);
-        self.driver.interrupt(|engine| engine.held = self.held);
+        self.driver.held.fetch_min(bytes, Ordering::Relaxed);
     }
 
     /// Returns true if a run of the schedule needs no thread between its start and the wait for its
@@ -153,11 +149,16 @@ impl DirectBackend {
     /// # Ok::<(), network::error::Error>(())
     /// ```
     pub fn needs_no_thread(&self, schedule: &Schedule) -> bool {
-        attendance::exchanged(schedule) <= self.held && schedule.view().sends_at_start()
+        self.fits_connections(attendance::exchanged(schedule), schedule)
+    }
+
+    /// The same with the bytes that a run [exchanges](attendance::exchanged) with one rank.
+    fn fits_connections(&self, exchanged: u64, schedule: &Schedule) -> bool {
+        exchanged <= self.held() && schedule.view().sends_at_start()
     }
 
     /// Registers a schedule like [`Backend::register`], where a call waits for the end of every run:
-    /// nothing looks after the runs between their starts and the waits for them.
+    /// between the starts of runs and the waits for them no thread checks the connections.
     ///
     /// # Errors
     /// As [`Backend::register`].
@@ -185,8 +186,8 @@ impl DirectBackend {
         let exchanged = attendance::exchanged(schedule);
         // A start hands over what the connections hold, without the receiver's consent.
         let mut limits = limits();
-        if self.needs_no_thread(schedule) {
-            limits.eager_limit = limits.eager_limit.max(self.held);
+        if self.fits_connections(exchanged, schedule) {
+            limits.eager_limit = limits.eager_limit.max(self.held());
         }
         let schedule = Arc::new(DirectSchedule::new(registered, exchanged, limits, is_blocking));
         let mut table = self.table();

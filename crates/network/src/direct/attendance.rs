@@ -13,7 +13,7 @@ use crate::transport::frame::HEADER_BYTES;
 use goal::schedule::{Kind, Schedule};
 use std::collections::HashMap;
 
-/// What must advance without a call of the rank.
+/// Work that must advance without a call of the rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attendance {
     /// Nothing: no run is under way, or only runs that calls wait for.

@@ -13,6 +13,7 @@ use super::run::DirectRun;
 use super::submissions::Submissions;
 use crate::agent::clock::until;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -29,6 +30,9 @@ pub(super) struct Driver {
     pub(super) submissions: Arc<Submissions>,
     pub(super) losses: Arc<Losses>,
     pub(super) background: Background,
+    /// Number of bytes that each connection holds in each direction while no thread reads it.
+    /// Relaxed: it changes only before the first run.
+    pub(super) held: AtomicU64,
 }
 
 impl Driver {
@@ -37,8 +41,15 @@ impl Driver {
         submissions: Arc<Submissions>,
         losses: Arc<Losses>,
         background: Background,
+        held: u64,
     ) -> Driver {
-        Driver { engine: Mutex::new(engine), submissions, losses, background }
+        let engine = Mutex::new(engine);
+        Driver { engine, submissions, losses, background, held: AtomicU64::new(held) }
+    }
+
+    /// Returns what must advance without a call of the rank.
+    fn attendance(&self, engine: &DirectEngine) -> Attendance {
+        engine.attendance(self.held.load(Ordering::Relaxed))
     }
 
     /// Returns the engine, when no other thread executes runs.
@@ -88,7 +99,7 @@ impl Driver {
                     std::thread::sleep(PAUSE);
                 }
                 timer = engine.next_timer().map(until);
-                idle_looks = match engine.attendance() {
+                idle_looks = match self.attendance(&engine) {
                     Attendance::Nothing => idle_looks + 1,
                     _ => 0,
                 };
@@ -153,7 +164,7 @@ impl Drop for Driving<'_> {
         let Some(engine) = self.engine.take() else { return };
         // Here, because this is the way of every thread out of the engine: a run that ends for one
         // thread may have been executed by another one.
-        let attendance = engine.attendance();
+        let attendance = self.driver.attendance(&engine);
         let has_timer = engine.next_timer().is_some();
         // A rank that starts such runs in turns with waits makes no system call here: the looks
         // begin once, and go on for a while.

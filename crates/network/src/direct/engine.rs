@@ -34,8 +34,6 @@ pub(super) struct DirectEngine {
     losses: Arc<Losses>,
     /// True if a connection has ended that no caller has been notified of.
     has_new_loss: bool,
-    /// Number of bytes that each connection holds in each direction while no thread reads it.
-    pub(super) held: u64,
 }
 
 impl DirectEngine {
@@ -45,7 +43,6 @@ impl DirectEngine {
         transport: Box<dyn Transport>,
         submissions: Arc<Submissions>,
         losses: Arc<Losses>,
-        held: u64,
     ) -> Self {
         let mut table = RunTable::new(nodes, transport);
         // The agents report the exits.
@@ -57,7 +54,6 @@ impl DirectEngine {
             losses,
             arrivals: Vec::new(),
             has_new_loss: false,
-            held,
         }
     }
 
@@ -235,10 +231,10 @@ impl DirectEngine {
     }
 
     /// Returns what must advance without a call of the rank. Everything must if there is something
-    /// left to send, a computation ends, or more may arrive than the connections hold. A run in
-    /// buffers that are lent is executed by the call that lends them, which also sends what is
-    /// queued.
-    pub(super) fn attendance(&self) -> Attendance {
+    /// left to send, a computation ends, or more may arrive than the `held` bytes that a connection
+    /// holds. A run in buffers that are lent is executed by the call that lends them, which also
+    /// sends what is queued.
+    pub(super) fn attendance(&self, held: u64) -> Attendance {
         let mut exchanged = 0u64;
         let mut has_lent = false;
         let mut has_unattended = false;
@@ -250,7 +246,7 @@ impl DirectEngine {
             }
         }
         let is_lent = |key| has_lent && self.runs.get(key).is_some_and(|run| run.is_lent);
-        if exchanged > self.held
+        if exchanged > held
             || self.next_timer().is_some()
             || self.table.runs.iter().any(|(key, run)| run.has_unsent() && !is_lent(key))
             || (!has_lent && self.table.has_queued())
@@ -273,16 +269,15 @@ impl DirectEngine {
     pub(super) fn cancel(&mut self, run: &DirectRun) {
         // The run may not have been taken from the submissions yet.
         self.turn();
-        if !self.table.runs.get(&run.key).is_some_and(Run::has_unsent) {
-            let why = "this rank has left the collective".into();
-            self.table.withdraw(run.key, Error::Operation(why));
-            self.turn();
-        } else if !run.has_ended() {
+        if self.table.runs.get(&run.key).is_some_and(Run::has_unsent) {
             let rank = run.key.rank;
             let why = format!("rank {rank} of the job has left this collective after an error");
             self.table.finish(run.key, Err(Error::Operation(why)));
-            self.turn();
+        } else {
+            let why = "this rank has left the collective".into();
+            self.table.withdraw(run.key, Error::Operation(why));
         }
+        self.turn();
     }
 
     /// Ranks that a run waits for at this moment.

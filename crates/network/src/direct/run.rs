@@ -175,12 +175,9 @@ impl DirectRun {
     pub(super) fn fetch(&self, outputs: &mut [&mut [u8]]) -> RunOutcome {
         let outcome = self.outcome.get().cloned().unwrap_or(Ok(()));
         if let Ok(()) | Err(Error::DivisionByZero { .. }) = outcome {
-            let layout = self.registered().layout.buffers.iter().zip(&self.buffers);
-            for ((buffer, bytes), output) in
-                layout.zip(outputs).filter(|(_, output)| !output.is_empty())
-            {
-                for range in &buffer.written {
-                    let range = range.start as usize..range.end as usize;
+            let uses = self.schedule.results.iter().zip(&self.buffers).zip(outputs);
+            for ((results, bytes), output) in uses.filter(|(_, output)| !output.is_empty()) {
+                for range in results.iter().cloned() {
                     bytes.with(|bytes| output[range.clone()].copy_from_slice(&bytes[range]));
                 }
             }
@@ -216,10 +213,10 @@ impl DirectRun {
     ) {
         if let Some(mut interpreter) = interpreter {
             let copies = interpreter.reset();
-            let uses = self.registered().layout.buffers.iter().zip(&self.buffers).zip(&copies);
-            for ((buffer, lent), copy) in uses.filter(|(_, copy)| has_results && !copy.is_empty()) {
-                for range in &buffer.written {
-                    let range = range.start as usize..range.end as usize;
+            let uses = self.schedule.results.iter().zip(&self.buffers).zip(&copies);
+            for ((results, lent), copy) in uses.filter(|(_, copy)| has_results && !copy.is_empty())
+            {
+                for range in results.iter().cloned() {
                     lent.with_mut(|bytes| bytes[range.clone()].copy_from_slice(&copy[range]));
                 }
             }
