@@ -1,25 +1,19 @@
-//! Ranks that leave, go mad or call something else, nodes that end, strangers at the door: runs end
-//! with an error that names who it is, and never hang.
+//! Ranks that leave, corrupt their memory or call something else, and nodes that end: runs of the
+//! agent end with an error that names the rank or the node, and never hang.
 
 use crate::jobs::{Wires, connect, deadline, nodes, register, run, run_job, world};
 use collectives::{Algorithm, barrier};
-use goal::compile::compile;
 use goal::graph::{Access, Graph};
 use network::agent::shared_region::{SharedRegion, notifier};
 use network::agent::{Agent, AgentClient, Limits};
-use network::backend::{Backend, Departures, ExitedRank, RunId};
-use network::direct::DirectBackend;
+use network::backend::{Backend, Departures, ExitedRank};
 use network::error::{Error, RankExit};
-use network::job_nodes::random_key;
 use network::local::{self, connect_over};
 use network::node_map::NodeMap;
-use network::transport::tcp::{Listener, Tcp, Timeouts};
 use network::transport::{Transport, memory};
 use proptest::prelude::*;
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,18 +25,10 @@ testing::tests![
     ranks_in_different_collectives_are_told_apart,
     a_node_that_ends_without_a_word_is_unreachable,
     a_corrupt_rank_harms_no_other_rank,
-    strangers_are_refused_and_the_job_connects_all_the_same,
-    a_node_that_was_turned_away_comes_again,
-    another_jobs_key_opens_nothing,
-    a_node_that_is_not_there_is_named,
     wrong_calls_are_refused,
     a_run_names_the_ranks_it_waits_for,
     ranks_that_have_exited_are_listed,
-    a_lost_rank_ends_the_wait_of_a_rank_that_waits_for_another_one,
     a_start_that_breaks_the_rules_does_not_count,
-    a_request_to_send_to_a_lost_rank_fails_the_run_for_all_ranks,
-    a_rank_that_abandons_a_run_fails_no_rank_that_has_its_messages,
-    a_run_names_the_ranks_it_waits_for_while_another_thread_executes_it,
 ];
 
 pub(crate) fn barrier_of(rank: u32, ranks: u32) -> Graph {
@@ -246,132 +232,6 @@ proptest! {
     }
 }
 
-/// Strangers at the port: noise, silence, another job's key, and greetings cut off or repeated.
-fn strangers_are_refused_and_the_job_connects_all_the_same() {
-    let key = random_key().expect("random bytes");
-    let listeners: Vec<Listener> =
-        (0..3).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
-    let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
-    let mut strangers = Vec::new();
-    for number in 0..200u32 {
-        let mut stranger = TcpStream::connect(addresses[number as usize % 2]).expect("it listens");
-        let noise: Vec<u8> = (0..number).map(|byte| (byte * 37 + number) as u8).collect();
-        let greeting = [
-            &b"TWN1\x01\0\0\0"[..],
-            &(1 + number % 3).to_le_bytes(),
-            &(number % 2).to_le_bytes(),
-            &[5; 16],
-        ]
-        .concat();
-        let said = match number % 4 {
-            0 => stranger.write_all(&noise),
-            1 => stranger.write_all(&greeting),
-            2 => stranger.write_all(&[&greeting[..], &[7; 200]].concat()),
-            _ => stranger.write_all(&greeting[..20]),
-        };
-        said.expect("nobody has closed yet");
-        strangers.push(stranger);
-    }
-    let connect = |(node, listener)| {
-        let addresses = addresses.clone();
-        std::thread::spawn(move || {
-            Tcp::connect(listener, node, &addresses, key, Timeouts::default())
-        })
-    };
-    let threads: Vec<_> = (0..).zip(listeners).map(connect).collect();
-    let transports: Vec<Tcp> = threads
-        .into_iter()
-        .map(|thread| thread.join().expect("no panic").expect("the three find each other"))
-        .collect();
-    let refused: u64 = transports.iter().map(Tcp::refused).sum();
-    assert!(refused > 0, "nobody was counted");
-    let boxed =
-        transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
-    let clients = connect_over(&nodes(3, 1), boxed, Limits::new(16 << 10)).expect("memory");
-    std::thread::scope(|scope| {
-        for (rank, client) in (0..).zip(&clients) {
-            scope.spawn(move || {
-                let prepared = register(client, &world(1, rank, 3), &barrier_of(rank, 3));
-                run(client, prepared, 0, &[], &mut []).expect("all are there");
-            });
-        }
-    });
-    for mut stranger in strangers {
-        // The answer to a greeting, then the end.
-        let mut bytes = Vec::new();
-        let _ = stranger.read_to_end(&mut bytes);
-        assert!(bytes.len() <= 32, "{bytes:?}");
-    }
-}
-
-/// A node that was turned away, because strangers had filled the other one, tries again.
-fn a_node_that_was_turned_away_comes_again() {
-    let key = random_key().expect("random bytes");
-    let listeners: Vec<Listener> =
-        (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
-    let [there, here] = [0, 1].map(|node: usize| listeners[node].address());
-    // In between, what lets nobody pass at first.
-    let between = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let addresses = [between.local_addr().expect("it has one"), here];
-    let pass = move || {
-        drop(between.accept().expect("a node knocks"));
-        let (mut knocking, _) = between.accept().expect("it comes again");
-        let mut listening = TcpStream::connect(there).expect("it listens");
-        let mut answers = (
-            listening.try_clone().expect("a descriptor"),
-            knocking.try_clone().expect("a descriptor"),
-        );
-        let back = std::thread::spawn(move || std::io::copy(&mut answers.0, &mut answers.1));
-        let _ = std::io::copy(&mut knocking, &mut listening);
-        let _ = back.join();
-    };
-    std::thread::spawn(pass);
-    let patience = Timeouts::default();
-    let threads: Vec<_> = (0..)
-        .zip(listeners)
-        .map(|(node, listener)| {
-            std::thread::spawn(move || Tcp::connect(listener, node, &addresses, key, patience))
-        })
-        .collect();
-    for thread in threads {
-        thread.join().expect("no panic").expect("they find each other");
-    }
-}
-
-fn another_jobs_key_opens_nothing() {
-    let listeners: Vec<Listener> =
-        (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
-    let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
-    let patience = Timeouts { connecting: Duration::from_millis(300), ..Timeouts::default() };
-    let connect = |(node, listener)| {
-        let addresses = addresses.clone();
-        std::thread::spawn(move || {
-            Tcp::connect(listener, node, &addresses, [node as u8; 16], patience)
-        })
-    };
-    let threads: Vec<_> = (0..).zip(listeners).map(connect).collect();
-    for (node, thread) in (0..).zip(threads) {
-        let error = thread.join().expect("no panic").expect_err("the keys differ").to_string();
-        assert!(
-            error.contains(&format!("node {} ({})", 1 - node, addresses[1 - node as usize])),
-            "{error}"
-        );
-    }
-}
-
-/// An address where nobody listens any more.
-fn a_node_that_is_not_there_is_named() {
-    let gone = Listener::bind("127.0.0.1:0").expect("a port").address();
-    let listener = Listener::bind("127.0.0.1:0").expect("a port");
-    let addresses = [gone, listener.address()];
-    let error = Tcp::connect(listener, 1, &addresses, [0; 16], Timeouts::default())
-        .expect_err("nobody is there");
-    assert!(
-        matches!(&error, Error::NodeUnreachable { node: 0, address, .. } if *address == gone.to_string()),
-        "{error}"
-    );
-}
-
 /// Wrong calls are refused by words that say what to do.
 fn wrong_calls_are_refused() {
     let clients = local::connect(&nodes(2, 1)).expect("sockets");
@@ -449,19 +309,6 @@ fn ranks_that_have_exited_are_listed() {
     }
 }
 
-/// The caller then checks why the rank is gone, and need not wait for its next regular check.
-fn a_lost_rank_ends_the_wait_of_a_rank_that_waits_for_another_one() {
-    let mut ranks = local::connect_directly(3).expect("sockets");
-    let ticket = receive_from_1(&ranks[0]);
-    drop(ranks.pop());
-    let limit = deadline();
-    assert_eq!(ranks[0].wait(ticket, limit), Ok(false));
-    assert!(limit.is_some_and(|limit| Instant::now() < limit), "the wait ends before its deadline");
-    let lost: Vec<u32> = ranks[0].lost().into_iter().map(|lost| lost.rank).collect();
-    assert_eq!((lost, ranks[0].waiting_for(ticket)), (vec![2], vec![1]));
-    ranks[0].discard(ticket);
-}
-
 /// Rank 1 claims memory that it does not have, in the run for which rank 0 waits.
 fn a_start_that_breaks_the_rules_does_not_count() {
     const CLAIMED: u64 = 1 << 30;
@@ -499,91 +346,4 @@ fn a_start_that_breaks_the_rules_does_not_count() {
     let run = honest.start(prepared, 0, &[&[]]).expect("memory");
     let error = end_with(&honest, run).expect_err("rank 1 sends nothing");
     assert!(error.to_string().contains("has corrupted the memory"), "{error}");
-}
-
-/// Starts run 0 of rank 0 of 3, which waits for a message of rank 1.
-fn receive_from_1(backend: &DirectBackend) -> RunId {
-    let mut graph = Graph::new(0, 3);
-    let block = graph.buffer(Access::Output, 8);
-    graph.receive(block, 1, 0);
-    start(backend, 0, &graph, &[&[]])
-}
-
-fn start(backend: &DirectBackend, sequence: u64, graph: &Graph, inputs: &[&[u8]]) -> RunId {
-    let schedule = compile(graph).expect("in order");
-    let context = world(0, graph.rank(), graph.ranks());
-    let prepared = backend.register(&context, &schedule, 0).expect("it is small");
-    backend.start(prepared, sequence, inputs).expect("memory")
-}
-
-fn outcome(backend: &DirectBackend, run: RunId) -> Result<(), Error> {
-    let deadline = deadline();
-    // A lost connection ends a wait, whether or not the run needs it.
-    while !backend.wait(run, deadline)? {
-        assert!(deadline.is_none_or(|deadline| Instant::now() < deadline), "the run ends");
-    }
-    backend.fetch(run, &mut [])
-}
-
-/// Rank 1 has been asked whether it takes a message of rank 0, when rank 0 finds that rank 2 takes
-/// none any more.
-fn a_request_to_send_to_a_lost_rank_fails_the_run_for_all_ranks() {
-    const LONG: u64 = 4 << 20;
-    let mut ranks = local::connect_directly(3).expect("sockets");
-    drop(ranks.pop());
-    let waiting = receive_from_1(&ranks[0]);
-    while ranks[0].lost().is_empty() {
-        assert_eq!(ranks[0].wait(waiting, deadline()), Ok(false));
-    }
-    ranks[0].discard(waiting);
-    let mut graph = Graph::new(1, 3);
-    let block = graph.buffer(Access::Output, LONG);
-    graph.receive(block, 0, 0);
-    let receiver = start(&ranks[1], 1, &graph, &[&[]]);
-    let mut graph = Graph::new(0, 3);
-    let block = graph.buffer(Access::Input, LONG);
-    graph.send(block, 1, 0);
-    graph.send(block, 2, 0);
-    let sender = start(&ranks[0], 1, &graph, &[&vec![1; LONG as usize]]);
-    for (rank, run) in [sender, receiver].into_iter().enumerate() {
-        let error = outcome(&ranks[rank], run).expect_err("rank 2 is gone");
-        assert!(matches!(error, Error::RankFailed { rank: 2, .. }), "rank {rank}: {error}");
-    }
-}
-
-/// Rank 0 has sent its message, and stops waiting for that of rank 2, which comes later.
-fn a_rank_that_abandons_a_run_fails_no_rank_that_has_its_messages() {
-    let ranks = local::connect_directly(3).expect("sockets");
-    let graph_of = |rank: u32| {
-        let mut graph = Graph::new(rank, 3);
-        let given = graph.buffer(Access::Input, 8);
-        for other in (0..3).filter(|other| *other != rank) {
-            let taken = graph.buffer(Access::Output, 8);
-            graph.send(given, other, 0);
-            graph.receive(taken, other, 0);
-        }
-        graph
-    };
-    let inputs: [&[u8]; 3] = [&[7; 8], &[], &[]];
-    let abandoned = start(&ranks[0], 0, &graph_of(0), &inputs);
-    ranks[0].abandon(abandoned);
-    ranks[0].discard(abandoned);
-    let run = start(&ranks[1], 0, &graph_of(1), &inputs);
-    let last = start(&ranks[2], 0, &graph_of(2), &inputs);
-    assert_eq!(outcome(&ranks[1], run), Ok(()));
-    assert_eq!(outcome(&ranks[2], last), Ok(()));
-}
-
-fn a_run_names_the_ranks_it_waits_for_while_another_thread_executes_it() {
-    let ranks = local::connect_directly(3).expect("sockets");
-    let waiting = receive_from_1(&ranks[0]);
-    std::thread::scope(|scope| {
-        let limit = Some(Instant::now() + Duration::from_millis(100));
-        let backend = &ranks[0];
-        let other = scope.spawn(move || backend.wait(waiting, limit));
-        while !other.is_finished() {
-            assert_eq!(ranks[0].waiting_for(waiting), [1]);
-        }
-    });
-    ranks[0].discard(waiting);
 }

@@ -1,0 +1,148 @@
+//! Nodes of a job that connect while other processes reach their ports, with another key, or with a
+//! node that is absent.
+
+use crate::failures::barrier_of;
+use crate::jobs::{nodes, register, run, world};
+use network::agent::Limits;
+use network::error::Error;
+use network::job_nodes::random_key;
+use network::local::connect_over;
+use network::transport::Transport;
+use network::transport::tcp::{Listener, Tcp, Timeouts};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+testing::tests![
+    strangers_are_refused_and_the_job_connects_all_the_same,
+    a_node_that_was_turned_away_comes_again,
+    another_jobs_key_opens_nothing,
+    a_node_that_is_not_there_is_named,
+];
+
+/// Connections of other processes: random bytes, silence, another job's key, and greetings that are
+/// incomplete or repeated.
+fn strangers_are_refused_and_the_job_connects_all_the_same() {
+    let key = random_key().expect("random bytes");
+    let listeners: Vec<Listener> =
+        (0..3).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
+    let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
+    let mut strangers = Vec::new();
+    for number in 0..200u32 {
+        let mut stranger = TcpStream::connect(addresses[number as usize % 2]).expect("it listens");
+        let noise: Vec<u8> = (0..number).map(|byte| (byte * 37 + number) as u8).collect();
+        let greeting = [
+            &b"TWN1\x01\0\0\0"[..],
+            &(1 + number % 3).to_le_bytes(),
+            &(number % 2).to_le_bytes(),
+            &[5; 16],
+        ]
+        .concat();
+        let said = match number % 4 {
+            0 => stranger.write_all(&noise),
+            1 => stranger.write_all(&greeting),
+            2 => stranger.write_all(&[&greeting[..], &[7; 200]].concat()),
+            _ => stranger.write_all(&greeting[..20]),
+        };
+        said.expect("nobody has closed yet");
+        strangers.push(stranger);
+    }
+    let connect = |(node, listener)| {
+        let addresses = addresses.clone();
+        std::thread::spawn(move || {
+            Tcp::connect(listener, node, &addresses, key, Timeouts::default())
+        })
+    };
+    let threads: Vec<_> = (0..).zip(listeners).map(connect).collect();
+    let transports: Vec<Tcp> = threads
+        .into_iter()
+        .map(|thread| thread.join().expect("no panic").expect("the three find each other"))
+        .collect();
+    let refused: u64 = transports.iter().map(Tcp::refused).sum();
+    assert!(refused > 0, "nobody was counted");
+    let boxed =
+        transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
+    let clients = connect_over(&nodes(3, 1), boxed, Limits::new(16 << 10)).expect("memory");
+    std::thread::scope(|scope| {
+        for (rank, client) in (0..).zip(&clients) {
+            scope.spawn(move || {
+                let prepared = register(client, &world(1, rank, 3), &barrier_of(rank, 3));
+                run(client, prepared, 0, &[], &mut []).expect("all are there");
+            });
+        }
+    });
+    for mut stranger in strangers {
+        // The answer to a greeting, then the end.
+        let mut bytes = Vec::new();
+        let _ = stranger.read_to_end(&mut bytes);
+        assert!(bytes.len() <= 32, "{bytes:?}");
+    }
+}
+
+/// A node that was refused, because other connections had filled the other node, tries again.
+fn a_node_that_was_turned_away_comes_again() {
+    let key = random_key().expect("random bytes");
+    let listeners: Vec<Listener> =
+        (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
+    let [there, here] = [0, 1].map(|node: usize| listeners[node].address());
+    // A relay in between, which ends the first connection.
+    let between = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addresses = [between.local_addr().expect("it has one"), here];
+    let pass = move || {
+        drop(between.accept().expect("a node knocks"));
+        let (mut knocking, _) = between.accept().expect("it comes again");
+        let mut listening = TcpStream::connect(there).expect("it listens");
+        let mut answers = (
+            listening.try_clone().expect("a descriptor"),
+            knocking.try_clone().expect("a descriptor"),
+        );
+        let back = std::thread::spawn(move || std::io::copy(&mut answers.0, &mut answers.1));
+        let _ = std::io::copy(&mut knocking, &mut listening);
+        let _ = back.join();
+    };
+    std::thread::spawn(pass);
+    let patience = Timeouts::default();
+    let threads: Vec<_> = (0..)
+        .zip(listeners)
+        .map(|(node, listener)| {
+            std::thread::spawn(move || Tcp::connect(listener, node, &addresses, key, patience))
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("no panic").expect("they find each other");
+    }
+}
+
+fn another_jobs_key_opens_nothing() {
+    let listeners: Vec<Listener> =
+        (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
+    let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
+    let patience = Timeouts { connecting: Duration::from_millis(300), ..Timeouts::default() };
+    let connect = |(node, listener)| {
+        let addresses = addresses.clone();
+        std::thread::spawn(move || {
+            Tcp::connect(listener, node, &addresses, [node as u8; 16], patience)
+        })
+    };
+    let threads: Vec<_> = (0..).zip(listeners).map(connect).collect();
+    for (node, thread) in (0..).zip(threads) {
+        let error = thread.join().expect("no panic").expect_err("the keys differ").to_string();
+        assert!(
+            error.contains(&format!("node {} ({})", 1 - node, addresses[1 - node as usize])),
+            "{error}"
+        );
+    }
+}
+
+/// An address without a listener.
+fn a_node_that_is_not_there_is_named() {
+    let gone = Listener::bind("127.0.0.1:0").expect("a port").address();
+    let listener = Listener::bind("127.0.0.1:0").expect("a port");
+    let addresses = [gone, listener.address()];
+    let error = Tcp::connect(listener, 1, &addresses, [0; 16], Timeouts::default())
+        .expect_err("nobody is there");
+    assert!(
+        matches!(&error, Error::NodeUnreachable { node: 0, address, .. } if *address == gone.to_string()),
+        "{error}"
+    );
+}
