@@ -3,9 +3,14 @@
 //! In such a collective every rank sends all its messages when it starts, and they are no longer
 //! than what the connections between the ranks hold. The ranks execute it themselves: the start
 //! hands the messages to the system, and a wait or a test takes those of the others. No process is
-//! woken meanwhile. A rank that computes after its start delays no other rank. Where the connections
-//! are full, or a sender has no credit, a thread of the rank continues within 50 ms. One that is
-//! stopped or killed then delays or fails the others, where the agent would complete its part.
+//! woken meanwhile.
+//!
+//! A rank that computes after its start delays no other rank. Where the connections are full, or a
+//! sender has no credit, a thread of the rank continues within 50 ms. A rank that is stopped in that
+//! state delays the others, and one that is killed fails them, where the agent would complete its
+//! part. One that is killed with unread messages in its connections also fails the others, as far as
+//! what it has sent has not left its system. Above 64 KiB that is likely, because a start leaves
+//! such messages unread for the wait.
 
 use super::group::InternodeGroup;
 use crate::error::Result;
@@ -17,8 +22,8 @@ use network::direct::DirectBackend;
 /// Largest number of ranks of which every rank builds the graphs.
 const MOST_RANKS: u32 = 16;
 
-/// The backend that runs nonblocking collectives which need no thread, if there is one, and another
-/// one runs the others. Then every rank builds the graphs of all ranks.
+/// The backend for nonblocking collectives that need no thread, if another one runs the others. Then
+/// every rank builds the graphs of all ranks.
 fn backend(internode: &InternodeGroup) -> Option<&DirectBackend> {
     let backends = &internode.job().backends;
     let is_one_of_two = !backends.all_in_ranks && internode.ranks() <= MOST_RANKS;
