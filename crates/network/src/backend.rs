@@ -35,8 +35,8 @@ pub struct ExitedRank {
     pub has_failed: bool,
 }
 
-/// Exits and starts of other ranks, as a rank that leaves its job detects them, for backends that cannot detect it
-/// themselves.
+/// Exits and starts of other ranks, as a rank that leaves its job detects them, for backends that
+/// cannot detect them themselves.
 pub trait Departures {
     /// Ranks of the job that have exited.
     fn exited(&self) -> Vec<ExitedRank>;

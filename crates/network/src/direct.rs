@@ -247,6 +247,7 @@ impl DirectBackend {
             let result = body();
             let has_ended = run.has_ended();
             if !has_ended {
+                // Later messages go to the run's own buffers, which `fetch` copies as a whole.
                 run.keep_results();
             }
             (result, has_ended)
@@ -325,7 +326,8 @@ impl Backend for DirectBackend {
         check_inputs(&schedule.registered.layout.records, inputs)?;
         let buffers = schedule.buffers(inputs)?;
         let lent = schedule.lent_inputs(&buffers, inputs);
-        // This thread sends what can be sent now: waking another one would take longer.
+        // This thread sends what can be sent now: waking another one would take longer. The loan
+        // begins before the run is passed: a thread that has the engine may start it at once.
         Ok(lend_instead(lent, || {
             let (id, run) = self.submit(schedule, sequence, buffers, false);
             self.driver.begin(&run);

@@ -8,9 +8,9 @@
 //! `group` has the ranks and their backends, `schedule` a graph that a backend has accepted,
 //! `request` one run of it, `unattended` the nonblocking collectives that the ranks run themselves.
 //! `liveness` detects failed ranks for backends that cannot, `call_forms` ranks in different forms
-//! of a call, `external` ranks that run it in another library, `probe` tests a backend before the job uses it, `exit` drains the backends when the
-//! process leaves the job, `clocks` and `recording` serve profiles, `waits` marks waiting threads
-//! for the agent.
+//! of a call, `external` ranks that run it in another library. `probe` tests a backend before the
+//! job uses it, `exit` drains the backends when the process leaves the job, `clocks` and `recording`
+//! serve profiles, `waits` marks waiting threads for the agent.
 
 mod call_forms;
 pub(crate) mod clocks;

@@ -21,8 +21,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 type AddressWords = [u64; 3];
 
 /// Connects all ranks of `world` with each other. Returns the backend that uses the connections, or
-/// `None` if a rank cannot connect; all ranks return alike. `unanswered` is the time after which a
-/// rank is lost whose system does not answer probes.
+/// `None` if a rank cannot connect; all ranks return alike. A rank is lost
+/// if its system answers no probe for the time `unanswered`.
 pub(crate) fn connect(
     world: &Communicator,
     endpoint: RankEndpoint,
@@ -49,7 +49,8 @@ pub(crate) fn connect(
     if let Err(why) = &connected {
         log::warn!("blocking collectives run in the node service: {why}");
     }
-    // 0 where a rank has none. All ranks then agree on the collectives that they run themselves.
+    // 0 if this rank has no connections. The minimum is the same everywhere, so all ranks choose the
+    // same collectives to run themselves.
     let held = connected.as_ref().map_or(0, DirectBackend::held);
     let mut least = [0u64];
     world.allreduce(&[held], &mut least, Op::Minimum)?;

@@ -28,8 +28,8 @@
 //!
 //! **Sleep.** A sender that finds no sleeper stores its value and loads one word. Before the agent
 //! sleeps, it registers as a sleeper on the word of each ring that it waits for; a notification is a
-//! write to its event. Once a sleep has passed after which it registered nowhere anew, it passes one
-//! barrier for all of them. For the first sleep it sets a timer instead, because the barrier takes
+//! write to its event. Before a sleep for which it registers nowhere anew, it passes one barrier for
+//! all of them. For the first sleep it sets a timer instead, because the barrier takes
 //! longer than a value, and values that follow each other end the sleep before.
 
 pub(crate) mod record;

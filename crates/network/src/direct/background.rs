@@ -5,8 +5,8 @@
 //! need a thread (`attendance`) and that none waits for, or frames that the system has not taken.
 //! The next arrival, or space for a frame, wakes the background thread, once (`EPOLLONESHOT`). A
 //! thread that begins to wait disarms the member: an arrival wakes one thread, not two, and a rank
-//! whose calls are all blocking and whose frames are taken at once arms nothing. For runs that need
-//! no thread it looks at the connections at intervals.
+//! with blocking calls only, of which the system takes all frames at once, arms nothing. For runs
+//! that need no thread the background thread checks the connections at intervals.
 
 use crate::agent::shared_region::notifier;
 use crate::error::{Error, refused, system};

@@ -116,6 +116,8 @@ impl Driver {
     /// Starts a run that was passed, of which the inputs are lent to this call.
     pub(super) fn begin(self: &Arc<Self>, run: &DirectRun) {
         let Some(mut engine) = self.try_lock() else {
+            // The thread that has it may start the run after this call, which ends the loan: all
+            // inputs are still to be read.
             run.keep_inputs(|buffer| std::iter::once(0..run.buffers[buffer].len()).collect());
             return;
         };
@@ -162,7 +164,7 @@ impl Drop for Driving<'_> {
     fn drop(&mut self) {
         let Driver { submissions, background, .. } = &**self.driver;
         let Some(engine) = self.engine.take() else { return };
-        // Here, because this is the way of every thread out of the engine: a run that ends for one
+        // Here, because every thread leaves the engine through this drop: a run that ends for one
         // thread may have been executed by another one.
         let attendance = self.driver.attendance(&engine);
         let has_timer = engine.next_timer().is_some();

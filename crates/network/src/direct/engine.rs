@@ -98,6 +98,7 @@ impl DirectEngine {
         let prepared = run.prepare();
         let schedule = Arc::clone(run.registered());
         let key = run.key;
+        // Before the table starts it: the run may end there, and `end_runs` takes it from here.
         self.runs.insert(key, run);
         self.table.start(key, schedule, prepared);
     }
@@ -245,6 +246,7 @@ impl DirectEngine {
                 has_unattended |= !run.schedule.is_blocking;
             }
         }
+        // Between turns both tables have the same runs. Without lent ones no key is looked up.
         let is_lent = |key| has_lent && self.runs.get(key).is_some_and(|run| run.is_lent);
         if exchanged > held
             || self.next_timer().is_some()

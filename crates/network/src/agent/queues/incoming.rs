@@ -15,8 +15,8 @@ pub(super) struct IncomingQueues {
     queues: HashMap<QueueId, Incoming>,
     /// Queues with messages that wait for space.
     full: Vec<QueueId>,
-    /// Ranks of other nodes whose exit was reported on a link to a queue that is not open. They send
-    /// nothing to one that is opened later, and that report is not repeated.
+    /// Ranks of other nodes, of which a link to a queue that is not open has reported the exit. They
+    /// send nothing to a queue that is opened later, and that report is not repeated.
     exited: BTreeSet<u32>,
     /// Number of links with kept bytes that were no messages.
     pub(super) refused: u64,
@@ -30,7 +30,7 @@ struct NoMessages;
 #[derive(Debug)]
 struct Incoming {
     queue: Box<dyn IncomingQueue>,
-    /// By opener: the ranks of other nodes whose links the queue admits.
+    /// Admitted links, by opener, a rank of another node.
     senders: BTreeMap<u32, SenderNode>,
     /// Ranks of other nodes that have exited and from which nothing follows.
     exited: BTreeSet<u32>,
@@ -283,7 +283,7 @@ impl Incoming {
 }
 
 /// Sends messages to a queue, as far as it has space. A queue that takes nothing any more loses its
-/// messages, as one does whose rank has exited. Returns the number of bytes that need no space any
+/// messages, as one of a rank that has exited. Returns the number of bytes that need no space any
 /// more.
 fn put(queue: &mut dyn IncomingQueue, bytes: &[u8]) -> Result<usize, NoMessages> {
     match queue.put(bytes) {

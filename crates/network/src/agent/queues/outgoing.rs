@@ -35,8 +35,8 @@ pub(super) struct Outgoing {
     /// Bytes that were sent and not taken yet.
     pub(super) in_flight: u64,
     is_waiting: bool,
-    /// Its owner takes nothing any more, or its memory is damaged, which the owner's node has got as
-    /// the end of the link.
+    /// Its owner takes nothing any more, or its memory is damaged; then the owner's node has got the
+    /// end of the link.
     has_ended: bool,
     /// Exits of ranks that may have sent what the queue contains.
     exits: Vec<u32>,
@@ -127,8 +127,8 @@ impl Outgoing {
         if bytes > 0 { Sent::Some } else { Sent::Nothing }
     }
 
-    /// Ends a link whose queue is damaged. Its senders find the queue closed, and the receiver waits
-    /// for nothing that they have sent.
+    /// Ends the link because its queue is damaged. Its senders find the queue closed, and the
+    /// receiver waits for nothing that they have sent.
     fn fail(&mut self, batches: &mut Batches) {
         self.queue.close();
         self.link.append(Content::End, batches.of(self.node));

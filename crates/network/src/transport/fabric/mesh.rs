@@ -79,8 +79,8 @@ impl Fabric {
     }
 
     /// Notes that an injected message could not be delivered. The loss of a node that the mesh has
-    /// reported, or soon reports, explains it; otherwise it may be one of any link, whose stream then
-    /// has a gap.
+    /// reported, or soon reports, explains it; otherwise it may belong to any link, and leave a gap in
+    /// its stream.
     pub(super) fn suspect(&mut self, why: &str) {
         let is_explained = self.explained_until.is_some_and(|end| Instant::now() < end);
         if !is_explained {

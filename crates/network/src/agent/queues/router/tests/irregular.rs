@@ -1,4 +1,4 @@
-//! Damaged queues, bytes that are no messages, and ports whose ranks leave early.
+//! Damaged queues, bytes that are no messages, and ports with ranks that leave early.
 
 use super::*;
 use queues::basic;
@@ -21,7 +21,7 @@ fn overwrite(node: &Node, at: Offset, step: usize, count: usize) {
     words.iter().step_by(step).for_each(|word| word.store(DAMAGE, Ordering::Relaxed));
 }
 
-/// Opens a port of ranks 0 and 1, whose one outgoing queue lies at an offset.
+/// Opens a port of ranks 0 and 1, with one outgoing queue, at an offset.
 fn open_at(node: &mut Node, set: &PollSet, at: Offset, lines: u64) {
     let ranks = vec![(0, Offset(0)), (1, at)];
     let table = PortTable { set: set.offset(), lines, ranks }.publish(&node.arena);
@@ -197,7 +197,7 @@ fn a_rank_that_leaves_a_port_before_it_is_open_sends_nothing_to_it() {
     node.router.close_senders(0, NEXT);
     assert_eq!(node.sent(), [(TO, "end", 0)], "rank 3 has closed its senders, too");
     assert!(!node.router.outgoing.contains(0, NEXT));
-    // Notes of ports that nobody opens are bounded, and end with the rank.
+    // Notes of ports that are never opened are bounded, and end with the rank.
     (0..2 * MEMORY / QUEUE_BYTES).for_each(|port| node.router.close_senders(3, 100 + port));
     assert!(node.router.memory[&3] <= MEMORY && node.open(3, 9, &[3, 1]).is_err());
     node.router.exit(3);
