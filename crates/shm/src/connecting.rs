@@ -3,7 +3,7 @@
 use crate::announcements::{Announced, MAX_ANNOUNCEMENTS};
 use crate::liveness::ProcessId;
 use crate::object::{CreateError, Object, ObjectHeader};
-use crate::process_table::{AttachError, End, Entry, MAX_PROCESSES, TakeError};
+use crate::process_table::{AttachError, End, Entry, MAX_PROCESSES, TakenBy};
 use crate::segment::{Offset, Segment};
 use std::sync::Arc;
 
@@ -18,6 +18,8 @@ const ATTEMPTS: usize = 100;
 #[must_use = "the process is no user of the object yet"]
 pub struct Connecting<'a, H: ObjectHeader> {
     object: Object<H>,
+    /// This process.
+    own: ProcessId,
     _announced: Announced<'a>,
 }
 
@@ -38,14 +40,14 @@ impl<'a, H: ObjectHeader> Connecting<'a, H> {
         });
         let busy = CreateError::Busy { object: H::NAME, offset, max: MAX_ANNOUNCEMENTS };
         let announced = attempts.find_map(|announced| announced).ok_or(busy)?;
-        Ok(Connecting { object: Object::find(segment, offset)?, _announced: announced })
+        Ok(Connecting { object: Object::find(segment, offset)?, own, _announced: announced })
     }
 
     /// Maps the object and attaches this process to it.
     ///
     /// # Errors
-    /// [`CreateError::Closed`], [`CreateError::TooMany`], [`CreateError::Process`], the errors of
-    /// `map`; [`CreateError::NotFound`] if the kind has no table.
+    /// [`CreateError::Closed`], [`CreateError::TooMany`], the errors of `map`;
+    /// [`CreateError::NotFound`] if the kind has no table.
     pub fn attach<T>(
         self,
         map: impl FnOnce(Object<H>) -> Result<T, CreateError>,
@@ -65,10 +67,11 @@ impl<'a, H: ObjectHeader> Connecting<'a, H> {
         map: impl FnOnce(Object<H>) -> Result<T, CreateError>,
         recover: impl FnOnce(&T),
     ) -> Result<(T, Entry), CreateError> {
-        let (object, offset) = (H::NAME, self.object.offset());
+        let object = H::NAME;
+        let offset = self.object.offset();
         let table = self.object.processes().ok_or_else(|| Object::<H>::not_found(offset))?;
         let mapped = map(self.object.clone())?;
-        match table.attach_numbered(numbers, || recover(&mapped)) {
+        match table.attach_numbered(self.own, numbers, || recover(&mapped)) {
             Ok(entry) => Ok((mapped, entry)),
             Err(AttachError::Closed) => {
                 Err(CreateError::Closed { object, offset, owner: self.object.owner().pid() })
@@ -76,30 +79,26 @@ impl<'a, H: ObjectHeader> Connecting<'a, H> {
             Err(AttachError::TooMany) => {
                 Err(CreateError::TooMany { object, offset, max: MAX_PROCESSES })
             }
-            Err(AttachError::Unidentified(error)) => Err(error.into()),
         }
     }
 
     /// Maps the object and takes one of its ends for this process, for good.
     ///
     /// # Errors
-    /// [`CreateError::Taken`], [`CreateError::Process`], the errors of `map`;
-    /// [`CreateError::NotFound`] if the kind has no ends.
+    /// [`CreateError::Taken`], the errors of `map`; [`CreateError::NotFound`] if the kind has no ends.
     pub fn take<T>(
         self,
         end: End,
         map: impl FnOnce(Object<H>) -> Result<T, CreateError>,
     ) -> Result<T, CreateError> {
-        let (object, offset) = (H::NAME, self.object.offset());
+        let object = H::NAME;
+        let offset = self.object.offset();
         let ends = self.object.ends().ok_or_else(|| Object::<H>::not_found(offset))?;
         let mapped = map(self.object.clone())?;
         // Last: the exchange is for good, so nothing that can fail follows it.
-        match ends.holder(end).take() {
+        match ends.holder(end).take(self.own) {
             Ok(()) => Ok(mapped),
-            Err(TakeError::Taken(process)) => {
-                Err(CreateError::Taken { object, offset, end, process })
-            }
-            Err(TakeError::Unidentified(error)) => Err(error.into()),
+            Err(TakenBy(process)) => Err(CreateError::Taken { object, offset, end, process }),
         }
     }
 }

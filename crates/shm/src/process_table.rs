@@ -10,7 +10,6 @@
 //! processes, so the word can be taken over and the object freed.
 
 use crate::liveness::{ProcessId, ProcessWatch};
-use crate::process::ProcessError;
 use crate::process_words::ProcessWords;
 use crate::shared::Shared;
 use crate::sync::{AtomicU64, Ordering};
@@ -49,8 +48,6 @@ pub enum AttachError {
     Closed,
     /// All entries belong to living processes.
     TooMany,
-    /// The identity of the calling process is unavailable.
-    Unidentified(ProcessError),
 }
 
 impl ProcessTable {
@@ -63,14 +60,6 @@ impl ProcessTable {
         self.words().process(index)
     }
 
-    /// Attaches the calling process.
-    ///
-    /// # Errors
-    /// [`AttachError`]; the process is not attached.
-    pub fn attach(&self) -> Result<Entry, AttachError> {
-        self.attach_numbered(0, || {})
-    }
-
     /// Attaches the calling process, in one of the first `numbers` entries if one of them does not
     /// belong to a living process. Calls `recover`, which undoes what ended processes left in the
     /// object under their number, before it takes over the entry of one of them.
@@ -79,10 +68,10 @@ impl ProcessTable {
     /// [`AttachError`]; the process is not attached.
     pub fn attach_numbered(
         &self,
+        own: ProcessId,
         numbers: usize,
         recover: impl FnOnce(),
     ) -> Result<Entry, AttachError> {
-        let own = ProcessId::own().map_err(AttachError::Unidentified)?;
         let (numbered, others) = self.entries.split_at(numbers.min(MAX_PROCESSES));
         // The entry of an ended process among the numbered ones is taken over after `recover` only.
         let entry = ProcessWords(numbered).enter(own, recover).or_else(|| {
@@ -115,7 +104,7 @@ impl ProcessTable {
 
     /// Closes the table for new processes.
     pub fn close(&self) {
-        // SeqCst: see `attach`. It includes the Release that pairs with the Acquire in `is_closed`.
+        // SeqCst: see `attach_numbered`. It includes the Release that pairs with the Acquire in `is_closed`.
         self.closed.store(1, Ordering::SeqCst);
     }
 
@@ -198,16 +187,8 @@ impl Ends {
     }
 }
 
-/// Reason why an end could not be taken.
-#[derive(Debug)]
-pub enum TakeError {
-    /// The process with this number holds it; `None` if it was released or withdrawn.
-    Taken(Option<u32>),
-    /// The identity of the calling process is unavailable.
-    Unidentified(ProcessError),
-}
-
-/// State of an end that could not be taken, as the end of a sentence.
+/// State of an end that could not be taken: the number of the process that holds it, `None` if it
+/// was released or withdrawn. Displayed as the end of a sentence.
 #[derive(Debug)]
 pub struct TakenBy(pub Option<u32>);
 
@@ -224,14 +205,13 @@ impl EndHolder<'_> {
     /// Takes the end for the calling process, for good.
     ///
     /// # Errors
-    /// [`TakeError`]; the end keeps its state.
-    pub fn take(self) -> Result<(), TakeError> {
-        let own = ProcessId::own().map_err(TakeError::Unidentified)?;
+    /// [`TakenBy`]; the end keeps its state.
+    pub fn take(self, own: ProcessId) -> Result<(), TakenBy> {
         // Release: pairs with the Acquire in `holder`. What this process wrote for the other end
         // before is visible to a process that sees the holder.
         match self.0.compare_exchange(0, own.0, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => Ok(()),
-            Err(held) => Err(TakeError::Taken((held < WITHDRAWN).then_some(ProcessId(held).pid()))),
+            Err(held) => Err(TakenBy((held < WITHDRAWN).then_some(ProcessId(held).pid()))),
         }
     }
 
