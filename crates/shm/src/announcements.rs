@@ -1,19 +1,19 @@
 //! Announcements of objects that processes are connecting to: their memory is not freed meanwhile.
 //!
 //! A process that connects to an object by its offset reads the label and then enters itself as a
-//! user. Between the two nothing in the object shows that it is there. So it announces the offset
-//! first, in a table of the segment, and whoever frees an object looks there:
+//! user. Between the two, the object has no trace of it. So it announces the offset first, in a
+//! table of the segment, which a process that frees an object searches:
 //!
 //! | connects | frees |
 //! |---|---|
 //! | announces the offset | closes the object for new users |
 //! | reads the label | erases the label |
-//! | enters itself as a user | looks for announcements: frees later if there is one |
+//! | enters itself as a user | searches for announcements: frees later if there is one |
 //! | withdraws the announcement | frees |
 //!
 //! These are the hazard pointers of Michael (*Hazard Pointers: Safe Memory Reclamation for
 //! Lock-Free Objects*, 2004), with a liveness check: the announcement of a process that was killed
-//! holds nothing, and its entry is taken over. Only connecting and freeing cost anything.
+//! delays no free, and its entry is taken over. Accesses to the object cost nothing more.
 
 use crate::liveness::{ProcessId, ProcessWatch};
 use crate::process_words::ProcessWords;
@@ -51,8 +51,8 @@ impl<'a> Announcements<'a> {
     /// Announces that the process connects to the object at `offset`. It then reads the label.
     /// `None` if all entries belong to living processes.
     pub(crate) fn announce(self, process: ProcessId, offset: u64) -> Option<Announced<'a>> {
-        // What a killed process left is its word alone, which is taken over. Its offset may stay
-        // for a moment and then only delays a free.
+        // There is nothing to recover: the word of a killed process is taken over, and its offset,
+        // which stays until the store below, can only delay a free.
         let entry = self.processes.enter(process, || {})?;
         // Release: pairs with the Acquire in `includes`. A free that finds this announcement in the
         // place of an earlier one comes after all accesses of the earlier process, which `enter`
@@ -73,8 +73,8 @@ impl<'a> Announcements<'a> {
             if word.load(Ordering::Acquire) != announced {
                 return false;
             }
-            // The offset was read first. If its process has left the entry since, it accesses the
-            // object no more; if another one has entered, the object is freed later for nothing.
+            // The offset was read first. If its process has left the entry since, it no longer
+            // accesses the object. If another process has entered, the free is only delayed.
             let process = self.processes.process(entry);
             process != ProcessId::NONE && !ProcessWatch::default().has_ended(process)
         })
@@ -83,8 +83,9 @@ impl<'a> Announcements<'a> {
 
 impl Drop for Announced<'_> {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire in `includes`. This process is a user of the object by
-        // now, or accesses it no more.
+        // Release: pairs with the Acquire in `includes`. By now this process is a user of the
+        // object, or no longer accesses it. The offset is cleared first: a later process in the
+        // entry must not announce it.
         self.all.offsets[self.entry].store(0, Ordering::Release);
         self.all.processes.leave(self.entry);
     }

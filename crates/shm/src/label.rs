@@ -25,7 +25,7 @@ impl Label {
     /// Erases the label: the object is not found any more. The caller then looks for announcements
     /// of the object.
     pub(crate) fn erase(&self) {
-        // Relaxed: it publishes nothing. Whoever reuses the memory orders its own stores.
+        // Relaxed: it publishes nothing, and the next user of the memory orders its own stores.
         self.0.store(0, Ordering::Relaxed);
         // Pairs with the fence in `Announcements::announce`: either the process that announces the
         // object finds the label erased, or the caller finds its announcement.

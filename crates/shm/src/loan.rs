@@ -88,7 +88,7 @@ impl Memory {
 }
 
 impl LentBytes {
-    /// Bytes of its own, which nobody revokes.
+    /// Bytes of its own, which are never revoked.
     pub fn owned(bytes: Vec<u8>) -> Self {
         let length = bytes.len();
         LentBytes::new(None, Some(bytes), length)
@@ -123,7 +123,7 @@ impl LentBytes {
         self.lock().bytes_mut(self.length).map(write)
     }
 
-    /// Declares the contents of its own bytes meaningless.
+    /// Declares the contents of its own bytes meaningless, so a later loan copies none of them.
     pub fn renew(&self) {
         self.lock().is_written = false;
     }
@@ -187,7 +187,7 @@ pub fn lend<R>(buffers: Vec<Loan<'_>>, body: impl FnOnce(Vec<LentBytes>) -> R) -
 /// A buffer to be lent instead of bytes of the same length that a [`LentBytes`] owns.
 #[derive(Debug)]
 pub struct Substitute<'a> {
-    /// What the buffer stands for.
+    /// The bytes that the buffer replaces.
     pub bytes: LentBytes,
     /// The buffer.
     pub loan: Loan<'a>,

@@ -250,8 +250,8 @@ impl<H: ObjectHeader> Object<H> {
         })
     }
 
-    /// Finds the object at `offset`, whose memory its owner does not free meanwhile. Other objects
-    /// are found by [`Connecting`](crate::connecting::Connecting).
+    /// Finds the object at `offset`. The owner must not free its memory meanwhile. If it may, the
+    /// object is found by [`Connecting`](crate::connecting::Connecting).
     ///
     /// # Errors
     /// [`CreateError::NotFound`] if something else lies there, [`CreateError::Segment`] if the
