@@ -2,7 +2,8 @@
 
 use crate::communicator::Communicator;
 use crate::error::{Error, Outcome};
-use crate::flat::pattern::{FlatCollective, ResultRule};
+use crate::flat::pattern::FlatCollective;
+use crate::flat::role::ResultRule;
 use crate::node::EngineKind;
 use crate::signature::Signature;
 use crate::streams::{BlockingInput, MOST_RANKS, StreamsState, Transfer};

@@ -3,7 +3,8 @@
 use crate::error::Outcome;
 use crate::flat::chunks;
 use crate::flat::executor::FlatExecutor;
-use crate::flat::pattern::{ContributionPlacement, FlatCollective, RankSet, ReducedBy};
+use crate::flat::pattern::{ContributionPlacement, FlatCollective};
+use crate::flat::role::{RankSet, ReducedBy};
 use crate::protocol::arrival;
 use crate::state::RankCell;
 use shm::futex;

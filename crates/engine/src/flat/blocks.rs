@@ -9,7 +9,8 @@
 use crate::argument::{Argument, Binding};
 use crate::error::{Error, Outcome};
 use crate::flat::executor::FlatExecutor;
-use crate::flat::pattern::{ContributionPlacement, FlatCollective, ResultRule};
+use crate::flat::pattern::{ContributionPlacement, FlatCollective};
+use crate::flat::role::ResultRule;
 use crate::flat::variable_blocks::{Edge, EdgeKey, VariableBlocks, block};
 use crate::state::CONTRIBUTION_BYTES;
 use shm::segment::Offset;

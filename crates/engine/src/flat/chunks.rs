@@ -4,7 +4,8 @@
 //! compare-exchange, so a preempted process delays one chunk only.
 
 use crate::error::Error;
-use crate::flat::pattern::{ContributionPlacement, FlatCollective, ResultRule};
+use crate::flat::pattern::{ContributionPlacement, FlatCollective};
+use crate::flat::role::ResultRule;
 use crate::protocol::chunk_claims::next_in_lap;
 use crate::reduction::{combine, is_division};
 use goal::arithmetic::{self, Arithmetic, DataType};

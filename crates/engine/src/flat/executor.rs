@@ -8,10 +8,9 @@
 use crate::argument::{Argument, Binding};
 use crate::error::{Error, Outcome};
 use crate::flat::chunks::{ChunkedWork, ContributionLocation, WorkLine};
-use crate::flat::pattern::{
-    ContributionPlacement, FlatCollective, Pattern, ReducedBy, ResultRule, Role,
-};
+use crate::flat::pattern::{ContributionPlacement, FlatCollective, Pattern};
 use crate::flat::result_binding::ResultBinding;
+use crate::flat::role::{ReducedBy, ResultRule, Role};
 use crate::flat::variable_blocks::{Edge, VariableBlocks, block};
 use crate::staging::{Staging, class_of};
 use crate::state::{

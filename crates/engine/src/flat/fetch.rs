@@ -3,9 +3,8 @@
 use crate::error::{Error, Outcome};
 use crate::flat::chunks::ContributionLocation;
 use crate::flat::executor::FlatExecutor;
-use crate::flat::pattern::{
-    ContributionPlacement, FlatCollective, ReducedBy, ResultRule, part_bytes,
-};
+use crate::flat::pattern::{ContributionPlacement, FlatCollective, part_bytes};
+use crate::flat::role::{ReducedBy, ResultRule};
 use goal::arithmetic::{self, ArithmeticError};
 use shm::segment::Offset;
 use smallvec::SmallVec;

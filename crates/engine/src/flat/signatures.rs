@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Outcome};
 use crate::flat::executor::FlatExecutor;
-use crate::flat::pattern::{FlatCollective, RankSet};
+use crate::flat::pattern::FlatCollective;
+use crate::flat::role::RankSet;
 use crate::protocol::arrival;
 use crate::signature::{CallKind, Signature};
 use shm::sync::Ordering;

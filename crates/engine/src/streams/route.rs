@@ -2,7 +2,8 @@
 
 use super::transfer::Transfer;
 use crate::error::{Error, Outcome};
-use crate::flat::pattern::{ContributionPlacement, FlatCollective, Pattern, ResultRule};
+use crate::flat::pattern::{ContributionPlacement, FlatCollective, Pattern};
+use crate::flat::role::ResultRule;
 use crate::flat::variable_blocks::{EdgeKey, block};
 use smallvec::SmallVec;
 
