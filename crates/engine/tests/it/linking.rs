@@ -1,6 +1,6 @@
 //! Schedules of all ranks that every rank links itself: no rank waits for another.
 
-use crate::ranks::{ARENA_BYTES, ThreadBarrier, hoard, members, on_each};
+use crate::ranks::{ARENA_BYTES, ThreadBarrier, hoard, members, on_each, swap};
 use engine::argument::Argument;
 use engine::communicator::Communicator;
 use engine::node::EngineKind;
@@ -11,19 +11,6 @@ use goal::graph::{Access, Graph};
 use goal::schedule::Schedule;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Each of two ranks sends its `bytes` bytes to the other.
-fn swap(bytes: u64) -> Vec<Schedule> {
-    let graph = |rank: u32| {
-        let mut graph = Graph::new(rank, 2);
-        let mine = graph.buffer(Access::Input, bytes);
-        let theirs = graph.buffer(Access::Output, bytes);
-        graph.send(mine, 1 - rank, 0);
-        graph.receive(theirs, 1 - rank, 0);
-        graph
-    };
-    (0..2).map(|rank| compile(&graph(rank)).expect("the graph is sound")).collect()
-}
 
 fn call(kind: CallKind) -> Signature {
     Signature::new(kind, 8, 0)

@@ -4,6 +4,9 @@ use engine::Error;
 use engine::communicator::Communicator;
 use engine::node::membership::Member;
 use engine::node::{EngineKind, JobOptions, Node};
+use goal::compile::compile;
+use goal::graph::{Access, Graph};
+use goal::schedule::Schedule;
 use shm::owned::OwnedBytes;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -45,6 +48,19 @@ pub(crate) fn hoard(communicator: &Communicator) -> Vec<OwnedBytes> {
         }
     }
     hoard
+}
+
+/// Each of two ranks sends its `bytes` bytes to the other.
+pub(crate) fn swap(bytes: u64) -> Vec<Schedule> {
+    let graph = |rank: u32| {
+        let mut graph = Graph::new(rank, 2);
+        let mine = graph.buffer(Access::Input, bytes);
+        let theirs = graph.buffer(Access::Output, bytes);
+        graph.send(mine, 1 - rank, 0);
+        graph.receive(theirs, 1 - rank, 0);
+        graph
+    };
+    (0..2).map(|rank| compile(&graph(rank)).expect("the graph is sound")).collect()
 }
 
 /// A barrier of the threads, outside all communicators. Unlike that of the standard library it

@@ -41,7 +41,11 @@ fn start_many(communicator: &Arc<Communicator>) -> Result<Vec<Request>, Error> {
     (0..20).map(|_| communicator.start_flat(&sum(BYTES), &arguments)).collect()
 }
 
-/// One in every element; gives the sum.
+fn last_of(requests: &[Request]) -> &Request {
+    requests.last().expect("runs are pending")
+}
+
+/// Adds up one in every element. Returns the sum.
 fn add_up(communicator: &Arc<Communicator>, bytes: u64) -> Result<u64, Error> {
     let ones: Vec<u8> =
         std::iter::repeat_n(1u64.to_le_bytes(), bytes as usize / 8).flatten().collect();
@@ -127,8 +131,7 @@ fn starts_wait_for_a_late_rank_without_limit() -> Result<(), Error> {
         let pending = start_many(&communicator)?;
         if communicator.rank() != 2 {
             let tested = (0..100).try_for_each(|_| {
-                let last = pending.last().expect("runs are pending");
-                assert!(!last.test()?, "a rank has not started it");
+                assert!(!last_of(&pending).test()?, "a rank has not started it");
                 Ok(())
             });
             barrier.wait();
@@ -151,8 +154,11 @@ fn test_until_all_have_failed(queued: &Request, failed: &AtomicU32) {
     }
 }
 
-#[test]
-fn starts_in_different_orders_that_wait_for_each_other_fail() -> Result<(), Error> {
+/// Fills the memory of two ranks with runs of two communicators that they start in different
+/// orders. `wait` waits for one of the runs on the first or on the second communicator.
+fn wait_in_a_cycle(
+    wait: impl Fn(&[Request], &[Request]) -> Result<(), Box<Error>> + Sync,
+) -> Result<(), Error> {
     let members = members(2)?;
     let failed = AtomicU32::new(0);
     on_each(members, |world, barrier| {
@@ -166,9 +172,8 @@ fn starts_in_different_orders_that_wait_for_each_other_fail() -> Result<(), Erro
         barrier.wait();
         // The memory of each rank is full of runs that the other one has not started.
         let second = start_many(order[1])?;
-        let last = second.last().expect("runs are pending");
-        let waited = last.wait(None);
-        test_until_all_have_failed(last, &failed);
+        let waited = wait(&first, &second);
+        test_until_all_have_failed(last_of(&second), &failed);
         let error = waited.expect_err("no memory will be free");
         assert!(matches!(*error, Error::Arena(_)), "{error}");
         drop((first, second));
@@ -176,29 +181,16 @@ fn starts_in_different_orders_that_wait_for_each_other_fail() -> Result<(), Erro
     })
 }
 
+#[test]
+fn starts_in_different_orders_that_wait_for_each_other_fail() -> Result<(), Error> {
+    wait_in_a_cycle(|_, second| last_of(second).wait(None))
+}
+
 /// Each rank waits for its first run, which has begun: the other rank has no memory for it.
 #[test]
 fn runs_that_have_begun_and_wait_for_each_others_memory_fail() -> Result<(), Error> {
-    let members = members(2)?;
-    let failed = AtomicU32::new(0);
-    on_each(members, |world, barrier| {
-        world.member().limit_shortage(Duration::from_millis(50));
-        let other = world.split(Some(0), 0)?.expect("all ranks take part");
-        let mut order = [&world, &other];
-        if world.rank() == 1 {
-            order.reverse();
-        }
-        let first = start_many(order[0])?;
-        barrier.wait();
-        let second = start_many(order[1])?;
-        // The limit turns an endless wait into another error.
-        let waited = first[0].wait(Some(Duration::from_secs(30)));
-        test_until_all_have_failed(second.last().expect("runs are pending"), &failed);
-        let error = waited.expect_err("no memory will be free");
-        assert!(matches!(*error, Error::Arena(_)), "{error}");
-        drop((first, second));
-        Ok(())
-    })
+    // The limit turns an endless wait into another error.
+    wait_in_a_cycle(|first, _| first[0].wait(Some(Duration::from_secs(30))))
 }
 
 /// A rank that has queued runs, too, and is late with all of them: it does not wait for anything.
@@ -211,9 +203,9 @@ fn starts_wait_for_a_late_rank_that_is_short_itself() -> Result<(), Error> {
         if communicator.rank() == 0 {
             // Longer than a rank that makes no call counts as blocked.
             communicator.member().limit_shortage(Duration::from_secs(2));
-            let last = pending.last().expect("runs are pending");
-            let late = last.wait(Some(Duration::from_secs(3)));
-            assert!(matches!(late, Err(error) if matches!(*error, Error::Timeout { .. })));
+            let late = last_of(&pending).wait(Some(Duration::from_secs(3)));
+            let error = late.expect_err("the other rank has started nothing");
+            assert!(matches!(*error, Error::Timeout { .. }), "{error}");
             barrier.wait();
         } else {
             barrier.wait();
