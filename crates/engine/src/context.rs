@@ -33,7 +33,7 @@ impl Wakeup {
     }
 }
 
-/// Numbers of the links of a communicator whose blocks this rank has not found.
+/// Numbers of the links of a communicator for which this rank has not found the block.
 #[derive(Debug, Default)]
 pub(crate) struct PendingLinks(Mutex<BTreeSet<u64>>);
 

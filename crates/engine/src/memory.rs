@@ -253,8 +253,8 @@ impl RunMemory {
         match pending {
             Pending::Nothing => false,
             Pending::Blocked if was_blocked => since.elapsed() <= limit,
-            // A rank that can still arrive is late and not part of a cycle, as was this one, if it
-            // did not look for a while: the time begins again.
+            // A rank that can still arrive is late and not part of a cycle, as was this one, if its
+            // mark had become old: the time begins again.
             Pending::Blocked | Pending::Awaited => {
                 *since = Instant::now();
                 true

@@ -1,11 +1,10 @@
 //! Ranks that are short of memory, as the ranks of a node see each other.
 //!
 //! The mark of a short rank is the time at which it last was blocked: all its runs lacked ranks
-//! that were blocked themselves. A rank looks whenever it waits or tests a run. One that computes
-//! does not look, so its mark becomes old, and it counts as late. So does a rank of which a run
-//! lacks a late one. Ranks that wait for each other in a cycle would all have to be blocked before
-//! one of them is; therefore a short rank is taken for blocked at first, and again from time to
-//! time.
+//! that were blocked themselves. It is renewed in each wait and test of a run. The mark of a rank
+//! that computes becomes old, so the rank counts as late, as does a rank with a run that lacks a late
+//! one. In a cycle each rank is blocked only if the others are. Therefore a short rank is taken for
+//! blocked at first, and again from time to time.
 
 use shm::clock::monotonic_nanoseconds;
 use shm::futex;
@@ -75,7 +74,9 @@ pub(crate) fn is_blocked(mark: &AtomicU32) -> bool {
 
 /// Records in its mark whether a short rank is blocked now.
 pub(crate) fn record(mark: &AtomicU32, is_blocked: bool) {
-    let (blocked_at, now) = (mark.load(Ordering::Relaxed), now());
+    // Relaxed, as everywhere in this module: the mark publishes nothing.
+    let blocked_at = mark.load(Ordering::Relaxed);
+    let now = now();
     if blocked_at != 0 && (is_blocked || now.wrapping_sub(blocked_at) > ASSUMED_AFTER) {
         // Fails if the shortage has ended meanwhile, which `end` has counted.
         let _ = mark.compare_exchange(blocked_at, now, Ordering::Relaxed, Ordering::Relaxed);

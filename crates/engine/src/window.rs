@@ -53,7 +53,7 @@ impl<P: Executor> Starter<P> {
     }
 }
 
-/// That which other ranks still need of a window after its last request.
+/// The part of a window that other ranks still need after its last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remains {
     /// Nothing.
@@ -428,8 +428,10 @@ impl<P: Executor> InflightWindow<P> {
     pub(crate) fn settle(&self) -> Remains {
         let mut starter = self.lock();
         let starter = &mut *starter;
+        // A queued run that fails for lack of memory is started by a later call.
         let have_begun = self.start_queued(starter).unwrap_or(false);
         let active = self.retire_and_free(starter);
+        // Complete runs are past now. Any other may need operations of this rank.
         if !have_begun || active.clone().any(|run| !self.own().is_past(run)) {
             return Remains::Runs;
         }

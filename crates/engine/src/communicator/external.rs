@@ -1,6 +1,6 @@
 //! Collectives of the program that another library runs.
 //!
-//! Each takes the next number of its communicator, as those that run here. If one rank starts a
+//! Each takes the next number of its communicator, as the collectives that run here do. If one rank starts a
 //! collective here and another rank starts it in the other library, the entries of their journals
 //! under that number differ. Without such an entry the first rank would wait for ever.
 

@@ -420,7 +420,7 @@ impl OwnerWork for LinkedSchedule {
 
 impl Drop for LinkedSchedule {
     fn drop(&mut self) {
-        // Runs whose requests were dropped may be incomplete, and other ranks may need the entry.
+        // Runs without requests may be incomplete, and other ranks may need the entry.
         let placement = self.placement.get_mut().unwrap_or_else(PoisonError::into_inner);
         let left = match (self.placed.take(), std::mem::replace(placement, Placement::Placed)) {
             (Some(placed), _) => Left::Placed(placed),

@@ -3,7 +3,7 @@
 
 use crate::communicator::placement::{BlockSearch, PlacedSchedule, UnplacedSchedule};
 use crate::context::{Context, PendingLinks};
-use crate::error::Outcome;
+use crate::error::{Error, Outcome};
 use crate::flat::executor::FlatExecutor;
 use crate::memory::{MemoryHolder, Pending};
 use crate::node::Node;
@@ -15,7 +15,7 @@ use shm::sync::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// A dropped communicator or schedule that the [`Member`] keeps. It holds no reference to the
-/// member, so a rank can leave the job while other ranks still need it: its exit tells them.
+/// member, so a rank can leave the job while other ranks still need it. They find its exit.
 #[derive(Debug)]
 pub(super) struct DroppedRuns {
     left: Mutex<Left>,
@@ -49,27 +49,24 @@ pub(super) struct DroppedCommunicator {
 impl Left {
     /// Executes this rank's tasks. Returns whether there were any.
     fn advance(&mut self, member: &Member) -> Outcome<bool> {
-        if let Left::Unplaced(unplaced) = self {
-            match unplaced.find_block(member) {
-                Ok(BlockSearch::Found(block)) => {
-                    // Not `Unplaced` after a failure: the link has ended.
-                    let Left::Unplaced(unplaced) = std::mem::replace(self, Left::Nothing) else {
-                        return Ok(false);
-                    };
-                    *self = Left::Placed(unplaced.place(member, block)?);
-                }
-                Ok(_) => return Ok(false),
-                Err(error) => {
-                    *self = Left::Nothing;
-                    return Err(error.into());
-                }
-            }
+        if let Left::Unplaced(_) = self {
+            // After an error nothing is left: the link has ended.
+            *self = std::mem::replace(self, Left::Nothing).search(member)?;
         }
         match self {
             Left::Communicator(dropped) => dropped.window.advance_own(),
             Left::Placed(placed) => placed.window.advance_own(),
             Left::Unplaced(_) | Left::Nothing => Ok(false),
         }
+    }
+
+    /// Places a schedule if its block is found.
+    fn search(self, member: &Member) -> Result<Self, Error> {
+        let Left::Unplaced(mut unplaced) = self else { return Ok(self) };
+        Ok(match unplaced.find_block(member)? {
+            BlockSearch::Found(block) => Left::Placed(unplaced.place(member, block)?),
+            _ => Left::Unplaced(unplaced),
+        })
     }
 
     /// Returns what other ranks need, after moving the runs on as far as this rank can.

@@ -1,6 +1,6 @@
-//! Short ways of starting a collective: of one that takes no memory and finds a slot, and of a
-//! blocking one, whose thread also fetches the result, before any other operation on the
-//! communicator.
+//! Short ways of starting a collective: one for collectives that take no memory and find a slot, and
+//! one for blocking collectives. The thread of a blocking collective also fetches the result, before
+//! any other operation on the communicator.
 
 use super::{Executor, InflightWindow, RunNumber, SlotRun, StartedRun};
 use crate::argument::Argument;
@@ -22,7 +22,8 @@ pub(crate) enum BlockingStart {
 
 /// An executor of collectives that are short, or blocking.
 pub(crate) trait BlockingExecutor: Executor {
-    /// Places the inputs of a run that takes no memory from the arena. The run has begun.
+    /// Places the inputs of a run that takes no memory from the arena. Every rank has consumed the
+    /// previous run of its slot, and the run has not been launched, so no other rank reads them.
     fn place(&self, run: u64, call: &Self::Parameters, arguments: &[Argument<'_>]) -> Outcome;
 }
 
@@ -56,7 +57,8 @@ impl<P: BlockingExecutor> InflightWindow<P> {
         // inputs cannot be placed.
         starter.records[(run & (self.slots - 1)) as usize] = Some(record);
         self.executor.place(run, &call, arguments)?;
-        // Under the lock, as in `launch`. The run was never queued, so its request is not dropped.
+        // Under the lock, as in `launch`, so runs of this rank begin in the order of their numbers.
+        // The run was never queued, so its request has not been dropped.
         self.own().begin(run, RunState::Active);
         starter.window.next += 1;
         let queued = match self.executor.launch(run, &call) {
