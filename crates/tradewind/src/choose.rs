@@ -105,8 +105,8 @@ impl Communicator {
     }
 
     /// As [`explain`](Self::explain), for calls of this form. A reduction is one of floating-point
-    /// numbers: for others an algorithm may be selected whose order differs between the ranks. The
-    /// root is rank 0, and the blocks of all ranks have one size.
+    /// numbers: for others the selected algorithm may combine in orders that differ between the
+    /// ranks. The root is rank 0, and the blocks of all ranks have one size.
     pub fn explain_form(&self, form: CallForm, operation: Collective, bytes: u64) -> Explanation {
         let selected = self.selector().select(form, operation, bytes, FoldOrder::Common);
         let mut explanation = self.rules().explain(&selected, bytes);

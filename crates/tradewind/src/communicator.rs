@@ -41,10 +41,11 @@ const MOST_LINKED: u64 = 1024;
 /// that can be started many times.
 ///
 /// With algorithms other than `join`, the first collective of a kind and size links a schedule,
-/// which stays in a cache: the last 1024 that were used, in at most half of the arena. On one node no nonblocking call waits for another rank. Between nodes
-/// two kinds of starts first wait for all ranks to agree: that of a collective whose block sizes
-/// only some ranks know, such as [`ialltoallv`](Self::ialltoallv); and where the kernel engine is
-/// available, the first of a collective and size, on its engine.
+/// which stays in a cache. The cache holds the 1024 most recently used schedules, with at most half of
+/// the arena. On one node no nonblocking call waits for another rank. Between nodes two kinds of starts
+/// first wait for all ranks to agree: that of a collective with block sizes that only some ranks have,
+/// such as [`ialltoallv`](Self::ialltoallv); and where the kernel engine is available, the first of a
+/// collective and size, on its engine.
 #[derive(Clone, Debug)]
 pub struct Communicator {
     shared: Arc<Shared>,
@@ -63,7 +64,7 @@ struct Shared {
     topologies: AtomicU64,
     ports: AtomicU64,
     rules: &'static SelectionRules,
-    /// Shared by all communicators of the job: memory may outlive the communicator that it was for.
+    /// Shared by all communicators of the job, because memory may outlive its communicator.
     deferred: DeferredBuffers,
     /// Context of the messages between two ranks.
     messages: MessageContext,

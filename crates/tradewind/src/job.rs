@@ -269,8 +269,8 @@ impl Drop for Job {
 ///
 /// # Errors
 /// The error of the lowest rank that failed. A panic is an error, of the rank itself and of those
-/// that wait for it; it precedes all others. The error that a rank has left comes last: another
-/// rank's error may be the cause.
+/// that wait for it; it precedes all others. The error that a rank has left comes last, because
+/// another rank's error may be the cause.
 pub fn local<F>(ranks: u32, body: F) -> Result<()>
 where
     F: Fn(Communicator) -> Result<()> + Sync,
@@ -355,7 +355,7 @@ fn run_ranks<F>(members: Vec<(Member, Option<Arc<InternodeJob>>)>, body: F) -> R
 where
     F: Fn(Communicator) -> Result<()> + Sync,
 {
-    let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
+    let mut outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
         let start = |(rank, (member, job))| {
             scope.spawn({
                 let body = &body;
@@ -371,9 +371,8 @@ where
             })
             .collect()
     });
-    let mut outcomes = outcomes;
-    // A panic causes the errors of the other ranks, so it comes first. A rank that has left in order
-    // has an error of its own, or its error is none; that of a rank that waits for it comes last.
+    // A panic causes the errors of the other ranks, so it comes first. The error that another rank has
+    // left comes last: that rank has returned, possibly with the error that is the cause.
     outcomes.sort_by_key(|outcome| match outcome {
         Err(Error::Panicked { .. }) => 0,
         Err(Error::RankFailed { how: Exit::Left, .. }) => 2,

@@ -4,16 +4,16 @@ use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
 use std::collections::HashMap;
 
-/// Paths by their keys. Linked schedules hold memory of the arena, so those that have not been used
-/// for longest are dropped when all together have more than a limit.
+/// Paths by their keys. Linked schedules hold memory of the arena. When they exceed a limit, the
+/// least recently used ones are dropped.
 ///
-/// Whether a call finds its path decides whether it takes a number for a link, so all ranks must
-/// drop the same paths. What is dropped follows from the order of the calls, in which ranks agree,
-/// and from the lengths of the blocks, which are those of the schedules of all ranks.
+/// A call that does not find its path takes a number for a link, so all ranks must drop the same
+/// paths. The choice follows from the order of the calls and from the lengths of the blocks, in which
+/// ranks agree: a block holds the schedules of all ranks.
 #[derive(Debug, Default)]
 pub(crate) struct PathCache {
     paths: HashMap<LinkKey, CachedPath>,
-    /// Number of calls that have looked for a path.
+    /// Number of lookups.
     lookups: u64,
     /// Bytes and number of the linked schedules.
     linked: Size,
@@ -42,8 +42,8 @@ impl PathCache {
         Some(found.path.clone())
     }
 
-    /// Adds a path, or replaces it. Returns the paths that leave the cache, so that the caller drops
-    /// them without its lock.
+    /// Adds a path, or replaces it. Returns the paths that leave the cache. The caller drops them after
+    /// it has unlocked the cache, because the drop of a schedule takes other locks.
     pub(crate) fn insert(
         &mut self,
         key: LinkKey,
@@ -52,7 +52,7 @@ impl PathCache {
     ) -> Vec<ExecutionPath> {
         let mut left = Vec::new();
         left.extend(self.remove(&key));
-        // A longer path than the limit stays until the next one.
+        // A path with a longer block than the limit permits stays until the next one.
         let bytes = linked_bytes(&path);
         while bytes.is_some_and(|bytes| self.linked.exceeds(limit, bytes))
             && let Some(oldest) = self.oldest()
@@ -67,7 +67,7 @@ impl PathCache {
         left
     }
 
-    /// The linked path that has not been used for longest.
+    /// The least recently used linked path.
     fn oldest(&self) -> Option<LinkKey> {
         let linked = self.paths.iter().filter(|(_, cached)| linked_bytes(&cached.path).is_some());
         linked.min_by_key(|(_, cached)| cached.last_use).map(|(key, _)| key.clone())

@@ -14,7 +14,7 @@ use shm::segment::Offset;
 /// Bytes of the ring of a channel between nodes, if its capacity needs no more: it holds what is
 /// sent while credit returns from the other node.
 const RING_BYTES: usize = 64 << 10;
-/// Name of what the ranks create, in error messages.
+/// Name of the created objects in error messages.
 const WHAT: &str = "a channel";
 
 /// The ends of channels that a rank opens in one call.

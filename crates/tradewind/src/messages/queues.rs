@@ -13,7 +13,7 @@ use queues::queue::{Queue, QueueKind, Receiver, Sender};
 use shm::segment::Offset;
 use std::sync::Arc;
 
-/// Name of what the ranks create, in error messages.
+/// Name of the created objects in error messages.
 const WHAT: &str = "a queue";
 
 /// A queue of this rank, and senders to the queues of all ranks in their order.
@@ -223,8 +223,8 @@ fn creation_failed(rank: usize) -> Error {
     Error::CreationFailed { rank: rank as u32, what: WHAT }
 }
 
-/// Returns true if this rank creates the queues that lead to the other nodes: its number in the job is the lowest
-/// of those of the communicator on this node.
+/// Returns true if this rank creates the queues that lead to the other nodes: of the communicator's
+/// ranks on this node it has the lowest number in the job.
 fn is_opener(group: &InternodeGroup, ranks: &PortRanks) -> bool {
     let members = &group.context().members;
     let here =
