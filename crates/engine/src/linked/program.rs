@@ -34,10 +34,10 @@ shm::shared_lines! {
     struct DoneLine {
         done: Completion,
         /// `uses << 32 | vertex` of the rank's first operation in that use of the slot that divided
-        /// an integer by zero. Release by `fail`, Acquire by `failure`.
+        /// an integer by zero. Release by `record_fault`, Acquire by `failure`.
         fault: AtomicU64,
         /// `uses << 32 | pair` of the rank's first wildcard receive in that use of the slot that took
-        /// a message of another length, see `pair_code`. Release by `fail_pair`, Acquire by
+        /// a message of another length, see `fail_pair`. Release by `record_fault`, Acquire by
         /// `failure`.
         unequal_pair: AtomicU64,
     }
@@ -245,7 +245,7 @@ impl LinkedProgram {
 
     /// Records that a wildcard receive of a rank took a message of another length.
     pub(crate) fn fail_pair(&self, run: u64, rank: u32, pair: MatchedPair) {
-        // The number of pairs exceeds 32 bits only in graphs that no segment has memory for.
+        // With more than 2³² possible pairs, the number wraps, and the error names another pair.
         let receives = self.linked(rank).wildcards.len() as u32;
         let code = pair.send.wrapping_mul(receives).wrapping_add(pair.receive);
         self.record_fault(run, &self.frame(self.slot(run), rank).done.unequal_pair, code);
@@ -254,15 +254,15 @@ impl LinkedProgram {
     /// Keeps the first fault of a run.
     #[cold]
     fn record_fault(&self, run: u64, fault: &AtomicU64, code: u32) {
-        let mine = self.fault_of(run);
+        let use_of_slot = self.fault_of(run);
         // Relaxed: the exchange below decides, and reads the word again.
         let before = fault.load(Ordering::Relaxed);
-        if before & !0xffff_ffff != mine {
+        if before & !0xffff_ffff != use_of_slot {
             // AcqRel: the Release half pairs with the Acquire in `failure`. A failed exchange means
             // that another operation of this use failed first.
             let _ = fault.compare_exchange(
                 before,
-                mine | u64::from(code),
+                use_of_slot | u64::from(code),
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             );
