@@ -44,6 +44,7 @@ mod machine;
 mod nodes;
 mod noise;
 mod pair;
+mod part;
 mod patterns;
 mod progress;
 mod rounds;

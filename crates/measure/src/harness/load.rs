@@ -1,7 +1,7 @@
 //! The load of a machine's cores by others than the job that measures.
 //!
-//! What the cores were busy with, by proc_stat(5), less the processor time of the ranks and node
-//! services of the job. Interrupts are left out: most are of the job's own packets.
+//! It is the busy and the stolen time of the cores in proc_stat(5), less the processor time of the
+//! ranks and node services of the job. Interrupts are left out: most are of the job's own packets.
 
 use crate::harness::agreement;
 use crate::harness::clock::now_ns;
@@ -10,10 +10,10 @@ use crate::harness::error::Error;
 use crate::harness::experiment::StepContext;
 use crate::harness::processor_time::{RankKind, tick_us, used_by_process_us, used_by_rank_us};
 
-/// Ticks of a core that may come from where they happen to fall.
-const TICKS_OF_CHANCE: f64 = 2.0;
+/// Ticks by which the difference of two readings of a core may be wrong: the kernel counts whole ones.
+const READING_ERROR_TICKS: f64 = 2.0;
 
-/// What cores have done since the system started, in ticks.
+/// Time of cores since the system started, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct CoreTicks {
     cores: u32,
@@ -59,9 +59,9 @@ impl CoreTicks {
         if all_us <= 0.0 || self.cores != begin.cores {
             return Doubts::default();
         }
-        let chance_us = TICKS_OF_CHANCE * tick_us() * f64::from(self.cores);
+        let error_us = READING_ERROR_TICKS * tick_us() * f64::from(self.cores);
         let share = |ticks: f64, own_us: f64| {
-            ((ticks * tick_us() - own_us - chance_us) / all_us).clamp(0.0, 1.0)
+            ((ticks * tick_us() - own_us - error_us) / all_us).clamp(0.0, 1.0)
         };
         Doubts::of([
             (Sign::OtherProcesses, share(self.busy - begin.busy, own_us)),

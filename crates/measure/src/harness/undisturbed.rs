@@ -6,9 +6,9 @@ use crate::harness::error::Error;
 use crate::harness::experiment::StepContext;
 use crate::harness::load::LoadMeter;
 
-/// Measures until nothing disturbs it, at most so many times. Returns the least disturbed result,
-/// with what speaks against it, the same on all ranks. All ranks call this; `measure` returns the
-/// doubts that a rank sees in its times, to which the load of the cores is added.
+/// Measures until nothing disturbs it, at most so many times. Returns the least disturbed result
+/// with its doubts, which are the same on all ranks. All ranks call this. `measure` returns the
+/// doubts that follow from a rank's times; those that follow from the load of the cores are added.
 pub(crate) fn undisturbed<T>(
     here: &StepContext<'_>,
     attempts: u32,

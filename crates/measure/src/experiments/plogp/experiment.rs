@@ -5,6 +5,9 @@ use super::contention::{self, Exchange};
 use super::machine;
 use super::noise;
 use super::pair::{Clock, OverheadsBy, Pair};
+use super::part::{
+    CONTENTION, FIGURES, FLAT, MACHINE, PARAMETERS, SHARING, note_of, outline, points_of, row_of,
+};
 use super::patterns::FIRST;
 use super::progress::{self as of_node, Plan};
 use super::rounds::{Pass, Passes};
@@ -17,41 +20,14 @@ use crate::harness::repetition::Repetition;
 use crate::harness::{
     Doubts, Error, Experiment, Finding, JobShape, Setting, Step, StepContext, undisturbed,
 };
-use crate::results::{Axis, Figure, Part, Point, Table, Value};
+use crate::results::Value;
 use collectives::Collective;
 use models::costs::StartCosts;
 use models::machine::{PairClass, Topology};
-use models::machine_file::{Machine, SizeSamples};
+use models::machine_file::Machine;
 use models::parameters::ParametersError;
-use models::statistics::Sample;
 use tradewind::{CallForm, EngineKind};
 
-/// Figures: their names, titles and captions, in the order in which a survey gives their values.
-pub(super) const FIGURES: [(&str, &str, &str); 5] = [
-    (
-        "arrival",
-        "L + g(m): a message under way",
-        "Half a round trip, of messages that are sent on from where they were received.",
-    ),
-    ("gap", "g(m): the gap", "Half a round trip less L; at size 0 by saturation."),
-    (
-        "send-overhead",
-        "os(m): the send overhead",
-        "A send to a rank that does not receive yet. Above the eager limit it only says that there \
-         is something.",
-    ),
-    ("receive-overhead", "or(m): the receive overhead", "A receive of a message that has come."),
-    (
-        "stream",
-        "A message in a stream",
-        "The time of each of many messages that do not wait for each other: saturation.",
-    ),
-];
-pub(super) const CONTENTION: &str = "contention";
-pub(super) const PARAMETERS: &str = "parameters";
-const MACHINE: &str = "machine";
-const FLAT: &str = "flat";
-const SHARING: &str = "sharing";
 /// The option that says for which numbers of ranks: a list with commas.
 pub const RANKS: &str = "ranks";
 /// The numbers of ranks if the option is not there.
@@ -142,8 +118,8 @@ fn message_steps(setting: &Setting) -> Vec<Step> {
                     JobShape::on(2, &[pair.0 as usize, pair.1 as usize]).with_engine(engine);
                 let of =
                     Turn { class, engine, is_first: steps.is_empty(), is_last: pass == passes };
-                let (plan, what) =
-                    (plan.clone(), format!("{class}, {engine}, pass {pass} of {passes}"));
+                let plan = plan.clone();
+                let what = format!("{class}, {engine}, pass {pass} of {passes}");
                 let milliseconds = setting.choose(300, 2_500);
                 steps.push(Step::new(what, shape, milliseconds, move |here| {
                     pair_step(here, of, &plan, effort)
@@ -183,92 +159,6 @@ fn ranks_of(setting: &Setting) -> Vec<u32> {
     asked.filter(|ranks: &Vec<u32>| !ranks.is_empty()).unwrap_or_else(|| USUAL_RANKS.to_vec())
 }
 
-pub(super) fn outline(here: &Topology) -> Part {
-    let mut part = Part::new("plogp", "Parameters of pLogP");
-    part.about = "What messages of linked schedules cost between two ranks, for each class of \
-                  pairs on this machine and for both engines. A value is the median over the \
-                  faster quarter of the rounds; curves show medians and quartiles over all of \
-                  them. Under the caller engine each rank runs its own operations, and the \
-                  parameters are those of the model; under peers one process runs a whole chain, \
-                  so that nothing is under way. All raw values are in machine.json."
-        .to_owned();
-    part.source =
-        "Kielmann, Bal, Verstoep 2000; Barchet-Estefanel, Mounié 2004, section 2 and figure 1"
-            .to_owned();
-    for (name, title, caption) in FIGURES {
-        let (x, y) =
-            (Axis::bytes("message length").logarithmic(), Axis::microseconds("time").logarithmic());
-        part.figures.push(Figure { caption: caption.to_owned(), ..Figure::new(name, title, x, y) });
-    }
-    let table = |name: &str, title: &str, caption: &str, columns: &[&str]| Table {
-        name: name.to_owned(),
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        columns: columns.iter().map(|column| (*column).to_owned()).collect(),
-        rows: Vec::new(),
-    };
-    part.tables.push(table(
-        PARAMETERS,
-        "Parameters",
-        "A run: what a schedule costs besides its messages, and for each KiB of private buffers. ±: \
-         the standard error of the median of all rounds.",
-        &[
-            "pair",
-            "engine",
-            "cores",
-            "L (µs)",
-            "g(0) (µs)",
-            "os(0) (µs)",
-            "± (µs)",
-            "or(0) (µs)",
-            "± (µs)",
-            "g(4 KiB) (µs)",
-            "g(1 MiB) (µs)",
-            "MB/s",
-            "sizes",
-            "a run (µs)",
-            "a KiB (µs)",
-        ],
-    ));
-    part.tables.push(table(
-        MACHINE,
-        "The machine",
-        "Noise is what a loop saw that only looked at the clock.",
-        &["what", "value", "unit"],
-    ));
-    part.tables.push(table(
-        CONTENTION,
-        "γ: the contention ratio of the direct all-to-all",
-        "Where between the bounds of the direct exchange its times lie: 0 if only the processors are \
-         busy, 1 if the messages of a rank follow each other.",
-        &["pair", "engine", "γ"],
-    ));
-    part.tables.push(table(
-        FLAT,
-        "Flat collectives",
-        "Ranks read each other's contributions in shared memory, without messages.",
-        &["operation", "form", "ranks", "bytes", "time (µs)"],
-    ));
-    part.tables.push(table(
-        SHARING,
-        "Cooperative progress",
-        "Constants of the simulation, fitted to the simplest algorithm of each operation; three \
-         quarters of the fitted times are nearer than the error.",
-        &[
-            "ranks",
-            "cores",
-            "start (µs)",
-            "operation (µs)",
-            "crossing (µs)",
-            "switch (µs)",
-            "copy of 1 MiB (µs)",
-            "error",
-        ],
-    ));
-    part.notes.extend(here.unknown().map(|unknown| format!("Of this machine, {unknown}.")));
-    part
-}
-
 /// The class and engine of a pass.
 #[derive(Clone, Copy)]
 struct Turn {
@@ -295,7 +185,8 @@ struct OncePair {
     exchanges: Vec<Exchange>,
 }
 
-/// Measures a pair once, and what its times say against them. Both ranks call this.
+/// Measures a pair once. Returns the measurements, and the doubts that follow from their times on
+/// the first rank. Both ranks call this.
 fn once(
     here: &StepContext<'_>,
     turn: Turn,
@@ -359,11 +250,12 @@ fn pair_step(
     passes.add(&turn.curve(), Pass { rounds, start, doubts });
     let (found, start) = passes.survey(&turn.curve()).map_err(why)?;
     if let (true, Some(directory)) = (turn.is_first, here.directory) {
+        // The first pass begins the file anew, so all of the old one would be lost.
         let is_quiet = |there: &Machine| {
             let is_empty = there.engines.is_empty() && there.flat.is_empty();
             !is_empty && there.disturbances().is_empty()
         };
-        if machine::is_spoilt(directory, found.doubts, is_quiet) {
+        if machine::is_spoilt(here.directory, found.doubts, is_quiet) {
             return Err(machine::too_noisy(directory, &turn.curve(), found.doubts));
         }
     }
@@ -415,11 +307,7 @@ fn keep(machine: &mut Machine, turn: Turn, found: &Survey, start: StartCosts, ra
     costs.classes.insert(turn.class, found.parameters.clone());
     costs.samples.insert(turn.class, found.samples.clone());
     costs.starts.insert(turn.class, start);
-    if found.doubts.is_disturbed() {
-        costs.disturbed.insert(turn.class, found.doubts.to_string());
-    } else {
-        costs.disturbed.remove(&turn.class);
-    }
+    machine::keep_doubts(&mut costs.disturbed, turn.class, found.doubts);
     if let Some(ratio) = ratio {
         costs.contention.insert(turn.class, ratio);
     }
@@ -437,65 +325,6 @@ fn findings_of(
     findings.push(Finding::row(PARAMETERS, row_of(words, found, start)));
     findings.extend(note_of(&turn.curve(), found.doubts, false));
     findings
-}
-
-/// The note of a disturbed measurement, which may have been left out of the machine's file.
-pub(super) fn note_of(what: &str, doubts: Doubts, is_left_out: bool) -> Option<Finding> {
-    let more = if is_left_out { "; machine.json keeps what was measured undisturbed" } else { "" };
-    doubts.is_disturbed().then(|| Finding::Note(format!("Noisy: {what}: {doubts}{more}.")))
-}
-
-/// The points of a survey, by figure.
-pub(super) fn points_of(
-    figures: &[(&str, &str, &str); 5],
-    curve: &str,
-    found: &Survey,
-) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for size in &found.samples.sizes {
-        let of = |kept: &std::collections::BTreeMap<u64, Sample>| {
-            kept.get(&size.bytes).cloned().unwrap_or_default()
-        };
-        let samples = [
-            of(&found.arrival),
-            size.gap.clone(),
-            size.send_overhead.clone(),
-            size.receive_overhead.clone(),
-            of(&found.stream),
-        ];
-        // An overhead without a meaning at this size has no samples.
-        let measured = figures.iter().zip(samples).filter(|(_, sample)| !sample.values.is_empty());
-        for ((figure, ..), sample) in measured {
-            let point = Point::of(size.bytes as f64, &sample.values);
-            findings.push(Finding::measured(figure, curve, point));
-        }
-    }
-    findings
-}
-
-/// The row of a class, engine and cores in the table of parameters.
-pub(super) fn row_of(words: [&str; 3], found: &Survey, start: StartCosts) -> Vec<Value> {
-    let network = &found.parameters;
-    let last = network.points().last().map_or(0, |point| point.bytes);
-    let first = found.samples.sizes.first();
-    let uncertainty = |of: fn(&SizeSamples) -> &Sample| {
-        first.map(of).and_then(Sample::uncertainty).map_or(Value::None, Value::from)
-    };
-    let numbers = [
-        network.latency().into(),
-        network.gap(0).into(),
-        network.send_overhead(0).into(),
-        uncertainty(|size| &size.send_overhead),
-        network.receive_overhead(0).into(),
-        uncertainty(|size| &size.receive_overhead),
-        network.gap(4 << 10).into(),
-        network.gap(1 << 20).into(),
-        (last as f64 / network.gap(last).max(f64::MIN_POSITIVE)).into(),
-        (network.points().len() as f64).into(),
-        start.fixed.into(),
-        (start.per_byte * 1024.0).into(),
-    ];
-    words.map(Value::from).into_iter().chain(numbers).collect()
 }
 
 fn progress_step(
@@ -517,27 +346,19 @@ fn progress_step(
     let what = format!("{ranks} ranks");
     let sharing = measured.sharing(ranks, cores);
     let is_quiet = |there: &Machine| there.is_quiet_among(ranks);
-    let is_spoilt =
-        here.directory.is_some_and(|directory| machine::is_spoilt(directory, doubts, is_quiet));
-    if let Some(directory) = here.directory {
+    let is_spoilt = machine::is_spoilt(here.directory, doubts, is_quiet);
+    if let Some(directory) = here.directory.filter(|_| !is_spoilt) {
         let keep = |machine: &mut Machine| {
-            if is_spoilt {
-                return;
-            }
             measured.keep(machine, sharing.clone());
-            if doubts.is_disturbed() {
-                machine.disturbed.insert(ranks, doubts.to_string());
-            } else {
-                machine.disturbed.remove(&ranks);
-            }
+            machine::keep_doubts(&mut machine.disturbed, ranks, doubts);
         };
         if begins {
             machine::begin_or_add(directory, keep)?;
         } else {
             machine::add(directory, keep)?;
         }
-        Passes::remove(directory);
     }
+    here.directory.into_iter().for_each(Passes::remove);
     let flat = measured.flat().map(|(form, operation, point)| {
         let numbers = [f64::from(point.ranks), point.bytes as f64, point.microseconds];
         let words: [Value; 2] = [operation.name().into(), form.name().into()];

@@ -4,6 +4,7 @@ use crate::harness::{Doubts, Error};
 use models::file::FileError;
 use models::machine::Topology;
 use models::machine_file::Machine;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Path of the file.
@@ -11,7 +12,7 @@ fn place(directory: &Path) -> PathBuf {
     directory.join("machine.json")
 }
 
-/// Returns true if the file may be begun anew: if what is there is of this machine, or cannot be
+/// Checks that the file may be begun anew: there is none, or it is of this machine, or cannot be
 /// read any more. Another machine's file is kept.
 pub(super) fn check(directory: &Path) -> Result<(), Error> {
     match Machine::read_for(&place(directory), Topology::here().fingerprint()) {
@@ -23,18 +24,28 @@ pub(super) fn check(directory: &Path) -> Result<(), Error> {
     }
 }
 
-/// Returns `true` if doubtful measurements would replace what was measured undisturbed: if
-/// `is_quiet` is true of the file of this machine that is there.
+/// Returns `true` if disturbed measurements would replace undisturbed ones: if `is_quiet` is true of
+/// this machine's file in the directory.
 pub(super) fn is_spoilt(
-    directory: &Path,
+    directory: Option<&Path>,
     doubts: Doubts,
     is_quiet: impl FnOnce(&Machine) -> bool,
 ) -> bool {
-    let there = Machine::read_for(&place(directory), Topology::here().fingerprint());
-    doubts.is_disturbed() && there.is_ok_and(|machine| is_quiet(&machine))
+    let read = |directory| Machine::read_for(&place(directory), Topology::here().fingerprint());
+    doubts.is_disturbed()
+        && directory.is_some_and(|directory| read(directory).is_ok_and(|there| is_quiet(&there)))
 }
 
-/// Error of a doubtful measurement of this, which would replace the whole file.
+/// Records the disturbance of a new measurement, or that nothing disturbed it.
+pub(super) fn keep_doubts<K: Ord>(disturbed: &mut BTreeMap<K, String>, of: K, doubts: Doubts) {
+    if doubts.is_disturbed() {
+        disturbed.insert(of, doubts.to_string());
+    } else {
+        disturbed.remove(&of);
+    }
+}
+
+/// Error of a disturbed measurement of this, which would replace the whole file.
 pub(super) fn too_noisy(directory: &Path, what: &str, doubts: Doubts) -> Error {
     Error::Impossible {
         what: format!("{what}: {doubts}; {} is left as it is", place(directory).display()),
@@ -93,7 +104,7 @@ mod tests {
         std::fs::write(place(path), "{").expect("it can be damaged");
         let error = add(path, |_| {}).expect_err("it is damaged").to_string();
         assert!(error.contains("damaged") && error.contains("--again"), "{error}");
-        begin(path, |_| {}).expect("what is damaged is nobody's");
+        begin(path, |_| {}).expect("a damaged file may be replaced");
     }
 
     #[test]
@@ -102,7 +113,7 @@ mod tests {
         let path = directory.path();
         let loaded = Doubts::of([(Sign::OtherProcesses, 0.5)]);
         let is_spoilt =
-            |doubts| is_spoilt(path, doubts, |machine: &Machine| machine.disturbances().is_empty());
+            |doubts| is_spoilt(Some(path), doubts, |there| there.disturbances().is_empty());
         assert!(!is_spoilt(loaded), "nothing is there");
         begin(path, |machine| machine.combine = 1.0).expect("it can be written");
         assert!(is_spoilt(loaded) && !is_spoilt(Doubts::default()));

@@ -5,13 +5,11 @@
 //! every time is between two readings on one node.
 
 use super::contention::{self, Exchange};
-use super::experiment::{
-    ATTEMPTS, CONTENTION, FIGURES, PARAMETERS, QUICK_ATTEMPTS, note_of, outline, points_of, row_of,
-    why,
-};
+use super::experiment::{ATTEMPTS, QUICK_ATTEMPTS, why};
 use super::lone_message::Executor;
 use super::machine;
 use super::pair::{Clock, OverheadsBy, Pair};
+use super::part::{CONTENTION, FIGURES, PARAMETERS, note_of, outline, points_of, row_of};
 use super::patterns::FIRST;
 use super::starts;
 use super::survey::{Survey, SurveyPlan, rounds_of};
@@ -143,8 +141,7 @@ fn step(
     let network = &found.survey.parameters;
     let ratio = contention::fit(&exchanges, leaders.len() as u32, network, found.start);
     let is_quiet = |there: &Machine| there.is_quiet_between(engine, class);
-    let is_spoilt =
-        here.directory.is_some_and(|directory| machine::is_spoilt(directory, doubts, is_quiet));
+    let is_spoilt = machine::is_spoilt(here.directory, doubts, is_quiet);
     if let Some(directory) = here.directory.filter(|_| !is_spoilt) {
         machine::begin_or_add(directory, |machine| {
             if machine.combine == 0.0 {
@@ -157,11 +154,7 @@ fn step(
             costs.starts.insert(class, found.start);
             costs.combine = own_combine.or(costs.combine);
             costs.contention.extend(ratio.map(|ratio| (class, ratio)));
-            if doubts.is_disturbed() {
-                costs.disturbed.insert(class, doubts.to_string());
-            } else {
-                costs.disturbed.remove(&class);
-            }
+            machine::keep_doubts(&mut costs.disturbed, class, doubts);
         })?;
     }
     let mut findings = points_of(&FIGURES, &curve, &found.survey);

@@ -107,7 +107,7 @@ impl Progress {
         }
     }
 
-    /// What the times say against themselves.
+    /// Doubts that follow from times that changed between two visits.
     pub(super) fn doubts(&self) -> Doubts {
         Doubts::of([(Sign::ChangedPace, self.changed as f64 / self.again.max(1) as f64)])
     }

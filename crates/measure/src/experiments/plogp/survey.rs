@@ -51,7 +51,7 @@ pub struct Survey {
     pub stream: BTreeMap<u64, Sample>,
     /// Half a round trip of each size: L + g(m).
     pub arrival: BTreeMap<u64, Sample>,
-    /// What the times themselves say against these parameters.
+    /// Doubts that follow from the times.
     pub doubts: Doubts,
 }
 
