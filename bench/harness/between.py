@@ -28,7 +28,7 @@ NONBLOCKING = ("allreduce", "alltoall", "bcast", "neighbor")
 OVERLAPPED = ["barrier:0:100000"] + [
     f"{operation}:{size}:{iterations}" for operation in NONBLOCKING for size, iterations in ((8, 100_000), (65536, 300_000), (1 << 20, 2_000_000))
 ]
-# The sizes between, for curves; and the bytes of a rank's blocks for all nodes beyond which more nodes are not measured.
+# Further sizes, for curves. Rows in which the blocks of a rank for all nodes exceed MOST_BYTES are left out there.
 BETWEEN = [f"{operation}:{size}:{iterations}" for operation in NONBLOCKING for size, iterations in ((1024, 100_000), (8192, 150_000), (262144, 800_000))]
 MOST_BYTES = 4 << 20
 # Messages: half a round trip, a stream in windows of 64, and an exchange that is posted before a computation.
@@ -75,7 +75,7 @@ def rows_of(program, options):
 
 
 def is_wanted(name, wanted):
-    """Whether an option that selects by parts of names, or is absent, selects this name."""
+    """Returns true if an option that selects by parts of names, or is absent, selects this name."""
     return not wanted or any(part in name for part in wanted)
 
 

@@ -49,7 +49,7 @@ def read(path, described):
 
 
 def point(x, times):
-    """A point with the spread of its rounds. Differences that came out below zero are zero."""
+    """A point with the spread of its rounds. Times are differences, so noise makes some negative: these count as zero."""
     times = sorted(max(time, 0.0) for time in times)
     quarters = statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
     lower, middle, upper = quarters

@@ -1,6 +1,6 @@
-//! Cost of choosing an algorithm at call time: a prepared allreduce whose algorithm a decision table
-//! or the built-in parameters choose, beside one with the same algorithm set by the caller. Nothing
-//! is started, so that what differs is the choice; the two take turns.
+//! Cost of choosing an algorithm at call time: a prepared allreduce with the choice of a decision
+//! table or of the built-in parameters, beside one with the same algorithm set by the caller. The two
+//! take turns. Nothing is started, so they differ in the choice only.
 use collectives::{Algorithm, Choice, Collective};
 use models::decision::{CallForm, DecisionTable, Range, Row, Times};
 use models::machine::Topology;
@@ -16,7 +16,7 @@ const BATCHES: usize = 301;
 const LENGTHS: [usize; 2] = [1, 8192];
 /// Ranges of a row; rows of `tradewind tune` have one to nine.
 const RANGES: u64 = 9;
-/// What the table chooses everywhere.
+/// Choice of the table at all sizes.
 const ALGORITHM: Algorithm = Algorithm::ReduceBcast;
 
 /// A table in which neighbouring ranges differ in their measurements only.
@@ -59,12 +59,12 @@ fn quartiles(times: &mut [f64]) -> [f64; 3] {
 /// Prints a line for each length. The other rank sleeps meanwhile.
 fn compare(world: &Communicator, what: &str) -> tradewind::Result<()> {
     for length in LENGTHS {
-        // What is chosen, set by the caller.
+        // The caller sets the algorithm that is chosen otherwise.
         let chosen =
             world.explain_form(CallForm::Nonblocking, Collective::Allreduce, length as u64 * 8);
         let algorithms = Algorithms { allreduce: Some(chosen.algorithm), ..Algorithms::default() };
         let fixed = world.with_algorithms(algorithms);
-        // All ranks link the schedules.
+        // All ranks link the schedules now, so that no preparation that is timed does.
         for world in [world, &fixed] {
             let mut sum = vec![0.0; length];
             world.iallreduce(&vec![1.0; length][..], &mut sum[..], Op::Sum)?.wait()?;
