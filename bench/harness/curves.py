@@ -6,7 +6,7 @@ import statistics
 from .places import Trouble
 
 NAME = "nbcbench-mpi"
-# Sizes whose times are drawn over the number of nodes, too.
+# Sizes with curves over the number of nodes, too.
 OVER_NODES = (0, 8, 65536)
 KINDS = {
     "exposed_us": "exposed time beside a computation",

@@ -24,18 +24,17 @@
 //! overhead is its processor's, as in the model: these are the
 //! [`engines`](models::machine_file::Machine::engines) of a machine, and what the models of
 //! message-passing algorithms are about. Under the *peers* engine the rank that completes an
-//! operation runs its successors. One process carries a chain through all ranks; nothing is under
-//! way, L is about nothing, and os and or are the two parts of what a message takes of that
+//! operation runs its successors. One process carries a chain through all ranks; no message is
+//! under way, L has no meaning, and os and or are the two parts of what a message takes of that
 //! process. They are measured too, and kept apart.
 //!
 //! **Same core.** Two ranks that share a core take turns: their L is mostly a switch by the kernel.
 //!
 //! **Repeatability.** A machine changes its speed for seconds at a time. So every size is measured
 //! in every round, the classes and engines take turns in passes over the whole time, and what
-//! counts are the faster half of all rounds.
+//! counts is the fastest quarter of all rounds.
 //!
-//! [`Survey`] knows neither a clock nor a communicator: anything that is a [`Transport`] can be
-//! surveyed.
+//! [`Survey`] needs neither a clock nor a communicator: any [`Transport`] can be surveyed.
 
 mod contention;
 mod experiment;

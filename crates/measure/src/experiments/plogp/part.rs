@@ -137,9 +137,7 @@ pub(super) fn points_of(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     for size in &found.samples.sizes {
-        let of = |kept: &BTreeMap<u64, Sample>| {
-            kept.get(&size.bytes).cloned().unwrap_or_default()
-        };
+        let of = |kept: &BTreeMap<u64, Sample>| kept.get(&size.bytes).cloned().unwrap_or_default();
         let samples = [
             of(&found.arrival),
             size.gap.clone(),

@@ -156,7 +156,8 @@ mod tests {
             let mut progress = Progress::default();
             for visit in 0..2 {
                 for bytes in 0..4 {
-                    let (operation, form) = (Collective::Bcast, CallForm::Blocking);
+                    let operation = Collective::Bcast;
+                    let form = CallForm::Blocking;
                     let shape = CollectiveCall { operation, form, ranks: 2, bytes, root: 0 };
                     let time = if visit == 1 && bytes < slow { 2.0 } else { 1.0 };
                     progress.add(shape, Choice::of(Algorithm::Join), time);
