@@ -1,8 +1,8 @@
 //! The completion functions, for arrays in which requests of this library and of the MPI library
 //! are mixed.
 //!
-//! For the MPI library a request of this library is inactive, so an array goes to it as it is, and
-//! it looks after its own requests. While a program waits for a request of this library, the MPI
+//! To the MPI library a request of this library is inactive, so it receives an array as it is, and
+//! completes its own requests. While a program waits for a request of this library, the MPI
 //! library is driven, and while it waits for another one, tradewind is.
 
 use crate::abi::{Abi, abi};
@@ -134,7 +134,7 @@ pub(crate) fn test_all(
     }
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
     let Survey { complete: own, active } = array.survey();
-    if !active.is_empty() {
+    if active > 0 {
         poke(array.abi);
         write_flag(flag, false);
         return 0;
@@ -143,7 +143,7 @@ pub(crate) fn test_all(
         requests::advance_all(array.abi);
         return leave();
     }
-    let mut copy = array.without(&own);
+    let mut copy = array.without_own();
     let outcome = call!(Testall(count, copy.as_mut_ptr().cast(), flag, statuses));
     array.copy_back(&mut copy, &own);
     // SAFETY: the MPI library has written the flag.
@@ -168,11 +168,11 @@ fn any(
     library: impl FnOnce(Pointer, *mut c_int) -> c_int,
 ) -> Option<c_int> {
     let abi = array.abi;
-    let mut active = Vec::new();
+    let mut is_any_active = false;
     for own in 0..array.count {
         match array.look(own) {
             Look::Foreign => {}
-            Look::Active => active.push(own),
+            Look::Active => is_any_active = true,
             Look::Complete(_) => {
                 write_number(index, own as c_int);
                 array.write_status(0, false);
@@ -181,12 +181,13 @@ fn any(
         }
     }
     let mut flag = 0;
-    let outcome = match frees || active.is_empty() {
+    let outcome = match frees || !is_any_active {
         true => library(array.requests, &raw mut flag),
-        false => library(array.without(&active).as_mut_ptr().cast(), &raw mut flag),
+        false => library(array.without_own().as_mut_ptr().cast(), &raw mut flag),
     };
+    // The flag is also set where all requests that the MPI library has are inactive or null.
     // SAFETY: the MPI library has written the index if the flag is set.
-    let has_found = || active.is_empty() || unsafe { *index } != abi.undefined;
+    let has_found = || !is_any_active || unsafe { *index } != abi.undefined;
     if outcome != 0 || (flag != 0 && has_found()) { Some(outcome) } else { None }
 }
 
@@ -238,8 +239,8 @@ pub(crate) fn test_any(
     found.unwrap_or(0)
 }
 
-/// The part of `MPI_Testsome` and its kind that looks once. `library` receives the requests, as that
-/// of [`any`].
+/// The part of `MPI_Testsome` and its kind that looks once. `library` receives the requests, as in
+/// [`any`].
 fn some(
     array: &Array,
     (outcount, indices): (*mut c_int, *mut c_int),
@@ -249,7 +250,7 @@ fn some(
     let survey = array.survey();
     let outcome = match frees || !survey.has_own() {
         true => library(array.requests),
-        false => library(array.without(survey.own()).as_mut_ptr().cast()),
+        false => library(array.without_own().as_mut_ptr().cast()),
     };
     if !survey.has_own() || outcome != 0 {
         return outcome;
@@ -353,13 +354,12 @@ pub(crate) fn get_status_all(
         return leave();
     }
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
-    let Survey { complete: own, active } = array.survey();
-    if !active.is_empty() {
+    if array.survey().active > 0 {
         poke(array.abi);
         write_flag(flag, false);
         return 0;
     }
-    let mut copy = array.without(&own);
+    let mut copy = array.without_own();
     look_all(count, copy.as_mut_ptr().cast(), flag, statuses)
 }
 

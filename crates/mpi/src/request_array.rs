@@ -2,7 +2,7 @@
 
 use crate::abi::{Abi, STATUS_BYTES, abi, write_status};
 use crate::host::{Handle, Pointer, call};
-use crate::requests::{Ended, Look, end, look};
+use crate::requests::{Ended, Look, end, is_own, look};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
@@ -86,23 +86,24 @@ impl Array {
         for index in 0..self.count {
             match self.look(index) {
                 Look::Foreign => {}
-                Look::Active => survey.active.push(index),
+                Look::Active => survey.active += 1,
                 Look::Complete(_) => survey.complete.push(index),
             }
         }
         survey
     }
 
-    /// A copy of the handles in which those at these indices are null.
-    pub(crate) fn without<'a>(&self, own: impl IntoIterator<Item = &'a usize>) -> Vec<u64> {
+    /// A copy of the handles in which those of this library's active and complete requests are null.
+    pub(crate) fn without_own(&self) -> Vec<u64> {
         let bytes = self.abi.handle_bytes() * self.count;
         let mut copy = vec![0u64; bytes.div_ceil(8)];
         // SAFETY: the program passes so many bytes of handles, and the copy is as long.
         unsafe {
             let to = copy.as_mut_ptr().cast::<u8>();
             to.copy_from_nonoverlapping(self.requests.cast(), bytes);
-            own.into_iter()
-                .for_each(|index| self.abi.write(to.cast(), *index, self.abi.request_null));
+            for index in (0..self.count).filter(|index| is_own(self.get(*index))) {
+                self.abi.write(to.cast(), index, self.abi.request_null);
+            }
         }
         copy
     }
@@ -116,21 +117,18 @@ impl Array {
     }
 }
 
-/// The requests of this library in an array, by index.
+/// The requests of this library in an array.
 #[derive(Default)]
 pub(crate) struct Survey {
+    /// Indices of complete ones.
     pub(crate) complete: Vec<usize>,
-    pub(crate) active: Vec<usize>,
+    /// Number of active ones. A wait surveys at each look: without complete ones it allocates nothing.
+    pub(crate) active: usize,
 }
 
 impl Survey {
     pub(crate) fn has_own(&self) -> bool {
-        self.own().next().is_some()
-    }
-
-    /// All of them.
-    pub(crate) fn own(&self) -> impl Iterator<Item = &usize> {
-        self.complete.iter().chain(&self.active)
+        self.active > 0 || !self.complete.is_empty()
     }
 }
 

@@ -143,7 +143,7 @@ struct Requests {
     operations: HandleMap<Box<Operation>>,
     /// Requests of the MPI library that no operation uses.
     spare: Vec<Handle>,
-    /// A thread looks after the queued operations.
+    /// The thread of [`attend`] advances the queued operations, or is about to.
     is_attended: bool,
 }
 
@@ -375,7 +375,6 @@ pub(crate) fn advance_all(abi: &Abi) {
 }
 
 /// The threads that a new operation needs.
-#[derive(Clone, Copy)]
 struct Needs {
     attendance: bool,
     relief: bool,
@@ -404,7 +403,7 @@ const ATTENDED_EVERY: Duration = Duration::from_micros(200);
 
 /// Makes a thread advance the operations while one of them is queued. A queued one starts in a later
 /// call of this rank, which may be inside a blocking function of the MPI library until then. A rank
-/// queues its only active call where it is ahead of the others, as the root of broadcasts.
+/// queues even its only active call where it is ahead of the others, such as the root of broadcasts.
 ///
 /// An operation that is not queued needs no thread: it has contributed. If it occupies the place of
 /// another rank's next call, this rank has not started that call, or has queued it.
@@ -415,13 +414,16 @@ fn attend(abi: &'static Abi) {
         return;
     }
     let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+    // Once started, the thread stays, parked while no operation is queued.
     if let Some(thread) = &*thread {
         return thread.unpark();
     }
     let attend = move || {
         loop {
             std::thread::sleep(ATTENDED_EVERY);
-            // With the lock: an operation that is queued later finds the thread not to attend.
+            // With one hold of the lock: an operation that is entered later finds `is_attended`
+            // false, and `attend` unparks this thread. An unpark that precedes the park makes the
+            // park return at once.
             let goes_on = with(|requests| {
                 requests.is_attended = requests.advance_all(abi);
                 requests.is_attended

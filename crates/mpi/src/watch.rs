@@ -72,13 +72,13 @@ pub(crate) fn end(number: u64) {
 /// Ends this process, and by that the job.
 fn end_process(nodes: u32) -> ! {
     if nodes > 1 {
-        // Launchers end the ranks on other nodes when a signal has ended one; a process that exits
-        // may have ended in order for them.
+        // A launcher ends the ranks on other nodes after a signal has ended one. After an exit it
+        // may take the end of the process for an orderly one.
         // SAFETY: the call touches no memory of this process.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     }
-    // SAFETY: ends the process at once. The thread that is inside the MPI library cannot be
-    // reached, and no function of that library may be called beside it.
+    // No handler of the program or of the MPI library may run: another thread is inside that library.
+    // SAFETY: the call ends the process at once, and touches no memory of it.
     unsafe { libc::_exit(1) }
 }
 
