@@ -66,7 +66,7 @@ trait Carried: QueueKind + Protocol<Item: Send + Debug> {
     /// Reads the first message, and the number of its bytes; `None` if there is no whole one.
     fn decode(bytes: &[u8]) -> Option<(Self::Item, usize)>;
 
-    /// Returns what the ring holds for its only receiver.
+    /// Returns the state of the ring, for its only receiver.
     fn state(ring: &RingMemory<Self::RingSlot>) -> RingState {
         if Self::is_ready(ring) { RingState::Ready } else { RingState::Empty }
     }

@@ -250,7 +250,8 @@ impl ChannelMemory {
     pub(super) fn close_sender(&self, producer: &Producer, also: impl FnOnce()) {
         // The notice follows all values, so a receiver that sees it has all of them to receive.
         producer.finish(self.words());
-        // This process may be a carrier.
+        // This process may be a carrier: the fence of `notify_by_carrier`, before a notification with
+        // `also`. Without it a receiver that sleeps by exchange could miss the notice.
         fence(Ordering::SeqCst);
         self.wakeup(End::Receiver).notify_also(also);
         // Last: the owner may free the memory from then on.
@@ -259,7 +260,8 @@ impl ChannelMemory {
 
     /// Closes the receiving end of this process.
     pub(super) fn close_receiver(&self, consumer: &Consumer) {
-        // The position before the bit: a send that finds the bit learns whether its value was taken.
+        // The position before the bit, whose Release publishes it: a send that finds the bit with
+        // Acquire (`Sender::sent_to_closed`) reads from the position whether its value was taken.
         consumer.publish(self.words());
         // First the bit that every send checks, then the wake-up: a sender that is woken finds the
         // end closed, and one that is about to sleep finds it in its last poll.

@@ -120,8 +120,8 @@ impl<T: Value> Sender<T> {
         self.memory.wakeup(End::Receiver).notify_also(also)
     }
 
-    /// Returns the outcome of a send whose value lies in the ring of a receiver that is closed: the
-    /// receiver may have taken it before.
+    /// Returns the outcome of a send that has put its value into the ring and then found the
+    /// receiver closed. The receiver may have taken the value before it closed its end.
     #[cold]
     fn sent_to_closed(&self) -> Result<(), SendError> {
         // With Acquire, unlike the load in `notify`: the position that the receiver published

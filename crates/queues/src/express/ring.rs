@@ -55,7 +55,7 @@ pub(crate) struct WordRing<'a> {
     pub(crate) gate: &'a AtomicU32,
 }
 
-/// What a ring holds for its only receiver.
+/// State of a ring, as its only receiver finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RingState {
     /// No message.
@@ -301,10 +301,12 @@ impl<'a> WordRing<'a> {
         false
     }
 
-    /// Returns what the next slot holds for a receiver that is the only one. It releases the slots
-    /// that it has taken before it looks at the next, so none holds a message of the lap before.
+    /// Returns the state of the next slot, for a receiver that is the only one. Such a receiver
+    /// releases the slots that it has taken before it looks at the next one, so this slot holds no
+    /// message of the previous lap.
     #[inline]
     pub(crate) fn state(&self) -> RingState {
+        // Relaxed: only the caller changes the head.
         let head = self.head.load(Ordering::Relaxed);
         // Acquire: as in `try_recv`.
         let seen = self.slot(head).load(Ordering::Acquire);

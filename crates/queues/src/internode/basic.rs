@@ -102,7 +102,7 @@ impl IncomingQueue for Incoming {
             };
             let message = rest.get(..length).ok_or(invalid)?;
             let reserved = sender.try_reserve(header, length).map_err(|why| match why {
-                // No ring of as many lines has taken it.
+                // The sender's ring is as long and would have refused it: the record is damaged.
                 SendError::TooLong { .. } => invalid,
                 why => why.into(),
             });

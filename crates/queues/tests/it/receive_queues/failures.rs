@@ -5,7 +5,7 @@ use crate::child::{Child, memory, segment_and_offsets, until, until_some};
 use queues::queue::SendError;
 use queues::receive_queues::{Class, LIVENESS_INTERVAL, QueuesConfig, ReceiveQueues, RemoteQueues};
 use shm::arena::Arena;
-use shm::segment::Offset;
+use shm::segment::{Offset, Segment};
 use shm::sync::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::thread;
@@ -20,12 +20,8 @@ testing::parts![child_receives, child_floods_the_queues];
 
 fn every_form_of_send_names_a_dead_receiver() {
     let (segment, arena) = memory(4 << 20);
-    let offset_word = arena.allocate_zeroed(64, 64).unwrap();
-    let queues_offset = || segment.at::<AtomicU64>(offset_word).unwrap().load(Ordering::Acquire);
-    let mut receiver =
-        Child::start_on("receive_queues::failures::child_receives", &segment, &[offset_word]);
-    until("there are queues", || queues_offset() != 0);
-    let remote = Arc::new(RemoteQueues::connect(&segment, Offset(queues_offset())).unwrap());
+    let (mut receiver, queues) = start_receiver(&segment, &arena);
+    let remote = Arc::new(RemoteQueues::connect(&segment, queues).unwrap());
     let mut open: Vec<_> =
         (0..4).map(|queue| remote.open(queue, Class::Request).unwrap()).collect();
     open[0].send(&message(1, 1)).unwrap();
@@ -50,7 +46,7 @@ fn every_form_of_send_names_a_dead_receiver() {
         format!("process {}, which received from the queue, has ended", receiver.pid())
     );
     // A dead receiver with space is detected too, after some messages.
-    let remote = Arc::new(RemoteQueues::connect(&segment, Offset(queues_offset())).unwrap());
+    let remote = Arc::new(RemoteQueues::connect(&segment, queues).unwrap());
     let mut other = remote.open(7, Class::Reply).unwrap();
     let sent = (0..)
         .find(|number| other.try_send(&message(1, *number)) == Err(gone))
@@ -58,7 +54,17 @@ fn every_form_of_send_names_a_dead_receiver() {
     assert!(sent <= u64::from(LIVENESS_INTERVAL));
 }
 
-/// The receiving process of `every_form_of_send_names_a_dead_receiver`.
+/// Starts a receiving process, and returns it with the offset of its receive queues.
+fn start_receiver(segment: &Arc<Segment>, arena: &Arena) -> (Child, Offset) {
+    let offset_word = arena.allocate_zeroed(64, 64).unwrap();
+    let offset = || segment.at::<AtomicU64>(offset_word).unwrap().load(Ordering::Acquire);
+    let receiver =
+        Child::start_on("receive_queues::failures::child_receives", segment, &[offset_word]);
+    until("there are queues", || offset() != 0);
+    (receiver, Offset(offset()))
+}
+
+/// The process of [`start_receiver`].
 fn child_receives() {
     let (segment, offsets) = segment_and_offsets();
     let arena = Arc::new(Arena::new(Arc::clone(&segment), 1 << 20..4 << 20).unwrap());
@@ -136,12 +142,8 @@ fn child_floods_the_queues() {
 /// are not affected.
 fn a_stopped_receiver_fills_up_and_affects_no_other() {
     let (segment, arena) = memory(8 << 20);
-    let offset_word = arena.allocate_zeroed(64, 64).unwrap();
-    let queues_offset = || segment.at::<AtomicU64>(offset_word).unwrap().load(Ordering::Acquire);
-    let mut stopped =
-        Child::start_on("receive_queues::failures::child_receives", &segment, &[offset_word]);
-    until("there are queues", || queues_offset() != 0);
-    let remote = Arc::new(RemoteQueues::connect(&segment, Offset(queues_offset())).unwrap());
+    let (mut stopped, its_queues) = start_receiver(&segment, &arena);
+    let remote = Arc::new(RemoteQueues::connect(&segment, its_queues).unwrap());
     stopped.stop();
     let other_arena = Arc::new(Arena::new(Arc::clone(&segment), 4 << 20..8 << 20).unwrap());
     let mut queues = ReceiveQueues::create(&other_arena, QueuesConfig::default()).unwrap();
