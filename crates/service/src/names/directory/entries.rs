@@ -58,7 +58,7 @@ impl Directory {
         Ok(name)
     }
 
-    /// Gives a port the name of one whose job has ended. All names of the job are in use.
+    /// Assigns to a port the name of a port of an ended job, when all names of `job` are in use.
     ///
     /// Of several such names, the one of the job that was added first is taken, so that a process
     /// that still uses the former meaning of a name has the longest time to observe its end.

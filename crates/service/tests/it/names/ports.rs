@@ -7,7 +7,7 @@ use crate::names::test_server::{TestServer, Transport, deadline};
 use queues::connection::ConnectionError;
 use queues::id::QueueName;
 use queues::names::{JobConfig, NameError};
-use queues::port::{Class, NameClient, PortError, PortEvent, PortReceiver};
+use queues::port::{Class, NameClient, PortError, PortEvent, PortReceiver, PortSender};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
@@ -58,6 +58,16 @@ fn name(rank: &NameClient, process: u32, port: u16) -> QueueName {
 
 fn flat<T>(all: Vec<Vec<T>>) -> Vec<T> {
     all.into_iter().flatten().collect()
+}
+
+/// Starts a name server and a job of `N` processes, each of which opens a port.
+fn one_port_each<const N: usize>(
+    transport: Transport,
+) -> (TestServer, Vec<NameClient>, [(PortSender, PortReceiver); N]) {
+    let name_server = TestServer::start();
+    let (ranks, ports) = name_server.open_ports(transport.job("job", N as u32, 1));
+    let ports = flat(ports).try_into().map_err(|_| ()).expect("a port for each process");
+    (name_server, ranks, ports)
 }
 
 /// Returns the bytes of a message with this number: `length` of them, at least four.
@@ -172,10 +182,8 @@ fn messages_of_all_lengths_keep_their_order() {
 
 fn full_request_queues_delay_no_reply() {
     for transport in Transport::BOTH {
-        let name_server = TestServer::start();
-        let (ranks, ports) = name_server.open_ports(transport.job("job", 3, 1));
-        let [(_, mut port_receiver), (mut one, _), (mut two, _)] =
-            <[_; 3]>::try_from(flat(ports)).expect("three");
+        let (_name_server, ranks, [(_, mut port_receiver), (mut one, _), (mut two, _)]) =
+            one_port_each(transport);
         let full = name(&ranks[0], 0, 0);
         one.send(full, 0, &bytes(0, 8)).expect("there is room");
         let mut requests = 1;
@@ -207,9 +215,8 @@ fn full_request_queues_delay_no_reply() {
 
 fn a_deadline_ends_the_wait_for_the_name_server() {
     for transport in Transport::BOTH {
-        let mut name_server = TestServer::start();
-        let (ranks, ports) = name_server.open_ports(transport.job("job", 2, 1));
-        let [(mut port_sender, _), (_, _inbox)] = <[_; 2]>::try_from(flat(ports)).expect("two");
+        let (mut name_server, ranks, [(mut port_sender, _), (_, _inbox)]) =
+            one_port_each(transport);
         name_server.close();
         let started = Instant::now();
         let to = name(&ranks[0], 1, 0);
@@ -224,10 +231,8 @@ fn a_deadline_ends_the_wait_for_the_name_server() {
 
 fn the_end_of_a_sender_is_reported_after_its_last_message() {
     for transport in Transport::BOTH {
-        let name_server = TestServer::start();
-        let (ranks, ports) = name_server.open_ports(transport.job("job", 3, 1));
-        let [(_, mut port_receiver), (mut one, _), (mut two, _)] =
-            <[_; 3]>::try_from(flat(ports)).expect("three");
+        let (_name_server, ranks, [(_, mut port_receiver), (mut one, _), (mut two, _)]) =
+            one_port_each(transport);
         let wanted = name(&ranks[0], 0, 0);
         for number in 0..50 {
             one.send(wanted, 1, &bytes(number, 8)).expect("there is room");

@@ -1,6 +1,6 @@
 //! Names of ports that are moved, re-pointed and revoked.
 
-use super::{bytes, flat, lost, name, next, number};
+use super::{bytes, flat, lost, name, next, number, one_port_each};
 use crate::names::test_server::{TestServer, Transport, deadline};
 use queues::connection::ConnectionError;
 use queues::names::TableError;
@@ -161,10 +161,8 @@ fn a_re_pointed_name_waits_for_earlier_messages() {
 /// A connection with a ring that is to move while it waits for earlier messages in the receive
 /// queue moves when these are received.
 fn a_waiting_successor_receives_its_notice_to_move() {
-    let name_server = TestServer::start();
-    let (ranks, ports) = name_server.open_ports(Transport::Queues.job("job", 3, 1));
-    let [(mut port_sender, _), (_, mut former), (_, mut latter)] =
-        <[_; 3]>::try_from(flat(ports)).expect("three");
+    let (name_server, ranks, [(mut port_sender, _), (_, mut former), (_, mut latter)]) =
+        one_port_each(Transport::Queues);
     let wanted = name(&ranks[0], 1, 0);
     // So many that the former receiver checks its notices while they arrive, before the successor
     // is polled.
@@ -186,10 +184,8 @@ fn a_waiting_successor_receives_its_notice_to_move() {
 
 fn a_revoked_name_and_a_refused_source_are_errors() {
     for transport in Transport::BOTH {
-        let name_server = TestServer::start();
-        let (ranks, ports) = name_server.open_ports(transport.job("job", 3, 1));
-        let [(_, mut port_receiver), (mut one, _), (mut two, _)] =
-            <[_; 3]>::try_from(flat(ports)).expect("three");
+        let (name_server, ranks, [(_, mut port_receiver), (mut one, _), (mut two, _)]) =
+            one_port_each(transport);
         let wanted = name(&ranks[0], 0, 0);
         for port_sender in [&mut one, &mut two] {
             port_sender.send(wanted, 7, b"before").expect("allowed");
