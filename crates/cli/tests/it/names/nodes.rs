@@ -1,24 +1,20 @@
 //! Programs on different nodes that meet by name: on loopback, where two simulated nodes have a
 //! name server each, and on virtual nodes.
 
+mod handshake;
+
 use super::harness::{POSTED, Place, Program, failure, wait_until};
 use launch::store::SharedSecret;
-use network::streams::authentication::{Acceptor, Connection, connect};
-use network::streams::frame::{Frame, PROTOCOL};
+use network::streams::authentication::{Connection, connect};
 use network::streams::multiplexer::{Multiplexer, Side, StreamEvent};
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Signal;
-use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use virtual_nodes::VirtualNodes;
 
 testing::tests![
     messages_of_several_clients_arrive_complete_and_in_order,
-    nodes_without_the_right_secret_are_refused,
     an_unknown_name_is_answered_with_those_of_the_other_node,
     a_killed_program_is_named_on_the_other_node,
     a_client_that_ends_is_reported_on_the_other_node,
@@ -29,11 +25,7 @@ testing::tests![
     a_server_runs_as_long_as_it_is_connected,
     a_killed_name_server_is_reported_on_both_nodes,
     a_stopped_name_server_is_reported,
-    who_passes_a_connection_on_can_add_nothing,
     a_full_receiver_stops_its_own_senders_on_other_nodes_only,
-    bytes_that_are_no_frames_harm_nobody,
-    strangers_that_connect_without_pause_keep_nobody_out,
-    a_name_server_of_another_version_is_named,
     ports_in_use_are_named,
     a_node_listens_as_long_as_the_command_runs,
 ];
@@ -85,36 +77,6 @@ fn messages_of_several_clients_arrive_complete_and_in_order() {
     // Both servers end with their last program.
     nodes.here.await_end_of_server();
     nodes.there.await_end_of_server();
-}
-
-fn nodes_without_the_right_secret_are_refused() {
-    let nodes = TwoNodes::new();
-    let _squares = nodes.there.squares("squares");
-    let target = nodes.target("squares");
-    let ask = |secret: &str| {
-        let mut command = nodes.here.part("ask_program", &[&target, "3"]);
-        failure(command.env("TRADEWIND_SECRET", secret))
-    };
-    let place = format!("127.0.0.1:{}", nodes.port);
-    assert_eq!(
-        ask("another secret of some length"),
-        format!(
-            "the name server at {place} cannot be reached: what listens there has another secret, or \
-             is no name server of this version ({place})"
-        )
-    );
-    assert_eq!(
-        ask("short"),
-        "the secret in TRADEWIND_SECRET has 5 characters, it must have 16 or more"
-    );
-    let missing = ask("");
-    assert!(
-        missing.starts_with(&format!("programs on {place} are reached with a secret")),
-        "{missing}"
-    );
-    assert!(missing.contains("TRADEWIND_SECRET_FILE"), "{missing}");
-    // The right one still works.
-    assert_eq!(nodes.here.ask(&target, &["3"]), ["3 squared is 9"]);
 }
 
 fn an_unknown_name_is_answered_with_those_of_the_other_node() {
@@ -298,40 +260,6 @@ fn a_stopped_name_server_is_reported() {
     assert_eq!(lines, (lost.clone(), lost));
 }
 
-/// Another program that stands between two name servers passes their handshake on, and adds a frame.
-fn who_passes_a_connection_on_can_add_nothing() {
-    let nodes = TwoNodes::new();
-    let _squares = nodes.there.squares("squares");
-    let between = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = between.local_addr().expect("it is bound");
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let (mut from, _) = between.accept().expect("a client");
-            let to = SocketAddr::from((Ipv4Addr::LOCALHOST, nodes.port));
-            let mut to = TcpStream::connect(to).expect("it listens");
-            // The messages of the handshake.
-            for (from_here, bytes) in [(true, 32), (false, 32), (true, 16)] {
-                let mut message = vec![0; bytes];
-                let (source, target) =
-                    if from_here { (&mut from, &mut to) } else { (&mut to, &mut from) };
-                source.read_exact(&mut message).expect("it is sent");
-                target.write_all(&message).expect("it is connected");
-            }
-            let mut forged = Vec::new();
-            Frame::Greeting { protocol: PROTOCOL, version: "1" }.encode(&mut forged);
-            Frame::Open { stream: 1, request: b"squares" }.encode(&mut forged);
-            to.write_all(&forged).expect("it is connected");
-            // The server sends its greeting, and closes the connection without an answer.
-            let mut answers = Vec::new();
-            let _ = to.read_to_end(&mut answers);
-            assert!(answers.len() < 100, "{} bytes", answers.len());
-        });
-        let error = failure(&mut nodes.here.part("ask_program", &[&format!("squares@{address}")]));
-        assert!(error.contains("cannot be reached"), "{error}");
-    });
-    assert_eq!(nodes.here.ask(&nodes.target("squares"), &["6"]), ["6 squared is 36"]);
-}
-
 fn a_full_receiver_stops_its_own_senders_on_other_nodes_only() {
     let nodes = TwoNodes::new();
     let _silent = nodes.there.silent("silent");
@@ -342,100 +270,6 @@ fn a_full_receiver_stops_its_own_senders_on_other_nodes_only() {
     let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
     let answers = nodes.here.ask(&nodes.target("squares"), &numbers);
     assert_eq!((answers.len(), answers[99].as_str()), (100, "99 squared is 9801"));
-}
-
-/// Strangers without the secret, and an end with the secret that sends damaged frames.
-fn strangers_that_connect_without_pause_keep_nobody_out() {
-    /// More than a server keeps in their handshake.
-    const STRANGERS: usize = 400;
-    let nodes = TwoNodes::new();
-    let _squares = nodes.there.squares("squares");
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, nodes.port));
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        // Also if the test fails.
-        let _over = SetAtEnd(&is_over);
-        scope.spawn(|| {
-            let mut strangers = VecDeque::new();
-            while !is_over.load(Ordering::Relaxed) {
-                // Fails while the listener's queue is full.
-                strangers.extend(TcpStream::connect(address).ok());
-                if strangers.len() > STRANGERS {
-                    strangers.pop_front();
-                }
-            }
-        });
-        // Each opens a connection between the servers: the one here ends with its only program.
-        for number in 0..5 {
-            let answer = nodes.here.ask(&nodes.target("squares"), &[&number.to_string()]);
-            assert_eq!(answer, [format!("{number} squared is {}", number * number)]);
-            nodes.here.await_end_of_server();
-        }
-    });
-}
-
-/// Sets a flag when it is dropped.
-struct SetAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for SetAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-fn bytes_that_are_no_frames_harm_nobody() {
-    let nodes = TwoNodes::new();
-    let _squares = nodes.there.squares("squares");
-    let target = nodes.target("squares");
-    let mut client = nodes.here.start("asks", &[&target]);
-    assert_eq!(client.line(), "connected");
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, nodes.port));
-    let key = SharedSecret::new(SECRET, "here").expect("long enough").names_key();
-    let limit = Duration::from_secs(60);
-    for number in 0..200u32 {
-        let mut stranger = TcpStream::connect(address).expect("it listens");
-        let _ = stranger.write_all(&number.to_le_bytes().repeat(20));
-        let mut insider =
-            TcpStream::from(connect(address, &key, limit, limit).expect("the secret").socket);
-        insider.set_nonblocking(false).expect("a socket");
-        insider.set_read_timeout(Some(limit)).expect("a socket");
-        let bytes = number.wrapping_mul(2_654_435_761).to_le_bytes().repeat(50);
-        let _ = insider.write_all(&bytes);
-        // It closes the connection after its own greeting.
-        let mut rest = Vec::new();
-        let _ = insider.read_to_end(&mut rest);
-        assert!(rest.len() < 100, "{} bytes", rest.len());
-    }
-    assert_eq!(client.ask("12"), "144");
-    assert_eq!(nodes.here.ask(&target, &["5"]), ["5 squared is 25"]);
-}
-
-fn a_name_server_of_another_version_is_named() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("it is bound");
-    let key = SharedSecret::new(SECRET, "here").expect("long enough").names_key();
-    let limit = Duration::from_secs(60);
-    let mut acceptor = Acceptor::new(listener, key, limit).expect("a socket");
-    let place = Place::new().variable("TRADEWIND_SECRET", SECRET);
-    let error = std::thread::scope(|scope| {
-        let ask = scope
-            .spawn(|| failure(&mut place.part("ask_program", &[&format!("squares@{address}")])));
-        let never = eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor");
-        let socket = loop {
-            let accepted = acceptor.wait(never.as_fd()).expect("it can wait");
-            if let Some(connection) = accepted.into_iter().next() {
-                break connection.socket;
-            }
-        };
-        let mut greeting = Vec::new();
-        Frame::Greeting { protocol: PROTOCOL + 1, version: "9.1" }.encode(&mut greeting);
-        TcpStream::from(socket).write_all(&greeting).expect("it is connected");
-        ask.join().expect("it fails with one line")
-    });
-    let expected = format!(
-        "the name server at {address} cannot be reached: it is version 9.1 of tradewind and this is "
-    );
-    assert!(error.starts_with(&expected), "{error}");
 }
 
 fn ports_in_use_are_named() {
