@@ -14,6 +14,7 @@ mod requests;
 mod several_nodes;
 mod starts;
 mod unattended;
+mod unusual_collectives;
 
 fn main() -> std::process::ExitCode {
     testing::run()

@@ -107,7 +107,7 @@ fn what_is_dropped_at_once_is_closed_for_the_other_ranks() {
             }
             match world.bulk(1, 0, 4096)? {
                 Some(BulkEnd::Sender(mut sender)) => {
-                    let error = sender.send(&[1; 10_000]).expect_err("nobody receives");
+                    let error = sender.send(&[1; 10_000]).expect_err("no rank receives");
                     assert!(matches!(error, BulkError::Closed { .. }), "{error}");
                 }
                 other => drop(other),

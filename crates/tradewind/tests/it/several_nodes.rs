@@ -257,7 +257,7 @@ fn what_a_blocking_call_leaves_is_sent_while_its_rank_makes_no_call() {
         let mut answer = [0u8];
         world.irecv(&mut answer, 1, 0)?.wait_timeout(Duration::from_secs(60))
     })
-    .expect("nobody waits for ever");
+    .expect("no rank waits for ever");
 }
 
 /// Rank 2 takes none of the messages of rank 0, which then asks rank 1 for permission to send. Rank
@@ -300,7 +300,7 @@ fn a_rank_without_credit_waits_for_no_call_of_a_rank_that_has_started() {
         assert_eq!(sum, [2]);
         Ok(())
     };
-    local_nodes(&[1, 1, 1], body).expect("nobody waits for ever");
+    local_nodes(&[1, 1, 1], body).expect("no rank waits for ever");
 }
 
 fn start_broadcasts<'a>(
@@ -454,5 +454,5 @@ fn waiting_for_other_nodes_does_not_delay_the_own_node() {
         }
         Ok(())
     })
-    .expect("nobody waits for ever");
+    .expect("no rank waits for ever");
 }

@@ -107,7 +107,10 @@ fn channels_carry_every_value_of_every_type() {
 fn channels_that_cannot_be_made_are_refused_on_every_rank() {
     let outcome = everywhere(2, |world| {
         assert!(matches!(world.channel::<f64>(1, 1, 16), Err(Error::Argument { .. })), "to itself");
-        assert!(matches!(world.channel::<f64>(0, 2, 16), Err(Error::Argument { .. })), "to nobody");
+        assert!(
+            matches!(world.channel::<f64>(0, 2, 16), Err(Error::Argument { .. })),
+            "to no rank"
+        );
         assert!(world.channel::<f64>(0, 1, 0).is_err(), "for nothing");
         let of_other_type = match world.rank() {
             0 => world.channel::<f64>(0, 1, 16).err(),

@@ -4,7 +4,7 @@ use super::{everywhere, word};
 use queues::express::ExpressMessage;
 use queues::one_poll::OnePoll;
 use tradewind::messages::{RecvError, SendError};
-use tradewind::{Error, Result, local_nodes};
+use tradewind::{Communicator, Error, Result, local_nodes};
 
 testing::tests![
     waiting_for_ranks_that_have_left_is_an_error,
@@ -112,19 +112,12 @@ fn a_receiver_that_is_dropped_closes_its_queue() {
     .expect("the job succeeds");
 }
 
-fn the_memory_of_dropped_ports_is_used_again() {
+/// Opens and drops ports of 8192 bytes many times, in a bounded number of bytes.
+fn memory_is_used_again(open: impl Fn(&Communicator) -> Result<()> + Sync) {
     everywhere(3, |world| {
-        let open = || -> Result<()> {
-            let mut port = world.express(1024)?;
-            port.senders.iter().try_for_each(|sender| sender.send(&word(7)))?;
-            for _ in 0..world.size() {
-                assert_eq!(port.receiver.recv()?.number(), 7);
-            }
-            Ok(())
-        };
-        (0..20).try_for_each(|_| open())?;
+        (0..20).try_for_each(|_| open(&world))?;
         let used = world.allocated_bytes();
-        (0..200).try_for_each(|_| open())?;
+        (0..200).try_for_each(|_| open(&world))?;
         // Some may still be open at other ranks, and in the agent.
         let more = world.allocated_bytes().saturating_sub(used);
         assert!(more < 50 * 8192, "{more} bytes");
@@ -133,24 +126,25 @@ fn the_memory_of_dropped_ports_is_used_again() {
     .expect("the job succeeds");
 }
 
+fn the_memory_of_dropped_ports_is_used_again() {
+    memory_is_used_again(|world| {
+        let mut port = world.express(1024)?;
+        port.senders.iter().try_for_each(|sender| sender.send(&word(7)))?;
+        for _ in 0..world.size() {
+            assert_eq!(port.receiver.recv()?.number(), 7);
+        }
+        Ok(())
+    });
+}
+
 fn the_memory_of_ports_that_outlive_their_communicator_is_used_again() {
-    everywhere(3, |world| {
-        let open = || -> Result<()> {
-            let other = world.dup()?;
-            let port = other.express(1024)?;
-            drop(other);
-            drop(port);
-            Ok(())
-        };
-        (0..20).try_for_each(|_| open())?;
-        let used = world.allocated_bytes();
-        (0..200).try_for_each(|_| open())?;
-        // Some may still be open at other ranks, and in the agent.
-        let more = world.allocated_bytes().saturating_sub(used);
-        assert!(more < 50 * 8192, "{more} bytes");
-        world.barrier()
-    })
-    .expect("the job succeeds");
+    memory_is_used_again(|world| {
+        let other = world.dup()?;
+        let port = other.express(1024)?;
+        drop(other);
+        drop(port);
+        Ok(())
+    });
 }
 
 fn ports_beyond_the_memory_of_the_node_service_are_refused() {

@@ -105,7 +105,7 @@ fn an_alltoall_of_long_blocks_has_one_level() {
             request.wait()?;
             assert_eq!(
                 explanation.ranks_per_node, None,
-                "not every rank knows how long blocks are"
+                "ranks have lengths of their own blocks only"
             );
             let expected: Vec<u32> =
                 (0..size).zip(&counts).flat_map(|(from, count)| vec![from; *count]).collect();
