@@ -14,7 +14,7 @@ use shm::biased_mutex::BiasedMutex;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU64, Ordering};
-use tradewind::{Communicator, Neighbors, Persistent, TwoBuffers};
+use tradewind::{Communicator, Neighbors, Op, Persistent, TwoBuffers};
 
 /// A communicator that tradewind serves.
 #[derive(Debug)]
@@ -36,8 +36,10 @@ pub(crate) struct Topology {
     pub(crate) sources: usize,
     /// Number of ranks that this one sends to.
     pub(crate) destinations: usize,
-    /// It is Cartesian: all ranks have equally many neighbours, some of which are none.
-    pub(crate) is_grid: bool,
+    /// An exchange with equal blocks has blocks of one length on all ranks, each of which finds it
+    /// in its arguments. In a graph a rank may have no neighbour, and MPI demands equal lengths
+    /// only between neighbours.
+    pub(crate) has_one_length: bool,
     /// The last exchanges with equal blocks, by form: the bytes of a block, and the exchange.
     prepared: BiasedMutex<[Option<(usize, Exchange)>; 2]>,
 }
@@ -53,10 +55,11 @@ pub(crate) enum Form {
 }
 
 impl Topology {
-    fn new((neighbors, is_grid): (Neighbors, bool)) -> Self {
+    fn new((neighbors, has_one_length): (Neighbors, bool)) -> Self {
         let sources = neighbors.sources().len();
         let destinations = neighbors.destinations().len();
-        Topology { neighbors, sources, destinations, is_grid, prepared: BiasedMutex::default() }
+        let prepared = BiasedMutex::default();
+        Topology { neighbors, sources, destinations, has_one_length, prepared }
     }
 
     /// Starts an exchange with blocks of `bytes` bytes by `start`. Programs repeat one exchange, so
@@ -372,7 +375,8 @@ fn place(abi: &Abi, parent: Handle, new: Handle) -> Option<(u32, i64)> {
     Some((u32::try_from(first).ok()?, i64::from(rank)))
 }
 
-/// The neighbours of a communicator, if it has a topology, and whether that is a grid.
+/// The neighbours of a communicator, if it has a topology, and whether blocks have
+/// [one length](Topology::has_one_length). Collective over the communicator.
 fn neighbors(
     abi: &Abi,
     new: Handle,
@@ -393,7 +397,16 @@ fn neighbors(
     } else {
         return Ok(None);
     };
-    Ok(Some((communicator.neighbors(&sources, &destinations)?, false)))
+    let neighbors = communicator.neighbors(&sources, &destinations)?;
+    // Between nodes a start with lengths of single pairs of ranks would wait, so exchanges run there
+    // only where each rank sends and receives. They demand one length.
+    let has_one_length = communicator.nodes() > 1 && {
+        let has_both = !sources.is_empty() && !destinations.is_empty();
+        let mut all_have_both = [0];
+        communicator.allreduce(&[u8::from(has_both)], &mut all_have_both, Op::Minimum)?;
+        all_have_both == [1]
+    };
+    Ok(Some((neighbors, has_one_length)))
 }
 
 /// Numbers of sources and destinations of a communicator with a topology.

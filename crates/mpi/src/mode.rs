@@ -75,10 +75,6 @@ macro_rules! modes {
             /// Leaves a call to the MPI library because only some ranks have its lengths.
             fn check_unknown_lengths(self, served: &Served) -> Result<(), Refusal>;
 
-            /// Leaves a call on a topology to the MPI library because some ranks may not have the
-            /// length of a block.
-            fn check_topology(self, topology: &Topology) -> Result<(), Refusal>;
-
             /// Leaves a reduction to the MPI library because only that library has its operation.
             fn check_operation_of_library(self) -> Result<(), Refusal>;
 
@@ -141,10 +137,6 @@ macro_rules! modes {
                     1 => Ok(()),
                     _ => Err(Refusal::Left(Reason::Nodes)),
                 }
-            }
-
-            fn check_topology(self, _topology: &Topology) -> Result<(), Refusal> {
-                Ok(())
             }
 
             fn check_operation_of_library(self) -> Result<(), Refusal> {
@@ -220,13 +212,6 @@ macro_rules! modes {
 
             fn check_unknown_lengths(self, _served: &Served) -> Result<(), Refusal> {
                 if self.0.all { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
-            }
-
-            /// A rank of a graph may have no neighbour, and so no length by which the others decide.
-            /// Each rank of a grid has neighbours, those beyond the edge included.
-            fn check_topology(self, topology: &Topology) -> Result<(), Refusal> {
-                let all_decide_alike = topology.is_grid || self.0.all;
-                if all_decide_alike { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
             }
 
             /// Their time depends on the operation, which is not measured.

@@ -14,29 +14,44 @@ impl<M: Mode> Call<M> {
     }
 }
 
-/// Bytes of a block, which all ranks find alike.
-fn bytes_of_block<M: Mode>(call: Call<M>, elements: Elements) -> Result<usize, Refusal> {
-    let bytes = call.area(elements, 1)?.bytes();
-    call.check_block(bytes)?;
-    call.check_length(bytes, 1)?;
-    Ok(bytes)
-}
-
-/// One of the two signatures: without sources a rank knows the length from what it sends.
-fn block<M: Mode>(
-    call: Call<M>,
-    topology: &Topology,
-    send: Elements,
-    receive: Elements,
-) -> Result<usize, Refusal> {
-    call.mode.check_topology(topology)?;
-    let elements = if topology.sources == 0 { send } else { receive };
-    bytes_of_block(call, elements)
-}
-
 /// An area of `blocks` equal blocks; without blocks its type may be anything.
 fn blocks_of<M: Mode>(call: Call<M>, elements: Elements, blocks: usize) -> Result<Area, Refusal> {
     if blocks == 0 { Ok(Area::empty()) } else { call.area(elements, blocks) }
+}
+
+/// Bytes of each of `blocks` equal blocks in an area.
+fn bytes_of_block(area: &Area, blocks: usize) -> usize {
+    area.bytes().checked_div(blocks).unwrap_or(0)
+}
+
+/// An exchange of equal blocks, in areas of `to` blocks for the destinations and one for each source.
+fn exchange_equal<M: Mode>(
+    call: Call<M>,
+    (topology, form): (&'static Topology, Form),
+    (sent, to): (Area, usize),
+    received: Area,
+) -> Start<M> {
+    let sources = topology.sources;
+    if !topology.has_one_length {
+        let sizes = vec![bytes_of_block(&received, sources); sources];
+        return match form {
+            Form::Allgather => gather(call, topology, sent, (received, &sizes)),
+            Form::Alltoall => {
+                let sent_sizes = vec![bytes_of_block(&sent, to); to];
+                exchange(call, topology, (sent, &sent_sizes), (received, &sizes))
+            }
+        };
+    }
+    let bytes = bytes_of_block(&received, sources);
+    call.check_block(bytes)?;
+    call.check_length(bytes, 1)?;
+    call.communicator()?;
+    // Blocks of neighbours beyond the edge of a grid keep their values.
+    let output = Output::preserved(call.abi, received);
+    let input = Input::of(call.abi, &sent);
+    let from = input.bytes.unwrap_or_default();
+    let started = M::exchange(topology, (form, bytes), from, output.bytes)?;
+    Ok(call.end(started, input.staging, output.unpacked))
 }
 
 pub(crate) fn neighbor_allgather<M: Mode>(
@@ -45,14 +60,10 @@ pub(crate) fn neighbor_allgather<M: Mode>(
     receive: Elements,
 ) -> Start<M> {
     let topology = call.topology()?;
-    let bytes = block(call, topology, send, receive)?;
-    call.communicator()?;
-    // Blocks of neighbours beyond the edge of a grid keep their values.
-    let output = Output::preserved(call.abi, blocks_of(call, receive, topology.sources)?);
-    let input = Input::of(call.abi, &call.area(send, 1)?);
-    let from = input.bytes.unwrap_or_default();
-    let started = M::exchange(topology, (Form::Allgather, bytes), from, output.bytes)?;
-    Ok(call.end(started, input.staging, output.unpacked))
+    let blocks = topology.destinations.min(1);
+    let sent = blocks_of(call, send, blocks)?;
+    let received = blocks_of(call, receive, topology.sources)?;
+    exchange_equal(call, (topology, Form::Allgather), (sent, blocks), received)
 }
 
 pub(crate) fn neighbor_alltoall<M: Mode>(
@@ -61,13 +72,10 @@ pub(crate) fn neighbor_alltoall<M: Mode>(
     receive: Elements,
 ) -> Start<M> {
     let topology = call.topology()?;
-    let bytes = block(call, topology, send, receive)?;
-    call.communicator()?;
-    let output = Output::preserved(call.abi, blocks_of(call, receive, topology.sources)?);
-    let input = Input::of(call.abi, &blocks_of(call, send, topology.destinations)?);
-    let from = input.bytes.unwrap_or_default();
-    let started = M::exchange(topology, (Form::Alltoall, bytes), from, output.bytes)?;
-    Ok(call.end(started, input.staging, output.unpacked))
+    let blocks = topology.destinations;
+    let sent = blocks_of(call, send, blocks)?;
+    let received = blocks_of(call, receive, topology.sources)?;
+    exchange_equal(call, (topology, Form::Alltoall), (sent, blocks), received)
 }
 
 pub(crate) fn neighbor_allgatherv<M: Mode, N: Number, D: Number>(
@@ -76,18 +84,13 @@ pub(crate) fn neighbor_allgatherv<M: Mode, N: Number, D: Number>(
     receive: Blocks<N, D>,
 ) -> Start<M> {
     let topology = call.topology()?;
-    call.check_unknown_lengths()?;
-    let area = match topology.sources {
+    let received = match topology.sources {
         0 => Area::empty(),
         sources => call.blocks(receive, sources)?,
     };
-    let received = area.sizes();
-    call.communicator()?;
-    let output = Output::preserved(call.abi, area);
-    let input = Input::of(call.abi, &call.area(send, 1)?);
-    let from = input.bytes.unwrap_or_default();
-    let started = M::neighbor_allgatherv(topology, from, output.bytes, &received)?;
-    Ok(call.end(started, input.staging, output.unpacked))
+    let sizes = received.sizes();
+    let sent = blocks_of(call, send, topology.destinations.min(1))?;
+    gather(call, topology, sent, (received, &sizes))
 }
 
 pub(crate) fn neighbor_alltoallv<M: Mode, N: Number, D: Number>(
@@ -104,7 +107,8 @@ pub(crate) fn neighbor_alltoallv<M: Mode, N: Number, D: Number>(
         0 => Area::empty(),
         sources => call.blocks(receive, sources)?,
     };
-    exchange(call, topology, sent, received)
+    let (sent_sizes, received_sizes) = (sent.sizes(), received.sizes());
+    exchange(call, topology, (sent, &sent_sizes), (received, &received_sizes))
 }
 
 pub(crate) fn neighbor_alltoallw<M: Mode, N: Number, D: Number>(
@@ -115,23 +119,38 @@ pub(crate) fn neighbor_alltoallw<M: Mode, N: Number, D: Number>(
     let topology = call.topology()?;
     let sent = call.typed_blocks(send, topology.destinations)?;
     let received = call.typed_blocks(receive, topology.sources)?;
-    exchange(call, topology, sent, received)
+    let (sent_sizes, received_sizes) = (sent.sizes(), received.sizes());
+    exchange(call, topology, (sent, &sent_sizes), (received, &received_sizes))
 }
 
-fn exchange<M: Mode>(
+/// The same block to all destinations, and blocks of these sizes from the sources.
+fn gather<M: Mode>(
     call: Call<M>,
     topology: &'static Topology,
     sent: Area,
-    received: Area,
+    (received, sizes): (Area, &[usize]),
 ) -> Start<M> {
     call.check_unknown_lengths()?;
     call.communicator()?;
-    let sent_sizes = sent.sizes();
-    let received_sizes = received.sizes();
     let output = Output::preserved(call.abi, received);
     let input = Input::of(call.abi, &sent);
     let from = input.bytes.unwrap_or_default();
-    let sent = (from, &sent_sizes[..]);
-    let started = M::neighbor_alltoallv(topology, sent, output.bytes, &received_sizes)?;
+    let started = M::neighbor_allgatherv(topology, from, output.bytes, sizes)?;
+    Ok(call.end(started, input.staging, output.unpacked))
+}
+
+/// Blocks of these sizes to the destinations and from the sources.
+fn exchange<M: Mode>(
+    call: Call<M>,
+    topology: &'static Topology,
+    (sent, sent_sizes): (Area, &[usize]),
+    (received, received_sizes): (Area, &[usize]),
+) -> Start<M> {
+    call.check_unknown_lengths()?;
+    call.communicator()?;
+    let output = Output::preserved(call.abi, received);
+    let input = Input::of(call.abi, &sent);
+    let sent = (input.bytes.unwrap_or_default(), sent_sizes);
+    let started = M::neighbor_alltoallv(topology, sent, output.bytes, received_sizes)?;
     Ok(call.end(started, input.staging, output.unpacked))
 }

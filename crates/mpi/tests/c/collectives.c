@@ -257,6 +257,43 @@ static void graphs(void) {
     MPI_Comm_free(&old);
 }
 
+// Graphs in which a rank has no neighbour, or sends nothing, and lengths that are equal between
+// neighbours only. Some of the blocks are longer than those of grids that run on tradewind.
+static void sparse_graphs(int has_one_node) {
+    enum { LONG = 1 << 14 };
+    static int out[LONG], in[LONG];
+    int first = 0, second = 1, degree = 1;
+    MPI_Comm pair, alone;
+    MPI_Request request;
+    // The first rank sends to the second one, and a third one has no neighbour.
+    MPI_Dist_graph_create_adjacent(world, rank == 1, &first, MPI_UNWEIGHTED, rank == 0, &second,
+                                   MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &pair);
+    for (int length = 1; length <= LONG; length += LONG - 1) {
+        int sent = rank == 0 ? length : 0, received = rank == 1 ? length : 0;
+        for (int alltoall = 0; alltoall < 2; alltoall++) {
+            void *from = sent ? out : NULL, *to = received ? in : NULL;
+            for (int i = 0; i < length; i++) out[i] = 7 + i + rank, in[i] = -1;
+            if (alltoall) EXCHANGE(alltoall, from, sent, MPI_INT, to, received, MPI_INT, pair);
+            else EXCHANGE(allgather, from, sent, MPI_INT, to, received, MPI_INT, pair);
+            complete(&request);
+            for (int i = 0; i < length; i++) CHECK(in[i] == (received ? 7 + i : -1));
+        }
+    }
+    MPI_Comm_free(&pair);
+    if (!has_one_node) return;
+    // Each rank sends to itself, the first one less than the others.
+    MPI_Dist_graph_create(world, 1, &rank, &degree, &rank, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &alone);
+    for (int alltoall = 0; alltoall < 2; alltoall++) {
+        int length = rank == 0 ? 1 : LONG;
+        for (int i = 0; i < length; i++) out[i] = 9 + i + rank, in[i] = -1;
+        if (alltoall) EXCHANGE(alltoall, out, length, MPI_INT, in, length, MPI_INT, alone);
+        else EXCHANGE(allgather, out, length, MPI_INT, in, length, MPI_INT, alone);
+        complete(&request);
+        for (int i = 0; i < length; i++) CHECK(in[i] == 9 + i + rank);
+    }
+    MPI_Comm_free(&alone);
+}
+
 // An operation that copies whole elements, with their padding.
 enum { PADDED = 4096 };
 
@@ -320,6 +357,7 @@ static void absent_types(void) {
 int main(int argc, char **argv) {
     start(&argc, &argv, MPI_THREAD_SINGLE);
     blocks = argc > 1 && strcmp(argv[1], "blocking") == 0;
+    int has_one_node = argc < 2 || strcmp(argv[1], "nodes") != 0;
     world = MPI_COMM_WORLD;
     MPI_Type_vector(2, 1, 2, MPI_INT, &spread);
     MPI_Type_commit(&spread);
@@ -333,7 +371,7 @@ int main(int argc, char **argv) {
     padding();
     equal_bases();
     // A single rank is left to the MPI library, and some exchange its blocks wrongly.
-    if (size > 1) grids(), graphs(), absent_types();
+    if (size > 1) grids(), graphs(), sparse_graphs(has_one_node), absent_types();
     MPI_Op_free(&matrices);
     MPI_Type_free(&spread);
     MPI_Type_free(&backwards);
