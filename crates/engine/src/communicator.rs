@@ -253,7 +253,7 @@ impl Communicator {
 
     /// Checks for a mismatch, a failed rank or a cycle of ranks without memory that prevents a
     /// collective from completing.
-    fn check_flat_liveness(
+    pub(crate) fn check_flat_liveness(
         &self,
         number: RunNumber,
         collective: &FlatCollective,

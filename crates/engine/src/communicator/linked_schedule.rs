@@ -240,15 +240,27 @@ impl LinkedSchedule {
             context.progress()?;
             Ok(self.placed()?.is_some())
         };
-        let check_liveness = || {
-            let arrived = |rank| context.state.link_progress(rank).is_past(self.sequence);
-            context.check_liveness(self.sequence, self.call, arrived)?;
-            self.check_memory()
-        };
+        let check_liveness = || self.check_placement();
         let spin_policy = context.member.node().spin_policy();
         let subject = || context.wait_for(self.sequence);
         wait::for_slot(spin_policy, deadline, subject, is_placed, check_liveness)?;
         Ok(self.window())
+    }
+
+    /// Checks for what prevents the schedule from being placed.
+    fn check_placement(&self) -> Result<(), Error> {
+        let context = &self.communicator.context;
+        let arrived = |rank| context.state.link_progress(rank).is_past(self.sequence);
+        context.check_liveness(self.sequence, self.call, arrived)?;
+        self.check_memory()
+    }
+
+    /// Checks for what prevents a run from completing.
+    pub(crate) fn check_run(&self, run: &StartedRun<LinkedExecutor>) -> Result<(), Error> {
+        match self.window() {
+            Some(window) => self.check_liveness(window, run),
+            None => self.check_placement(),
+        }
     }
 
     /// Returns an error if the schedule waits for memory that no rank has, and no run of this rank

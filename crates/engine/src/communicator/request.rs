@@ -9,6 +9,7 @@ use crate::flat::pattern::FlatCollective;
 use crate::linked::executor::LinkedExecutor;
 use crate::node::membership::OwnerWork;
 use crate::signature::Signature;
+use crate::sync::{AtomicU32, Ordering};
 use crate::window::{Executor, StartedRun};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -67,18 +68,24 @@ pub(crate) enum Execution {
     Linked(Arc<LinkedSchedule>, StartedRun<LinkedExecutor>),
 }
 
+/// Tests of an incomplete collective between two checks of the other ranks. A check, which has a
+/// system call, takes as long as some tens of tests.
+const TESTS_PER_CHECK: u32 = 1024;
+
 /// A started collective. Dropping it is sound: the collective continues and its result is
 /// discarded.
 #[derive(Debug)]
 #[must_use = "the result is there only after test or wait"]
 pub struct Request {
     execution: Execution,
+    /// Number of tests that have found the collective incomplete.
+    tests: AtomicU32,
 }
 
 impl Request {
     #[inline]
     pub(crate) fn new(execution: Execution) -> Self {
-        Request { execution }
+        Request { execution, tests: AtomicU32::new(0) }
     }
 
     /// Returns the communicator.
@@ -148,14 +155,38 @@ impl Request {
     /// Returns whether the collective is complete, after executing this rank's own tasks.
     ///
     /// # Errors
-    /// Returns an error if an operation of this rank fails.
+    /// Returns an error if an operation of this rank fails, and, within some hundreds of tests, if
+    /// a rank has failed or is in another collective.
     #[inline]
     pub fn test(&self) -> Outcome<bool> {
         if self.is_complete() {
             return Ok(true);
         }
         self.advance()?;
-        Ok(self.is_complete())
+        if self.is_complete() {
+            return Ok(true);
+        }
+        // A plain load and store: a count lost between two threads only delays the check.
+        let tests = self.tests.load(Ordering::Relaxed).wrapping_add(1);
+        self.tests.store(tests, Ordering::Relaxed);
+        if tests.is_multiple_of(TESTS_PER_CHECK) { self.test_with_check() } else { Ok(false) }
+    }
+
+    /// Returns whether the collective is complete, after checking that it can complete.
+    #[cold]
+    fn test_with_check(&self) -> Outcome<bool> {
+        let checked = match &self.execution {
+            Execution::Flat(communicator, run) => {
+                communicator.check_flat_liveness(run.number, &run.call)
+            }
+            Execution::Linked(linked_schedule, run) => linked_schedule.check_run(run),
+        };
+        // A failed rank may have finished its part before it ended. Here nothing pins a run to its
+        // slot, but a run that has lost it is complete.
+        match checked {
+            Err(error) if !self.is_complete() => Err(error.into()),
+            _ => Ok(self.is_complete()),
+        }
     }
 
     /// Executes this rank's own tasks: starts queued runs and executes its own operations. Usually
@@ -209,7 +240,7 @@ impl Request {
                 Execution::Linked(Arc::clone(linked_schedule), run.transfer())
             }
         };
-        Request { execution }
+        Request::new(execution)
     }
 
     /// Fetches the results of a complete collective into private outputs, by buffer; empty slices

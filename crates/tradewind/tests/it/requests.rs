@@ -19,6 +19,7 @@ testing::tests![
     ranks_with_different_sizes_are_told_so,
     a_linked_collective_that_meets_another_is_found_too,
     a_rank_that_leaves_or_panics_is_named,
+    tests_find_what_waits_find,
     communicators_without_the_failed_rank_remain_usable,
     any_number_of_shapes_may_be_linked,
     a_collective_that_has_failed_is_never_complete,
@@ -301,6 +302,29 @@ fn a_rank_that_leaves_or_panics_is_named() {
             assert!(message.contains("as planned"), "{message}")
         }
         other => panic!("the panic is reported, not {other:?}"),
+    }
+}
+
+fn tests_find_what_waits_find() {
+    let polls = |world: &Communicator| {
+        let mut request = world.ibarrier()?;
+        while !request.test()? {
+            std::thread::yield_now();
+        }
+        Ok(())
+    };
+    let other = |world: &Communicator| world.bcast(&mut [0u8; 4], 1);
+    for engine in ENGINES {
+        for error in with_an_odd_rank(engine, 3, polls, |_| Ok(())).into_iter().step_by(2) {
+            match error {
+                Some(Error::RankFailed { rank: 1, how: Exit::Left }) => {}
+                other => panic!("{engine:?}: {other:?}"),
+            }
+        }
+        for error in with_an_odd_rank(engine, 3, polls, other).into_iter().step_by(2) {
+            let text = error.expect("these ranks are told").to_string();
+            assert!(text.contains("rank 1 is in bcast"), "{text}");
+        }
     }
 }
 
