@@ -8,6 +8,7 @@
 use crate::abi::{Abi, abi};
 use crate::communicators::poke;
 use crate::host::{self, Handle, Pointer, call, pass};
+use crate::incomplete;
 use crate::persistent;
 use crate::request_array::{Array, Survey, write_flag, write_number};
 use crate::requests::{self, Look, Pause, is_idle, is_own};
@@ -135,17 +136,17 @@ pub(crate) fn test_all(
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
     let Survey { complete: own, active } = array.survey();
     if active > 0 {
-        poke(array.abi);
+        let outcome = advance_library(&array, (count, flag));
         write_flag(flag, false);
-        return 0;
+        return outcome;
     }
     if own.is_empty() {
         requests::advance_all(array.abi);
         return leave();
     }
     let mut copy = array.without_own();
-    let outcome = call!(Testall(count, copy.as_mut_ptr().cast(), flag, statuses));
-    array.copy_back(&mut copy, &own);
+    let outcome = call!(Testall(count, copy.requests(), flag, statuses));
+    array.copy_back(copy);
     // SAFETY: the MPI library has written the flag.
     if outcome != 0 || unsafe { *flag } == 0 {
         return outcome;
@@ -154,6 +155,23 @@ pub(crate) fn test_all(
         0 => failure,
         outcome => outcome,
     })
+}
+
+/// Lets the MPI library advance its requests of an array in which one of this library is active: it
+/// must complete none, but MPICH advances generalized requests only in completion functions that
+/// receive them. If one of them fails, the outcome and the statuses are those of `MPI_Testall`.
+fn advance_library(array: &Array, (count, flag): (c_int, *mut c_int)) -> c_int {
+    let abi = array.abi;
+    let mut copy = array.without_own();
+    let stand_in = if array.has_others(&mut copy) { incomplete::request(abi) } else { None };
+    let Some(stand_in) = stand_in else {
+        poke(abi);
+        return 0;
+    };
+    copy.set_own(abi, 0, stand_in);
+    let outcome = call!(Testall(count, copy.requests(), flag, array.statuses));
+    array.copy_back(copy);
+    outcome
 }
 
 /// The part of `MPI_Testany` and its kind that looks once. Returns `None` if no request is
@@ -183,7 +201,7 @@ fn any(
     let mut flag = 0;
     let outcome = match frees || !is_any_active {
         true => library(array.requests, &raw mut flag),
-        false => library(array.without_own().as_mut_ptr().cast(), &raw mut flag),
+        false => library(array.without_own().requests(), &raw mut flag),
     };
     // The flag is also set where all requests that the MPI library has are inactive or null.
     // SAFETY: the MPI library has written the index if the flag is set.
@@ -250,7 +268,7 @@ fn some(
     let survey = array.survey();
     let outcome = match frees || !survey.has_own() {
         true => library(array.requests),
-        false => library(array.without_own().as_mut_ptr().cast()),
+        false => library(array.without_own().requests()),
     };
     if !survey.has_own() || outcome != 0 {
         return outcome;
@@ -360,7 +378,7 @@ pub(crate) fn get_status_all(
         return 0;
     }
     let mut copy = array.without_own();
-    look_all(count, copy.as_mut_ptr().cast(), flag, statuses)
+    look_all(count, copy.requests(), flag, statuses)
 }
 
 /// `MPI_Request_free`.

@@ -306,6 +306,8 @@ mod table {
 
         Iprobe(c_int, c_int, Handle, *mut c_int, Pointer);
         Recv_init(Pointer, c_int, Handle, c_int, c_int, Handle, Pointer);
+        Grequest_start(Pointer, Pointer, Pointer, Pointer, Pointer);
+        Grequest_complete(Handle);
         Request_free(Pointer);
         Start(Pointer);
         Startall(c_int, Pointer);

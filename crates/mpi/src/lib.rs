@@ -37,6 +37,7 @@ pub(crate) mod communicators;
 pub(crate) mod completion;
 pub(crate) mod handles;
 pub(crate) mod host;
+pub(crate) mod incomplete;
 pub(crate) mod kept;
 pub(crate) mod life;
 pub(crate) mod lists;

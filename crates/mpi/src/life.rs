@@ -8,7 +8,7 @@ use crate::report::Kind;
 use crate::request_array::examine_empty_status;
 use crate::settings::Settings;
 use crate::table::Takeover;
-use crate::{buffers, persistent, relief, report, requests, take};
+use crate::{buffers, incomplete, persistent, relief, report, requests, take};
 use launch::environment::{Environment, Lookup};
 use std::ffi::{CStr, OsStr, c_int};
 use std::io::Write;
@@ -324,6 +324,7 @@ fn end() {
     relief::close();
     persistent::close(abi);
     requests::free_handles(abi);
+    incomplete::close(abi);
     communicators::close(abi);
     *ENDED.lock().unwrap_or_else(PoisonError::into_inner) = Some(job);
 }

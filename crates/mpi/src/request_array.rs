@@ -94,25 +94,60 @@ impl Array {
     }
 
     /// A copy of the handles in which those of this library's active and complete requests are null.
-    pub(crate) fn without_own(&self) -> Vec<u64> {
+    pub(crate) fn without_own(&self) -> WithoutOwn {
         let bytes = self.abi.handle_bytes() * self.count;
-        let mut copy = vec![0u64; bytes.div_ceil(8)];
+        let mut handles = vec![0u64; bytes.div_ceil(8)];
+        let own: Vec<usize> = (0..self.count).filter(|index| is_own(self.get(*index))).collect();
         // SAFETY: the program passes so many bytes of handles, and the copy is as long.
         unsafe {
-            let to = copy.as_mut_ptr().cast::<u8>();
+            let to = handles.as_mut_ptr().cast::<u8>();
             to.copy_from_nonoverlapping(self.requests.cast(), bytes);
-            for index in (0..self.count).filter(|index| is_own(self.get(*index))) {
-                self.abi.write(to.cast(), index, self.abi.request_null);
-            }
+        }
+        let mut copy = WithoutOwn { handles, own };
+        for place in 0..copy.own.len() {
+            copy.set_own(self.abi, place, self.abi.request_null);
         }
         copy
     }
 
+    /// Returns whether a request of the MPI library, or an inactive one, is in the copy.
+    pub(crate) fn has_others(&self, copy: &mut WithoutOwn) -> bool {
+        let handles = copy.requests();
+        // SAFETY: the copy has as many handles as the array.
+        (0..self.count).any(|at| unsafe { self.abi.read(handles, at) } != self.abi.request_null)
+    }
+
     /// Copies the handles of the MPI library back.
-    pub(crate) fn copy_back(&self, copy: &mut [u64], own: &[usize]) {
-        for index in (0..self.count).filter(|index| !own.contains(index)) {
-            // SAFETY: the copy has as many handles as the array.
-            self.set(index, unsafe { self.abi.read(copy.as_mut_ptr().cast(), index) });
+    pub(crate) fn copy_back(&self, mut copy: WithoutOwn) {
+        let handles = copy.requests();
+        let mut own = copy.own.into_iter().peekable();
+        for index in 0..self.count {
+            if own.next_if_eq(&index).is_none() {
+                // SAFETY: the copy has as many handles as the array.
+                self.set(index, unsafe { self.abi.read(handles, index) });
+            }
+        }
+    }
+}
+
+/// The requests of an array without those of this library.
+pub(crate) struct WithoutOwn {
+    handles: Vec<u64>,
+    /// Indices of the requests of this library, ascending.
+    own: Vec<usize>,
+}
+
+impl WithoutOwn {
+    /// The array for the MPI library.
+    pub(crate) fn requests(&mut self) -> Pointer {
+        self.handles.as_mut_ptr().cast()
+    }
+
+    /// Puts another handle in the place of one of this library's requests.
+    pub(crate) fn set_own(&mut self, abi: &Abi, place: usize, handle: Handle) {
+        if let Some(index) = self.own.get(place).copied() {
+            // SAFETY: the index is one of the array, of whose length the copy is.
+            unsafe { abi.write(self.requests(), index, handle) };
         }
     }
 }

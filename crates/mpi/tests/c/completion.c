@@ -277,7 +277,7 @@ static void files(void) {
 
 // One rank completes its part of an interleaved write before it starts a barrier; the others complete
 // both together, and their parts of the write progress meanwhile.
-static void files_beside_collectives(void) {
+static void files_beside_collectives(int tests) {
     enum { ELEMENTS = 1000 };
     static int written[ELEMENTS];
     MPI_Datatype every;
@@ -297,6 +297,8 @@ static void files_beside_collectives(void) {
         MPI_File_iwrite_at_all(file, 0, written, ELEMENTS, MPI_INT, &both[0]);
         if (rank == first) MPI_Wait(&both[0], MPI_STATUS_IGNORE);
         MPI_Ibarrier(MPI_COMM_WORLD, &both[1]);
+        int flag = 0;
+        while (tests && !flag) MPI_Testall(2, both, &flag, MPI_STATUSES_IGNORE);
         MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
         MPI_File_close(&file);
     }
@@ -314,7 +316,8 @@ int main(int argc, char **argv) {
     of_fortran();
     inside();
     files();
-    files_beside_collectives();
+    files_beside_collectives(0);
+    files_beside_collectives(1);
     MPI_Finalize();
     return 0;
 }
