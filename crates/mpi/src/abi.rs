@@ -32,6 +32,8 @@ pub(crate) struct Abi {
     pub(crate) topologies: Topologies,
     pub(crate) status: StatusLayout,
     pub(crate) error_other: c_int,
+    /// `MPI_ERR_IN_STATUS`.
+    pub(crate) error_in_status: c_int,
     /// The libraries of this ABI report an error where the buffers of a call are the same.
     pub(crate) reports_aliases: bool,
     pub(crate) byte: Handle,
@@ -226,6 +228,7 @@ fn mpich() -> Abi {
         topologies: Topologies { cartesian: 2, graph: 1, dist_graph: 3 },
         status: StatusLayout { bytes: 20, error_at: 16 },
         error_other: 15,
+        error_in_status: 17,
         reports_aliases: true,
         byte: 0x4c00010d,
         int: 0x4c000405,
@@ -288,6 +291,7 @@ fn standard() -> Abi {
         topologies: Topologies { cartesian: 211, graph: 212, dist_graph: 213 },
         status: StatusLayout { bytes: 32, error_at: 8 },
         error_other: 16,
+        error_in_status: 19,
         reports_aliases: true,
         byte: 0x247,
         int: 0x209,
@@ -374,6 +378,7 @@ fn open_mpi() -> Option<Abi> {
         topologies: Topologies { cartesian: 1, graph: 2, dist_graph: 3 },
         status: StatusLayout { bytes: 24, error_at: 8 },
         error_other: 16,
+        error_in_status: 18,
         reports_aliases: false,
         byte: data_type("byte")?,
         int: data_type("int")?,
@@ -386,6 +391,15 @@ fn open_mpi() -> Option<Abi> {
         moved: moved.iter().filter_map(|name| data_type(name)).collect(),
         operations: named.iter().filter_map(|(op, name)| Some((*op, operation(name)?))).collect(),
     })
+}
+
+/// Writes the field `MPI_ERROR` of a status.
+///
+/// # Safety
+/// `status` points to a status.
+pub(crate) unsafe fn write_error(abi: &Abi, status: Pointer, error: c_int) {
+    // SAFETY: the caller's promise; the field is within the status.
+    unsafe { status.cast::<u8>().add(abi.status.error_at).cast::<c_int>().write_unaligned(error) };
 }
 
 /// Writes a complete status; in a status of a single completion the field `MPI_ERROR` keeps its

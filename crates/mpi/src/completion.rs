@@ -98,7 +98,7 @@ pub(crate) fn wait_all(count: c_int, requests: Pointer, statuses: Pointer) -> c_
         let outcome = test(&raw mut flag);
         (outcome != 0 || flag != 0).then_some(outcome)
     };
-    let (mut own, mut failure) = (0, 0);
+    let (mut own, mut failures) = (0, Vec::new());
     for index in 0..array.count {
         let drive = || match library {
             None => library = test_once(),
@@ -106,8 +106,7 @@ pub(crate) fn wait_all(count: c_int, requests: Pointer, statuses: Pointer) -> c_
         };
         let Some(ended) = requests::wait(array.abi, array.get(index), drive) else { continue };
         own += 1;
-        let outcome = array.ended(index, &ended);
-        failure = if outcome == 0 { failure } else { outcome };
+        note(&mut failures, index, array.ended(index, &ended));
     }
     // The MPI library's status of a null or an inactive request is that of a complete collective.
     let outcome = match library {
@@ -119,7 +118,14 @@ pub(crate) fn wait_all(count: c_int, requests: Pointer, statuses: Pointer) -> c_
         None if is_idle() => leave(),
         None => until(array.abi, test),
     };
-    if outcome == 0 { failure } else { outcome }
+    array.outcome(outcome, (&failures, array.count))
+}
+
+/// Notes the failure of a request and the place of its status.
+fn note(failures: &mut Vec<(usize, c_int)>, place: usize, outcome: c_int) {
+    if outcome != 0 {
+        failures.push((place, outcome));
+    }
 }
 
 /// `MPI_Testall`.
@@ -151,10 +157,11 @@ pub(crate) fn test_all(
     if outcome != 0 || unsafe { *flag } == 0 {
         return outcome;
     }
-    own.iter().map(|index| array.end(*index)).fold(0, |failure, outcome| match outcome {
-        0 => failure,
-        outcome => outcome,
-    })
+    let mut failures = Vec::new();
+    for index in own {
+        note(&mut failures, index, array.end(index));
+    }
+    array.outcome(0, (&failures, array.count))
 }
 
 /// Lets the MPI library advance its requests of an array in which one of this library is active: it
@@ -275,17 +282,16 @@ fn some(
     }
     // SAFETY: the MPI library has written the number.
     let mut found = usize::try_from(unsafe { *outcount }).unwrap_or(0);
-    let mut failure = 0;
+    let mut failures = Vec::new();
     for own in survey.complete {
         // SAFETY: the program passes an index for each request.
         unsafe { *indices.add(found) = own as c_int };
         array.write_status(found, true);
+        note(&mut failures, found, if frees { array.end(own) } else { 0 });
         found += 1;
-        let outcome = if frees { array.end(own) } else { 0 };
-        failure = if outcome == 0 { failure } else { outcome };
     }
     write_number(outcount, found as c_int);
-    failure
+    array.outcome(0, (&failures, found))
 }
 
 /// `MPI_Waitsome`.

@@ -1,6 +1,6 @@
 //! The requests of a call, those of this library and of the MPI library mixed, and their statuses.
 
-use crate::abi::{Abi, STATUS_BYTES, abi, write_status};
+use crate::abi::{Abi, STATUS_BYTES, abi, write_error, write_status};
 use crate::host::{Handle, Pointer, call};
 use crate::requests::{Ended, Look, end, is_own, look};
 use std::ffi::c_int;
@@ -50,14 +50,17 @@ impl Array {
         unsafe { self.abi.write(self.requests, index, handle) };
     }
 
+    /// The place for a status, unless the program ignores them.
+    fn status(&self, place: usize) -> Option<Pointer> {
+        let Array { abi, statuses, .. } = *self;
+        let is_ignored = abi.ignores(statuses) || statuses.is_null();
+        (!is_ignored).then(|| statuses.wrapping_byte_add(place * abi.status.bytes))
+    }
+
     /// Writes the status of a call of this library to a place in the array of statuses.
     pub(crate) fn write_status(&self, place: usize, with_error: bool) {
         let abi = self.abi;
-        let statuses = self.statuses;
-        if abi.ignores(statuses) || statuses.is_null() {
-            return;
-        }
-        let status = statuses.cast::<u8>().wrapping_add(place * abi.status.bytes).cast();
+        let Some(status) = self.status(place) else { return };
         let empty = EMPTY_STATUS.get().unwrap_or(&[0; STATUS_BYTES]);
         // SAFETY: the program passes a status for each request, and places are below their number.
         unsafe { write_status(abi, status, empty, with_error) };
@@ -69,15 +72,42 @@ impl Array {
 
     /// Ends a complete request of this library.
     pub(crate) fn end(&self, index: usize) -> c_int {
-        self.ended(index, &end(self.get(index)))
+        self.ended(index, &end(self.abi, self.get(index)))
     }
 
-    /// The handle of a request that has ended becomes null, or that of an inactive one.
+    /// The handle of a request that has ended becomes null, or that of an inactive one. Reports its
+    /// error.
     pub(crate) fn ended(&self, index: usize, ended: &Ended) -> c_int {
         if !ended.is_persistent {
             self.set(index, self.abi.request_null);
         }
+        // An error handler may throw: by now nothing of the program refers to the handle, which may
+        // be in use again.
+        ended.report();
         ended.outcome
+    }
+
+    /// Returns the outcome of a call that has completed several requests: that of the MPI library,
+    /// or that some of this library have failed. `failures` are the places of their statuses among
+    /// the `complete` ones, and their error codes.
+    pub(crate) fn outcome(
+        &self,
+        of_library: c_int,
+        (failures, complete): (&[(usize, c_int)], usize),
+    ) -> c_int {
+        if failures.is_empty() {
+            return of_library;
+        }
+        // The MPI library writes the errors of all statuses only where one of its requests has one.
+        let successes = (0..complete).filter(|_| of_library == 0).map(|place| (place, 0));
+        for (place, error) in successes.chain(failures.iter().copied()) {
+            if let Some(status) = self.status(place) {
+                // SAFETY: the program passes a status for each request, and places are below their
+                // number.
+                unsafe { write_error(self.abi, status, error) };
+            }
+        }
+        if of_library == 0 { self.abi.error_in_status } else { of_library }
     }
 
     /// Looks at all requests.

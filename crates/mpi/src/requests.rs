@@ -341,26 +341,31 @@ pub(crate) struct Ended {
     pub(crate) outcome: c_int,
     /// The handle stays with the program.
     pub(crate) is_persistent: bool,
+    communicator: Handle,
 }
 
-/// Ends an operation that is complete.
-pub(crate) fn end(handle: Handle) -> Ended {
-    match with(|requests| requests.remove(handle)) {
-        Some(operation) => ended(&operation),
-        None => Ended { outcome: 0, is_persistent: false },
+impl Ended {
+    fn of(operation: &Operation) -> Self {
+        let outcome = match operation.state {
+            State::Complete(outcome) => outcome,
+            _ => 0,
+        };
+        let Operation { is_persistent, communicator, .. } = *operation;
+        Ended { outcome, is_persistent, communicator }
+    }
+
+    /// Reports an error by the error handler of the communicator.
+    pub(crate) fn report(&self) {
+        if self.outcome != 0 {
+            call!(Comm_call_errhandler(self.communicator, self.outcome));
+        }
     }
 }
 
-/// Reports an error by the error handler of the communicator, and returns the code.
-fn ended(operation: &Operation) -> Ended {
-    let outcome = match operation.state {
-        State::Complete(outcome) => outcome,
-        _ => 0,
-    };
-    if outcome != 0 {
-        call!(Comm_call_errhandler(operation.communicator, outcome));
-    }
-    Ended { outcome, is_persistent: operation.is_persistent }
+/// Ends an operation that is complete. The caller reports its error.
+pub(crate) fn end(abi: &Abi, handle: Handle) -> Ended {
+    let ended = with(|requests| requests.remove(handle)).map(|operation| Ended::of(&operation));
+    ended.unwrap_or(Ended { outcome: 0, is_persistent: false, communicator: abi.comm_self })
 }
 
 /// `MPI_Request_free` of an active call, which the MPI standard does not allow: the collective
@@ -482,8 +487,8 @@ impl Pause {
     }
 }
 
-/// Waits until a request of this library is complete, and ends it; `None` for other requests. `drive`
-/// drives the MPI library meanwhile.
+/// Waits until a request of this library is complete, and ends it; `None` for other requests. The
+/// caller reports its error. `drive` drives the MPI library meanwhile.
 pub(crate) fn wait(abi: &Abi, handle: Handle, mut drive: impl FnMut()) -> Option<Ended> {
     let begun = report::now();
     let mut pause = Pause::default();
@@ -498,9 +503,8 @@ pub(crate) fn wait(abi: &Abi, handle: Handle, mut drive: impl FnMut()) -> Option
             (look, rest, if is_complete { requests.remove(handle) } else { None })
         });
         if let Some(operation) = operation {
-            let ended = ended(&operation);
             report::exposed(operation.kind, begun);
-            return Some(ended);
+            return Some(Ended::of(&operation));
         }
         match (look, rest) {
             (Look::Foreign, _) => return None,

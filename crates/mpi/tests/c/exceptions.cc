@@ -33,6 +33,19 @@ int main(int argc, char **argv) {
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         wrong += sum != size * (size - 1) / 2;
     }
+    // A collective that fails when it is waited for, with a request that is null by then.
+    MPI_Comm copy;
+    MPI_Request failed;
+    int values[2] = {}, sums[2], failures = 0;
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    MPI_Iallreduce(values, sums, rank == 0 ? 1 : 2, MPI_INT, MPI_SUM, copy, &failed);
+    try {
+        MPI_Wait(&failed, MPI_STATUS_IGNORE);
+    } catch (const Failure &) {
+        failures++;
+    }
+    wrong += failures != 1 || failed != MPI_REQUEST_NULL;
+    MPI_Comm_free(&copy);
     printf("rank %d caught %d\n", rank, caught);
     MPI_Errhandler_free(&handler);
     MPI_Finalize();

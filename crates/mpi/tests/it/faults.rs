@@ -7,6 +7,7 @@ use testing::mpi::Family;
 testing::tests![needs(Mpich):
     mpich_ends_after_mismatches,
     mpich_reports_wrong_arguments,
+    mpich_reports_failures_in_arrays,
     mpich_calls_functions_at_the_end,
     mpich_ends_with_active_collectives,
     refused_system_calls_change_no_result,
@@ -14,12 +15,14 @@ testing::tests![needs(Mpich):
 testing::tests![needs(OpenMpi):
     open_mpi_ends_after_mismatches,
     open_mpi_reports_wrong_arguments,
+    open_mpi_reports_failures_in_arrays,
     open_mpi_calls_functions_at_the_end,
     open_mpi_ends_with_active_collectives,
 ];
 testing::tests![needs(Mpich, IntelMpi):
     intel_mpi_ends_after_mismatches,
     intel_mpi_reports_wrong_arguments,
+    intel_mpi_reports_failures_in_arrays,
     intel_mpi_calls_functions_at_the_end,
     intel_mpi_ends_with_active_collectives,
 ];
@@ -53,6 +56,13 @@ fn wrong_arguments(family: Family) {
         let preloaded = host.job("invalid", 2).preloaded().expect_success();
         assert_eq!(lines(&preloaded), lines(&plain), "{host:?}: {preloaded:?}");
         assert!(preloaded.calls("MPI_Iallreduce").0 >= 20, "{preloaded:?}");
+    }
+}
+
+fn failures_in_arrays(family: Family) {
+    for host in that_return_errors(family) {
+        let finished = host.job("failures", 3).preloaded().expect_success();
+        assert_eq!(finished.calls("MPI_Iallreduce"), (15, 0), "{host:?}: {finished:?}");
     }
 }
 
@@ -145,4 +155,16 @@ fn intel_mpi_calls_functions_at_the_end() {
 
 fn intel_mpi_ends_with_active_collectives() {
     active_collectives(Family::Intel);
+}
+
+fn mpich_reports_failures_in_arrays() {
+    failures_in_arrays(Family::Mpich);
+}
+
+fn open_mpi_reports_failures_in_arrays() {
+    failures_in_arrays(Family::OpenMpi);
+}
+
+fn intel_mpi_reports_failures_in_arrays() {
+    failures_in_arrays(Family::Intel);
 }
