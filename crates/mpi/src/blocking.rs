@@ -130,7 +130,7 @@ fn decide(
             served.record_external_collective();
             Err(reason)
         }
-        Err(Refusal::Failed(error)) => Ok(failed(abi, (kind, communicator), &error)),
+        Err(Refusal::Failed(error)) => Ok(failed(abi, (kind, served.origin(communicator)), &error)),
         // Only examinations end so.
         Err(Refusal::Accepted) => Err(Reason::Form),
     }

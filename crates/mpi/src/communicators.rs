@@ -11,15 +11,19 @@ use crate::report::Kind;
 use crate::table::{Sizes, SizesByKind, sizes_on};
 use crate::watch;
 use shm::biased_mutex::BiasedMutex;
+use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tradewind::{Communicator, Neighbors, Op, Persistent, TwoBuffers};
 
 /// A communicator that tradewind serves.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) communicator: Communicator,
+    /// Its number among those of this process.
+    number: u64,
     /// The topology, if it has one.
     pub(crate) topology: Option<Topology>,
     /// The sizes at which its blocking collectives run here; empty if none does.
@@ -87,8 +91,16 @@ impl Topology {
 
 impl Served {
     fn new(communicator: Communicator, topology: Option<Topology>) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let blocking = sizes_on((communicator.size(), communicator.nodes()));
-        Served { communicator, topology, blocking, watched: AtomicU64::new(0) }
+        Served { communicator, number, topology, blocking, watched: AtomicU64::new(0) }
+    }
+
+    /// The origin of a call on this communicator of the MPI library.
+    #[inline]
+    pub(crate) fn origin(&self, communicator: Handle) -> Origin {
+        Origin { communicator, number: self.number }
     }
 
     /// Records a call that is left to the MPI library because of its arguments. All ranks of a
@@ -117,8 +129,32 @@ impl Served {
     }
 }
 
+/// The communicator of a call, whose error handler receives the call's error.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    communicator: Handle,
+    number: u64,
+}
+
+impl Origin {
+    /// Calls the error handler of the communicator, or that of MPI_COMM_SELF if the program has
+    /// freed the communicator, as it may while the call is active.
+    pub(crate) fn report(self, abi: &Abi, error: c_int) {
+        let is_there = attached().contains(&self.number);
+        let communicator = if is_there { self.communicator } else { abi.comm_self };
+        call!(Comm_call_errhandler(communicator, error));
+    }
+}
+
+/// Numbers of the counterparts whose communicators exist.
+fn attached() -> MutexGuard<'static, BTreeSet<u64>> {
+    static ATTACHED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+    ATTACHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Drop for Served {
     fn drop(&mut self) {
+        attached().remove(&self.number);
         watch::end(*self.watched.get_mut());
     }
 }
@@ -260,6 +296,7 @@ pub(crate) fn check(outcome: c_int) -> Result<(), c_int> {
 
 fn attach(communicator: Handle, served: Served) -> Result<(), c_int> {
     CHANGES.fetch_add(1, Ordering::Relaxed);
+    attached().insert(served.number);
     let value = Box::into_raw(Box::new(served));
     let keyval = KEYVAL.load(Ordering::Relaxed);
     check(call!(Comm_set_attr(communicator, keyval, value.cast()))).inspect_err(|_| {

@@ -7,7 +7,7 @@
 
 use crate::abi::{Abi, abi};
 use crate::collectives::{Call, Start};
-use crate::communicators::Served;
+use crate::communicators::{Origin, Served};
 use crate::handles::HandleMap;
 use crate::host::{Handle, Pointer, call, pass};
 use crate::kept::{self, Object};
@@ -23,7 +23,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 /// An initialized persistent collective.
 pub(crate) struct Prepared {
     kind: Kind,
-    communicator: Handle,
+    origin: Origin,
     served: Served,
     objects: Vec<Object>,
     lists: KeptLists,
@@ -42,7 +42,7 @@ impl Prepared {
     /// lists.
     pub(crate) fn new(
         abi: &Abi,
-        (kind, communicator): (Kind, Handle),
+        (kind, origin): (Kind, Origin),
         served: Served,
         (handles, lists): (Vec<Handle>, KeptLists),
         start: impl Fn(Call) -> Start + 'static,
@@ -52,14 +52,14 @@ impl Prepared {
         let objects = objects.flat_map(|handle| [Object::Type(handle), Object::Operation(handle)]);
         let objects: Vec<Object> = objects.chain(lists.types().map(Object::Type)).collect();
         objects.iter().for_each(|object| kept::keep(*object));
-        Prepared { kind, communicator, served, objects, lists, start: Box::new(start) }
+        Prepared { kind, origin, served, objects, lists, start: Box::new(start) }
     }
 
     fn start(&self, abi: &'static Abi, handle: Handle) -> c_int {
         let begun = report::now();
         if requests::is_own(handle) {
             log::error!("MPI_Start: the request of MPI_{} is active", self.kind.name());
-            call!(Comm_call_errhandler(self.communicator, abi.error_other));
+            self.origin.report(abi, abi.error_other);
             return abi.error_other;
         }
         // SAFETY: a start uses the communicator and the lists only during the call; what it starts
@@ -67,7 +67,7 @@ impl Prepared {
         let (served, lists) =
             unsafe { (&*std::ptr::from_ref(&self.served), &*std::ptr::from_ref(&self.lists)) };
         let lists = Lists::Kept(lists);
-        let key = (self.kind, self.communicator);
+        let key = (self.kind, self.origin);
         match (self.start)(Call { abi, served, lists, mode: Background }) {
             Ok(operation) => {
                 requests::activate(abi, key, operation, handle);
@@ -78,7 +78,7 @@ impl Prepared {
             // The initialization has found the same arguments good.
             Err(Refusal::Left(_) | Refusal::Accepted) => {
                 log::error!("MPI_Start: arguments of MPI_{} have changed", self.kind.name());
-                call!(Comm_call_errhandler(self.communicator, abi.error_other));
+                self.origin.report(abi, abi.error_other);
                 abi.error_other
             }
         }

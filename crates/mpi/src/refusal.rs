@@ -1,7 +1,7 @@
 //! Calls that are not taken over, or have failed.
 
 use crate::abi::Abi;
-use crate::host::{Handle, call};
+use crate::communicators::Origin;
 use crate::report::{Kind, Reason};
 use std::ffi::c_int;
 
@@ -22,12 +22,8 @@ impl From<tradewind::Error> for Refusal {
 }
 
 /// Reports that a call has failed, and returns its error code.
-pub(crate) fn failed(
-    abi: &Abi,
-    (kind, communicator): (Kind, Handle),
-    error: &tradewind::Error,
-) -> c_int {
+pub(crate) fn failed(abi: &Abi, (kind, origin): (Kind, Origin), error: &tradewind::Error) -> c_int {
     log::error!("MPI_{}: {error}", kind.name());
-    call!(Comm_call_errhandler(communicator, abi.error_other));
+    origin.report(abi, abi.error_other);
     abi.error_other
 }

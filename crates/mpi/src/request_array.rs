@@ -72,7 +72,7 @@ impl Array {
 
     /// Ends a complete request of this library.
     pub(crate) fn end(&self, index: usize) -> c_int {
-        self.ended(index, &end(self.abi, self.get(index)))
+        self.ended(index, &end(self.get(index)))
     }
 
     /// The handle of a request that has ended becomes null, or that of an inactive one. Reports its
@@ -83,7 +83,7 @@ impl Array {
         }
         // An error handler may throw: by now nothing of the program refers to the handle, which may
         // be in use again.
-        ended.report();
+        ended.report(self.abi);
         ended.outcome
     }
 

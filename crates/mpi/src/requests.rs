@@ -11,7 +11,7 @@
 
 use crate::abi::Abi;
 use crate::buffers::{Area, Staging};
-use crate::communicators::{poke, private};
+use crate::communicators::{Origin, poke, private};
 use crate::handles::HandleMap;
 use crate::host::{Handle, Pointer, call};
 use crate::reductions::Fold;
@@ -93,7 +93,8 @@ pub(crate) struct Operation {
     _input: Option<Staging>,
     rest: Option<Box<Rest>>,
     kind: Kind,
-    communicator: Handle,
+    /// `None` until the operation is entered.
+    origin: Option<Origin>,
     /// The handle stays with the program: the call is a start of a persistent collective.
     is_persistent: bool,
     state: State,
@@ -122,7 +123,7 @@ impl Operation {
             _input: input,
             rest: rest.map(Box::new),
             kind: Kind::Ibarrier,
-            communicator: 0,
+            origin: None,
             is_persistent: false,
             state: State::Active,
         })
@@ -176,12 +177,12 @@ pub(crate) fn is_own(handle: Handle) -> bool {
 /// Enters a start of a persistent collective.
 pub(crate) fn activate(
     abi: &'static Abi,
-    (kind, communicator): (Kind, Handle),
+    (kind, origin): (Kind, Origin),
     mut operation: Box<Operation>,
     handle: Handle,
 ) {
     operation.kind = kind;
-    operation.communicator = communicator;
+    operation.origin = Some(origin);
     operation.is_persistent = true;
     let needs = Needs::of(&operation.started);
     with(|requests| {
@@ -207,12 +208,12 @@ pub(crate) fn return_handle(handle: Handle) {
 /// `request` points to memory for a handle.
 pub(crate) unsafe fn launch(
     abi: &'static Abi,
-    (kind, communicator): (Kind, Handle),
+    (kind, origin): (Kind, Origin),
     mut operation: Box<Operation>,
     request: Pointer,
 ) -> c_int {
     operation.kind = kind;
-    operation.communicator = communicator;
+    operation.origin = Some(origin);
     let needs = Needs::of(&operation.started);
     let mut operation = Some(operation);
     let mut enter = |requests: &mut Requests, handle| {
@@ -341,7 +342,7 @@ pub(crate) struct Ended {
     pub(crate) outcome: c_int,
     /// The handle stays with the program.
     pub(crate) is_persistent: bool,
-    communicator: Handle,
+    origin: Option<Origin>,
 }
 
 impl Ended {
@@ -350,22 +351,22 @@ impl Ended {
             State::Complete(outcome) => outcome,
             _ => 0,
         };
-        let Operation { is_persistent, communicator, .. } = *operation;
-        Ended { outcome, is_persistent, communicator }
+        let Operation { is_persistent, origin, .. } = *operation;
+        Ended { outcome, is_persistent, origin }
     }
 
     /// Reports an error by the error handler of the communicator.
-    pub(crate) fn report(&self) {
-        if self.outcome != 0 {
-            call!(Comm_call_errhandler(self.communicator, self.outcome));
+    pub(crate) fn report(&self, abi: &Abi) {
+        if let Some(origin) = self.origin.filter(|_| self.outcome != 0) {
+            origin.report(abi, self.outcome);
         }
     }
 }
 
 /// Ends an operation that is complete. The caller reports its error.
-pub(crate) fn end(abi: &Abi, handle: Handle) -> Ended {
+pub(crate) fn end(handle: Handle) -> Ended {
     let ended = with(|requests| requests.remove(handle)).map(|operation| Ended::of(&operation));
-    ended.unwrap_or(Ended { outcome: 0, is_persistent: false, communicator: abi.comm_self })
+    ended.unwrap_or(Ended { outcome: 0, is_persistent: false, origin: None })
 }
 
 /// `MPI_Request_free` of an active call, which the MPI standard does not allow: the collective

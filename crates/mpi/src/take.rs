@@ -60,15 +60,16 @@ pub(crate) unsafe fn take(
             return leave();
         }
     };
+    let origin = served.origin(communicator);
     let reason = match start(Call { abi, served, lists: Lists::Passed, mode: Background }) {
         Ok(operation) => {
             // SAFETY: the caller's promise.
-            let outcome = unsafe { launch(abi, (kind, communicator), operation, request) };
+            let outcome = unsafe { launch(abi, (kind, origin), operation, request) };
             report::exposed(kind, begun);
             return outcome;
         }
         Err(Refusal::Left(reason)) => reason,
-        Err(Refusal::Failed(error)) => return failed(abi, (kind, communicator), &error),
+        Err(Refusal::Failed(error)) => return failed(abi, (kind, origin), &error),
         // Only examinations end so.
         Err(Refusal::Accepted) => Reason::Form,
     };
@@ -102,13 +103,14 @@ pub(crate) unsafe fn prepare(
             return leave();
         }
     };
+    let origin = served.origin(communicator);
     let copies = RefCell::new(KeptLists::default());
     // SAFETY: the examination uses the copies only during the call.
     let lists = Lists::Copied(unsafe { &*std::ptr::from_ref(&copies) });
     let reason = match start(Call { abi, served, lists, mode: Background }) {
         Err(Refusal::Accepted) => None,
         Err(Refusal::Left(reason)) => Some(reason),
-        Err(Refusal::Failed(error)) => return failed(abi, (kind, communicator), &error),
+        Err(Refusal::Failed(error)) => return failed(abi, (kind, origin), &error),
         // Each form asks for the communicator before it starts.
         Ok(_) => Some(Reason::Form),
     };
@@ -120,10 +122,10 @@ pub(crate) unsafe fn prepare(
     match own(abi, (communicator, served)) {
         Ok(served) => {
             let kept = (handles, copies.into_inner());
-            let prepared = Prepared::new(abi, (kind, communicator), served, kept, start);
+            let prepared = Prepared::new(abi, (kind, origin), served, kept, start);
             // SAFETY: the caller's promise.
             unsafe { persistent::enter(abi, prepared, request) }
         }
-        Err(error) => failed(abi, (kind, communicator), &error),
+        Err(error) => failed(abi, (kind, origin), &error),
     }
 }

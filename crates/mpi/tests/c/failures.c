@@ -1,5 +1,5 @@
 // Arrays with a collective that fails, because the ranks pass different lengths: each function that
-// completes several requests says so in the statuses.
+// completes several requests says so in the statuses. And errors after the end of the communicator.
 #include "check.h"
 
 enum { FAILED, GOOD, MESSAGE, ALL };
@@ -74,10 +74,22 @@ static void complete(int form) {
     MPI_Comm_free(&failing);
 }
 
+// The communicator has ended when the collective fails.
+static void freed(void) {
+    set_handler(MPI_COMM_SELF);
+    begin();
+    MPI_Comm_free(&failing);
+    CHECK(class_of(MPI_Wait(&requests[FAILED], MPI_STATUS_IGNORE)) == MPI_ERR_OTHER);
+    CHECK(MPI_Waitall(ALL, requests, MPI_STATUSES_IGNORE) == MPI_SUCCESS);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
 int main(int argc, char **argv) {
     start(&argc, &argv, MPI_THREAD_SINGLE);
     for (int form = 0; form < 5; form++) complete(form);
     CHECK(handled == 5);
+    freed();
+    CHECK(handled == 6);
     MPI_Finalize();
     return 0;
 }

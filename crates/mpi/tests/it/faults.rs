@@ -62,7 +62,7 @@ fn wrong_arguments(family: Family) {
 fn failures_in_arrays(family: Family) {
     for host in that_return_errors(family) {
         let finished = host.job("failures", 3).preloaded().expect_success();
-        assert_eq!(finished.calls("MPI_Iallreduce"), (15, 0), "{host:?}: {finished:?}");
+        assert_eq!(finished.calls("MPI_Iallreduce"), (18, 0), "{host:?}: {finished:?}");
     }
 }
 
