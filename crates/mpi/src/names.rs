@@ -183,8 +183,10 @@ export! {
         call!(File_open(communicator, name, mode, info, file))
     }
 
+    // Also inside the MPI library: it may call a function of the program, which frees an object that
+    // a call uses. The library's own objects are in no call.
     MPI_Op_free PMPI_Op_free(operation: Pointer) {
-        match abi().filter(|_| !host::is_inside()) {
+        match abi().filter(|_| !operation.is_null()) {
             // SAFETY: the program passes the address of a handle.
             Some(abi) => unsafe { kept::op_free(abi, operation) },
             None => call!(Op_free(operation)),
@@ -192,7 +194,7 @@ export! {
     }
 
     MPI_Type_free PMPI_Type_free(datatype: Pointer) {
-        match abi().filter(|_| !host::is_inside()) {
+        match abi().filter(|_| !datatype.is_null()) {
             // SAFETY: the program passes the address of a handle.
             Some(abi) => unsafe { kept::type_free(abi, datatype) },
             None => call!(Type_free(datatype)),

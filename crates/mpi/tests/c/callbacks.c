@@ -1,8 +1,9 @@
 // Functions of the program that MPI_Finalize calls: they may still use MPI.
 #include "check.h"
 
-static MPI_Request pending;
-static int own = 1, all = -1, called;
+static MPI_Request pending, scattered;
+static MPI_Datatype spread;
+static int own = 1, all = -1, called, gaps[4] = { -1, -1, -1, -1 };
 
 static void use(void) {
     int sum = -1;
@@ -17,10 +18,15 @@ static void use(void) {
     MPI_Comm_free(&copy);
 }
 
-// Completes a collective that was started before, and uses others.
+// Completes collectives that were started before, after the type of one has been freed, and uses
+// others.
 static int last(MPI_Comm communicator, int key, void *value, void *extra) {
     MPI_Wait(&pending, MPI_STATUS_IGNORE);
     CHECK(all == size && pending == MPI_REQUEST_NULL);
+    MPI_Type_free(&spread);
+    CHECK(spread == MPI_DATATYPE_NULL);
+    MPI_Wait(&scattered, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 4; i++) CHECK(gaps[i] == (rank && i % 2 ? -1 : i));
     use();
     called++;
     return MPI_SUCCESS;
@@ -43,6 +49,10 @@ int main(int argc, char **argv) {
     MPI_Comm_set_attr(MPI_COMM_SELF, key_of_self, NULL);
     MPI_Comm_free(&copy);
     CHECK(called == 1);
+    MPI_Type_vector(2, 1, 2, MPI_INT, &spread);
+    MPI_Type_commit(&spread);
+    for (int i = 0; i < 4 && rank == 0; i++) gaps[i] = i;
+    MPI_Ibcast(gaps, 1, spread, 0, MPI_COMM_WORLD, &scattered);
     if (rank == size - 1) usleep(2000);
     MPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &pending);
     MPI_Finalize();
