@@ -139,15 +139,16 @@ pub(crate) fn abi() -> Option<&'static Abi> {
 }
 
 fn detect() -> Option<Abi> {
-    if !host::variable(c"ompi_mpi_comm_world").is_null() {
-        return open_mpi();
-    }
+    // First: a library with an ABI of its own beside the standard one may have the symbols of both.
     let (mut major, mut minor) = (-1, -1);
     if host::Abi_get_version.find().is_some()
         && call!(Abi_get_version(&raw mut major, &raw mut minor)) == 0
         && major >= 1
     {
         return (major == 1).then(standard);
+    }
+    if !host::variable(c"ompi_mpi_comm_world").is_null() {
+        return open_mpi();
     }
     // MPICH has no symbol that its descendants all share; the version's text names the family.
     let text = library_version();

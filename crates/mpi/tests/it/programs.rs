@@ -12,6 +12,7 @@ testing::tests![needs(Mpich):
     mpich_has_threads,
     mpich_has_persistent_collectives,
     starts_wait_for_memory,
+    the_standard_abi_precedes_symbols_of_others,
 ];
 testing::tests![needs(MpichFortran): fortran_of_two_kinds];
 testing::tests![needs(Mpich, OpenMpi): exceptions_pass_through, tools_see_every_call];
@@ -171,6 +172,14 @@ fn tools_see_every_call() {
         assert_eq!(finished.output, "30 starts, 30 waits, 30 blocking\n".repeat(2), "{finished:?}");
         assert_eq!(finished.calls("MPI_Iallreduce"), (60, 0), "{finished:?}");
         assert_eq!(finished.calls("MPI_Allreduce"), (60, 0), "{finished:?}");
+    }
+}
+
+fn the_standard_abi_precedes_symbols_of_others() {
+    for host in Host::all(Family::Mpich).into_iter().filter(|host| host.has_standard_abi()) {
+        let finished = host.job("report", 3).preloaded_behind(&host.tool("both_abis"));
+        let finished = finished.expect_success();
+        assert_eq!(finished.calls("MPI_Ibarrier"), (3, 0), "{finished:?}");
     }
 }
 
