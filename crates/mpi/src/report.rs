@@ -97,13 +97,15 @@ pub(crate) enum Reason {
     Form,
     /// The communicator has ranks on several nodes, and the start would wait for them.
     Nodes,
+    /// The first rank has no shared memory for the communicator of a persistent collective.
+    Memory,
     /// No table says which blocking calls are faster here.
     NoTable,
     /// By the table the blocking call is not surely faster here.
     Slower,
 }
 
-const REASONS: usize = 8;
+const REASONS: usize = 9;
 
 struct Counts {
     taken: AtomicU64,
@@ -217,6 +219,7 @@ fn text(all: &[u64], served: &str) -> String {
             "arguments",
             "form",
             "nodes",
+            "memory",
             "no table",
             "not faster",
         ];

@@ -114,18 +114,23 @@ pub(crate) unsafe fn prepare(
         // Each form asks for the communicator before it starts.
         Ok(_) => Some(Reason::Form),
     };
-    if let Some(reason) = reason {
-        served.record_external_collective();
-        report::left(kind, reason);
-        return leave();
-    }
-    match own(abi, (communicator, served)) {
-        Ok(served) => {
-            let kept = (handles, copies.into_inner());
-            let prepared = Prepared::new(abi, (kind, origin), served, kept, start);
-            // SAFETY: the caller's promise.
-            unsafe { persistent::enter(abi, prepared, request) }
-        }
-        Err(error) => failed(abi, (kind, origin), &error),
-    }
+    let reason = match reason {
+        Some(reason) => reason,
+        None => match own(abi, (communicator, served)) {
+            Ok(served) => {
+                let kept = (handles, copies.into_inner());
+                let prepared = Prepared::new(abi, (kind, origin), served, kept, start);
+                // SAFETY: the caller's promise.
+                return unsafe { persistent::enter(abi, prepared, request) };
+            }
+            // All ranks of one node learn that the first one has no memory for the communicator.
+            Err(tradewind::Error::NoMemory(_)) if served.communicator.nodes() == 1 => {
+                Reason::Memory
+            }
+            Err(error) => return failed(abi, (kind, origin), &error),
+        },
+    };
+    served.record_external_collective();
+    report::left(kind, reason);
+    leave()
 }

@@ -275,7 +275,9 @@ impl From<engine::Error> for Error {
             Engine::MissingEdge { call, from, to } => Error::MissingEdge { call, from, to },
             Engine::Argument { what, found, expected } => Error::Argument { what, found, expected },
             Engine::Link(problems) => Error::Link(problems),
-            Engine::Segment(_) | Engine::Arena(_) => Error::NoMemory(error.to_string()),
+            Engine::Segment(_) | Engine::Arena(_) | Engine::NoMemory(_) => {
+                Error::NoMemory(error.to_string())
+            }
             Engine::System { what, source } => Error::System { what, source },
             Engine::NotAJob | Engine::Environment(_) => Error::Startup(error.to_string()),
             other => Error::Internal(other.to_string()),

@@ -69,7 +69,7 @@ impl Communicator {
         let (linked, layout) = linked?;
         let block = Offset(answers[0][0]);
         if block.0 == u64::MAX {
-            return Err(Error::Environment(format!(
+            return Err(Error::NoMemory(format!(
                 "rank 0 of the communicator has no room for the {needed} bytes that runs of this \
                  schedule need: set TRADEWIND_ARENA_MIB to more"
             )));
@@ -142,7 +142,7 @@ impl Communicator {
     ) -> Result<Linked, Error> {
         if let Some(rank) = all.iter().position(|words| words[2] != 0) {
             let why = own.map_or_else(|| "see its own message".to_owned(), ToString::to_string);
-            return Err(Error::Environment(format!(
+            return Err(Error::NoMemory(format!(
                 "rank {rank} has no room for its schedule: {why}"
             )));
         }

@@ -278,7 +278,7 @@ impl LinkedSchedule {
             Placement::Unplaced(unplaced) => unplaced.layout.bytes(),
             Placement::Placed | Placement::Failed(_) => return Ok(()),
         };
-        Err(Error::Environment(format!(
+        Err(Error::NoMemory(format!(
             "no rank has room for the {needed} bytes that runs of {} need: set \
              TRADEWIND_ARENA_MIB to more",
             self.call.describe(self.sequence, true)

@@ -47,7 +47,7 @@ impl Communicator {
         let Some(leader) = chosen.first() else { return Ok(None) };
         let [state, name, ..] = answers[*leader as usize];
         if state == NO_MEMORY {
-            return Err(Error::Environment(format!(
+            return Err(Error::NoMemory(format!(
                 "rank {leader} has no room for a communicator of {} ranks ({bytes} bytes): \
                  set TRADEWIND_ARENA_MIB to more",
                 chosen.len()

@@ -12,6 +12,7 @@ testing::tests![needs(Mpich):
     mpich_has_threads,
     mpich_has_persistent_collectives,
     starts_wait_for_memory,
+    persistent_collectives_without_memory_are_left,
     the_standard_abi_precedes_symbols_of_others,
 ];
 testing::tests![needs(MpichFortran): fortran_of_two_kinds];
@@ -94,6 +95,15 @@ fn starts_wait_for_memory() {
         let (taken, left) = finished.calls("MPI_Iallreduce");
         assert!(taken > 0 && left == 0, "{finished:?}");
     }
+}
+
+fn persistent_collectives_without_memory_are_left() {
+    let job = Host::all(Family::Mpich)[0].job("many_persistent", 2);
+    let finished = job.variable("TRADEWIND_ARENA_MIB", "3").preloaded().expect_success();
+    let (taken, left) = finished.calls("MPI_Allreduce_init");
+    // A collective counts once where it is left, and otherwise at each of its starts.
+    assert!(taken > 0 && left > 0 && taken / 3 + left == 400, "{finished:?}");
+    assert!(finished.errors.contains(&format!("memory {left}")), "{finished:?}");
 }
 
 /// Collectives that move data, without the prefix of their forms.
