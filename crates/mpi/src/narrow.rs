@@ -76,6 +76,21 @@ impl Narrowed {
         count as c_int
     }
 
+    /// As [`list`](Self::list), for a list of this buffer: with MPI_IN_PLACE it is not read.
+    fn list_of<N: Number>(
+        &mut self,
+        buffer: Pointer,
+        numbers: *const N,
+        length: usize,
+    ) -> *const c_int {
+        if is_in_place(buffer) { ptr::null() } else { self.list(numbers, length) }
+    }
+
+    /// As [`count`](Self::count), for the count of this buffer: with MPI_IN_PLACE it is any.
+    fn count_of(&mut self, buffer: Pointer, count: Count) -> c_int {
+        if is_in_place(buffer) { 0 } else { self.count(count) }
+    }
+
     /// Calls the MPI library, unless a number does not fit.
     fn call_now(self, name: &str, library: impl FnOnce() -> c_int) -> c_int {
         if self.fits { library() } else { host::missing(&format!("{name}_c")) }
@@ -94,6 +109,10 @@ impl Narrowed {
         }
         outcome
     }
+}
+
+fn is_in_place(buffer: Pointer) -> bool {
+    abi().is_some_and(|abi| abi.is_in_place(buffer))
 }
 
 /// Number of ranks that a rank exchanges data with.
@@ -133,8 +152,11 @@ pub(crate) fn Igatherv(
     (request, form): (Pointer, Form),
 ) -> c_int {
     let (mut narrow, ranks) = (Narrowed::new(), ranks_at_root(communicator, root));
-    let (n, c, d) =
-        (narrow.count(sent), narrow.list(counts, ranks), narrow.list(displacements, ranks));
+    let (n, c, d) = (
+        narrow.count_of(send, sent),
+        narrow.list(counts, ranks),
+        narrow.list(displacements, ranks),
+    );
     call_narrow!(narrow, (request, form), Gatherv Igatherv Gatherv_init(send, n, send_type, receive, c, d, receive_type, root, communicator))
 }
 
@@ -145,8 +167,11 @@ pub(crate) fn Iscatterv(
     (request, form): (Pointer, Form),
 ) -> c_int {
     let (mut narrow, ranks) = (Narrowed::new(), ranks_at_root(communicator, root));
-    let (n, c, d) =
-        (narrow.count(received), narrow.list(counts, ranks), narrow.list(displacements, ranks));
+    let (n, c, d) = (
+        narrow.count_of(receive, received),
+        narrow.list(counts, ranks),
+        narrow.list(displacements, ranks),
+    );
     call_narrow!(narrow, (request, form), Scatterv Iscatterv Scatterv_init(send, c, d, send_type, receive, n, receive_type, root, communicator))
 }
 
@@ -157,8 +182,11 @@ pub(crate) fn Iallgatherv(
     (request, form): (Pointer, Form),
 ) -> c_int {
     let (mut narrow, ranks) = (Narrowed::new(), ranks(communicator));
-    let (n, c, d) =
-        (narrow.count(sent), narrow.list(counts, ranks), narrow.list(displacements, ranks));
+    let (n, c, d) = (
+        narrow.count_of(send, sent),
+        narrow.list(counts, ranks),
+        narrow.list(displacements, ranks),
+    );
     call_narrow!(narrow, (request, form), Allgatherv Iallgatherv Allgatherv_init(send, n, send_type, receive, c, d, receive_type, communicator))
 }
 
@@ -169,8 +197,8 @@ pub(crate) fn Ialltoallv(
     (request, form): (Pointer, Form),
 ) -> c_int {
     let (mut narrow, ranks) = (Narrowed::new(), ranks(communicator));
-    let s = narrow.list(sent, ranks);
-    let sd = narrow.list(send_at, ranks);
+    let s = narrow.list_of(send, sent, ranks);
+    let sd = narrow.list_of(send, send_at, ranks);
     let r = narrow.list(received, ranks);
     let rd = narrow.list(receive_at, ranks);
     call_narrow!(narrow, (request, form), Alltoallv Ialltoallv Alltoallv_init(send, s, sd, send_type, receive, r, rd, receive_type, communicator))
@@ -183,8 +211,8 @@ pub(crate) fn Ialltoallw(
     (request, form): (Pointer, Form),
 ) -> c_int {
     let (mut narrow, ranks) = (Narrowed::new(), ranks(communicator));
-    let s = narrow.list(sent, ranks);
-    let sd = narrow.list(send_at, ranks);
+    let s = narrow.list_of(send, sent, ranks);
+    let sd = narrow.list_of(send, send_at, ranks);
     let r = narrow.list(received, ranks);
     let rd = narrow.list(receive_at, ranks);
     call_narrow!(narrow, (request, form), Alltoallw Ialltoallw Alltoallw_init(send, s, sd, send_types, receive, r, rd, receive_types, communicator))

@@ -16,7 +16,11 @@ testing::tests![needs(Mpich):
     the_standard_abi_precedes_symbols_of_others,
 ];
 testing::tests![needs(MpichFortran): fortran_of_two_kinds];
-testing::tests![needs(Mpich, OpenMpi): exceptions_pass_through, tools_see_every_call];
+testing::tests![needs(Mpich, OpenMpi):
+    exceptions_pass_through,
+    tools_see_every_call,
+    ignored_arguments_of_large_forms_are_not_read,
+];
 testing::tests![needs(OpenMpi):
     open_mpi_completes_mixed_requests,
     open_mpi_has_every_collective,
@@ -182,6 +186,18 @@ fn tools_see_every_call() {
         assert_eq!(finished.output, "30 starts, 30 waits, 30 blocking\n".repeat(2), "{finished:?}");
         assert_eq!(finished.calls("MPI_Iallreduce"), (60, 0), "{finished:?}");
         assert_eq!(finished.calls("MPI_Allreduce"), (60, 0), "{finished:?}");
+    }
+}
+
+/// With all calls here, and with all of them left to the MPI library.
+fn ignored_arguments_of_large_forms_are_not_read() {
+    for host in [Family::Mpich, Family::OpenMpi].into_iter().flat_map(Host::all) {
+        for only in ["all", "ibarrier"] {
+            let job = host.job("large_in_place", 3).variable("TRADEWIND_MPI_ONLY", only);
+            let finished = job.preloaded().expect_success();
+            let expected = if only == "all" { (3, 0) } else { (0, 3) };
+            assert_eq!(finished.calls("MPI_Iallgatherv"), expected, "{host:?}: {finished:?}");
+        }
     }
 }
 
