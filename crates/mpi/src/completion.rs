@@ -366,6 +366,17 @@ pub(crate) fn get_status(passed: Handle, flag: *mut c_int, status: Pointer) -> c
     0
 }
 
+/// `MPIX_Request_is_complete`.
+pub(crate) fn is_complete(passed: Handle) -> c_int {
+    let leave = || pass!(Request_is_complete(passed));
+    let Some(abi) = abi().filter(|_| !is_idle()) else { return leave() };
+    match requests::look(abi, abi.handle(passed)) {
+        Look::Foreign => leave(),
+        Look::Active => 0,
+        Look::Complete(_) => 1,
+    }
+}
+
 /// `MPI_Request_get_status_all`.
 pub(crate) fn get_status_all(
     count: c_int,

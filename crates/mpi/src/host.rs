@@ -379,6 +379,10 @@ mod table {
         Neighbor_alltoallw Neighbor_alltoallw_c Ineighbor_alltoallw Ineighbor_alltoallw_c Neighbor_alltoallw_init Neighbor_alltoallw_init_c(Pointer, *const N, *const Aint, Pointer, Pointer, *const N, *const Aint, Pointer);
     }
 
+    /// An extension of MPICH.
+    pub(crate) static Request_is_complete: Function<unsafe extern "C-unwind" fn(Handle) -> c_int> =
+        Function::new(b"PMPIX_Request_is_complete\0");
+
     functions! {
         Barrier(Handle);
         Ibarrier(Handle, Pointer);

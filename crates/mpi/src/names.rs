@@ -163,6 +163,11 @@ export! {
         persistent::start(request)
     }
 
+    // An extension of MPICH, which returns a truth value.
+    MPIX_Request_is_complete PMPIX_Request_is_complete(request: Handle) {
+        completion::is_complete(request)
+    }
+
     MPI_Startall PMPI_Startall(count: c_int, requests: Pointer) {
         persistent::start_all(count, requests)
     }

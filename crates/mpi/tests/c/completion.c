@@ -182,6 +182,20 @@ static void looks(void) {
 #endif
 }
 
+// An extension of MPICH.
+static void is_complete(void) {
+    int (*is_complete)(MPI_Request), word = 0;
+    *(void **)&is_complete = dlsym(RTLD_DEFAULT, "MPIX_Request_is_complete");
+    if (!is_complete) return;
+    MPI_Request barrier;
+    if (rank == size - 1) MPI_Recv(&word, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Ibarrier(MPI_COMM_WORLD, &barrier);
+    if (rank == 0) CHECK(!is_complete(barrier));
+    if (rank == 0) MPI_Send(&word, 1, MPI_INT, size - 1, 7, MPI_COMM_WORLD);
+    while (!is_complete(barrier));
+    MPI_Wait(&barrier, MPI_STATUS_IGNORE);
+}
+
 static void inactive(void) {
     int value = 5, next = (rank + 1) % size, before = (rank + size - 1) % size;
     MPI_Recv_init(&received, 1, MPI_INT, before, 9, MPI_COMM_WORLD, &requests[0]);
@@ -311,6 +325,7 @@ int main(int argc, char **argv) {
     single();
     for (int i = 0; i < 3; i++) all(), any(), some();
     looks();
+    is_complete();
     inactive();
     many();
     of_fortran();
