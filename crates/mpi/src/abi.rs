@@ -132,9 +132,16 @@ impl Abi {
     }
 }
 
-/// Returns the ABI of the program's MPI library; `None` if the library is not known.
+/// Returns the ABI of the program's MPI library; `None` if the library is not known, or not loaded.
 pub(crate) fn abi() -> Option<&'static Abi> {
     static ABI: OnceLock<Option<Abi>> = OnceLock::new();
+    if let Some(known) = ABI.get() {
+        return known.as_ref();
+    }
+    // A program may load an MPI library after its first call.
+    if !host::is_loaded() {
+        return None;
+    }
     ABI.get_or_init(detect).as_ref()
 }
 

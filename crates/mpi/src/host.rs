@@ -56,10 +56,19 @@ impl<F: Copy> Function<F> {
     #[cold]
     fn look_up(&self) -> *mut c_void {
         let found = function(self.name);
+        if found.is_null() && !is_loaded() {
+            // The program may load an MPI library later.
+            return ABSENT;
+        }
         let at = if found.is_null() { ABSENT } else { found };
         self.at.store(at, Ordering::Relaxed);
         at
     }
+}
+
+/// Returns whether the process has an MPI library by now.
+pub(crate) fn is_loaded() -> bool {
+    !function(c"PMPI_Init").is_null()
 }
 
 /// Returns the next definition of a function after this library's own, or null.

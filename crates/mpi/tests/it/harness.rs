@@ -77,6 +77,11 @@ impl Host {
         self.build_with(name, &["-shared", "-fPIC"])
     }
 
+    /// A job of a program of `tests/c` that is not linked with the MPI library.
+    pub(crate) fn job_without_library(self, name: &str, ranks: u32) -> Job {
+        Job::of(self.installation, self.build_with(name, &["-Wl,--as-needed"]), ranks)
+    }
+
     fn build(self, name: &str) -> PathBuf {
         self.build_with(name, &[])
     }

@@ -14,6 +14,7 @@ testing::tests![needs(Mpich):
     starts_wait_for_memory,
     persistent_collectives_without_memory_are_left,
     the_standard_abi_precedes_symbols_of_others,
+    a_library_may_be_loaded_after_the_first_call,
 ];
 testing::tests![needs(MpichFortran): fortran_of_two_kinds];
 testing::tests![needs(Mpich, OpenMpi):
@@ -207,6 +208,13 @@ fn the_standard_abi_precedes_symbols_of_others() {
         let finished = finished.expect_success();
         assert_eq!(finished.calls("MPI_Ibarrier"), (3, 0), "{finished:?}");
     }
+}
+
+fn a_library_may_be_loaded_after_the_first_call() {
+    let host = Host::all(Family::Mpich)[0];
+    let job = host.job_without_library("late", 2).argument("libmpi.so.12");
+    let finished = job.argument("libmpich.so.12").preloaded().expect_success();
+    assert_eq!(finished.calls("MPI_Ibarrier"), (2, 0), "{finished:?}");
 }
 
 fn exceptions_pass_through() {
