@@ -215,6 +215,12 @@ impl Collective {
         }
     }
 
+    /// Returns `true` if contributions are combined.
+    pub const fn is_reduction(self) -> bool {
+        use Collective::*;
+        matches!(self, Reduce | Allreduce | ReduceScatter | Scan | Exscan)
+    }
+
     /// Returns `true` if one rank, the root, has a part of its own.
     pub const fn has_root(self) -> bool {
         use Collective::*;

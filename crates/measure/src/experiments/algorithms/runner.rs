@@ -155,7 +155,7 @@ impl Runner {
     fn call(&self, world: &Communicator, memory: &mut Memory) -> Result<(), Error> {
         let CollectiveCall { operation, bytes, root, .. } = self.shape;
         let Memory { input, output, .. } = memory;
-        if reduces(operation) && bytes.is_multiple_of(8) {
+        if operation.is_reduction() && bytes.is_multiple_of(8) {
             return reduce(world, operation, input.numbers(), output.numbers_mut(), root);
         }
         let is_root = self.rank == root;
@@ -176,7 +176,7 @@ impl Runner {
     fn start_and_wait(&self, world: &Communicator, memory: &mut Memory) -> Result<(), Error> {
         let CollectiveCall { operation, bytes, root, .. } = self.shape;
         let Memory { input, output, .. } = memory;
-        if reduces(operation) && bytes.is_multiple_of(8) {
+        if operation.is_reduction() && bytes.is_multiple_of(8) {
             return ireduce(world, operation, input.numbers(), output.numbers_mut(), root);
         }
         let is_root = self.rank == root;
@@ -201,11 +201,6 @@ impl Runner {
         }
         Ok(())
     }
-}
-
-fn reduces(operation: Collective) -> bool {
-    use Collective as O;
-    matches!(operation, O::Reduce | O::Allreduce | O::ReduceScatter | O::Scan | O::Exscan)
 }
 
 /// The sum of elements of any type.
