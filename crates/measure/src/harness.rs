@@ -63,4 +63,4 @@ pub use nodes::Nodes;
 pub(crate) use nodes::leaders_of_ranks;
 pub use setting::{JobShape, Setting};
 pub use threads::run_on_threads;
-pub(crate) use undisturbed::undisturbed;
+pub(crate) use undisturbed::{ATTEMPTS, QUICK_ATTEMPTS, undisturbed};

@@ -18,7 +18,7 @@ use measure::experiments::decisions::{
 use measure::experiments::networks::{self, Comparison};
 use measure::harness::Setting;
 use measure::results::Directory;
-use models::decision::{DecisionTable, Evidence};
+use models::decision::{DecisionTable, Evidence, Row as DecisionRow};
 use models::machine_file::{FastestNetwork, Machine, Networks, TCP};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -316,8 +316,26 @@ fn keep(directory: &Directory, out: &Path, is_look: bool) -> Result<(), Failure>
             return Err(Failure::Noisy { path: out.to_owned(), why: spoilt.join("; ") });
         }
     }
+    for row in table.rows() {
+        if let Some(why) = &row.disturbed {
+            let DecisionRow { form, operation, ranks, .. } = row;
+            eprintln!("tradewind: noisy: {form} {operation} among {ranks} ranks: {why}");
+        }
+    }
     match DecisionTable::read_for(out, &here) {
-        Ok(old) => old.replaced_by(&table).write(out)?,
+        Ok(old) if is_look => old.replaced_by(&table).write(out)?,
+        Ok(old) => {
+            let all = table.rows().len();
+            let unspoilt = old.unspoilt_by(table);
+            let kept = all - unspoilt.rows().len();
+            if kept > 0 {
+                eprintln!(
+                    "tradewind: {kept} rows that were measured without noise before are left as \
+                     they are: tune again when less else runs on the machine"
+                );
+            }
+            old.replaced_by(&unspoilt).write(out)?;
+        }
         Err(_) => table.write(out)?,
     }
     if let Some(newer) = newer {

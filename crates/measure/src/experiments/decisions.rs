@@ -11,6 +11,7 @@
 //! long the choices of the models, and of the table, take over the best.
 
 mod candidates;
+mod disturbed;
 mod errors;
 mod grid;
 mod losses;
@@ -24,7 +25,7 @@ pub use regret::experiment as regret;
 pub use rows::{between_nodes, corrected, parts_of, table};
 
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget, settle};
-use crate::harness::{Error, Experiment, Finding, Setting, StepContext};
+use crate::harness::{ATTEMPTS, Error, Experiment, Finding, QUICK_ATTEMPTS, Setting, StepContext};
 use crate::results::{Colour, Part, Square};
 use candidates::{Candidates, Extent};
 use collectives::Choice;
@@ -50,11 +51,12 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let by_models = grid.maps(setting, BY_MODELS, "By the models", caption, Colour::ByText);
     // For each number of ranks the models' winners lie under the clock's.
     part.maps = by_clock.into_iter().zip(by_models).flat_map(|(one, other)| [one, other]).collect();
-    part.tables.push(errors::outline());
+    part.tables.extend([errors::outline(), disturbed::outline()]);
     part.notes = grid.notes(setting);
     let extent = Extent::of(setting);
+    let attempts = setting.choose(QUICK_ATTEMPTS, ATTEMPTS);
     let steps = grid.steps(setting, move |here, collective, budget, place| {
-        measure(here, collective, budget, place, extent)
+        measure(here, collective, budget, place, (extent, attempts))
     });
     Experiment::new(part, steps).concluding(errors::conclude)
 }
@@ -64,7 +66,7 @@ fn measure(
     collective: &CollectiveCall,
     budget: TimeBudget,
     place: (usize, usize),
-    extent: Extent,
+    (extent, attempts): (Extent, u32),
 ) -> Result<Vec<Finding>, Error> {
     let Candidates { predicted, measured } = candidates::of(here, collective, extent)?;
     let figure = figure(collective.operation, collective.form, collective.ranks);
@@ -93,7 +95,9 @@ fn measure(
     let cores = here.shape.shared_cores;
     let favourites = predicted.first().map(|(plan, _)| *plan);
     let favourites = [favourites.unwrap_or(measured[0])];
-    let compared = settle(here.world, cores, collective, &measured, &favourites, budget)?;
+    let (compared, doubt) = disturbed::compare(here, attempts, (&figure, bytes), || {
+        settle(here.world, cores, collective, &measured, &favourites, budget)
+    })?;
     let mut times: Vec<(Choice, f64)> =
         compared.timed.iter().map(|timed| (timed.plan, timed.median())).collect();
     times.sort_by(|left, right| left.1.total_cmp(&right.1));
@@ -103,5 +107,6 @@ fn measure(
         cell(BY_CLOCK, plan, format!("{plan}: measured {time:.3} µs{}", next.unwrap_or_default()));
     }
     found.extend(points(&figure, bytes, &[], &compared.timed));
+    found.extend(doubt);
     Ok(found)
 }

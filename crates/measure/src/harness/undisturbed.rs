@@ -6,6 +6,11 @@ use crate::harness::error::Error;
 use crate::harness::experiment::StepContext;
 use crate::harness::load::LoadMeter;
 
+/// Attempts at a measurement that something disturbs, …
+pub(crate) const ATTEMPTS: u32 = 3;
+/// … and where little is measured.
+pub(crate) const QUICK_ATTEMPTS: u32 = 1;
+
 /// Measures until nothing disturbs it, at most so many times. Returns the least disturbed result
 /// with its doubts, which are the same on all ranks. All ranks call this. `measure` returns the
 /// doubts that follow from a rank's times; those that follow from the load of the cores are added.

@@ -68,7 +68,8 @@ impl Row {
         let Query { operation, form, ranks, ranks_per_node, .. } = *shape;
         let ranges = ranges(models, *shape, sizes);
         let error = models.error(shape);
-        let row = Row { operation, form, ranks, ranks_per_node, error, ranges };
+        let disturbed = None;
+        let row = Row { operation, form, ranks, ranks_per_node, error, disturbed, ranges };
         (!row.ranges.is_empty()).then_some(row)
     }
 }

@@ -41,6 +41,8 @@ pub enum Origin {
         error: Option<f64>,
         /// The next best at that size.
         runner_up: Option<RunnerUp>,
+        /// Disturbance of the measurements, if there was one.
+        disturbed: Option<String>,
     },
     /// The models, with built-in parameters.
     BuiltInModels {
@@ -107,8 +109,17 @@ pub fn decide(table: Option<&DecisionTable>, query: &Query, class: MachineClass)
         Ok(found) => {
             let Row { ranks, ranks_per_node, error, .. } = *found.row;
             let super::Range { from, to, at, time, plan, engine, runner_up } = *found.range;
-            let origin =
-                Origin::Table { ranks, ranks_per_node, from, to, at, time, error, runner_up };
+            let origin = Origin::Table {
+                ranks,
+                ranks_per_node,
+                from,
+                to,
+                at,
+                time,
+                error,
+                runner_up,
+                disturbed: found.row.disturbed.clone(),
+            };
             Decision { query: *query, plan, engine, origin }
         }
     }
@@ -165,13 +176,27 @@ impl fmt::Display for Origin {
     /// Why, in one or two lines.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Table { ranks, ranks_per_node, from, to, at, time, error, runner_up } => {
+            Origin::Table {
+                ranks,
+                ranks_per_node,
+                from,
+                to,
+                at,
+                time,
+                error,
+                runner_up,
+                disturbed,
+            } => {
                 let sizes = sizes(*from, *to);
                 writeln!(
                     formatter,
                     "decision table, row for {ranks} ranks, {ranks_per_node} a node, {sizes}"
                 )?;
-                write_times(formatter, *at, time.with_error(*error), runner_up.as_ref())
+                write_times(formatter, *at, time.with_error(*error), runner_up.as_ref())?;
+                match disturbed {
+                    Some(why) => write!(formatter, "; noisy: {why}"),
+                    None => Ok(()),
+                }
             }
             Origin::BuiltInModels { reason, at, time, error, runner_up } => {
                 writeln!(formatter, "built-in parameters, because {reason}")?;

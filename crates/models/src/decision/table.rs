@@ -33,6 +33,10 @@ pub struct Row {
     /// quarters of the times that they were fitted to are nearer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
+    /// Disturbance of the measurements that the row is from, if there was one.
+    // Since version 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbed: Option<String>,
     /// The plans by size, ascending.
     pub ranges: Vec<Range>,
 }
@@ -229,6 +233,17 @@ impl DecisionTable {
         self.rows.retain(|row| newer.rows.iter().all(|other| other.shape() != row.shape()));
         self.rows.extend(newer.rows.iter().cloned());
         self
+    }
+
+    /// A newer table of the same machine without its disturbed rows that are undisturbed here.
+    #[must_use]
+    pub fn unspoilt_by(&self, mut newer: DecisionTable) -> DecisionTable {
+        let is_quiet_here = |row: &Row| {
+            let same = self.rows.iter().find(|other| other.shape() == row.shape());
+            same.is_some_and(|row| row.disturbed.is_none())
+        };
+        newer.rows.retain(|row| row.disturbed.is_none() || !is_quiet_here(row));
+        newer
     }
 
     /// Reads a table's file, whichever machine it was made for.

@@ -6,7 +6,7 @@ use crate::file::{self, FileError, FileKind};
 use crate::machine::Fingerprint;
 use crate::machine::PairClass;
 use crate::parameters::Classes;
-use crate::query::CallForm;
+use crate::query::{CallForm, Query};
 use crate::statistics::Sample;
 use collectives::Collective;
 use serde::{Deserialize, Serialize};
@@ -269,6 +269,16 @@ impl Machine {
         };
         let of_ranks = self.disturbed.iter().map(|(ranks, why)| format!("{ranks} ranks: {why}"));
         self.engines.iter().flat_map(of_engine).chain(of_ranks).collect()
+    }
+
+    /// The disturbance of a measurement that predicts a call, if there was one.
+    pub fn disturbance_of(&self, query: &Query) -> Option<&str> {
+        if query.nodes() == 1 {
+            let nearest = Sharing::nearest(&self.sharing, query.ranks)?;
+            return self.disturbed.get(&nearest.ranks).map(String::as_str);
+        }
+        let between = self.engines.iter().filter(|(engine, _)| engine.is_between_nodes());
+        between.flat_map(|(_, costs)| costs.disturbed.values()).next().map(String::as_str)
     }
 
     /// Returns `true` if messages of a class of pairs were measured under an engine, undisturbed.

@@ -36,7 +36,7 @@ fn range(from: u64, to: Option<u64>, algorithm: Algorithm) -> Range {
 
 fn bcast_row(ranks: u32, ranks_per_node: u32, ranges: Vec<Range>) -> Row {
     let (operation, form) = (Collective::Bcast, CallForm::Nonblocking);
-    Row { operation, form, ranks, ranks_per_node, error: None, ranges }
+    Row { operation, form, ranks, ranks_per_node, error: None, disturbed: None, ranges }
 }
 
 fn with_rows(rows: Vec<Row>) -> DecisionTable {
@@ -290,6 +290,29 @@ fn a_decision_says_what_came_next() {
     assert!(lines[0].contains(" in segments of "), "{text}");
     assert!(lines[1].starts_with("  decision table, row for 16 ranks, 1 a node, "), "{text}");
     assert!(lines[2].contains(" bytes: predicted ") && lines[2].contains(" µs; next: "), "{text}");
+}
+
+#[test]
+fn disturbed_rows_say_so_and_replace_no_quiet_ones() {
+    let row = |disturbed: Option<&str>, ranks, algorithm| Row {
+        disturbed: disturbed.map(str::to_owned),
+        ..bcast_row(ranks, ranks, vec![range(0, None, algorithm)])
+    };
+    let load = Some("8 bytes: other processes used 43 % of the cores");
+    let old = with_rows(vec![row(None, 4, Algorithm::Flat), row(load, 8, Algorithm::Flat)]);
+    let shown =
+        |ranks| decide(Some(&old), &query(Collective::Bcast, ranks, ranks, 8), SHARED).to_string();
+    let noisy = "; noisy: 8 bytes: other processes used 43 % of the cores";
+    assert!(shown(8).ends_with(noisy) && !shown(4).contains("noisy"), "{}", shown(8));
+    let newer = with_rows([4, 8, 16].map(|ranks| row(load, ranks, Algorithm::Chain)).into());
+    let unspoilt = old.unspoilt_by(newer.clone());
+    let ranks =
+        |table: &DecisionTable| table.rows().iter().map(|row| row.ranks).collect::<Vec<_>>();
+    assert_eq!(ranks(&unspoilt), [8, 16], "the row of 4 ranks was measured without load");
+    let quiet = with_rows(vec![row(None, 4, Algorithm::Chain)]);
+    assert_eq!(old.unspoilt_by(quiet.clone()), quiet);
+    let read = DecisionTable::from_bytes("here".as_ref(), &old.to_bytes().expect("JSON"));
+    assert_eq!(read.expect("it is whole"), old);
 }
 
 #[test]

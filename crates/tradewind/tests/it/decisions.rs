@@ -134,7 +134,7 @@ fn table(fingerprint: Fingerprint, whole: bool) -> DecisionTable {
             ],
             _ => vec![range(0, None, Algorithm::Join)],
         };
-        Row { operation, form, ranks: 4, ranks_per_node: 4, error: None, ranges }
+        Row { operation, form, ranks: 4, ranks_per_node: 4, error: None, disturbed: None, ranges }
     };
     let operations =
         Collective::ALL.iter().filter(|operation| whole || **operation == Collective::Allreduce);
@@ -190,7 +190,7 @@ fn a_table_that_is_no_use_is_one_line_and_rules_hold() {
     let foreign = Fingerprint { cores: 4095, ..here() };
     let files = [
         ("damaged", text[..text.len() / 2].to_owned()),
-        ("older tradewind", text.replacen("\"version\": 3", "\"version\": 1", 1)),
+        ("older tradewind", text.replacen("\"version\": 4", "\"version\": 1", 1)),
         (
             "another machine",
             String::from_utf8(table(foreign, true).to_bytes().expect("as above"))

@@ -2,10 +2,12 @@
 //! answer where they leave doubt.
 
 use super::candidates::{Candidates, Extent, of_query};
-use super::errors;
 use super::grid::{FILE, empty_figure, figure_of, points};
+use super::{disturbed, errors};
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget, compare_in_batches};
-use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
+use crate::harness::{
+    ATTEMPTS, Error, Experiment, Finding, JobShape, QUICK_ATTEMPTS, Setting, Step, StepContext,
+};
 use crate::results::Part;
 use collectives::{Choice, Collective};
 use models::decision::{DecisionTable, Query};
@@ -105,9 +107,10 @@ pub fn experiment(
     let mut part = Part::new(&format!("{}{suffix}", purpose.part()), purpose.title());
     part.about = purpose.about().to_owned();
     part.source = "Barchet-Estefanel, Mounié 2004, section 6".to_owned();
-    part.tables.push(errors::outline());
+    part.tables.extend([errors::outline(), disturbed::outline()]);
     let mut steps = Vec::new();
     let extent = purpose.extent(setting);
+    let attempts = setting.choose(QUICK_ATTEMPTS, ATTEMPTS);
     for bytes in sizes {
         for form in CallForm::ALL.iter().copied() {
             for operation in operations.iter().copied() {
@@ -133,7 +136,7 @@ pub fn experiment(
                 let shape = JobShape::unbound(setting, ranks);
                 steps.push(Step::new(what, shape, 2 * milliseconds as u64, move |here| {
                     let more = if purpose == Purpose::Check { chosen(here, &query) } else { None };
-                    measure(here, (&query, &call), budget, extent, more)
+                    measure(here, (&query, &call), budget, (extent, attempts), more)
                 }));
             }
         }
@@ -152,15 +155,19 @@ fn measure(
     here: &StepContext<'_>,
     (query, call): (&Query, &CollectiveCall),
     budget: TimeBudget,
-    extent: Extent,
+    (extent, attempts): (Extent, u32),
     more: Option<Choice>,
 ) -> Result<Vec<Finding>, Error> {
     let Candidates { predicted, measured } = of_query(here, query, extent, more)?;
     let figure = figure_of((query.operation, query.form, query.ranks, query.ranks_per_node));
-    let mut timed = Vec::new();
-    if !measured.is_empty() {
-        let per_node = NonZeroU32::new(query.ranks_per_node);
-        timed = compare_in_batches(here.world, call, &measured, per_node, budget)?.timed;
+    if measured.is_empty() {
+        return Ok(points(&figure, query.bytes, &predicted, &[]));
     }
-    Ok(points(&figure, query.bytes, &predicted, &timed))
+    let per_node = NonZeroU32::new(query.ranks_per_node);
+    let (compared, doubt) = disturbed::compare(here, attempts, (&figure, query.bytes), || {
+        compare_in_batches(here.world, call, &measured, per_node, budget)
+    })?;
+    let mut found = points(&figure, query.bytes, &predicted, &compared.timed);
+    found.extend(doubt);
+    Ok(found)
 }

@@ -1,5 +1,6 @@
 //! The decision table: by the models, corrected by measurements.
 
+use super::disturbed;
 use super::grid::{SIZES, figure_of, shape_of};
 use super::nodes::Purpose;
 use crate::results::{Figure, Part, Role};
@@ -33,6 +34,7 @@ pub fn table(part: &Part, machine: &Machine) -> Result<DecisionTable, TableError
         let mut row = row.unwrap_or_else(|| flat_row(&query));
         let changes = flat_changes(operation, ranks);
         refine(&mut row, &models, &query, measured, (&SIZES, &changes));
+        row.disturbed = disturbance(machine, &query, disturbed::of_figure([part], &figure.name));
         Some(row)
     };
     let rows = part.figures.iter().filter_map(row).collect();
@@ -128,9 +130,18 @@ pub fn between_nodes(
         let Some(mut row) = Row::build(&models, &query, &sizes) else { continue };
         let found = measured_between_nodes(parts, &models, shape);
         refine(&mut row, &models, &query, found, (Purpose::Decision.sizes(), &[]));
+        let of_parts = parts.iter().map(|(part, _)| part);
+        let of_candidates = disturbed::of_figure(of_parts, &figure_of(shape));
+        row.disturbed = disturbance(machine, &query, of_candidates);
         rows.push(row);
     }
     DecisionTable::new(machine.fingerprint.clone(), rows)
+}
+
+/// The disturbance of a row: that of the parameters, else that of its candidates.
+fn disturbance(machine: &Machine, query: &Query, of_candidates: Option<String>) -> Option<String> {
+    let of_parameters = machine.disturbance_of(query).map(|why| format!("parameters: {why}"));
+    of_parameters.or(of_candidates)
 }
 
 /// Corrects a row by measurements at some of these sizes.
@@ -156,7 +167,7 @@ fn flat_row(query: &Query) -> Row {
     let time = Times::default();
     let runner_up = None;
     let ranges = vec![Range { from: 0, to: None, plan, engine, at: 0, time, runner_up }];
-    Row { operation, form, ranks, ranks_per_node, error: None, ranges }
+    Row { operation, form, ranks, ranks_per_node, error: None, disturbed: None, ranges }
 }
 
 /// Returns the measurements at each size, ascending.

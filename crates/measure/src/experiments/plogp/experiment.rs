@@ -18,7 +18,8 @@ use crate::experiments::algorithms::TimeBudget;
 use crate::experiments::models::engine_of;
 use crate::harness::repetition::Repetition;
 use crate::harness::{
-    Doubts, Error, Experiment, Finding, JobShape, Setting, Step, StepContext, undisturbed,
+    ATTEMPTS, Doubts, Error, Experiment, Finding, JobShape, QUICK_ATTEMPTS, Setting, Step,
+    StepContext, undisturbed,
 };
 use crate::results::Value;
 use collectives::Collective;
@@ -35,11 +36,6 @@ pub const USUAL_RANKS: [u32; 3] = [2, 4, 8];
 /// Each class and engine has so many turns: a machine stays at one pace for seconds, and two
 /// measurements are to have seen the same paces.
 const PASSES: u32 = 6;
-
-/// Attempts at a measurement that something disturbs, …
-pub(super) const ATTEMPTS: u32 = 3;
-/// … and where little is measured.
-pub(super) const QUICK_ATTEMPTS: u32 = 1;
 
 /// Amount of measurement besides messages.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@
 //! every time is between two readings on one node.
 
 use super::contention::{self, Exchange};
-use super::experiment::{ATTEMPTS, QUICK_ATTEMPTS, why};
+use super::experiment::why;
 use super::lone_message::Executor;
 use super::machine;
 use super::pair::{Clock, OverheadsBy, Pair};
@@ -15,8 +15,8 @@ use super::starts;
 use super::survey::{Survey, SurveyPlan, rounds_of};
 use crate::harness::repetition::Repetition;
 use crate::harness::{
-    Doubts, Error, Experiment, Finding, JobShape, Nodes, Setting, Step, StepContext, agreement,
-    leaders_of_ranks, undisturbed,
+    ATTEMPTS, Doubts, Error, Experiment, Finding, JobShape, Nodes, QUICK_ATTEMPTS, Setting, Step,
+    StepContext, agreement, leaders_of_ranks, undisturbed,
 };
 use crate::results::Part;
 use collectives::{Algorithm, Collective};
