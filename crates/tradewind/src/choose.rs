@@ -1,12 +1,13 @@
 //! The choice of algorithms on a communicator.
 
-use crate::communicator::Communicator;
+use crate::communicator::{Communicator, Purpose};
 use crate::error::Result;
 use crate::internode::unattended;
 use crate::reduction::FoldOrder;
 use crate::selection::algorithms::Algorithms;
 use crate::selection::choice::{ChoiceReason, SelectedAlgorithm};
 use crate::selection::explanation::Explanation;
+use crate::selection::refiner::Refiner;
 use crate::selection::selector::Selector;
 use collectives::{Algorithm, Collective, CollectiveError, UnknownName};
 use engine::node::EngineKind;
@@ -87,9 +88,18 @@ impl Communicator {
         bytes: u64,
         order: FoldOrder,
     ) -> SelectedAlgorithm {
-        let selected = self.selector().select(form, collective, bytes, order);
+        if let Some(refiner) = self.refiner()
+            && self.chosen().get(collective).is_none()
+        {
+            self.refine(refiner, (form, collective, bytes));
+        }
+        let selector = self.selector();
+        let selected = selector.select(form, collective, bytes, order);
+        if let Purpose::Trial(engine) = self.purpose() {
+            return SelectedAlgorithm { engine: engine.or(selected.engine), ..selected };
+        }
         if self.rank() == 0 {
-            self.rules().log_decision(&selected, bytes);
+            selector.log(&selected, bytes, order);
         }
         selected
     }
@@ -108,8 +118,9 @@ impl Communicator {
     /// numbers: for others the selected algorithm may combine in orders that differ between the
     /// ranks. The root is rank 0, and the blocks of all ranks have one size.
     pub fn explain_form(&self, form: CallForm, operation: Collective, bytes: u64) -> Explanation {
-        let selected = self.selector().select(form, operation, bytes, FoldOrder::Common);
-        let mut explanation = self.rules().explain(&selected, bytes);
+        let selector = self.selector();
+        let selected = selector.select(form, operation, bytes, FoldOrder::Common);
+        let mut explanation = selector.explain(form, operation, bytes, FoldOrder::Common);
         if explanation.engine == Engine::Agent.name() && self.is_unattended(&selected, bytes) {
             explanation.engine = Engine::Direct.name();
         }
@@ -128,6 +139,7 @@ impl Communicator {
     /// The selector of this communicator's algorithms.
     #[inline]
     pub(crate) fn selector(&self) -> Selector {
-        Selector::new(self.rules(), *self.chosen())
+        let refined = self.refiner().map(Refiner::rules);
+        Selector::new(refined.unwrap_or(self.rules()), *self.chosen())
     }
 }

@@ -11,7 +11,9 @@ use crate::path_cache::{PathCache, Size};
 use crate::placement::Placement;
 use crate::point_to_point::context::{MessageContext, RankEndpoint};
 use crate::selection::algorithms::Algorithms;
-use crate::selection::rules::{JobTable, SelectionRules};
+use crate::selection::job_table::JobTable;
+use crate::selection::refiner::Refiner;
+use crate::selection::rules::SelectionRules;
 use bytemuck::Pod;
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::Signature;
@@ -50,6 +52,16 @@ const MOST_LINKED: u64 = 1024;
 pub struct Communicator {
     shared: Arc<Shared>,
     algorithms: Algorithms,
+    purpose: Purpose,
+}
+
+/// Purpose of the calls by a handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Calls of the program.
+    Program,
+    /// Calls of a trial, on this engine between nodes, which refine nothing.
+    Trial(Option<Engine>),
 }
 
 #[derive(Debug)]
@@ -64,6 +76,8 @@ struct Shared {
     topologies: AtomicU64,
     ports: AtomicU64,
     rules: &'static SelectionRules,
+    /// Refines the rules, if the job does that.
+    refiner: Option<Box<Refiner>>,
     /// Shared by all communicators of the job, because memory may outlive its communicator.
     deferred: DeferredBuffers,
     /// Context of the messages between two ranks.
@@ -105,10 +119,12 @@ impl Communicator {
             topologies: AtomicU64::new(0),
             ports: AtomicU64::new(0),
             rules,
+            refiner: Refiner::of(rules).map(Box::new),
             deferred,
             messages,
         };
-        Communicator { shared: Arc::new(shared), algorithms: Algorithms::default() }
+        let shared = Arc::new(shared);
+        Communicator { shared, algorithms: Algorithms::default(), purpose: Purpose::Program }
     }
 
     /// The ranks on this node: all of them, unless [`internode`](Self::internode) is some.
@@ -121,7 +137,7 @@ impl Communicator {
         self.shared.internode.as_ref()
     }
 
-    /// The rules that select algorithms.
+    /// The rules that select algorithms, as they were when the job started.
     #[inline]
     pub(crate) fn rules(&self) -> &'static SelectionRules {
         self.shared.rules
@@ -175,7 +191,27 @@ impl Communicator {
     /// ```
     #[must_use]
     pub fn with_algorithms(&self, algorithms: Algorithms) -> Self {
-        Communicator { shared: Arc::clone(&self.shared), algorithms }
+        Communicator { shared: Arc::clone(&self.shared), algorithms, purpose: self.purpose }
+    }
+
+    /// The same communicator with other algorithms, for a trial on this engine between nodes.
+    pub(crate) fn in_trial(&self, algorithms: Algorithms, engine: Option<Engine>) -> Self {
+        Communicator {
+            shared: Arc::clone(&self.shared),
+            algorithms,
+            purpose: Purpose::Trial(engine),
+        }
+    }
+
+    /// Refines the rules by calls of this handle, if the job does that.
+    #[inline]
+    pub(crate) fn refiner(&self) -> Option<&Refiner> {
+        self.shared.refiner.as_deref().filter(|_| self.purpose == Purpose::Program)
+    }
+
+    /// Purpose of the calls by this handle.
+    pub(crate) fn purpose(&self) -> Purpose {
+        self.purpose
     }
 
     #[inline]

@@ -9,7 +9,8 @@ use crate::internode::probe::{self, UnreachablePair};
 use crate::profile::{self, NodeOfProfile, Profile};
 use crate::rank_connections::{self, MAX_RANKS};
 use crate::reduction::Op;
-use crate::selection::rules::{self, JobTable};
+use crate::selection::job_table::{self, JobTable};
+use crate::selection::rules;
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::node::membership::Member;
 use engine::node::{EngineKind, Node};
@@ -88,7 +89,7 @@ impl Job {
         // for each other for ever.
         let all = Some(Arc::clone(&internode));
         let world = Communicator::world(Arc::clone(&group), all, JobTable::None);
-        let table = agree_on_table(&world, rules::of_job(group.member().node(), group.rank()))?;
+        let table = agree_on_table(&world, job_table::of_job(group.member().node(), group.rank()))?;
         // All ranks or none: a run uses the same backend on every rank, and all ranks take part in
         // the comparison of clocks.
         let connects = wanted != InternodeEngine::Agent && world.size() <= MAX_RANKS;
@@ -159,25 +160,26 @@ impl Job {
 /// The decision table of rank 0 on all ranks, whatever their nodes have.
 fn agree_on_table(world: &Communicator, own: JobTable) -> Result<JobTable> {
     let bytes = match (world.rank(), &own) {
-        (0, JobTable::Table(_, table)) => table.to_bytes().unwrap_or_default(),
+        (0, JobTable::Table(used)) => used.table.to_bytes().unwrap_or_default(),
         _ => Vec::new(),
     };
-    let mut length = [bytes.len() as u64];
-    world.bcast(&mut length, 0)?;
+    let mut announced = [bytes.len() as u64, own.is_refined().into()];
+    world.bcast(&mut announced, 0)?;
+    let [length, is_refined] = announced;
     let mut bytes = bytes;
-    bytes.resize(length[0] as usize, 0);
+    bytes.resize(length as usize, 0);
     world.bcast(&mut bytes, 0)?;
     Ok(match (world.rank(), own) {
         (0, own) => own,
         // Another node's table may lie elsewhere; what counts is its content.
         (_, JobTable::Unusable(why)) if bytes.is_empty() => JobTable::Unusable(why),
-        _ => JobTable::of_bytes("the table of rank 0".as_ref(), &bytes),
+        _ => JobTable::of_bytes("the table of rank 0".as_ref(), &bytes, is_refined == 1),
     })
 }
 
 /// The communicator of ranks that are all on this node.
 fn world_on_one_node(group: Arc<NodeCommunicator>) -> Communicator {
-    let table = rules::of_job(group.member().node(), group.rank());
+    let table = job_table::of_job(group.member().node(), group.rank());
     Communicator::world(group, None, table)
 }
 
@@ -389,7 +391,7 @@ where
     let local = member.rank();
     let group = NodeCommunicator::world(Arc::new(member))?;
     let internode = job.map(|job| InternodeGroup::world(job, &group, rank));
-    let table = rules::of_job(&node, local);
+    let table = job_table::of_job(&node, local);
     let world = Communicator::world(group, internode, table);
     catch_unwind(AssertUnwindSafe(|| body(world))).unwrap_or_else(|panic| {
         node.mark(local, engine::Exit::Panicked);

@@ -97,6 +97,7 @@ mod selection;
 mod shape;
 mod split;
 mod streamed_blocks;
+mod trial;
 
 pub use buffers::{InPlace, Input, Output, SharedBuffer};
 pub use collectives::neighbor::balanced_dimensions;

@@ -19,28 +19,37 @@ pub struct Decisions {
     pub path: PathBuf,
     /// The contents, or the reason why the file cannot be read.
     pub content: Result<Vec<u8>, String>,
+    /// The ranks refine the table while they run. They time algorithms together, so all do or none.
+    pub are_refined: bool,
+}
+
+/// Bits of the flags in the encoded form.
+mod flags {
+    pub(super) const READABLE: u8 = 1;
+    pub(super) const REFINED: u8 = 2;
 }
 
 impl Decisions {
     /// Reads the file. Returns `None` if there is no file at `path` and `must_exist` is false.
-    pub fn read(path: PathBuf, must_exist: bool) -> Option<Self> {
-        match read(&path) {
-            Ok(bytes) => Some(Decisions { path, content: Ok(bytes) }),
-            Err(error) if error.kind() == ErrorKind::NotFound && !must_exist => None,
-            Err(error) => Some(Decisions { path, content: Err(error.to_string()) }),
-        }
+    pub fn read(path: PathBuf, must_exist: bool, are_refined: bool) -> Option<Self> {
+        let content = match read(&path) {
+            Ok(bytes) => Ok(bytes),
+            Err(error) if error.kind() == ErrorKind::NotFound && !must_exist => return None,
+            Err(error) => Err(error.to_string()),
+        };
+        Some(Decisions { path, content, are_refined })
     }
 
-    /// Encodes the length of the path, the path, a flag for a readable file, and the contents or
-    /// the reason.
+    /// Encodes the length of the path, the path, flags, and the contents or the reason.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let path = self.path.as_os_str().as_bytes();
         let (readable, rest) = match &self.content {
-            Ok(bytes) => (1, bytes.as_slice()),
+            Ok(bytes) => (flags::READABLE, bytes.as_slice()),
             Err(why) => (0, why.as_bytes()),
         };
+        let refined = if self.are_refined { flags::REFINED } else { 0 };
         let length = (path.len() as u64).to_le_bytes();
-        [length.as_slice(), path, &[readable], rest].concat()
+        [length.as_slice(), path, &[readable | refined], rest].concat()
     }
 
     /// Decodes the bytes of [`encode`](Self::encode). Damaged bytes become an unreadable file.
@@ -50,6 +59,7 @@ impl Decisions {
             content: Err(
                 "the job's memory does not hold what its first process put there".to_owned()
             ),
+            are_refined: false,
         })
     }
 
@@ -57,10 +67,11 @@ impl Decisions {
         let (length, rest) = bytes.split_first_chunk()?;
         let (path, rest) =
             rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-        let (readable, rest) = rest.split_first()?;
+        let (set, rest) = rest.split_first()?;
         let why = || String::from_utf8_lossy(rest).into_owned();
-        let content = if *readable == 1 { Ok(rest.to_vec()) } else { Err(why()) };
-        Some(Decisions { path: OsString::from_vec(path.to_vec()).into(), content })
+        let content = if set & flags::READABLE != 0 { Ok(rest.to_vec()) } else { Err(why()) };
+        let are_refined = set & flags::REFINED != 0;
+        Some(Decisions { path: OsString::from_vec(path.to_vec()).into(), content, are_refined })
     }
 }
 
@@ -84,10 +95,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_put_down_is_found(path in proptest::collection::vec(1u8.., 0..40), bytes: Vec<u8>, why: String) {
+        fn what_is_put_down_is_found(path in proptest::collection::vec(1u8.., 0..40), bytes: Vec<u8>, why: String, are_refined: bool) {
             let path = PathBuf::from(OsStr::from_bytes(&path));
             for content in [Ok(bytes.clone()), Err(why.clone())] {
-                let decisions = Decisions { path: path.clone(), content };
+                let decisions = Decisions { path: path.clone(), content, are_refined };
                 prop_assert_eq!(Decisions::decode(&decisions.encode()), decisions);
             }
         }

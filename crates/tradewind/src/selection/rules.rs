@@ -1,134 +1,33 @@
 //! The rules that select algorithms where the caller sets none: the job's decision table, or
 //! built-in rules.
 //!
-//! The process that creates the job reads the table, so that all ranks have the same one
-//! ([`engine::Decisions`]). The rows for a communicator's number of ranks are looked up when it is
-//! made; for a small join one comparison remains.
+//! The rows for a communicator's number of ranks are looked up when it is made; for a small join one
+//! comparison remains.
 
 use super::choice::{ChoiceReason, SelectedAlgorithm};
 use super::explanation::{Explanation, Reason};
+use super::job_table::JobTable;
 use crate::placement::{InRanks, Placement};
-use collectives::{Algorithm, Choice, Collective};
-use engine::Decisions;
-use engine::node::{EngineKind, Node};
+use collectives::{Algorithm, Choice, Collective, Levels};
+use engine::node::EngineKind;
 use launch::environment::{EXPLAIN, Environment, InternodeEngine, Lookup};
 use models::builtin;
 use models::decision::rules::{MachineClass, on_one_node};
-use models::decision::{self, CallForm, DecisionTable, Grid, Origin, Query, Range, Row};
-use models::file::FileError;
-use models::machine::Topology;
+use models::decision::{self, CallForm, Grid, Origin, Query, Range, Row};
 use models::machine_file::Engine;
 use std::collections::HashSet;
-use std::num::NonZeroU32;
-use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The decision table of a job.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum JobTable {
-    /// There is none.
-    None,
-    /// A table and the path of its file.
-    Table(Arc<Path>, Arc<DecisionTable>),
-    /// There is one that cannot be used, for this reason.
-    Unusable(Arc<str>),
-}
-
-impl JobTable {
-    /// The table in these bytes, of whichever machine; none if they are no table.
-    pub(crate) fn of_bytes(path: &Path, bytes: &[u8]) -> Self {
-        match DecisionTable::from_bytes(path, bytes) {
-            Ok(table) => JobTable::Table(path.into(), Arc::new(table)),
-            Err(_) => JobTable::None,
-        }
-    }
-
-    fn table(&self) -> Option<&DecisionTable> {
-        match self {
-            JobTable::Table(_, table) => Some(table),
-            JobTable::None | JobTable::Unusable(_) => None,
-        }
-    }
-}
-
-/// The job's decision table. Rank 0 warns of one that cannot be used.
-pub(crate) fn of_job(node: &Node, rank: u32) -> JobTable {
-    let Some(decisions) = node.decisions().ok().flatten() else { return JobTable::None };
-    let read = table(&decisions);
-    let use_it = node.settle_decisions(read.is_ok());
-    let warning = warning(&decisions, &read, use_it);
-    if rank == 0
-        && let Some(warning) = &warning
-    {
-        log::warn!("{warning}");
-    }
-    // A rank that sees another topology than the others uses the table that the first rank has
-    // accepted: all ranks must select alike.
-    let table = match read {
-        Err(FileError::OtherMachine { .. }) if use_it => unchecked(&decisions),
-        read => read,
-    };
-    match table {
-        Ok(table) if use_it => JobTable::Table(decisions.path.into(), Arc::new(table)),
-        _ => JobTable::Unusable(warning.unwrap_or_default().into()),
-    }
-}
-
-fn table(decisions: &Decisions) -> Result<DecisionTable, FileError> {
-    match &decisions.content {
-        Ok(bytes) => {
-            DecisionTable::from_bytes_for(&decisions.path, bytes, Topology::here().fingerprint())
-        }
-        Err(_) => unchecked(decisions),
-    }
-}
-
-/// The table, without a check of its machine.
-fn unchecked(Decisions { path, content }: &Decisions) -> Result<DecisionTable, FileError> {
-    match content {
-        Ok(bytes) => DecisionTable::from_bytes(path, bytes),
-        Err(why) => {
-            let kind = &models::file::FileKind::DECISION_TABLE;
-            let source = std::io::Error::other(why.clone());
-            Err(FileError::Unreadable { path: path.clone(), kind, source })
-        }
-    }
-}
-
-/// The problem of a table, in one line with the way out.
-fn warning(
-    decisions: &Decisions,
-    table: &Result<DecisionTable, FileError>,
-    use_it: bool,
-) -> Option<String> {
-    let rules = "built-in rules choose the algorithms";
-    match table {
-        Err(_) if use_it => None,
-        Err(error) => Some(format!("{error} ({rules})")),
-        Ok(_) if !use_it => Some(format!(
-            "{}: another rank takes it for that of another machine ({rules})",
-            decisions.path.display()
-        )),
-        Ok(table) => {
-            let gaps = table.gaps();
-            let first = gaps.first()?;
-            let more = if gaps.len() > 1 {
-                format!(", and {} gaps more", gaps.len() - 1)
-            } else {
-                String::new()
-            };
-            let path = decisions.path.display();
-            Some(format!(
-                "{path}: {first}{more} ({rules} there): write a whole one with `tradewind tune`"
-            ))
-        }
-    }
-}
+/// Most segments of a message. Where a decision table has more, another plan runs.
+const MOST_SEGMENTS: u64 = 1024;
 
 /// Selection rules for one number of ranks and placement.
 #[derive(Debug)]
 pub(crate) struct SelectionRules {
     table: JobTable,
+    /// The rules at the start of the job, if these have rows that it has refined since.
+    at_start: Option<&'static SelectionRules>,
     ranks: u32,
     engine: EngineKind,
     placement: Placement,
@@ -164,21 +63,44 @@ impl SelectionRules {
         engine: EngineKind,
         placement: Placement,
     ) -> &'static Self {
+        SelectionRules::refined_from(None, table, (ranks, engine, placement))
+    }
+
+    fn refined_from(
+        at_start: Option<&'static SelectionRules>,
+        table: JobTable,
+        wanted: (u32, EngineKind, Placement),
+    ) -> &'static Self {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = (ranks, engine, placement);
         let same = |rules: &&&SelectionRules| {
-            (rules.ranks, rules.engine, rules.placement) == wanted && rules.table == table
+            let is_same_start = match (rules.at_start, at_start) {
+                (Some(one), Some(other)) => std::ptr::eq(one, other),
+                (one, other) => one.is_none() && other.is_none(),
+            };
+            let is_same_shape = (rules.ranks, rules.engine, rules.placement) == wanted;
+            is_same_start && is_same_shape && rules.table == table
         };
         if let Some(rules) = known.iter().find(same) {
             return rules;
         }
-        let rules: &'static SelectionRules = Box::leak(Box::new(SelectionRules::new(
-            table,
-            (ranks, engine, placement),
-            explanations_enabled(),
-        )));
+        let rules = SelectionRules {
+            at_start,
+            ..SelectionRules::new(table, wanted, explanations_enabled())
+        };
+        let rules: &'static SelectionRules = Box::leak(Box::new(rules));
         known.push(rules);
         rules
+    }
+
+    /// These rules with another row for their number of ranks.
+    pub(crate) fn with_row(&'static self, row: Row) -> &'static Self {
+        let wanted = (self.ranks, self.engine, self.placement);
+        SelectionRules::refined_from(Some(self.at_start()), self.table.with_row(row), wanted)
+    }
+
+    /// The rules at the start of the job, before it refined any.
+    pub(crate) fn at_start(&'static self) -> &'static Self {
+        self.at_start.unwrap_or(self)
     }
 
     fn new(
@@ -194,9 +116,11 @@ impl SelectionRules {
             Collective::ALL.iter().map(|operation| row(form, operation)).collect::<Vec<_>>()
         });
         let mut joins_below = [[0; Collective::ALL.len()]; CallForm::ALL.len()];
-        let joins_directly = matches!(placement, Placement::OneNode(_)) && !explanations_enabled;
-        // With the caller engine, between nodes, and where decisions are printed, every call takes
-        // the long way.
+        let is_refined = table.is_refined();
+        let joins_directly =
+            matches!(placement, Placement::OneNode(_)) && !explanations_enabled && !is_refined;
+        // With the caller engine, between nodes, and where decisions are printed or refined, every
+        // call takes the long way.
         if engine == EngineKind::Peers && joins_directly {
             for form in CallForm::ALL.iter().copied() {
                 for operation in Collective::ALL.iter().copied() {
@@ -208,6 +132,7 @@ impl SelectionRules {
         }
         SelectionRules {
             table,
+            at_start: None,
             ranks,
             engine,
             placement,
@@ -225,9 +150,35 @@ impl SelectionRules {
         SelectionRules::of(self.table.clone(), ranks, self.engine, placement)
     }
 
+    /// The job's decision table.
+    pub(crate) fn table(&self) -> &JobTable {
+        &self.table
+    }
+
     /// Placement of the ranks on nodes.
     pub(crate) fn placement(&self) -> Placement {
         self.placement
+    }
+
+    /// Returns `true` if calls of this size may run by a plan. A table's last range has no end, so a
+    /// message in it may have more segments than a graph should have.
+    pub(crate) fn admits(&self, collective: Collective, plan: &Choice, bytes: u64) -> bool {
+        let has_way = match self.placement {
+            Placement::OneNode(_) => plan.levels == Levels::One,
+            Placement::Nodes(layout) => {
+                plan.algorithm != Algorithm::Join
+                    && (plan.levels == Levels::One || layout.ranks_per_node.is_some())
+            }
+        };
+        let too_many = |segment: NonZeroU64| bytes / segment > MOST_SEGMENTS;
+        has_way
+            && collective.algorithms().contains(&plan.algorithm)
+            && !plan.segment_bytes.is_some_and(too_many)
+    }
+
+    /// A call among these ranks as the models know it.
+    pub(crate) fn query(&self, form: CallForm, operation: Collective, bytes: u64) -> Query {
+        query(form, operation, self.ranks, self.placement, bytes)
     }
 
     /// Number of ranks.
@@ -246,6 +197,11 @@ impl SelectionRules {
         self.joins_below[form as usize][operation as usize]
     }
 
+    /// The row of the table, if there is one.
+    pub(crate) fn row(&self, form: CallForm, operation: Collective) -> Option<&Row> {
+        self.rows[form as usize][operation as usize].as_ref()
+    }
+
     /// The range of the table, if there is one.
     pub(crate) fn range(
         &self,
@@ -253,7 +209,7 @@ impl SelectionRules {
         operation: Collective,
         bytes: u64,
     ) -> Option<&Range> {
-        self.rows[form as usize][operation as usize].as_ref()?.range(bytes).ok()
+        self.row(form, operation)?.range(bytes).ok()
     }
 
     /// Returns `true` if the user demands the kernel engine between nodes wherever it can run.
@@ -277,7 +233,7 @@ impl SelectionRules {
                 _ => true,
             };
             let models = builtin::models().clone().only(has);
-            let shape = query(form, operation, self.ranks, self.placement, 0);
+            let shape = self.query(form, operation, 0);
             Row::build(&models, &shape, &Grid::usual(Vec::new(), Vec::new(), LARGEST).bytes)
         };
         self.builtin[form as usize][operation as usize].get_or_init(build).as_ref()
@@ -303,7 +259,7 @@ impl SelectionRules {
     /// Explains a choice.
     pub(crate) fn explain(&self, selected: &SelectedAlgorithm, bytes: u64) -> Explanation {
         let SelectedAlgorithm { form, collective, .. } = *selected;
-        let query = query(form, collective, self.ranks, self.placement, bytes);
+        let query = self.query(form, collective, bytes);
         let (engine, nodes) = match self.placement {
             Placement::OneNode(_) => (self.engine.name(), 1),
             Placement::Nodes(layout) => {
@@ -331,7 +287,7 @@ impl SelectionRules {
             }
             ChoiceReason::Open => match &self.table {
                 JobTable::Unusable(why) => Reason::UnusableTable(why.to_string()),
-                JobTable::None | JobTable::Table(..) => {
+                JobTable::None | JobTable::Table(_) => {
                     let class = match self.placement {
                         Placement::OneNode(class) => class,
                         Placement::Nodes(_) => MachineClass::SharedCores,
@@ -341,8 +297,8 @@ impl SelectionRules {
             },
         };
         let table = match (&self.table, &reason) {
-            (JobTable::Table(path, _), Reason::Decision(Origin::Table { .. })) => {
-                Some(path.to_path_buf())
+            (JobTable::Table(used), Reason::Decision(Origin::Table { .. })) => {
+                Some(used.path.to_path_buf())
             }
             _ => None,
         };

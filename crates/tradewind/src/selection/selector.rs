@@ -9,10 +9,7 @@ use crate::reduction::FoldOrder;
 use collectives::{Algorithm, Choice, Collective, Levels};
 use engine::node::EngineKind;
 use models::decision::{CallForm, Query, Range, rules};
-use std::num::{NonZeroU32, NonZeroU64};
-
-/// Most segments of a message. Where a decision table has more, the collective is a join.
-const MOST_SEGMENTS: u64 = 1024;
+use std::num::NonZeroU32;
 
 /// Longest message between two ranks that the built-in parameters never cut into segments. With
 /// 64 KiB one message takes less time than segments, with 1 MiB more.
@@ -44,10 +41,35 @@ impl Selector {
         bytes: u64,
         order: FoldOrder,
     ) -> Explanation {
-        self.rules.explain(&self.select(form, operation, bytes, order), bytes)
+        let selected = self.select(form, operation, bytes, order);
+        self.in_order(operation, order).rules.explain(&selected, bytes)
+    }
+
+    /// Prints a selection that was not printed before, if selections are to be printed.
+    pub(crate) fn log(&self, selected: &SelectedAlgorithm, bytes: u64, order: FoldOrder) {
+        self.in_order(selected.collective, order).rules.log_decision(selected, bytes);
+    }
+
+    /// The selector for contributions in this order. Where it has an effect on the result, the rules
+    /// are those of the job's start: equal calls of one job have equal results.
+    fn in_order(&self, collective: Collective, order: FoldOrder) -> Self {
+        if order == FoldOrder::Any || !collective.is_reduction() {
+            return *self;
+        }
+        Selector { rules: self.rules.at_start(), ..*self }
     }
 
     pub(crate) fn select(
+        &self,
+        form: CallForm,
+        collective: Collective,
+        bytes: u64,
+        order: FoldOrder,
+    ) -> SelectedAlgorithm {
+        self.in_order(collective, order).select_by_rules(form, collective, bytes, order)
+    }
+
+    fn select_by_rules(
         &self,
         form: CallForm,
         collective: Collective,
@@ -66,8 +88,7 @@ impl Selector {
         }
     }
 
-    /// The decision table's choice, else that of the built-in parameters, else a join. A table's last
-    /// range has no end, so a message in it may have more segments than a graph should have.
+    /// The decision table's choice, else that of the built-in parameters, else a join.
     fn select_by_table(
         &self,
         (form, collective): (CallForm, Collective),
@@ -79,14 +100,11 @@ impl Selector {
         let built_in = || self.rules.built_in_range(form, collective, bytes);
         let Some(Range { plan, .. }) = by_table.or_else(built_in) else { return join };
         let algorithm = plan.algorithm;
-        if plan.levels != Levels::One || !collective.algorithms().contains(&algorithm) {
+        if !self.rules.admits(collective, plan, bytes) {
             return join;
         }
         if order == FoldOrder::FromLeft && !collective.folds_from_left(algorithm) {
             return SelectedAlgorithm { why: ChoiceReason::RankOrder, ..join };
-        }
-        if plan.segment_bytes.is_some_and(|segment| bytes / segment > MOST_SEGMENTS) {
-            return join;
         }
         let selected = SelectedAlgorithm { algorithm, tuning: plan.tuning(), ..join };
         self.in_any_order(selected, order)
@@ -158,14 +176,7 @@ impl Selector {
             return SelectedAlgorithm::new(form, collective, in_rank_order, why);
         }
         let why = if forced.is_some() { ChoiceReason::SeveralNodes } else { ChoiceReason::Open };
-        let is_possible = |range: &&Range| {
-            let plan = range.plan;
-            let too_many = |segment: NonZeroU64| bytes / segment > MOST_SEGMENTS;
-            collective.algorithms().contains(&plan.algorithm)
-                && plan.algorithm != Algorithm::Join
-                && (plan.levels == Levels::One || layout.ranks_per_node.is_some())
-                && !plan.segment_bytes.is_some_and(too_many)
-        };
+        let is_possible = |range: &&Range| self.rules.admits(collective, &range.plan, bytes);
         let by_table = self.rules.range(form, collective, bytes).filter(is_possible);
         let built_in = || self.rules.built_in_range(form, collective, bytes).filter(is_possible);
         let is_measured = by_table.is_some();

@@ -4,7 +4,7 @@
 //! The table's place is a variable of the environment, so each case runs in a process of its own.
 
 use collectives::{Algorithm, Choice, Collective};
-use models::decision::{DecisionTable, Range, Row, Times};
+use models::decision::{DecisionTable, Query, Range, Row, RunnerUp, Times};
 use models::machine::Fingerprint;
 use std::path::Path;
 use std::process::Output;
@@ -19,15 +19,24 @@ testing::tests![
     what_is_forced_is_said_to_be,
     ranks_that_see_different_things_go_by_the_same,
     what_runs_is_explained_where_sizes_differ_and_where_results_are_folded,
+    a_job_corrects_wrong_rows,
+    a_job_on_several_nodes_corrects_wrong_rows,
+    a_table_stays_as_it_is_unless_the_user_asks,
 ];
-testing::parts![choose];
+testing::parts![choose, call_often, call_often_between_nodes];
 
 /// Runs [`choose`] in a process with this variable set, and perhaps another.
 fn child(decisions: Option<&Path>, more: Option<(&str, &str)>) -> Output {
-    let mut command = testing::part("decisions::choose");
+    run("decisions::choose", decisions, more)
+}
+
+/// Runs a part in a process with this variable set, and perhaps another.
+fn run(part: &str, decisions: Option<&Path>, more: Option<(&str, &str)>) -> Output {
+    let mut command = testing::part(part);
     command
         .env_remove("TRADEWIND_DECISIONS")
         .env_remove("TRADEWIND_EXPLAIN")
+        .env_remove("TRADEWIND_REFINE")
         .env("XDG_CONFIG_HOME", "/nonexistent");
     if let Some(path) = decisions {
         command.env("TRADEWIND_DECISIONS", path);
@@ -264,7 +273,8 @@ fn ranks_that_see_different_things_go_by_the_same() {
     use engine::Decisions;
     use engine::node::{EngineKind, JobOptions, Node};
     let bytes = table(here(), true).to_bytes().expect("a table can be written");
-    let decisions = Decisions { path: "of/the/job.json".into(), content: Ok(bytes) };
+    let decisions =
+        Decisions { path: "of/the/job.json".into(), content: Ok(bytes), are_refined: false };
     let usual = JobOptions::new(2, EngineKind::Peers);
     let options = JobOptions { decisions: Some(decisions.clone()), ..usual };
     let node = Node::create(&options).expect("room for a segment");
@@ -315,4 +325,158 @@ fn what_runs_is_explained_where_sizes_differ_and_where_results_are_folded() {
         Ok(())
     })
     .expect("it is run");
+}
+
+/// Bytes of the calls by a wrong plan: a chain of segments of a few bytes.
+const WRONG_BYTES: usize = 2000;
+
+/// Calls a broadcast and a reduction so often that a job refines its table, and prints the algorithms
+/// before and afterwards.
+fn call_often() {
+    tradewind::local(4, |world| {
+        let explain = |when: &str| -> Result<()> {
+            let sum = [1u64; WRONG_BYTES / 8];
+            let mut whole = [0; WRONG_BYTES / 8];
+            let request = world.ireduce(&sum, &mut whole, Op::Sum, 0)?;
+            let of_integers = request.explain().map(|explanation| explanation.algorithm.name());
+            request.wait()?;
+            let of =
+                |form, operation| world.explain_form(form, operation, WRONG_BYTES as u64).algorithm;
+            let bcast = of(CallForm::Blocking, Collective::Bcast);
+            let ibcast = of(CallForm::Nonblocking, Collective::Bcast);
+            let floats = of(CallForm::Nonblocking, Collective::Reduce);
+            if world.rank() == 0 {
+                let integers = of_integers.unwrap_or("none");
+                println!("\n{when}: {bcast} {ibcast} {integers}, floats {floats}");
+            }
+            Ok(())
+        };
+        explain("before")?;
+        let mut buffer = [0u8; WRONG_BYTES];
+        for call in 0..1100u32 {
+            let byte = call as u8;
+            buffer.fill(if world.rank() == 0 { byte } else { !byte });
+            world.bcast(&mut buffer, 0)?;
+            assert_eq!(buffer, [byte; WRONG_BYTES]);
+            buffer.fill(if world.rank() == 3 { byte } else { !byte });
+            world.ibcast(&mut buffer, 3)?.wait()?;
+            assert_eq!(buffer, [byte; WRONG_BYTES]);
+            let mut sum = [0.0; WRONG_BYTES / 8];
+            world.ireduce(&[1.0; WRONG_BYTES / 8], &mut sum, Op::Sum, 0)?.wait()?;
+            assert!(world.rank() > 0 || sum == [4.0; WRONG_BYTES / 8]);
+        }
+        explain("after")
+    })
+    .expect("every rank refines alike");
+}
+
+/// Calls a broadcast among two nodes so often that a job refines its table.
+fn call_often_between_nodes() {
+    tradewind::local_nodes(&[2, 2], |world| {
+        for call in 0..1010u32 {
+            let mut buffer = [u8::from(world.rank() == 1) * call as u8; WRONG_BYTES];
+            world.bcast(&mut buffer, 1)?;
+            assert_eq!(buffer, [call as u8; WRONG_BYTES]);
+        }
+        let chosen = world.explain(Collective::Bcast, WRONG_BYTES as u64).algorithm;
+        let mut of_all = [0; 4];
+        world.allgather(&[chosen as u64], &mut of_all)?;
+        assert_eq!(of_all, [chosen as u64; 4], "ranks that choose differently wait for ever");
+        if world.rank() == 0 {
+            println!("\nafter: {chosen}");
+        }
+        Ok(())
+    })
+    .expect("every rank refines alike");
+}
+
+/// A table with a chain of segments of 16 bytes everywhere, and a binomial tree as the next best.
+fn wrong_table(ranks_per_node: u32) -> DecisionTable {
+    let range = Range {
+        from: 0,
+        to: None,
+        plan: Choice {
+            segment_bytes: std::num::NonZeroU64::new(16),
+            ..Choice::of(Algorithm::SegmentedChain)
+        },
+        engine: None,
+        at: 8,
+        time: Times::predicted(1.0),
+        runner_up: Some(RunnerUp {
+            plan: Choice::of(Algorithm::Binomial),
+            engine: None,
+            time: Times::predicted(2.0),
+        }),
+    };
+    let both = |form: &CallForm| {
+        let row = |operation| Row {
+            operation,
+            form: *form,
+            ranks: 4,
+            ranks_per_node,
+            error: None,
+            disturbed: None,
+            ranges: vec![range],
+        };
+        [Collective::Bcast, Collective::Reduce].map(row)
+    };
+    DecisionTable::new(here(), CallForm::ALL.iter().flat_map(both).collect())
+        .expect("a table that can be")
+}
+
+/// A hundred segments take many times as long as the flat collective or a tree, whatever else the
+/// machine does.
+fn a_job_corrects_wrong_rows() {
+    let file = kept(&wrong_table(4));
+    let output = run("decisions::call_often", Some(file.path()), Some(("TRADEWIND_REFINE", "1")));
+    said(&output);
+    let found = found(&output);
+    let line = |when: &str| {
+        found.lines().find(|line| line.starts_with(when)).unwrap_or_default().to_owned()
+    };
+    let chain = "segmented-chain";
+    assert_eq!(line("before"), format!("before: {chain} {chain} {chain}, floats {chain}"));
+    let table = DecisionTable::read(file.path()).expect("it is whole");
+    let plan = |form, operation, bytes| {
+        let query = Query { operation, form, ranks: 4, ranks_per_node: 4, bytes };
+        let range = table.look_up(&query).expect("it has no gap").range;
+        (range.plan.algorithm, range.time.measured.is_some())
+    };
+    let calls = [
+        (CallForm::Blocking, Collective::Bcast),
+        (CallForm::Nonblocking, Collective::Bcast),
+        (CallForm::Nonblocking, Collective::Reduce),
+    ];
+    let corrected = calls.map(|(form, operation)| {
+        let (algorithm, is_measured) = plan(form, operation, WRONG_BYTES as u64);
+        assert!(is_measured && algorithm != Algorithm::SegmentedChain, "{operation}: {algorithm}");
+        // Nothing was found out about other sizes.
+        assert_eq!(plan(form, operation, 100).0, Algorithm::SegmentedChain);
+        algorithm
+    });
+    // Sums of floating-point numbers keep the order that they had when the job started.
+    let [bcast, ibcast, integers] = corrected;
+    assert_eq!(line("after"), format!("after: {bcast} {ibcast} {integers}, floats {chain}"));
+}
+
+fn a_job_on_several_nodes_corrects_wrong_rows() {
+    let file = kept(&wrong_table(2));
+    let part = "decisions::call_often_between_nodes";
+    let output = run(part, Some(file.path()), Some(("TRADEWIND_REFINE", "1")));
+    said(&output);
+    let (operation, form) = (Collective::Bcast, CallForm::Blocking);
+    let bytes = WRONG_BYTES as u64;
+    let query = Query { operation, form, ranks: 4, ranks_per_node: 2, bytes };
+    let table = DecisionTable::read(file.path()).expect("it is whole");
+    let range = table.look_up(&query).expect("it has no gap").range;
+    assert!(range.time.measured.is_some(), "{range:?}");
+    assert_eq!(range.plan, Choice::of(Algorithm::Binomial));
+    assert!(found(&output).contains("after: binomial"), "{}", found(&output));
+}
+
+fn a_table_stays_as_it_is_unless_the_user_asks() {
+    let file = kept(&wrong_table(4));
+    let output = run("decisions::call_often", Some(file.path()), None);
+    said(&output);
+    assert_eq!(DecisionTable::read(file.path()).expect("it is whole"), wrong_table(4));
 }

@@ -1,0 +1,212 @@
+//! Refinement of a decision table by the job that uses it.
+//!
+//! A communicator counts its calls by form, collective and doubling of the size. Its ranks make the
+//! same calls in the same order, so a count is reached in the same call on all of them: no message is
+//! needed to agree on it. A trial of the plans in the row is then due. It takes place
+//! in a blocking call, where a rank may wait for the others; after nonblocking calls that is the next
+//! blocking one.
+//!
+//! What a trial finds holds for the communicator at once, but for reductions whose result depends on
+//! the order of the operands: equal calls of one job keep equal results. The file has all of it, for
+//! later jobs.
+
+use super::rules::SelectionRules;
+use collectives::{Algorithm, Choice, Collective};
+use engine::node::EngineKind;
+use models::decision::{CallForm, Measured, Query, Row, private_bytes};
+use models::machine_file::Engine;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Calls after which a trial is due. A trial makes about a tenth as many.
+pub(crate) const CALLS: u32 = 1000;
+/// Most plans of a trial.
+const MOST_PLANS: usize = 4;
+/// Most private memory of a trial.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Calls of a communicator, and the rules that trials have found.
+#[derive(Debug)]
+pub(crate) struct Refiner(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    rules: &'static SelectionRules,
+    /// By form, collective and doubling of the size; `None` after a trial has failed.
+    calls: Option<HashMap<(CallForm, Collective, u32), u32>>,
+    due: Vec<Query>,
+}
+
+/// A plan, and the engine between nodes that runs it.
+pub(crate) type EnginePlan = (Option<Engine>, Choice);
+
+impl Refiner {
+    /// A refiner of these rules; `None` if the job refines nothing, or always goes by other rules.
+    pub(crate) fn of(rules: &'static SelectionRules) -> Option<Self> {
+        let is_used = rules.table().is_refined() && rules.engine() == EngineKind::Peers;
+        let state = State { rules, calls: Some(HashMap::new()), due: Vec::new() };
+        is_used.then(|| Refiner(Mutex::new(state)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rules, as far as they are refined.
+    pub(crate) fn rules(&self) -> &'static SelectionRules {
+        self.lock().rules
+    }
+
+    /// Counts a call. Returns the calls of which a trial is to be made now.
+    pub(crate) fn count(&self, form: CallForm, operation: Collective, bytes: u64) -> Vec<Query> {
+        let mut state = self.lock();
+        let State { rules, calls: Some(calls), due } = &mut *state else { return Vec::new() };
+        let count = calls.entry((form, operation, doubling(bytes))).or_default();
+        *count = count.saturating_add(1);
+        if *count == CALLS {
+            let query = rules.query(form, operation, bytes);
+            let has_memory = private_bytes(operation, query.ranks, bytes) <= MOST_BYTES;
+            // Block sizes that not all ranks know count as 0.
+            let has_size = bytes > 0 || operation == Collective::Barrier;
+            due.extend((has_memory && has_size).then_some(query));
+        }
+        match form {
+            CallForm::Blocking => std::mem::take(due),
+            CallForm::Nonblocking => Vec::new(),
+        }
+    }
+
+    /// The plans of a trial: the present one, the flat collective, then those that the row has
+    /// anywhere. One plan leaves nothing to decide.
+    pub(crate) fn plans(&self, query: &Query) -> Vec<EnginePlan> {
+        let rules = self.rules();
+        let Query { operation, form, bytes, .. } = *query;
+        let Some(row) = rules.row(form, operation) else { return Vec::new() };
+        let Ok(present) = row.range(bytes) else { return Vec::new() };
+        let flat = (None, Choice::of(Algorithm::Join));
+        let of_row = row.ranges.iter().flat_map(|range| {
+            let next = range.runner_up.map(|next| (next.engine, next.plan));
+            [Some((range.engine, range.plan)), next].into_iter().flatten()
+        });
+        let next = present.runner_up.map(|next| (next.engine, next.plan));
+        let first = [(present.engine, present.plan), flat].into_iter().chain(next);
+        let mut plans: Vec<EnginePlan> = Vec::new();
+        for one in first.chain(of_row) {
+            if !plans.contains(&one) && rules.admits(operation, &one.1, bytes) {
+                plans.push(one);
+            }
+        }
+        plans.truncate(MOST_PLANS);
+        plans
+    }
+
+    /// Corrects the row by the times of a trial, which are the same on all ranks.
+    pub(crate) fn settle(&self, query: &Query, measured: &[Measured]) {
+        let mut state = self.lock();
+        let rules = state.rules;
+        let Some(row) = rules.row(query.form, query.operation) else { return };
+        let corrected = corrected(row, query, measured);
+        if corrected == *row {
+            return;
+        }
+        rules.table().write_row(&corrected);
+        state.rules = rules.with_row(corrected);
+    }
+
+    /// Makes no more trials: one has failed, perhaps not on all ranks.
+    pub(crate) fn stop(&self) {
+        let mut state = self.lock();
+        state.calls = None;
+        state.due.clear();
+    }
+}
+
+/// The number of a doubling of sizes: 0 for none, then 1 for 1 byte, 2 for 2 and 3 bytes, …
+fn doubling(bytes: u64) -> u32 {
+    u64::BITS - bytes.leading_zeros()
+}
+
+/// The row for exactly the ranks of a call, corrected by times for the doubling of its size.
+fn corrected(row: &Row, query: &Query, measured: &[Measured]) -> Row {
+    let Query { ranks, ranks_per_node, bytes, .. } = *query;
+    let mut row = Row { ranks, ranks_per_node, ..row.clone() };
+    let window = match doubling(bytes) {
+        0 => (0, None),
+        doubling => (1 << (doubling - 1), 1u64.checked_shl(doubling)),
+    };
+    let known = row.range(bytes).ok().copied();
+    // A job has no models; the table has what they predicted for the present plan.
+    row.refine(bytes, window, measured, |engine, plan| {
+        let range = known.filter(|range| (range.engine, range.plan) == (engine, *plan));
+        range.filter(|range| range.at == bytes).and_then(|range| range.time.predicted)
+    });
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use models::decision::{Range, RunnerUp, Times};
+
+    fn range(from: u64, to: Option<u64>, algorithm: Algorithm) -> Range {
+        let (plan, engine, time) = (Choice::of(algorithm), None, Times::predicted(1.0));
+        Range { from, to, plan, engine, at: from, time, runner_up: None }
+    }
+
+    fn row() -> Row {
+        let (operation, form) = (Collective::Bcast, CallForm::Blocking);
+        let next = RunnerUp {
+            plan: Choice::of(Algorithm::Binomial),
+            engine: None,
+            time: Times::predicted(2.0),
+        };
+        let first = Range { runner_up: Some(next), ..range(0, Some(4096), Algorithm::Flat) };
+        let ranges = vec![first, range(4096, None, Algorithm::Chain)];
+        Row { operation, form, ranks: 4, ranks_per_node: 4, error: None, disturbed: None, ranges }
+    }
+
+    fn query(bytes: u64) -> Query {
+        let (operation, form) = (Collective::Bcast, CallForm::Blocking);
+        Query { operation, form, ranks: 5, ranks_per_node: 5, bytes }
+    }
+
+    fn measured(algorithm: Algorithm, median: f64) -> Measured {
+        let plan = Choice::of(algorithm);
+        Measured { plan, engine: None, median, quartiles: [median; 2] }
+    }
+
+    #[test]
+    fn a_wrong_plan_is_replaced_for_its_doubling_of_the_size() {
+        let times = [measured(Algorithm::Flat, 9.0), measured(Algorithm::Binomial, 3.0)];
+        let found = corrected(&row(), &query(100), &times);
+        assert_eq!((found.ranks, found.ranks_per_node), (5, 5), "the row was one of 4 ranks");
+        let plan = |bytes| found.range(bytes).map(|range| range.plan.algorithm);
+        assert_eq!(
+            [63, 64, 127, 128].map(plan),
+            [
+                Ok(Algorithm::Flat),
+                Ok(Algorithm::Binomial),
+                Ok(Algorithm::Binomial),
+                Ok(Algorithm::Flat)
+            ]
+        );
+        let range = found.range(100).expect("it covers all sizes");
+        assert_eq!(range.time, Times { predicted: None, measured: Some(3.0) });
+        assert_eq!(range.runner_up.map(|next| next.time.measured), Some(Some(9.0)));
+    }
+
+    #[test]
+    fn the_plan_stays_where_none_is_faster() {
+        let times = [measured(Algorithm::Flat, 3.0), measured(Algorithm::Binomial, 2.95)];
+        let found = corrected(&row(), &query(100), &times);
+        assert_eq!(found.range(100).map(|range| range.plan), Ok(Choice::of(Algorithm::Flat)));
+        assert_eq!(found.ranges.len(), 2);
+    }
+
+    #[test]
+    fn doublings_cover_every_size_once() {
+        assert_eq!([0, 1, 2, 3, 4, u64::MAX].map(doubling), [0, 1, 2, 2, 3, 64]);
+        let longest = corrected(&row(), &query(u64::MAX), &[measured(Algorithm::Binomial, 1.0)]);
+        assert_eq!(longest.range(u64::MAX).map(|range| range.from), Ok(1 << 63));
+    }
+}
