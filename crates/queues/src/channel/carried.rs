@@ -23,6 +23,18 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended;
 
+/// Result of a request for a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requested {
+    /// It was made now. Once the caller has passed a [heavy fence](shm::fence::heavy) and found
+    /// nothing, what follows is notified of.
+    Now,
+    /// It was made before.
+    Before,
+    /// The word has no space for another waiting thread, so there will be no notification.
+    Refused,
+}
+
 /// The receiving end of the ring of a sender whose receiver is on another node. Closed when it is
 /// dropped.
 #[derive(Debug)]
@@ -97,10 +109,9 @@ impl Departing {
         }
     }
 
-    /// Requests a notification of the carrier's event with the next value, unless one is requested.
-    /// Returns true if the caller must now pass a [heavy fence](shm::fence::heavy) and then look
+    /// Requests a notification of the carrier's event with the next value. The caller then looks
     /// whether the end [is ready](Self::is_ready).
-    pub fn request(&mut self) -> bool {
+    pub fn request(&mut self) -> Requested {
         request(self.memory.wakeup(End::Receiver), &mut self.request)
     }
 
@@ -212,10 +223,9 @@ impl Arriving {
         self.producer.position()
     }
 
-    /// Requests a notification of the carrier's event when the receiver releases slots, unless one
-    /// is requested. Returns true if the caller must now pass a
-    /// [heavy fence](shm::fence::heavy) and then look at [`released`](Self::released).
-    pub fn request(&mut self) -> bool {
+    /// Requests a notification of the carrier's event when the receiver releases slots. The caller
+    /// then looks at [`released`](Self::released).
+    pub fn request(&mut self) -> Requested {
         request(self.memory.wakeup(End::Sender), &mut self.request)
     }
 
@@ -245,12 +255,12 @@ fn put_words<const LEAD: usize>(
     Ok(())
 }
 
-fn request(wakeup: Wakeup<'_>, request: &mut Option<Armed>) -> bool {
-    let is_new = request.is_none();
-    if is_new {
-        *request = wakeup.request();
+fn request(wakeup: Wakeup<'_>, request: &mut Option<Armed>) -> Requested {
+    if request.is_some() {
+        return Requested::Before;
     }
-    is_new
+    *request = wakeup.request();
+    if request.is_some() { Requested::Now } else { Requested::Refused }
 }
 
 fn is_requested(wakeup: Wakeup<'_>, request: &mut Option<Armed>) -> bool {

@@ -6,7 +6,7 @@ use crate::agent::channel_end::ChannelEnd;
 use crate::agent::session::ProtocolViolation;
 use crate::transport::Transport;
 use crate::transport::frame::Frame;
-use queues::channel::{Arriving, ArrivingError, Departing};
+use queues::channel::{Arriving, ArrivingError, Departing, Requested};
 use shm::segment::{Offset, Segment};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,9 +28,19 @@ pub(crate) struct ChannelRouter {
     batches: Batches,
     /// Values have arrived since the last look at this.
     has_delivered: bool,
-    /// A value may be stored without a notification: no barrier has followed the last request, or
-    /// the kernel has refused it.
-    is_uncertain: bool,
+    requests: Requests,
+}
+
+/// Whether all requested notifications are certain: ranks store a value and then load the word with
+/// the request, and a store may leave its processor after that load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Requests {
+    /// A barrier has followed all of them.
+    Certain,
+    /// Some are new: the rings are looked at once more in the next turn.
+    New,
+    /// They were looked at, without a barrier, or the kernel has refused it.
+    Uncertain,
 }
 
 /// A channel whose receiver is on another node.
@@ -139,7 +149,7 @@ impl ChannelRouter {
             slots: HashMap::new(),
             batches: Batches::new(nodes),
             has_delivered: false,
-            is_uncertain: false,
+            requests: Requests::Certain,
         }
     }
 
@@ -305,30 +315,41 @@ impl ChannelRouter {
         is_ready || self.incoming.all.iter().any(is_released)
     }
 
-    /// Requests notifications before the agent sleeps. Returns false if there is something to do.
+    /// Requests notifications before the agent sleeps. Returns false if there is something to do, or
+    /// if the requests are new: another turn comes first.
     pub(crate) fn arm(&mut self, transport: &dyn Transport, limit: u64) -> bool {
         if self.is_ready(transport, limit) {
             return false;
         }
-        let mut is_new = false;
-        for channel in &mut self.outgoing.all {
-            is_new |= channel.can_send(transport, limit) && channel.ring.request();
-        }
-        for channel in &mut self.incoming.all {
-            is_new |= channel.awaits_release() && channel.ring.request();
-        }
+        let (mut is_new, mut is_refused) = (false, false);
+        let mut count = |requested| {
+            is_new |= requested == Requested::Now;
+            is_refused |= requested == Requested::Refused;
+        };
+        let sending = |channel: &&mut Outgoing| channel.can_send(transport, limit);
+        self.outgoing.all.iter_mut().filter(sending).for_each(|one| count(one.ring.request()));
+        let receiving = |channel: &&mut Incoming| channel.awaits_release();
+        self.incoming.all.iter_mut().filter(receiving).for_each(|one| count(one.ring.request()));
         // Ranks store values and positions, pass their light half of the barrier and load the word.
         // The heavy half interrupts all processors, so it waits for a sleep after which nothing was
-        // requested anew: values that follow each other quickly do without. Until then a store that
-        // is on its way out of its processor may be missed, and the sleep is short.
-        self.is_uncertain = is_new || self.is_uncertain && !shm::fence::heavy();
-        !self.is_ready(transport, limit)
+        // requested anew: values that follow each other quickly do without. A store that is on its
+        // way out of its processor, whose rank has loaded the word before the request, is there a
+        // turn later: it takes less time than the system calls of a turn. No processor promises
+        // that, so the sleep behind that turn is short.
+        self.requests = match self.requests {
+            _ if is_new => Requests::New,
+            _ if is_refused => Requests::Uncertain,
+            Requests::New => Requests::Uncertain,
+            Requests::Uncertain if shm::fence::heavy() => Requests::Certain,
+            unchanged => unchanged,
+        };
+        !is_new && !self.is_ready(transport, limit)
     }
 
     /// Time after which the rings are to be looked at again without a notification.
     pub(crate) fn next_look(&self) -> Option<Duration> {
         let is_empty = self.outgoing.all.is_empty() && self.incoming.all.is_empty();
-        (self.is_uncertain && !is_empty).then_some(UNCERTAIN)
+        (self.requests == Requests::Uncertain && !is_empty).then_some(UNCERTAIN)
     }
 
     /// Ends the channels of a rank of this node that has exited. What it has sent is sent to the

@@ -44,6 +44,13 @@ fn node() -> Node {
     Node { router, transport, segment, rings, sender, receiver }
 }
 
+impl ChannelRouter {
+    /// Returns true if the agent sleeps after at most one turn without anything to do.
+    fn sleeps(&mut self, transport: &memory::Memory) -> bool {
+        self.arm(transport, LIMIT) || self.arm(transport, LIMIT)
+    }
+}
+
 /// A record of these values.
 fn record(id: ChannelId, values: std::ops::Range<u64>) -> Vec<u8> {
     let bytes: Vec<u8> = values.flat_map(u64::to_le_bytes).collect();
@@ -61,7 +68,7 @@ fn a_channel_sends_as_much_as_it_has_credit_and_then_its_end() {
     assert!(router.serve(&mut transport, LIMIT));
     assert_eq!(router.outgoing.all[0].in_flight, slots);
     fill(&mut sender);
-    assert!(!router.serve(&mut transport, LIMIT) && router.arm(&transport, LIMIT));
+    assert!(!router.serve(&mut transport, LIMIT) && router.sleeps(&transport));
     let credit = |router: &mut ChannelRouter, node, values| {
         router.receive(node, &TO.head(Content::Credit(values)))
     };
@@ -93,7 +100,7 @@ fn values_arrive_in_the_ring_and_their_slots_return_as_credit() {
     assert_eq!(next, 2000);
     assert!(router.incoming.all[0].reported > 1024);
     assert!(transport.queued(1) > 0, "credit returns");
-    assert!(router.arm(&transport, LIMIT), "nothing is left to do");
+    assert!(router.sleeps(&transport), "nothing is left to do");
     let end = FROM.head(Content::SenderClosed);
     assert_eq!(router.receive(2, &end), 1, "rank 1 is on node 1");
     assert_eq!(router.receive(1, &end), 0);
@@ -118,7 +125,7 @@ fn a_node_that_ignores_credit_ends_its_own_channel() {
 #[test]
 fn a_receiver_that_closes_its_end_is_reported() {
     let Node { mut router, mut transport, receiver, mut sender, .. } = node();
-    assert!(router.arm(&transport, LIMIT));
+    assert!(router.sleeps(&transport));
     drop(receiver);
     assert!(!router.arm(&transport, LIMIT), "there is something to do");
     assert!(router.serve(&mut transport, LIMIT) && router.incoming.all.is_empty());
@@ -132,7 +139,7 @@ fn a_receiver_that_closes_its_end_is_reported() {
 #[test]
 fn what_a_killed_rank_has_stored_is_sent_before_its_end() {
     let Node { mut router, mut transport, mut sender, receiver, .. } = node();
-    assert!(router.arm(&transport, LIMIT));
+    assert!(router.sleeps(&transport));
     // As if it had been killed before it could notify the agent.
     sender.try_send(3).expect("space");
     std::mem::forget((sender, receiver));
@@ -213,10 +220,46 @@ fn the_barrier_waits_for_a_sleep_without_new_requests() {
     let Node { mut router, mut transport, mut sender, receiver: _receiver, .. } = node();
     let refused = (!shm::fence::heavy()).then_some(UNCERTAIN);
     for value in 0..3 {
+        assert!(!router.arm(&transport, LIMIT), "a value may be on its way past the request");
         assert!(router.arm(&transport, LIMIT));
         assert_eq!(router.next_look(), Some(UNCERTAIN), "the request may be missed");
         assert!(router.arm(&transport, LIMIT));
         assert_eq!(router.next_look(), refused);
+        sender.try_send(value).expect("space");
+        assert!(!router.arm(&transport, LIMIT), "there is something to send");
+        assert!(router.serve(&mut transport, LIMIT));
+    }
+}
+
+#[test]
+fn a_value_that_passes_a_request_is_found_before_the_sleep() {
+    let Node { mut router, mut transport, mut sender, receiver: _receiver, .. } = node();
+    assert!(!router.arm(&transport, LIMIT));
+    sender.try_send(1).expect("space");
+    assert!(!router.arm(&transport, LIMIT), "there is something to send");
+    assert!(router.serve(&mut transport, LIMIT));
+}
+
+/// Words of the ring of the sender, which a rank can write to.
+fn words_of(node: &Node) -> &[shm::sync::AtomicU32] {
+    node.segment.slice_at(node.rings[0].offset(), 128).expect("inside")
+}
+
+#[test]
+fn a_word_without_space_for_a_request_hides_no_value_and_keeps_no_agent_awake() {
+    use shm::sync::Ordering::Relaxed;
+    // The word is the one that a request changes.
+    let mut other = node();
+    let before: Vec<u32> = words_of(&other).iter().map(|word| word.load(Relaxed)).collect();
+    other.router.arm(&other.transport, LIMIT);
+    let changed = words_of(&other).iter().zip(before);
+    let place = changed.map(|(word, before)| word.load(Relaxed) != before).position(|is| is);
+    let node = node();
+    words_of(&node)[place.expect("the agent has requested")].store(255, Relaxed);
+    let Node { mut router, mut transport, mut sender, receiver: _receiver, .. } = node;
+    for value in 0..3 {
+        assert!(router.sleeps(&transport));
+        assert_eq!(router.next_look(), Some(UNCERTAIN), "no notification is certain");
         sender.try_send(value).expect("space");
         assert!(!router.arm(&transport, LIMIT), "there is something to send");
         assert!(router.serve(&mut transport, LIMIT));
