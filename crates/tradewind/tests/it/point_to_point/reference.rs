@@ -2,22 +2,32 @@
 //! message of its source that it accepts and that no earlier receive has taken.
 
 use std::collections::VecDeque;
-use tradewind::{Communicator, Error, RecvRequest, Result, SendRequest, Source, Status, Tag};
+use std::time::{Duration, Instant};
+use tradewind::{
+    Communicator, Error, Message, RecvRequest, Result, SendRequest, Source, Status, Tag, local,
+    local_nodes,
+};
 
-/// Messages of a fast run, over all rounds.
+/// Messages of a fast run on one node, and as many on two.
 const MESSAGES: u64 = 24_000;
 
 /// The variable that sets another number.
 const VARIABLE: &str = "TRADEWIND_TEST_MESSAGES";
 
+/// Ends the wait of a broken test.
+const LIMIT: Duration = Duration::from_secs(60);
+
 const TAGS: u32 = 3;
 
-/// The wildcards of all receives of a communicator. They do not differ within it, so that no receive
-/// takes the message that another one needs.
+/// The wildcards of all receives of a communicator: any source, any tag. They do not differ within
+/// it, so that no receive takes the message that another one needs.
 const KINDS: [(bool, bool); 4] = [(true, true), (false, true), (true, false), (false, false)];
 
-/// Receives that are posted at once.
-const WINDOW: usize = 12;
+/// Receives that are posted at once for a stream.
+const WINDOW: usize = 8;
+
+/// Longest message, in words.
+const MOST_WORDS: usize = 20_000;
 
 /// A splitmix64 sequence (Steele, Lea, Flood 2014, figure 16).
 #[derive(Clone)]
@@ -30,6 +40,23 @@ impl Random {
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 31)) % limit
+    }
+}
+
+/// Messages of a communicator whose order a receive can observe: all of them, or those of one tag
+/// where every receive names its tag. One thread sends them, and one receives them.
+#[derive(Clone, Copy)]
+struct Stream {
+    kind: usize,
+    tag: Option<u32>,
+}
+
+impl Stream {
+    fn all() -> impl Iterator<Item = Stream> {
+        KINDS.iter().enumerate().flat_map(|(kind, (_, any_tag))| {
+            let tags = if *any_tag { 0..1 } else { 0..TAGS };
+            tags.map(move |tag| Stream { kind, tag: (!any_tag).then_some(tag) })
+        })
     }
 }
 
@@ -49,37 +76,15 @@ impl Planned {
     }
 }
 
-/// The messages from one rank to another on one communicator, in order.
-fn plan(seed: u64, from: u32, to: u32, kind: usize, count: u64) -> Vec<Planned> {
-    let pair = u64::from(from) << 24 | u64::from(to) << 8 | kind as u64;
-    let mut random = Random(seed ^ pair << 20);
-    let message = |place| {
-        // Mostly short, some of several lines, few that are offered.
-        let words = match random.below(100) {
-            0..60 => 1 + random.below(5),
-            60..90 => 1 + random.below(100),
-            90..98 => random.below(2000),
-            _ => random.below(20_000),
-        } as usize;
-        Planned {
-            tag: random.below(TAGS.into()) as u32,
-            words,
-            number: pair << 16 | place,
-            is_synchronous: random.below(10) == 0,
-        }
-    };
-    (0..count).map(message).collect()
-}
-
-/// One receive with its buffer.
-type Posted<'a> = (usize, usize, RecvRequest<'a>);
-
 /// What a receive has found.
 struct Found {
     pattern: (Source, Tag),
     status: Status,
     contents: Vec<u64>,
 }
+
+/// One receive with its buffer: its place in the order of posting.
+type Posted<'a> = (usize, RecvRequest<'a>);
 
 /// The messages of one round to and from this rank.
 struct Round<'a> {
@@ -90,13 +95,43 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    fn send_all(&self) -> Result<()> {
-        let rank = self.worlds[0].rank();
-        let mut random = Random(self.seed ^ u64::from(rank) << 50);
-        let mut plans: Vec<(usize, u32, VecDeque<Planned>)> = Vec::new();
-        for kind in 0..KINDS.len() {
-            for to in 0..self.worlds[0].size() {
-                plans.push((kind, to, plan(self.seed, rank, to, kind, self.count).into()));
+    fn rank(&self) -> u32 {
+        self.worlds[0].rank()
+    }
+
+    fn ranks(&self) -> u32 {
+        self.worlds[0].size()
+    }
+
+    /// The messages of a stream from one rank to another, in order.
+    fn plan(&self, from: u32, to: u32, Stream { kind, tag }: Stream) -> VecDeque<Planned> {
+        let pair = u64::from(from) << 24 | u64::from(to) << 8 | kind as u64;
+        let mut random = Random(self.seed ^ pair << 20);
+        let message = |place| {
+            // Mostly short, some of several lines, few that are offered.
+            let words = match random.below(100) {
+                0..60 => 1 + random.below(5),
+                60..90 => 1 + random.below(100),
+                90..98 => random.below(2000),
+                _ => random.below(MOST_WORDS as u64),
+            } as usize;
+            Planned {
+                tag: random.below(TAGS.into()) as u32,
+                words,
+                number: pair << 16 | place,
+                is_synchronous: random.below(10) == 0,
+            }
+        };
+        let all = (0..self.count).map(message);
+        all.filter(|message| tag.is_none_or(|tag| tag == message.tag)).collect()
+    }
+
+    /// Sends all messages of some streams, in a random order of streams and receivers.
+    fn send_all(&self, streams: &[Stream], mut random: Random) -> Result<()> {
+        let mut plans = Vec::new();
+        for stream in streams {
+            for to in 0..self.ranks() {
+                plans.push((stream.kind, to, self.plan(self.rank(), to, *stream)));
             }
         }
         let mut order = Vec::new();
@@ -129,13 +164,12 @@ impl Round<'_> {
         requests.into_iter().try_for_each(SendRequest::wait)
     }
 
-    /// The patterns of all receives on one communicator, in a random order.
-    fn patterns(&self, kind: usize, random: &mut Random) -> Vec<(Source, Tag)> {
-        let (any_source, any_tag) = KINDS[kind];
-        let rank = self.worlds[kind].rank();
+    /// The patterns of all receives of a stream, in a random order.
+    fn patterns(&self, stream: Stream, random: &mut Random) -> Vec<(Source, Tag)> {
+        let (any_source, any_tag) = KINDS[stream.kind];
         let mut patterns = Vec::new();
-        for from in 0..self.worlds[kind].size() {
-            for message in plan(self.seed, from, rank, kind, self.count) {
+        for from in 0..self.ranks() {
+            for message in self.plan(from, self.rank(), stream) {
                 let source = if any_source { Source::Any } else { Source::Rank(from) };
                 let tag = if any_tag { Tag::Any } else { Tag::Is(message.tag) };
                 patterns.push((source, tag));
@@ -147,61 +181,82 @@ impl Round<'_> {
         patterns
     }
 
-    fn receive_all(&self) -> Result<()> {
-        let mut random = Random(self.seed ^ 0xabcd);
-        let patterns: Vec<Vec<_>> =
-            (0..KINDS.len()).map(|kind| self.patterns(kind, &mut random)).collect();
-        let mut buffers: Vec<Vec<Vec<u64>>> =
-            patterns.iter().map(|all| vec![vec![0; 20_000]; all.len().min(WINDOW)]).collect();
-        let mut found: Vec<Vec<Option<Found>>> =
-            patterns.iter().map(|all| all.iter().map(|_| None).collect()).collect();
-        let mut next = [0; KINDS.len()];
-        while next.iter().zip(&patterns).any(|(next, all)| *next < all.len()) {
-            let first = next;
-            let mut posted: Vec<Posted<'_>> = Vec::new();
-            let mut free: Vec<_> = buffers.iter_mut().map(|some| some.iter_mut()).collect();
-            loop {
-                let kind = random.below(KINDS.len() as u64) as usize;
-                let Some(&(source, tag)) = patterns[kind].get(next[kind]) else { break };
-                let Some(buffer) = free[kind].next() else { break };
-                let request = self.worlds[kind].irecv(buffer, source, tag)?;
-                posted.push((kind, next[kind], request));
-                next[kind] += 1;
-            }
-            while !posted.is_empty() {
-                let one = random.below(posted.len() as u64) as usize;
-                if random.below(3) > 0 && !posted[one].2.test()? {
-                    continue;
-                }
-                let (kind, place, mut request) = posted.swap_remove(one);
-                request.wait_timeout(std::time::Duration::from_secs(60))?;
-                let Some(status) = request.status() else { return Err(Error::Broken) };
-                drop(request);
-                let pattern = patterns[kind][place];
-                found[kind][place] = Some(Found { pattern, status, contents: Vec::new() });
-            }
-            drop((posted, free));
-            for (kind, first) in first.into_iter().enumerate() {
-                for (found, buffer) in found[kind][first..next[kind]].iter_mut().zip(&buffers[kind])
-                {
-                    let Some(found) = found else { return Err(Error::Broken) };
-                    let count = found.status.count::<u64>().unwrap_or(0);
-                    found.contents = buffer[..count].to_vec();
-                }
-            }
+    /// Receives all messages of some streams, a window of each at a time, and compares them.
+    fn receive_all(&self, streams: &[Stream], mut random: Random) -> Result<()> {
+        let mut receives: Vec<_> = streams
+            .iter()
+            .map(|stream| Receives::new(self, *stream, self.patterns(*stream, &mut random)))
+            .collect();
+        while !receives.iter().all(Receives::is_over) {
+            receives.iter_mut().try_for_each(|one| one.receive_window(&mut random))?;
         }
-        for (kind, found) in found.into_iter().enumerate() {
-            self.compare(kind, found.into_iter().flatten().collect());
+        receives.into_iter().for_each(Receives::compare);
+        Ok(())
+    }
+}
+
+/// The receives of a stream.
+struct Receives<'a> {
+    round: &'a Round<'a>,
+    stream: Stream,
+    patterns: Vec<(Source, Tag)>,
+    buffers: Vec<Vec<u64>>,
+    /// In the order of posting.
+    found: Vec<Found>,
+}
+
+impl<'a> Receives<'a> {
+    fn new(round: &'a Round<'a>, stream: Stream, patterns: Vec<(Source, Tag)>) -> Self {
+        let buffers = vec![vec![0; MOST_WORDS]; WINDOW.min(patterns.len())];
+        Receives { round, stream, patterns, buffers, found: Vec::new() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.found.len() == self.patterns.len()
+    }
+
+    /// Posts some receives, or takes one message by a probe, and waits for them in any order.
+    fn receive_window(&mut self, random: &mut Random) -> Result<()> {
+        let world = &self.round.worlds[self.stream.kind];
+        let first = self.found.len();
+        let Some(&pattern) = self.patterns.get(first) else { return Ok(()) };
+        if random.below(10) == 0 {
+            let message = probe(world, pattern)?;
+            let status = message.status();
+            self.found.push(Found { pattern, status, contents: message.recv_vec()? });
+            return Ok(());
+        }
+        let most = 1 + random.below(WINDOW as u64) as usize;
+        let mut posted: Vec<Posted<'_>> = Vec::new();
+        for (place, buffer) in self.buffers.iter_mut().enumerate().take(most) {
+            let Some(&(source, tag)) = self.patterns.get(first + place) else { break };
+            posted.push((place, world.irecv(buffer, source, tag)?));
+        }
+        let mut statuses = vec![None; posted.len()];
+        while !posted.is_empty() {
+            let one = random.below(posted.len() as u64) as usize;
+            if random.below(3) > 0 && !posted[one].1.test()? {
+                continue;
+            }
+            let (place, mut request) = posted.swap_remove(one);
+            request.wait_timeout(LIMIT)?;
+            statuses[place] = request.status();
+        }
+        drop(posted);
+        for (place, status) in statuses.into_iter().enumerate() {
+            let Some(status) = status else { return Err(Error::Broken) };
+            let count = status.count::<u64>().unwrap_or(0);
+            let contents = self.buffers[place][..count].to_vec();
+            self.found.push(Found { pattern: self.patterns[first + place], status, contents });
         }
         Ok(())
     }
 
-    /// Compares the receives of a communicator, in the order of posting, with the reference.
-    fn compare(&self, kind: usize, found: Vec<Found>) {
-        let rank = self.worlds[kind].rank();
-        let mut left: Vec<VecDeque<Planned>> = (0..self.worlds[kind].size())
-            .map(|from| plan(self.seed, from, rank, kind, self.count).into())
-            .collect();
+    /// Compares the receives with the reference: each message of the stream is found once.
+    fn compare(self) {
+        let Receives { round, stream, found, .. } = self;
+        let mut left: Vec<VecDeque<Planned>> =
+            (0..round.ranks()).map(|from| round.plan(from, round.rank(), stream)).collect();
         for Found { pattern: (source, tag), status, contents } in found {
             assert!(source == Source::Any || source == Source::Rank(status.source()));
             let of_source = &mut left[status.source() as usize];
@@ -216,6 +271,19 @@ impl Round<'_> {
     }
 }
 
+/// Takes the next message that a receive would take.
+fn probe(world: &Communicator, (source, tag): (Source, Tag)) -> Result<Message<'_>> {
+    let end = Instant::now() + LIMIT;
+    loop {
+        if let Some(message) = world.improbe(source, tag)? {
+            return Ok(message);
+        }
+        assert!(Instant::now() < end, "no message from {source:?} with {tag:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// Exchanges so many messages, of all ranks together, on one node and then on two.
 pub(super) fn run() {
     let messages = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
     let mut left: u64 = messages.unwrap_or(MESSAGES);
@@ -225,23 +293,38 @@ pub(super) fn run() {
         }
         let pairs = u64::from(ranks * ranks) * KINDS.len() as u64;
         let count = (left / pairs).clamp(1, 100);
-        run_round(ranks, seed as u64 ^ left, count);
+        let seed = seed as u64 ^ left;
+        local(ranks, |world| exchange(&world, seed, count)).expect("the job succeeds");
+        // One rank on each node, one beside two others, two on each.
+        let nodes = [ranks / 2, ranks - ranks / 2];
+        let nodes = if ranks == 1 { &nodes[1..] } else { &nodes[..] };
+        local_nodes(nodes, |world| exchange(&world, seed, count)).expect("the job succeeds");
         left = left.saturating_sub(count * pairs);
     }
 }
 
-/// Every rank sends in one thread and receives in another one.
-pub(super) fn run_round(ranks: u32, seed: u64, count: u64) {
-    super::everywhere(ranks, |world| exchange(&world, seed, count)).expect("the job succeeds");
-}
-
+/// Exchanges random messages between all ranks, in one to three threads of each rank that send and
+/// as many that receive.
 pub(super) fn exchange(world: &Communicator, seed: u64, count: u64) -> Result<()> {
     let worlds: Vec<Communicator> = KINDS.iter().map(|_| world.dup()).collect::<Result<_>>()?;
-    let round = Round { worlds: &worlds, seed, count };
+    let round = &Round { worlds: &worlds, seed, count };
+    let threads = 1 + (seed ^ u64::from(world.rank())) % 3;
+    // Of other streams than those that the thread of the same number sends.
+    let streams: Vec<Stream> = Stream::all().collect();
+    let dealt = |thread: u64, by: u64| -> Vec<Stream> {
+        let mine = streams.iter().zip(0_u64..);
+        mine.filter(|(_, place)| place / by % threads == thread).map(|(one, _)| *one).collect()
+    };
     std::thread::scope(|scope| {
-        let sends = scope.spawn(|| round.send_all());
-        round.receive_all()?;
-        sends.join().expect("no panic")
+        let of_thread = |thread: u64| Random(seed ^ u64::from(world.rank()) << 50 ^ thread << 40);
+        let mut running = Vec::new();
+        for thread in 0..threads {
+            let (sent, received) = (dealt(thread, 1), dealt(thread, 2));
+            running.push(scope.spawn(move || round.send_all(&sent, of_thread(thread))));
+            let random = of_thread(thread + threads);
+            running.push(scope.spawn(move || round.receive_all(&received, random)));
+        }
+        running.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
     })?;
     world.barrier()
 }
