@@ -18,6 +18,7 @@ pub(crate) mod pending;
 mod unacknowledged;
 
 pub use connect::{Listener, MAX_PENDING};
+pub use unacknowledged::unacknowledged;
 
 use super::frame::{Frame, Route};
 use super::payloads::{PayloadLocation, Payloads};
@@ -67,8 +68,9 @@ pub struct Tcp {
     written: Vec<u32>,
     /// Payloads for nodes that were lost before, to be reported by `flush`.
     dropped: Vec<PayloadLocation>,
-    /// Nodes that were lost while sending, to be reported by `wait`.
+    /// Nodes that were lost while sending, to be reported by `wait`, and what they had sent before.
     lost: Vec<(u32, String)>,
+    rest: Vec<Arrival>,
     refused: u64,
     unanswered: Duration,
     /// When the other nodes read.
@@ -154,6 +156,11 @@ impl Tcp {
         Tcp::over(connector, node, timeouts, reading).map(|(tcp, _)| tcp)
     }
 
+    /// The sockets of all connections.
+    pub fn sockets(&self) -> Vec<BorrowedFd<'_>> {
+        self.connections.iter().flatten().map(|connection| connection.as_fd()).collect()
+    }
+
     /// Makes the connections hold `wanted` bytes in each direction while neither end reads, and
     /// returns how many they hold, which may be fewer.
     ///
@@ -207,6 +214,7 @@ impl Tcp {
             written: Vec::new(),
             dropped: Vec::new(),
             lost: Vec::new(),
+            rest: Vec::new(),
             refused: std::mem::take(&mut connector.refused),
             unanswered: timeouts.unanswered,
             reading,
@@ -275,7 +283,13 @@ impl Tcp {
                 let _ = self.poller.change(&*connection, u64::from(node), interest);
             }
             Ok(None) => {}
-            Err(lost) => self.lose(node, &lost, payloads),
+            Err(lost) => {
+                // The connection reports its end to the next call, which may be a write. What the
+                // node sent before comes first.
+                connection.shut_down();
+                while connection.read(node, payloads, &mut self.rest).is_ok() {}
+                self.lose(node, &lost, payloads);
+            }
         }
     }
 
@@ -286,6 +300,12 @@ impl Tcp {
         if let Err(lost) = connection.read(node, payloads, arrivals) {
             self.lose(node, &lost, payloads);
         }
+    }
+
+    /// Reports the nodes that were lost, behind what they had sent before.
+    fn report_lost(&mut self, arrivals: &mut Vec<Arrival>) {
+        arrivals.append(&mut self.rest);
+        arrivals.extend(self.lost.drain(..).map(|(node, why)| Arrival::NodeLost { node, why }));
     }
 
     /// Closes the connection with a node, which is not reported.
@@ -440,7 +460,7 @@ impl Transport for Tcp {
         if connects || due.is_some_and(|due| due <= Instant::now()) {
             self.connect_more(payloads, arrivals)?;
         }
-        arrivals.extend(self.lost.drain(..).map(|(node, why)| Arrival::NodeLost { node, why }));
+        self.report_lost(arrivals);
         Ok(())
     }
 
@@ -459,7 +479,7 @@ impl Transport for Tcp {
         for node in 0..self.connections.len() as u32 {
             self.read(node, payloads, arrivals);
         }
-        arrivals.extend(self.lost.drain(..).map(|(node, why)| Arrival::NodeLost { node, why }));
+        self.report_lost(arrivals);
         Ok(())
     }
 

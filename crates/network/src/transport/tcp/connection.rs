@@ -8,7 +8,7 @@ use crate::transport::stream::connection_error::ConnectionError;
 use crate::transport::stream::receive_buffer::ReceiveBuffer;
 use crate::transport::stream::send_queue::SendQueue;
 use rustix::event::epoll::EventFlags;
-use rustix::net::sockopt;
+use rustix::net::{Shutdown, shutdown, sockopt};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -112,6 +112,22 @@ impl Connection {
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), ConnectionError> {
         self.buffer.read(&mut self.socket.as_fd(), node, payloads, arrivals)
+    }
+}
+
+impl Connection {
+    /// Ends the connection in both directions, for every copy of the socket. What has arrived can
+    /// still be read.
+    pub(super) fn shut_down(&self) {
+        // It fails only if the connection has ended.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+}
+
+impl Drop for Connection {
+    /// A node service may have a copy of the socket, so its close alone would end nothing.
+    fn drop(&mut self) {
+        self.shut_down();
     }
 }
 
