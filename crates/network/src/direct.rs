@@ -48,7 +48,7 @@ use run::{DirectRun, DirectSchedule};
 use shm::loan::{LentBytes, lend_instead};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -86,7 +86,9 @@ impl CallerTable {
 
 impl DirectBackend {
     /// Connects this rank with all others, which connect at about the same time. `addresses` has
-    /// the listener of each rank of the job, `listener` is this rank's own.
+    /// the listener of each rank of the job, `listener` is this rank's own. `keep` gets the sockets
+    /// before the first run: a process that has copies of them decides how they end if this one is
+    /// killed.
     ///
     /// # Errors
     /// [`Error::NodeUnreachable`] with the first rank, as a node, that cannot be reached; if the
@@ -97,9 +99,11 @@ impl DirectBackend {
         addresses: &[SocketAddr],
         key: Key,
         timeouts: Timeouts,
+        keep: impl FnOnce(&[BorrowedFd<'_>]),
     ) -> Result<DirectBackend, Error> {
         let mut transport = Tcp::connect_ranks(listener, rank, addresses, key, timeouts)?;
         let held = transport.enlarge(attendance::WANTED)?;
+        keep(&transport.sockets());
         // Wakes a thread that sleeps in the engine when another thread of the rank needs it.
         let notifier = notifier()?;
         transport.watch(notifier.as_fd(), 0)?;

@@ -113,7 +113,8 @@ fn open_all(
 /// If the system refuses memory or sockets.
 pub fn connect_directly(ranks: u32) -> Result<Vec<DirectBackend>, Error> {
     let mut backends = connect_all(ranks, |listener, rank, addresses, key| {
-        DirectBackend::connect(listener, rank, addresses, key, Timeouts::default())
+        let timeouts = Timeouts::default();
+        DirectBackend::connect(listener, rank, addresses, key, timeouts, |_| {})
     })?;
     let held = backends.iter().map(DirectBackend::held).min().unwrap_or(0);
     backends.iter_mut().for_each(|backend| backend.limit_held(held));

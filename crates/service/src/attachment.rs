@@ -1,7 +1,7 @@
 //! Entry of a rank into the job of a node service.
 
 use crate::error::ServiceError;
-use crate::protocol::{Answer, Hello, JOB_NODES};
+use crate::protocol::{Answer, Hello, JOB_NODES, encode_keep};
 use engine::Error;
 use engine::node::Node;
 use engine::node::membership::Member;
@@ -14,11 +14,11 @@ use network::job_nodes::{JobNodes, Key};
 use network::node_map::NodeMap;
 use network::node_network::JobNetwork;
 use network::transport::tcp::Timeouts;
-use shm::broker::{BrokerError, Connection, connect};
+use shm::broker::{BrokerError, Connection, MAX_DESCRIPTORS, connect};
 use shm::process::ProcessHandle;
 use shm::segment::Segment;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +61,9 @@ pub struct Attachment {
 /// The end of a rank's connections with the other ranks of a job on several nodes.
 #[derive(Clone)]
 pub struct RankEndpoint {
+    /// Name of the node service, and the number of the rank there.
+    pub(crate) service: String,
+    pub(crate) local_rank: u32,
     /// Address of the node.
     pub address: IpAddr,
     /// Ports at which the rank may listen.
@@ -69,11 +72,32 @@ pub struct RankEndpoint {
     pub key: Key,
 }
 
+impl RankEndpoint {
+    /// Passes copies of the rank's sockets to its node service, which keeps them: a rank that is
+    /// killed takes nothing back that it has handed to its system.
+    ///
+    /// # Errors
+    /// If the service does not answer, or needs its descriptors itself.
+    pub fn keep(&self, sockets: &[BorrowedFd<'_>]) -> Result<(), ServiceError> {
+        for sockets in sockets.chunks(MAX_DESCRIPTORS) {
+            let connection = connect(&self.service, CONNECT_LIMIT)?;
+            connection.send_message(&encode_keep(self.local_rank), sockets)?;
+            match Answer::decode(&connection.receive_message(Some(CONNECT_LIMIT))?.bytes) {
+                Some(Answer::Welcome) => {}
+                Some(Answer::Refused(why)) => return Err(ServiceError::Refused(why)),
+                _ => return Err(ServiceError::Answer),
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Omits the key: secrets do not belong into logs.
 impl std::fmt::Debug for RankEndpoint {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let RankEndpoint { address, ports, key: _ } = self;
+        let RankEndpoint { service, local_rank, address, ports, key: _ } = self;
         let mut shown = formatter.debug_struct("RankEndpoint");
+        shown.field("service", service).field("local_rank", local_rank);
         shown.field("address", address).field("ports", ports).finish_non_exhaustive()
     }
 }

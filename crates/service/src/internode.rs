@@ -7,6 +7,7 @@ use crate::fabric_endpoint;
 use crate::kernel_offload::{self, KernelReservation};
 use crate::limits::{FILES_PER_RANK, allow_open_files, raise_open_files};
 use crate::protocol::{Answer, read_nodes};
+use crate::rank_sockets::RankSockets;
 use ::fabric::Endpoint;
 use engine::Exit;
 use engine::node::Node;
@@ -48,6 +49,8 @@ pub(crate) struct Internode {
     /// Connections that wait until all nodes are connected: of ranks of this node, by number, and
     /// of the processes that submitted the nodes.
     waiting: Vec<(Option<u32>, Connection)>,
+    /// Copies of the sockets between ranks.
+    sockets: RankSockets,
 }
 
 #[derive(Debug)]
@@ -108,6 +111,7 @@ impl Internode {
             loader,
             wakeup: Arc::new(wakeup),
             waiting: Vec::new(),
+            sockets: RankSockets::default(),
         })
     }
 
@@ -293,8 +297,20 @@ impl Internode {
         let _ = answer;
     }
 
-    /// Reports the exit of a rank of this node to the agent.
-    pub(crate) fn exit(&self, rank: u32, how: Exit) {
+    /// Keeps copies of sockets of a rank of this node until it has exited and they have sent
+    /// everything.
+    ///
+    /// # Errors
+    /// If the service needs its descriptors itself.
+    pub(crate) fn keep(&mut self, rank: u32, sockets: Vec<OwnedFd>) -> Result<(), String> {
+        self.sockets.keep(rank, sockets)
+    }
+
+    /// Reports the exit of a rank of this node to the agent, and to the other ranks on their
+    /// connections with it.
+    pub(crate) fn exit(&mut self, rank: u32, how: Exit) {
+        let wakeup = Arc::clone(&self.wakeup);
+        self.sockets.exit(rank, self.timeouts.unanswered, move || notify(&wakeup));
         if let State::Connected(nodes, agent) = &self.state
             && let Some(rank) = job_rank(nodes, rank)
         {
@@ -317,9 +333,11 @@ impl Internode {
         matches!(self.state, State::Failed(_))
     }
 
-    /// Returns true if the agent still runs something for which other nodes may wait.
+    /// Returns true if the agent still runs something for which other nodes may wait, or the system
+    /// still sends what a rank has handed to it.
     pub(crate) fn is_busy(&self) -> bool {
-        matches!(&self.state, State::Connected(_, agent) if !agent.has_ended())
+        self.sockets.is_busy()
+            || matches!(&self.state, State::Connected(_, agent) if !agent.has_ended())
     }
 }
 

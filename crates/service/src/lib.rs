@@ -37,6 +37,7 @@ pub mod names;
 mod node_service;
 pub mod observer;
 mod protocol;
+mod rank_sockets;
 pub mod spawn;
 
 pub use error::ServiceError;

@@ -16,6 +16,11 @@ pub(crate) fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
+/// Returns how many descriptors may be kept for others: half of the open files of this process.
+pub(crate) fn spare_files() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2
+}
+
 /// Raises this process's limit on open files to `per_rank` for each rank and `others`, if it is
 /// lower.
 pub(crate) fn allow_open_files(ranks: u32, per_rank: u32, others: u64) -> Result<(), ServiceError> {

@@ -122,7 +122,13 @@ impl PlacedRank {
         let attachment = enter_with(&job.name, placement.local_rank, job.ranks, limit, kernel_job)?;
         let key = placement.secret.rank_handshake_key();
         let ports = environment.ports()?;
-        let rank_endpoint = RankEndpoint { address: placement.address, ports, key };
+        let rank_endpoint = RankEndpoint {
+            service: job.name,
+            local_rank: placement.local_rank,
+            address: placement.address,
+            ports,
+            key,
+        };
         // Direct connections use TCP, which is not the network that was chosen.
         let is_over_tcp = matches!(network, None | Some(JobNetwork::Tcp(_)));
         let connects = job.listen.is_some() && is_over_tcp;

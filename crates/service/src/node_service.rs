@@ -5,7 +5,7 @@ use crate::error::ServiceError;
 use crate::events::{Events, NodeEvent};
 use crate::internode::Internode;
 use crate::limits::{FILES_PER_RANK, allow_open_files};
-use crate::protocol::{Answer, Hello, JOB_NODES, OBSERVE};
+use crate::protocol::{Answer, Hello, JOB_NODES, OBSERVE, decode_keep};
 use engine::Exit;
 use engine::node::{JobOptions, Node};
 use network::job_nodes::ServiceEndpoint;
@@ -13,7 +13,7 @@ use shm::broker::{Broker, BrokerError, Connection};
 use shm::process::{ProcessError, ProcessHandle};
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -156,6 +156,12 @@ impl NodeService {
         if message.bytes == OBSERVE {
             return self.admit_observer(&connection);
         }
+        if let Some(rank) = decode_keep(&message.bytes) {
+            let answer = self.keep(rank, connection.peer().pid, message.descriptors);
+            // As below.
+            let _ = connection.send_message(&answer.encode(), &[]);
+            return;
+        }
         let hello = Hello::decode(&message.bytes);
         let answer = match hello {
             Some(hello) => self.register(hello, connection.peer().pid),
@@ -167,6 +173,19 @@ impl NodeService {
         }
         // A process that does not read its response has ended, which its process handle reports.
         let _ = connection.send_message(&answer.encode(), &[]);
+    }
+
+    /// Keeps copies of sockets of a rank, which passes them itself.
+    fn keep(&mut self, rank: u32, pid: Option<u32>, sockets: Vec<OwnedFd>) -> Answer {
+        let living = self.ranks.get(rank as usize).filter(|process| !process.has_exited);
+        let handle = living.and_then(|process| process.handle.as_ref());
+        if handle.is_none_or(|handle| Some(handle.pid()) != pid) {
+            return Answer::Refused(format!("it passes sockets as rank {rank}, which it is not"));
+        }
+        match self.internode.keep(rank, sockets) {
+            Ok(()) => Answer::Welcome,
+            Err(why) => Answer::Refused(why),
+        }
     }
 
     /// Sends an observer, which is a process of this user, a descriptor for reading the segment.

@@ -27,6 +27,20 @@ pub(crate) const JOB_NODES: &[u8] = b"nodes";
 /// one through which the segment can only be read.
 pub(crate) const OBSERVE: &[u8] = b"observe";
 
+/// First bytes of a message with sockets between ranks, of which the service keeps copies. The
+/// number of the rank on this node follows.
+const KEEP: &[u8] = b"keep";
+
+/// Encodes the message with which this rank passes sockets.
+pub(crate) fn encode_keep(rank: u32) -> Vec<u8> {
+    [KEEP, &rank.to_le_bytes()].concat()
+}
+
+/// Returns the rank that passes sockets with a message; `None` if it is another message.
+pub(crate) fn decode_keep(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.strip_prefix(KEEP)?.try_into().ok()?))
+}
+
 /// Largest file with the job's nodes: a million ranks.
 const MAX_NODES_BYTES: usize = 32 << 20;
 
@@ -167,6 +181,7 @@ mod tests {
     fn messages_are_decoded_as_they_were_encoded() {
         let hello = Hello { rank: 3, ranks: 1 << 20, started: StartTime(u64::MAX - 5) };
         assert_eq!(Hello::decode(&hello.encode()), Some(hello));
+        assert_eq!(decode_keep(&encode_keep(u32::MAX - 3)), Some(u32::MAX - 3));
         let to_nodes =
             |kernel| Answer::WelcomeToNodes { node: 7, address: "10.0.0.1:80".into(), kernel };
         let both = [to_nodes(Err("no rights".into())), to_nodes(Ok(0))];
@@ -202,6 +217,7 @@ mod tests {
             assert_eq!(Hello::decode(&hello[..length]), None);
         }
         assert_eq!(Hello::decode(&[&hello[..], &[0]].concat()), None);
+        assert_eq!(decode_keep(&hello), None);
         assert_eq!(Answer::decode(&[]), None);
         assert_eq!(Answer::decode(&[9]), None);
     }

@@ -7,6 +7,7 @@ use network::direct::DirectBackend;
 use network::transport::tcp::{Listener, Timeouts};
 use service::attachment::RankEndpoint;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,14 @@ pub(crate) fn connect(
     let connected = match (listener, addresses) {
         (Ok(listener), Some(addresses)) => {
             let timeouts = Timeouts { connecting: CONNECT_LIMIT, unanswered };
-            DirectBackend::connect(listener, world.rank(), &addresses, endpoint.key, timeouts)
+            let keep = |sockets: &[BorrowedFd<'_>]| {
+                if let Err(why) = endpoint.keep(sockets) {
+                    let meaning = "a rank that is killed may fail collectives that it has started";
+                    log::warn!("the node service keeps no connections, so {meaning}: {why}");
+                }
+            };
+            let rank = world.rank();
+            DirectBackend::connect(listener, rank, &addresses, endpoint.key, timeouts, keep)
                 .map_err(|error| error.to_string())
         }
         (Err(error), _) => Err(error),

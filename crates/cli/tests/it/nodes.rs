@@ -2,6 +2,7 @@
 //! `mpiexec`.
 
 mod channels;
+mod deaths;
 pub(crate) mod harness;
 mod messages;
 mod networks;

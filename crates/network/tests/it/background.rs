@@ -325,7 +325,7 @@ fn pair_with(timeouts: Timeouts) -> [DirectBackend; 2] {
     let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
     let [first, second] = listeners;
     let connect =
-        |listener, rank| DirectBackend::connect(listener, rank, &addresses, key, timeouts);
+        |listener, rank| DirectBackend::connect(listener, rank, &addresses, key, timeouts, |_| {});
     std::thread::scope(|scope| {
         let second = scope.spawn(|| connect(second, 1).expect("sockets"));
         let first = connect(first, 0).expect("sockets");

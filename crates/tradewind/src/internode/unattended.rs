@@ -8,9 +8,8 @@
 //! A rank that computes after its start delays no other rank. Where the connections are full, or a
 //! sender has no credit, a thread of the rank continues within 50 ms. A rank that is stopped in that
 //! state delays the others, and one that is killed fails them, where the agent would complete its
-//! part. One that is killed with unread messages in its connections also fails the others, as far as
-//! what it has sent has not left its system. Above 64 KiB that is likely, because a start leaves
-//! such messages unread for the wait.
+//! part. In any other state it may be killed: what its system has is sent, because the node service
+//! has copies of its connections.
 
 use super::group::InternodeGroup;
 use crate::error::Result;

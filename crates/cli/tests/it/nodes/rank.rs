@@ -9,7 +9,7 @@ mod broadcast;
 mod hello;
 
 use crate::nodes::harness::{PROGRAM, SIGN};
-use crate::nodes::{channels, messages, networks, queues};
+use crate::nodes::{channels, deaths, messages, networks, queues};
 use rustix::process::{Signal, getpid, kill_process};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -26,6 +26,7 @@ fn program() {
         "levels" => levels(),
         "rank-2-dies" => rank_2_dies(),
         "dies-behind-its-starts" => dies_behind_its_starts(),
+        "exchanges-of-killed-ranks" => deaths::exchange(),
         "waits" => waits(),
         "goes-on" => goes_on(),
         "engine" => engine(),
