@@ -110,6 +110,10 @@ const EAGER_POLLS: u32 = 32;
 /// yield lasts for the rest of that rank's time slice, and a sleep is better.
 const YIELD_TIME: Duration = Duration::from_micros(300);
 
+/// As [`YIELD_TIME`], with a core for every rank. A virtual processor without work has left its
+/// core, and a wake-up then takes 100 µs and more.
+const YIELD_TIME_ALONE: Duration = Duration::from_millis(1);
+
 /// Number of polls and yields before a waiter sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpinPolicy {
@@ -117,6 +121,8 @@ pub(crate) struct SpinPolicy {
     polls: u32,
     /// Yields of the core.
     yields: u32,
+    /// Longest time for them.
+    yield_time: Duration,
 }
 
 impl SpinPolicy {
@@ -127,9 +133,9 @@ impl SpinPolicy {
     /// all calls then take several times as long.
     pub(crate) fn new(ranks: u32, cores: u32) -> Self {
         if ranks <= cores {
-            SpinPolicy { polls: 2000, yields: 2 }
+            SpinPolicy { polls: 2000, yields: u32::MAX, yield_time: YIELD_TIME_ALONE }
         } else {
-            SpinPolicy { polls: 1, yields: 256 }
+            SpinPolicy { polls: 1, yields: 256, yield_time: YIELD_TIME }
         }
     }
 }
@@ -145,11 +151,11 @@ impl SpinPolicy {
         SpinPolicy { polls: self.polls.saturating_add(more), ..self }
     }
 
-    /// Iterates over the yields, at most for [`YIELD_TIME`].
+    /// Iterates over the yields, as long as their time allows.
     fn yields(self) -> impl Iterator<Item = ()> {
         let mut start = None;
         let is_in_time =
-            move |(): &()| start.get_or_insert_with(Instant::now).elapsed() <= YIELD_TIME;
+            move |(): &()| start.get_or_insert_with(Instant::now).elapsed() <= self.yield_time;
         std::iter::repeat_n((), self.yields as usize).take_while(is_in_time)
     }
 
