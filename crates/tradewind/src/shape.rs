@@ -94,7 +94,7 @@ impl BufferShape {
 
     /// The part of private memory that the result is written to.
     #[inline]
-    pub(crate) fn result_in(self, private: &mut [u8]) -> &mut [u8] {
+    pub(crate) fn result_in<'a>(&self, private: &'a mut [u8]) -> &'a mut [u8] {
         let length = private.len().min(self.output.unwrap_or(0) as usize);
         &mut private[..length]
     }
