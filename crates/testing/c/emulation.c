@@ -11,6 +11,7 @@
  *  - a buffer is read when the message leaves, not when the send is posted, and the words of its
  *    context belong to the provider;
  *  - sends and receives are refused (FI_EAGAIN), because queues are short and at random;
+ *  - a read fails when it is posted or later, and memory beyond a limit is not registered;
  *  - completions come in any order, and messages too where the provider promises none;
  *  - nothing moves but in calls of fi_cq_read, by one thread at a time;
  *  - a queue has a descriptor that stays readable until fi_trywait, or none: fi_cq_open or
@@ -276,6 +277,9 @@ static ssize_t read_remote(struct fid_ep *fid, void *buffer, size_t length, void
     enter(endpoint->domain);
     if (refuses(endpoint, endpoint->reading, endpoint->domain->rules->sends))
         return leave(endpoint->domain, -FI_EAGAIN);
+    unsigned fails = endpoint->domain->rules->fails;
+    if (fails && chance(fails) == 0)
+        return leave(endpoint->domain, -FI_EIO);
     struct operation read = {.buffer = buffer,
         .length = length,
         .context = context,
@@ -381,12 +385,14 @@ int fi_fabric(struct fi_fabric_attr *attributes, struct fid_fabric **created, vo
     return 0;
 }
 
-/* Bytes of the memory of peers that were read so far. */
+/* Bytes of the memory of peers that this thread's calls have read so far. */
 uint64_t emulated_reads(void) {
-    pthread_mutex_lock(&lock);
-    uint64_t bytes = read_bytes;
-    pthread_mutex_unlock(&lock);
-    return bytes;
+    return read_bytes;
+}
+
+/* Number of registrations that this thread has made so far. */
+uint64_t emulated_registrations(void) {
+    return made_registrations;
 }
 
 uint32_t fi_version(void) {
@@ -444,7 +450,9 @@ int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t
         bool fits = hints->ep_attr->type == FI_EP_RDM
             && (hints->caps == FI_MSG || (hints->caps == WITH_MEMORY && rules->reads));
         fits = fits && !(rules->mr_mode & ~hints->domain_attr->mr_mode);
-        if (!fits || (wanted && strcmp(wanted, rules->name) != 0))
+        /* Faulty ones are for those who name them. */
+        bool is_faulty = rules->fails || rules->breaks || rules->lockable;
+        if (!fits || (wanted ? strcmp(wanted, rules->name) != 0 : is_faulty))
             continue;
         struct fi_info *entry = fi_dupinfo(hints);
         entry->mode = FI_CONTEXT2;

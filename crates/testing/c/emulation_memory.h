@@ -49,6 +49,7 @@ static int close_registration(struct fid *fid) {
     while (*place != memory)
         place = &(*place)->next;
     *place = memory->next;
+    memory->domain->locked -= memory->length;
     leave(memory->domain, 0);
     return close_object(memory->domain, 0, memory);
 }
@@ -83,6 +84,9 @@ static int register_memory(struct fid *fid, const void *start, size_t length, ui
         "memory is for messages, for reads, or for peers");
     must(!(access & FI_REMOTE_READ) || domain->rules->reads, "a provider without FI_RMA");
     enter(domain);
+    size_t lockable = domain->rules->lockable;
+    if (lockable && domain->locked + length > lockable)
+        return (int)leave(domain, -FI_ENOMEM);
     if (domain->rules->mr_mode & FI_MR_ALLOCATED) {
         uintptr_t first = (uintptr_t)start / PAGE * PAGE, end = (uintptr_t)start + length;
         for (uintptr_t page = first; page < end; page += PAGE) {
@@ -104,6 +108,8 @@ static int register_memory(struct fid *fid, const void *start, size_t length, ui
     memory->access = access;
     memory->next = registrations;
     registrations = memory;
+    domain->locked += length;
+    made_registrations++;
     domain->objects++;
     *created = &memory->fid;
     return (int)leave(domain, 0);

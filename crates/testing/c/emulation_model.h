@@ -20,7 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MOST = 256, NAME_BYTES = 32, CONTEXT_BYTES = 64, PAGE = 4096, LONGEST = 1 << 20 };
+enum { MOST = 256, NAME_BYTES = 32, CONTEXT_BYTES = 64, PAGE = 4096, LONGEST = 300000 };
 /* Capabilities of an endpoint that reads the memory of peers. */
 #define WITH_MEMORY ((uint64_t)(FI_MSG | FI_RMA | FI_READ | FI_REMOTE_READ))
 enum { BASIC = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY };
@@ -34,14 +34,21 @@ struct rules {
     bool keeps_order;
     unsigned refuses; /* one in so many operations */
     bool reads; /* FI_RMA */
+    bool needs_target; /* a read moves in calls of the peer (FI_PROGRESS_MANUAL) */
+    /* Of reads, one in so many fails when it is posted, or ends with an error; none for 0. */
+    unsigned fails, breaks;
+    size_t lockable; /* bytes that may be registered; any number for 0 */
 };
 
 static const struct rules providers[] = {
     {"emulated-verbs", BASIC, 64, 24, 40, DESCRIPTOR, true, 64, true},
     {"emulated-cxi", FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_ENDPOINT, 192, 16, MOST, DESCRIPTOR,
         false, 32, true},
-    {"emulated-efa", BASIC, 32, 64, 64, NO_QUEUE, false, 16, true},
+    {"emulated-efa", BASIC, 32, 64, 64, NO_QUEUE, false, 16, true, true},
     {"emulated-psm", 0, 0, 8, 16, NO_DESCRIPTOR, true, 8, false},
+    {"emulated-failing", BASIC, 64, 24, 40, DESCRIPTOR, true, 64, true, .fails = 1},
+    {"emulated-faulty", BASIC, 64, 24, 40, DESCRIPTOR, true, 64, true, .fails = 9, .breaks = 3},
+    {"emulated-limited", BASIC, 64, 24, 40, DESCRIPTOR, true, 64, true, .lockable = 4 << 20},
 };
 enum { PROVIDERS = sizeof providers / sizeof *providers };
 
@@ -51,6 +58,7 @@ struct domain {
     atomic_bool is_used;
     int objects;
     uint64_t next_key;
+    size_t locked; /* bytes that are registered */
 };
 
 struct registration {
@@ -119,7 +127,9 @@ struct endpoint {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct endpoint *endpoints;
 static struct registration *registrations;
-static uint64_t opened, read_bytes;
+static uint64_t opened;
+/* Of this thread: a test that drives both ends counts its own only. */
+static _Thread_local uint64_t read_bytes, made_registrations;
 
 static void violated(const char *rule) {
     fprintf(stderr, "emulation of libfabric: %s\n", rule);
@@ -233,21 +243,27 @@ static const char *remote_bytes(const struct endpoint *target, const struct oper
     return memory->start + at;
 }
 
-/* Ends some reads, in any order. */
-static void progress_reads(struct endpoint *endpoint) {
+/* Ends some reads of an endpoint in calls of another one, or of its own, in any order. */
+static void progress_reads(struct endpoint *endpoint, const struct endpoint *caller) {
+    bool needs_target = endpoint->domain->rules->needs_target;
     for (unsigned turns = chance(4); turns > 0 && endpoint->reading > 0; turns--) {
         size_t at = chance((unsigned)endpoint->reading);
         struct operation read = endpoint->reads[at];
-        remove_at(endpoint->reads, &endpoint->reading, at);
         struct endpoint *target = endpoint_of(read.target);
+        if (caller != (target && needs_target ? target : endpoint))
+            continue;
+        remove_at(endpoint->reads, &endpoint->reading, at);
         const char *bytes = target ? remote_bytes(target, &read) : NULL;
+        unsigned breaks = endpoint->domain->rules->breaks;
+        int error = bytes ? 0 : target ? EACCES : EHOSTUNREACH;
+        if (breaks && chance(breaks) == 0)
+            bytes = NULL, error = EIO;
         if (bytes) {
             memcpy(read.buffer, bytes, read.length);
             read_bytes += read.length;
         } else {
             memset(read.buffer, 0xcc, read.length);
         }
-        int error = bytes ? 0 : target ? EACCES : EHOSTUNREACH;
         complete(endpoint->queue, &read, FI_RMA | FI_READ, read.length, error);
     }
 }
@@ -255,7 +271,8 @@ static void progress_reads(struct endpoint *endpoint) {
 /* Moves what can be moved. */
 static void progress(struct endpoint *endpoint) {
     bool keeps_order = endpoint->domain->rules->keeps_order;
-    progress_reads(endpoint);
+    for (struct endpoint *reader = endpoints; reader; reader = reader->next)
+        progress_reads(reader, endpoint);
     for (unsigned turns = 1 + chance(8); turns > 0 && endpoint->sending > 0; turns--) {
         size_t at = keeps_order ? 0 : chance((unsigned)endpoint->sending);
         struct operation send = endpoint->sends[at];

@@ -2,7 +2,7 @@
 
 use crate::mpi::{Family, installations};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,12 @@ use std::process::Command;
 
 /// The providers of the [`emulation`], which differ in their rules.
 pub const EMULATED: [&str; 4] = ["emulated-verbs", "emulated-cxi", "emulated-efa", "emulated-psm"];
+/// One of the emulation's providers whose reads fail when they are posted.
+pub const FAILING: &str = "emulated-failing";
+/// One where some reads fail, when they are posted or later.
+pub const FAULTY: &str = "emulated-faulty";
+/// One that registers 4 MiB at most.
+pub const LIMITED: &str = "emulated-limited";
 
 /// Returns the libraries of this machine: the system's, and that in a wheel of an MPI library.
 pub fn libraries() -> Vec<PathBuf> {
@@ -61,21 +67,34 @@ pub fn emulation(folder: &Path) -> PathBuf {
     library
 }
 
-/// Returns the number of bytes of remote memory that this process has read through an
+/// Returns the number of bytes of remote memory that calls of this thread have read through an
 /// [`emulation`].
 ///
 /// # Panics
 /// If it is another library.
 pub fn emulated_reads(emulation: &Path) -> u64 {
+    emulated_count(emulation, c"emulated_reads")
+}
+
+/// Returns the number of times that calls of this thread have registered memory with an
+/// [`emulation`].
+///
+/// # Panics
+/// If it is another library.
+pub fn emulated_registrations(emulation: &Path) -> u64 {
+    emulated_count(emulation, c"emulated_registrations")
+}
+
+fn emulated_count(emulation: &Path, function: &CStr) -> u64 {
     let path = CString::new(emulation.as_os_str().as_encoded_bytes()).expect("a path");
-    // SAFETY: the library is the emulation, and the function of this name takes nothing.
+    // SAFETY: the library is the emulation, whose functions of both names take nothing.
     unsafe {
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         assert!(!handle.is_null(), "{emulation:?} cannot be opened");
-        let found = libc::dlsym(handle, c"emulated_reads".as_ptr());
+        let found = libc::dlsym(handle, function.as_ptr());
         assert!(!found.is_null(), "{emulation:?} is another library");
-        let reads: unsafe extern "C" fn() -> u64 = std::mem::transmute(found);
-        reads()
+        let count: unsafe extern "C" fn() -> u64 = std::mem::transmute(found);
+        count()
     }
 }
 
