@@ -54,6 +54,16 @@ pub enum Error {
         /// Address of this node.
         address: String,
     },
+    /// The system has no memory for a call, or limits what may be locked.
+    #[error("{call} of libfabric's provider {provider} gets no memory: {why}; see `ulimit -l`")]
+    NoMemory {
+        /// Name of the function.
+        call: &'static str,
+        /// Name of the provider.
+        provider: String,
+        /// The reason.
+        why: String,
+    },
     /// A call has failed.
     #[error("{call} of libfabric's provider {provider} fails: {why}")]
     Call {

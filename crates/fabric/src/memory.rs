@@ -1,7 +1,8 @@
 //! Memory of segments that peers read, and that reads of their memory fill.
 
 use crate::abi;
-use shm::segment::Segment;
+use shm::readable;
+use shm::segment::{Offset, Segment};
 use std::sync::Arc;
 
 /// Registered memory. It belongs to the endpoint that has registered it.
@@ -42,7 +43,8 @@ pub struct Remote {
 pub(crate) struct Registered {
     pub(crate) registration: *mut abi::Registration,
     /// Keeps the range mapped.
-    _segment: Arc<Segment>,
+    segment: Arc<Segment>,
+    at: Offset,
     start: *mut u8,
     length: usize,
     /// Reads under way that fill it.
@@ -53,11 +55,15 @@ impl Registered {
     /// Takes an open registration of these bytes of the segment.
     pub(crate) fn new(
         registration: *mut abi::Registration,
-        segment: Arc<Segment>,
+        (segment, at, length): (Arc<Segment>, Offset, usize),
         start: *mut u8,
-        length: usize,
     ) -> Registered {
-        Registered { registration, _segment: segment, start, length, reads: 0 }
+        Registered { registration, segment, at, start, length, reads: 0 }
+    }
+
+    /// Gives the range all of its pages.
+    pub(crate) fn populate(&self) -> std::io::Result<()> {
+        readable::populate_segment(&self.segment, self.at, self.length as u64)
     }
 
     /// Returns the start of a part.

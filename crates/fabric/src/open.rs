@@ -90,7 +90,14 @@ impl Objects {
     }
 
     fn check(&self, call: &'static str, status: c_int) -> Result<(), Error> {
-        if status >= 0 { Ok(()) } else { Err(self.error(call, status_text(status.into()))) }
+        if status >= 0 {
+            return Ok(());
+        }
+        let why = status_text(status.into());
+        if status == -libc::ENOMEM {
+            return Err(Error::NoMemory { call, provider: self.provider.name.clone(), why });
+        }
+        Err(self.error(call, why))
     }
 
     fn open_domain(&mut self) -> Result<(), Error> {

@@ -5,6 +5,7 @@ use crate::abi;
 use crate::error::{Error, status_text};
 use crate::memory::{Access, Memory, Registered, Remote};
 use crate::open::close;
+use crate::provider::is_software;
 use shm::readable;
 use shm::segment::{Offset, Segment};
 use std::ffi::c_void;
@@ -51,13 +52,31 @@ impl Endpoint {
         // SAFETY: the registration is open.
         let remote = Remote { address, key: unsafe { (*registration).key } };
         let remote = (access == Access::ReadByPeers).then_some(remote);
-        let entry = Registered::new(registration, Arc::clone(segment), start, length);
+        let range = (Arc::clone(segment), at, length);
+        let entry = Registered::new(registration, range, start);
         let number = objects.registered.iter().position(Option::is_none).unwrap_or_else(|| {
             objects.registered.push(None);
             objects.registered.len() - 1
         });
         objects.registered[number] = Some(entry);
         Ok(Memory { endpoint: self.id, number, remote })
+    }
+
+    /// Gives registered memory its pages again where the provider's own processor copies it: a
+    /// process that shares the segment may have taken them since, and without them a signal ends
+    /// this one. An adapter keeps the pages that it has pinned.
+    ///
+    /// # Errors
+    /// If the system has no memory for them.
+    pub fn populate(&self, memory: &Memory) -> Result<(), Error> {
+        self.check(memory.endpoint);
+        let entry = self.objects.registered[memory.number].as_ref();
+        let Some(entry) = entry.filter(|_| is_software(&self.objects.provider.name)) else {
+            return Ok(());
+        };
+        entry
+            .populate()
+            .map_err(|error| self.objects.error("use of registered memory", error.to_string()))
     }
 
     /// Ends a registration: reads of peers fail from now on. Memory that the provider keeps stays

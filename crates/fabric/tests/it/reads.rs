@@ -3,13 +3,18 @@
 use crate::emulation;
 use crate::messages::Pair;
 use fabric::{Access, Event, Library, Memory, Remote};
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fstat, ftruncate, memfd_create};
 use shm::segment::{Backing, Offset, Segment};
 use shm::word_copy;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use testing::fabric::EMULATED;
 
-testing::tests![needs(Libfabric): memory_is_read_over_sockets];
+testing::tests![
+    needs(Libfabric):
+    memory_is_read_over_sockets,
+    memory_with_holes_gets_its_pages_again,
+];
 testing::tests![
     needs(FabricHeaders):
     memory_is_read_under_the_rules_of_adapters,
@@ -109,6 +114,21 @@ fn memory_is_read_over_sockets() {
             memory_is_read(&library, provider);
         }
     }
+}
+
+fn memory_with_holes_gets_its_pages_again() {
+    let library = Library::open(None).expect("the need has opened it");
+    let mut pair = Pair::open(&library, "tcp+read").expect("it is there");
+    let segment = Arc::new(Segment::create(1 << 20, Backing::Memory).expect("memory"));
+    let blocks = || fstat(segment.as_fd()).expect("it is open").st_blocks;
+    let whole = (Offset(0), 1 << 20);
+    let memory = pair.ends[0].register(&segment, whole, Access::ReadByPeers).expect("registered");
+    let all = blocks();
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(segment.as_fd(), flags, 4096, 1 << 19).expect("the seals permit it");
+    assert!(blocks() < all, "there is a hole");
+    pair.ends[0].populate(&memory).expect("the system has memory");
+    assert_eq!(blocks(), all);
 }
 
 fn memory_is_read_under_the_rules_of_adapters() {

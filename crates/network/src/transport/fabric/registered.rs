@@ -2,8 +2,9 @@
 //!
 //! A registration stays when its message has gone, because the next run of a persistent request has
 //! its buffers in the same place, and registering costs an adapter as much as a copy of the memory.
-//! Regions keep their pages as long as they live, so that an old registration never leads to other
-//! memory than its rank sees.
+//! Regions are never shortened, and keep their pages unless their rank punches holes into its own
+//! memory. An adapter has pinned the pages that it uses, so that such a rank spoils its own messages
+//! only. For a provider in software each use populates the range again.
 
 use crate::transport::payloads::SegmentRange;
 use ::fabric::{Access, Endpoint, Memory};
@@ -20,6 +21,9 @@ pub(super) struct RegisteredMemory {
     entries: Vec<Option<Entry>>,
     /// Counts uses, to find the oldest.
     clock: u64,
+    /// Length of the shortest range that was refused although nothing else was registered. Such
+    /// ranges end no registration of others.
+    refused: Option<u64>,
     has_warned: bool,
 }
 
@@ -58,6 +62,9 @@ impl RegisteredMemory {
             None => self.register(endpoint, range, access)?,
         };
         let entry = self.entries[number].as_mut()?;
+        if found.is_some() && endpoint.populate(&entry.memory).is_err() {
+            return None;
+        }
         entry.users += 1;
         entry.used = self.clock;
         Some(number)
@@ -70,15 +77,23 @@ impl RegisteredMemory {
         access: Access,
     ) -> Option<usize> {
         let SegmentRange { segment, at, bytes } = range.clone();
-        let whole = (at, bytes as usize);
-        self.release_ended(endpoint);
-        let mut registered = endpoint.register(&segment, whole, access);
-        if registered.is_err() {
-            // The system limits the memory that is registered.
-            while self.release_oldest(endpoint) {}
-            registered = endpoint.register(&segment, whole, access);
+        if self.refused.is_some_and(|refused| bytes >= refused) {
+            return None;
         }
-        let memory = registered.map_err(|error| self.warn(&error)).ok()?;
+        self.release_ended(endpoint);
+        let memory = loop {
+            let error = match endpoint.register(&segment, (at, bytes as usize), access) {
+                Ok(memory) => break memory,
+                Err(error) => error,
+            };
+            // The system limits the memory that is registered. One at a time: the others are worth
+            // a copy each.
+            if !(matches!(error, ::fabric::Error::NoMemory { .. }) && self.release_oldest(endpoint))
+            {
+                self.refuse(bytes, &error);
+                return None;
+            }
+        };
         let entry = Entry {
             segment,
             at,
@@ -98,8 +113,13 @@ impl RegisteredMemory {
         Some(number)
     }
 
-    /// Logs the first failure: others have the same reason as a rule.
-    fn warn(&mut self, error: &::fabric::Error) {
+    /// Notes that a range cannot be registered. Logs the first failure: others have the same reason
+    /// as a rule.
+    fn refuse(&mut self, bytes: u64, error: &::fabric::Error) {
+        let is_alone = self.entries.iter().all(Option::is_none);
+        if is_alone && matches!(error, ::fabric::Error::NoMemory { .. }) {
+            self.refused = Some(bytes);
+        }
         if !std::mem::replace(&mut self.has_warned, true) {
             log::warn!("a long message is not read from the sender's memory: {error}");
         }
@@ -147,7 +167,7 @@ impl RegisteredMemory {
     }
 
     /// Ends the registrations of regions that have no other reference: their ranks have exited.
-    fn release_ended(&mut self, endpoint: &mut Endpoint) {
+    pub(super) fn release_ended(&mut self, endpoint: &mut Endpoint) {
         for number in 0..self.entries.len() {
             let Some(entry) = &self.entries[number] else { continue };
             let of_segment = self.entries.iter().flatten();
