@@ -55,6 +55,8 @@ const GRACE: Duration = Duration::from_millis(200);
 
 /// Number of waits in a row that may not examine the mesh.
 const MOST_SKIPPED: u32 = 16;
+/// Longest time for which polls may not.
+const LONGEST_POLLING: Duration = Duration::from_millis(10);
 
 /// Numbers of sends, posted receives, and reads of other nodes' memory under way.
 const SENDS: usize = 64;
@@ -107,8 +109,11 @@ pub struct Fabric {
     explained_until: Option<Instant>,
     events: Vec<Event>,
     refused: u64,
-    /// Number of waits since the mesh was examined.
+    /// Number of waits since the mesh was examined, and the time of that.
     skipped: u32,
+    examined: Instant,
+    /// Time of the last search for registrations of ranks that have exited.
+    released: Instant,
 }
 
 impl Fabric {
@@ -158,6 +163,8 @@ impl Fabric {
             events: Vec::new(),
             refused: 0,
             skipped: 0,
+            examined: Instant::now(),
+            released: Instant::now(),
         })
     }
 
@@ -287,6 +294,8 @@ impl Fabric {
             return;
         }
         let Fabric { endpoint, links, registered, reads, .. } = self;
+        // Before the ended ones are taken: no event would report one that cannot be read.
+        reads.post(registered, endpoint);
         for ended in reads.take_ended(registered, endpoint, payloads) {
             let was_read = ended.arrival.is_some();
             arrivals.extend(ended.arrival);
@@ -297,7 +306,6 @@ impl Fabric {
                 link.answer(Answer { number: ended.number, was_read });
             }
         }
-        reads.post(registered, endpoint);
     }
 
     fn open_link(&mut self, node: u32) -> Option<&mut Link> {
@@ -400,6 +408,7 @@ impl Transport for Fabric {
             return Ok(());
         }
         self.skipped = 0;
+        self.examined = Instant::now();
         let timeout =
             if had_events || !self.lost.is_empty() { Some(Duration::ZERO) } else { timeout };
         if self.endpoint.provider().can_sleep {
@@ -417,7 +426,11 @@ impl Transport for Fabric {
         payloads: &mut dyn Payloads,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), Error> {
-        // The mesh and the time-outs are left for the next `wait`.
+        // The agent may poll for any time while other nodes keep it busy.
+        if self.examined.elapsed() > LONGEST_POLLING {
+            return self.wait(Some(Duration::ZERO), payloads, arrivals);
+        }
+        // The mesh and the time-outs are left for later.
         self.progress(payloads, arrivals);
         arrivals.extend(self.lost.drain(..).map(|(node, why)| Arrival::NodeLost { node, why }));
         Ok(())

@@ -11,7 +11,7 @@ use network::transport::{Arrival, fabric::MESSAGE_BYTES};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testing::conformance::Capabilities;
-use testing::fabric::EMULATED;
+use testing::fabric::{EMULATED, FAULTY};
 
 testing::tests![
     needs(FabricHeaders):
@@ -30,6 +30,7 @@ fn adapters_conform() {
         (EMULATED[2], 1, Limits::new(256).with_in_place(1)),
         ("emulated-efa+messages", 1, limits()),
         (EMULATED[3], 2, limits()),
+        (FAULTY, 1, Limits::new(64).with_in_place(1)),
     ] {
         let mut engine = engine(emulation(), provider, ranks_per_node, limits);
         engine.capabilities = Capabilities { random_programs: 8, ..Capabilities::default() };

@@ -17,7 +17,7 @@ use network::transport::payloads::NoPayloads;
 use network::transport::tcp::{Listener, Tcp, Timeouts};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use testing::conformance::Capabilities;
 
 testing::tests![
@@ -32,6 +32,7 @@ testing::tests![
     idle_nodes_that_cannot_sleep_shut_down,
     a_node_that_computes_is_not_lost,
     short_messages_do_not_hide_a_stall,
+    messages_of_others_do_not_hide_a_stall,
     a_message_from_memory_that_does_not_exist_fails_its_run,
 ];
 
@@ -311,4 +312,32 @@ fn short_messages_do_not_hide_a_stall() {
     }
     let [Arrival::NodeLost { node: 1, why }] = &arrivals[..] else { panic!("{arrivals:?}") };
     assert!(why.contains("no message has left"), "{why}");
+}
+
+/// Every call finds a message of another node.
+fn messages_of_others_do_not_hide_a_stall() {
+    type Call = fn(&mut Fabric, &mut Vec<Arrival>);
+    let wait: Call = |node, arrivals| {
+        node.wait(Some(Duration::ZERO), &mut NoPayloads, arrivals).expect("it works");
+    };
+    let poll: Call = |node, arrivals| node.poll(&mut NoPayloads, arrivals).expect("it works");
+    let path = testing::fabric::libraries().remove(0);
+    let unanswered = Duration::from_millis(100);
+    for call in [wait, poll] {
+        let mut all = fabrics_within(3, &path, "sockets", &[KEY], unanswered);
+        let (mut third, mut first) = (all.remove(2), all.remove(0));
+        first.send(1, long_frame());
+        let (begun, mut arrivals) = (Instant::now(), Vec::new());
+        let is_loss = |arrival: &Arrival| matches!(arrival, Arrival::NodeLost { node: 1, .. });
+        while !arrivals.iter().any(is_loss) && begun.elapsed() < 200 * unanswered {
+            third.send(0, Frame::Credit(1));
+            third.flush(&mut NoPayloads);
+            let before = arrivals.len();
+            while arrivals.len() == before {
+                wait(&mut third, &mut Vec::new());
+                call(&mut first, &mut arrivals);
+            }
+        }
+        assert!(arrivals.iter().any(is_loss), "the stall is not noticed");
+    }
 }

@@ -23,12 +23,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use testing::fabric::{EMULATED, emulated_reads, libraries};
+use testing::fabric::{
+    EMULATED, FAILING, LIMITED, emulated_reads, emulated_registrations, libraries,
+};
 
 testing::tests![
     needs(FabricHeaders):
     messages_are_read_before_the_frames_behind_them,
     messages_without_a_receive_are_sent,
+    a_message_that_cannot_be_read_is_requested_at_once,
+    registrations_stay_when_a_longer_one_is_refused,
+    registrations_of_ranks_that_have_exited_end,
+    own_offers_do_not_count_as_answers,
     the_copy_of_a_run_that_has_ended_is_sent,
     memory_that_is_read_is_in_use,
     a_node_that_dies_while_it_is_read_is_lost,
@@ -46,8 +52,10 @@ const AT: Offset = Offset(777);
 /// A payload in a segment, as that of a run.
 struct Memory {
     segment: Arc<Segment>,
+    length: u64,
     /// False if no receive is posted.
     admits: bool,
+    admitted: usize,
     sent: Vec<PayloadLocation>,
 }
 
@@ -62,7 +70,9 @@ fn contents(seed: u8) -> Vec<u8> {
 impl Memory {
     fn new(seed: u8, admits: bool) -> Memory {
         let segment = Segment::create(AT.0 + BYTES as u64, Backing::Memory).expect("memory");
-        let memory = Memory { segment: Arc::new(segment), admits, sent: Vec::new() };
+        let length = BYTES as u64;
+        let segment = Arc::new(segment);
+        let memory = Memory { segment, length, admits, admitted: 0, sent: Vec::new() };
         memory.fill(seed);
         memory
     }
@@ -97,12 +107,13 @@ impl Payloads for Memory {
     }
 
     fn admit(&mut self, _: u32, _: Route, _: &Packet, _: u64) -> Option<PayloadLocation> {
+        self.admitted += usize::from(self.admits);
         self.admits.then(location)
     }
 
     fn range(&mut self, asked: PayloadLocation) -> Option<SegmentRange> {
         assert_eq!(asked, location());
-        Some(SegmentRange { segment: Arc::clone(&self.segment), at: AT, bytes: BYTES as u64 })
+        Some(SegmentRange { segment: Arc::clone(&self.segment), at: AT, bytes: self.length })
     }
 
     fn store(&mut self, _: PayloadLocation, at: usize, bytes: &[u8]) -> bool {
@@ -182,9 +193,8 @@ fn messages_are_read_before_the_frames_behind_them() {
             assert!(target.has(seed), "{provider}: other bytes");
         }
         assert_eq!(source.sent, [location(); 2], "{provider}");
-        // Other tests read, too.
         let read = emulated_reads(&path) - before;
-        assert!(!reads || read >= 2 * BYTES as u64, "{provider}: {read} bytes were read");
+        assert_eq!(read, if reads { 2 * BYTES as u64 } else { 0 }, "{provider}");
     }
 }
 
@@ -199,6 +209,96 @@ fn messages_without_a_receive_are_sent() {
         assert_eq!(source.sent, [location()], "{provider}");
         assert!(target.has(2), "{provider}");
     }
+}
+
+fn a_message_that_cannot_be_read_is_requested_at_once() {
+    let path = emulation();
+    let mut pair = pair(&path, FAILING);
+    let (mut source, mut target) = (Memory::new(1, false), Memory::new(2, true));
+    send_long(&mut pair[0]);
+    let mut arrived = Vec::new();
+    while target.admitted == 0 {
+        assert_eq!(wait(&mut pair[0], &mut source), []);
+        pair[1].poll(&mut target, &mut arrived).expect("it works");
+    }
+    // The call in which the offer has arrived answers it: no event follows.
+    assert!(!pair[1].uses_run(location()), "it waits for an event");
+    assert_eq!(arrived, []);
+    let arrived = arrivals(&mut pair, [&mut source, &mut target], 2);
+    assert_eq!(arrived, [in_place(), behind()]);
+    assert!(target.has(1), "other bytes");
+}
+
+/// Sends the first bytes of the long message, and lets it arrive.
+fn send_part(pair: &mut [Fabric; 2], [source, target]: [&mut Memory; 2], length: u64) {
+    (source.length, target.length) = (length, length);
+    let packet = Packet::Data { receive: Handle(4), payload: Vec::new() };
+    pair[0].send_in_place(1, Route::default(), packet, location(), length);
+    assert_eq!(arrivals(pair, [source, target], 1), [in_place()], "{length} bytes");
+}
+
+fn registrations_stay_when_a_longer_one_is_refused() {
+    let path = emulation();
+    let mut pair = pair(&path, LIMITED);
+    let (mut source, mut target) = (Memory::new(1, false), Memory::new(2, true));
+    let short = [400_000, 500_000, 600_000];
+    let mut send = |length| send_part(&mut pair, [&mut source, &mut target], length);
+    let before = emulated_registrations(&path);
+    short.into_iter().for_each(&mut send);
+    assert_eq!(emulated_registrations(&path), before + 6, "one at each end");
+    // More than may be registered: it is sent.
+    let read = emulated_reads(&path);
+    send(BYTES as u64);
+    assert_eq!(emulated_reads(&path), read, "it is too long");
+    // That has ended the registrations, but later ones of this length end none.
+    short.into_iter().for_each(&mut send);
+    let registered = emulated_registrations(&path);
+    send(BYTES as u64);
+    short.into_iter().for_each(&mut send);
+    assert_eq!(emulated_registrations(&path), registered, "they have stayed");
+    // A length that may be registered costs the oldest registrations only.
+    send(2_000_000);
+    send(600_000);
+    assert_eq!(emulated_registrations(&path), registered + 2, "the newest has stayed");
+}
+
+fn registrations_of_ranks_that_have_exited_end() {
+    let path = emulation();
+    let mut pair = pair(&path, EMULATED[0]);
+    let (mut source, mut target) = (Memory::new(1, false), Memory::new(2, true));
+    send_long(&mut pair[0]);
+    arrivals(&mut pair, [&mut source, &mut target], 2);
+    // Both ends keep the memory, and no message follows.
+    let regions = [&source, &target].map(|memory| Arc::downgrade(&memory.segment));
+    drop((source, target));
+    assert!(regions.iter().all(|region| region.strong_count() > 0), "it stays registered");
+    while regions.iter().any(|region| region.strong_count() > 0) {
+        pair.iter_mut().for_each(|node| assert_eq!(wait(node, &mut NoPayloads), []));
+    }
+}
+
+fn own_offers_do_not_count_as_answers() {
+    let path = emulation();
+    let [mut first, mut second] = pair(&path, EMULATED[0]);
+    let (mut source, mut target) = (Memory::new(1, false), Memory::new(2, false));
+    source.length = 100;
+    let offer = |node: &mut Fabric, length| {
+        let packet = Packet::Data { receive: Handle(4), payload: Vec::new() };
+        let other = 1 - node.node();
+        node.send_in_place(other, Route::default(), packet, location(), length);
+    };
+    // More than the answers that a node may cause.
+    (0..=1 << 16).for_each(|_| offer(&mut first, 100));
+    first.flush(&mut source);
+    target.length = 200;
+    offer(&mut second, 200);
+    let mut arrived = Vec::new();
+    while arrived.is_empty() {
+        let lost = wait(&mut second, &mut target);
+        assert!(!lost.iter().any(|one| matches!(one, Arrival::NodeLost { .. })), "{lost:?}");
+        arrived = wait(&mut first, &mut source);
+    }
+    assert!(matches!(arrived[..], [Arrival::Frame { node: 1, .. }]), "{arrived:?}");
 }
 
 /// A run that has failed is over for its rank when its memory is used no more. What the other rank

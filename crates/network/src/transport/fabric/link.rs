@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 const WINDOW: usize = 16;
 /// Messages that may arrive ahead of one that is missing.
 const MOST_EARLY: usize = 1024;
-/// Offers and answers that may wait for space.
-const MOST_CONTROLS: usize = 1 << 16;
+/// Answers that may wait for space. Offers of this node's ranks are not counted: the peer does not
+/// make them.
+const MOST_ANSWERS: usize = 1 << 16;
 
 /// A message that is composed.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub(super) struct Link {
     pub(super) offers: Offers,
     /// Offers and answers that are not composed yet. They precede what is in the queue.
     controls: VecDeque<(Kind, Vec<u8>)>,
+    /// Number of answers among them.
+    answers: usize,
     open: Option<Composed>,
     /// Number of the next message to the node.
     next_sent: u64,
@@ -68,6 +71,7 @@ impl Link {
             queue: SendQueue::default(),
             offers: Offers::default(),
             controls: VecDeque::new(),
+            answers: 0,
             open: None,
             next_sent: 0,
             under_way: 0,
@@ -125,7 +129,8 @@ impl Link {
     /// Answers an offer. Returns false if the node has made too many.
     pub(super) fn answer(&mut self, answer: Answer) -> bool {
         self.controls.push_back((Kind::Answer, answer.encode()));
-        self.controls.len() <= MOST_CONTROLS
+        self.answers += 1;
+        self.answers <= MOST_ANSWERS
     }
 
     /// Processes an answer; false if it answers nothing.
@@ -356,6 +361,7 @@ impl<H: Fn(Kind, u64) -> Header> Messages<'_, H> {
                 return false;
             };
             let Some((kind, bytes)) = self.link.controls.pop_front() else { return true };
+            self.link.answers -= usize::from(kind == Kind::Answer);
             let end = length + bytes.len();
             self.endpoint.bytes_mut(&buffer)[length..end].copy_from_slice(&bytes);
             self.link.open = Some(Composed { buffer, length: end, kind });

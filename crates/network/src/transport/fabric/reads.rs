@@ -60,6 +60,7 @@ pub(super) struct Reads {
     transferred: u64,
     /// Time from which on the provider has been busy, and no read has ended.
     refused: Option<Instant>,
+    has_warned: bool,
 }
 
 impl Reads {
@@ -161,7 +162,8 @@ impl Reads {
                 reading.done == reading.length || reading.failure.is_some() || reading.is_orphan;
             reading.under_way == 0 && needs_none
         };
-        let taken = self.list.iter_mut().filter_map(|reading| reading.take_if(is_over));
+        let Reads { list, has_warned, .. } = self;
+        let taken = list.iter_mut().filter_map(|reading| reading.take_if(is_over));
         let end = |reading: Reading| {
             let Reading { node, offer, packet, location, memory, failure, is_orphan, .. } = reading;
             registered.release(endpoint, memory);
@@ -175,7 +177,10 @@ impl Reads {
                     Some(Arrival::InPlace { node, location, eager })
                 }
                 Some(why) => {
-                    log::debug!("a message of node {node} is sent, not read: {why}");
+                    // Others have the same reason as a rule.
+                    let is_first = !std::mem::replace(has_warned, true);
+                    let level = if is_first { log::Level::Warn } else { log::Level::Debug };
+                    log::log!(level, "a message of node {node} is sent, not read: {why}");
                     payloads.withdraw(location, &packet);
                     None
                 }

@@ -17,13 +17,21 @@ const PAUSES: [Duration; 2] = [Duration::from_micros(5), Duration::from_millis(1
 /// Longest such pause while nothing is under way: far below the time after which a node is lost.
 const LONGEST_IDLE_PAUSE: Duration = Duration::from_millis(20);
 
+/// Longest time for which the memory of a rank that has exited stays registered.
+const RELEASE_PERIOD: Duration = Duration::from_secs(1);
+
 impl Fabric {
-    /// Loses nodes to or from which nothing has been transferred for too long.
+    /// Loses nodes to or from which nothing has been transferred for too long, and ends the
+    /// registrations of ranks that have exited.
     ///
     /// # Errors
     /// If the provider does not end its accesses to the ranks' memory. The end of the endpoint does.
     pub(super) fn check_progress(&mut self, payloads: &mut dyn Payloads) -> Result<(), Error> {
         let now = Instant::now();
+        if now.duration_since(self.released) > RELEASE_PERIOD {
+            self.released = now;
+            self.registered.release_ended(&mut self.endpoint);
+        }
         for (node, is_lost) in self.reads.stalled(now, self.unanswered) {
             let seconds = self.unanswered.as_secs_f64();
             let why = format!("a read of its memory has not ended within {seconds:.1} s");
@@ -75,10 +83,12 @@ impl Fabric {
             pause = pause.min(longest);
             self.sleep(Some(left.map_or(pause, |left| pause.min(left))), payloads)?;
             let is_over = left.is_some_and(|left| left.is_zero()) || !self.arrived.is_empty();
-            if self.progress(payloads, arrivals) || is_over || !self.lost.is_empty() {
+            let had_events = self.progress(payloads, arrivals);
+            // After events, too: other nodes may keep this one busy for any time.
+            self.check_progress(payloads)?;
+            if had_events || is_over || !self.lost.is_empty() {
                 return Ok(());
             }
-            self.check_progress(payloads)?;
             pause *= 2;
         }
     }
