@@ -27,10 +27,11 @@ GOAL = 1.15
 def read(arguments):
     """The command line."""
     parser = argparse.ArgumentParser(prog="bench/fabric", description=__doc__)
-    parser.add_argument("--provider", default="tcp", help="of libfabric (tcp)")
+    parser.add_argument("--provider", default="tcp", help="of libfabric, perhaps with +read or another protocol of long messages (tcp)")
     parser.add_argument("--library", help="libfabric.so.1 (the system's)")
     parser.add_argument("--mtu", type=positive, default=1500, help="largest IP packet (1500)")
     parser.add_argument("--rounds", type=positive, default=7, help="rounds, in which every program has a turn (7)")
+    parser.add_argument("--bind", action="store_true", help="each node on a core of its own; otherwise both on all cores")
     parser.add_argument("--overlap", action="store_true", help="nonblocking collectives over a computation, too")
     parser.add_argument("--skip-build", action="store_true", help="use what earlier runs built")
     return parser.parse_args(arguments)
@@ -53,9 +54,10 @@ def build(options, say):
         installation.checked(cargo, "building bench/loops", "See what cargo says.", cwd=LOOPS)
 
 
-def inside(place, command):
-    """A command on a node."""
-    return ["nsenter", f"--net={place['namespace']}", *map(str, command)]
+def inside(place, command, core=None):
+    """A command on a node, perhaps on one core."""
+    bound = [] if core is None else ["taskset", "-c", str(core)]
+    return ["nsenter", f"--net={place['namespace']}", *bound, *map(str, command)]
 
 
 def variables(options):
@@ -70,12 +72,15 @@ def variables(options):
 def pair(program, places, options):
     """The lines of a program that runs on both nodes, one round of it."""
     first, second = places
-    waiting = [program, "1", first["address"], options.provider]
+    # The protocol of long messages is tradewind's.
+    provider = options.provider if program.name == "networks" else options.provider.partition("+")[0]
+    waiting = [program, "1", first["address"], provider]
     environment = {**os.environ, **variables(options)}
-    other = subprocess.Popen(inside(first, waiting), env=environment, stdin=subprocess.DEVNULL)
+    cores = (0, 1) if options.bind else (None, None)
+    other = subprocess.Popen(inside(first, waiting, cores[0]), env=environment, stdin=subprocess.DEVNULL)
     try:
-        connecting = [program, "1", second["address"], options.provider, first["address"]]
-        return run(inside(second, connecting), variables(options), LIMIT_S)
+        connecting = [program, "1", second["address"], provider, first["address"]]
+        return run(inside(second, connecting, cores[1]), variables(options), LIMIT_S)
     finally:
         try:
             other.wait(timeout=5)
