@@ -56,5 +56,6 @@ pub(crate) mod settings;
 pub(crate) mod status_queries;
 pub(crate) mod table;
 pub(crate) mod take;
+pub(crate) mod topology;
 mod tuning;
 pub(crate) mod watch;

@@ -5,11 +5,12 @@
 
 use crate::abi::Abi;
 use crate::buffers::Staging;
-use crate::communicators::{Form, Served, Topology, drive};
+use crate::communicators::{Served, drive};
 use crate::refusal::Refusal;
 use crate::report::Reason;
 use crate::requests::{Operation, Rest, Started};
 use crate::table::Sizes;
+use crate::topology::{Form, Topology};
 use std::ffi::c_int;
 use tradewind::{Communicator, Input, OpOnBytes, Output, while_waiting};
 

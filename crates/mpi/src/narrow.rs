@@ -4,9 +4,9 @@
 #![allow(non_snake_case, reason = "the names of the MPI standard")]
 
 use crate::abi::abi;
-use crate::communicators::degrees;
 use crate::host::{self, Aint, Count, Handle, Pointer, call};
 use crate::lists::Number;
+use crate::topology::degrees;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::ptr;

@@ -2,10 +2,10 @@
 
 use crate::buffers::{Area, Input, Output};
 use crate::collectives::{Blocks, Call, Elements, INVALID, Start, TypedBlocks};
-use crate::communicators::{Form, Topology};
 use crate::lists::Number;
 use crate::mode::Mode;
 use crate::refusal::Refusal;
+use crate::topology::{Form, Topology};
 
 impl<M: Mode> Call<M> {
     /// The topology of the communicator; without one the MPI library reports the error.
