@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 testing::tests![
     a_lost_rank_ends_the_wait_of_a_rank_that_waits_for_another_one,
+    a_failed_write_loses_nothing_that_the_lost_rank_has_sent,
     a_request_to_send_to_a_lost_rank_fails_the_run_for_all_ranks,
     a_rank_that_abandons_a_run_fails_no_rank_that_has_its_messages,
     a_run_names_the_ranks_it_waits_for_while_another_thread_executes_it,
@@ -51,6 +52,36 @@ fn a_lost_rank_ends_the_wait_of_a_rank_that_waits_for_another_one() {
     let lost: Vec<u32> = ranks[0].lost().into_iter().map(|lost| lost.rank).collect();
     assert_eq!((lost, ranks[0].waiting_for(ticket)), (vec![2], vec![1]));
     ranks[0].discard(ticket);
+}
+
+/// The system of rank 1, which is gone, answers the first bytes of rank 0 with a reset, which the next
+/// write reports. Long messages, because starts of short ones read what has arrived.
+fn a_failed_write_loses_nothing_that_the_lost_rank_has_sent() {
+    const LONG: u64 = 100 << 10;
+    let mut ranks = local::connect_directly(2).expect("sockets");
+    let mut graph = Graph::new(0, 2);
+    let block = graph.buffer(Access::Output, LONG);
+    graph.receive(block, 1, 0);
+    let receiving = start(&ranks[0], 0, &graph, &[&[]]);
+    let send_to = |other: u32| {
+        let mut graph = Graph::new(1 - other, 2);
+        let block = graph.buffer(Access::Input, LONG);
+        graph.send(block, other, 0);
+        graph
+    };
+    let bytes = vec![7; LONG as usize];
+    start(&ranks[1], 0, &send_to(0), &[&bytes]);
+    drop(ranks.pop());
+    for sequence in 1..=2 {
+        start(&ranks[0], sequence, &send_to(1), &[&bytes]);
+    }
+    let limit = deadline();
+    while !ranks[0].wait(receiving, limit).expect("the system reads") {
+        assert!(limit.is_none_or(|limit| Instant::now() < limit), "the message has arrived");
+    }
+    let mut received = vec![0; LONG as usize];
+    assert_eq!(ranks[0].fetch(receiving, &mut [&mut received]), Ok(()));
+    assert_eq!(received, bytes);
 }
 
 /// Rank 1 has been asked whether it takes a message of rank 0, when rank 0 finds that rank 2 takes
