@@ -21,15 +21,15 @@ PEERS = ("mpich", "openmpi")
 # What is compared with the peers: the claim's name, what it must reach beside the best of them.
 AGAINST_PEERS = {"barrier": 0.6, "exchange under computation, exposed": 0.2}
 LIMIT_S = 60
+OPERATIONS = ("allreduce", "alltoall", "bcast", "neighbor")
 # Blocking collectives, as the programs of bench/c and bench/loops take them: operation, bytes, no computation.
-COLLECTIVES = ["barrier:0:0"] + [f"{operation}:{size}:0" for operation in ("allreduce", "alltoall", "bcast") for size in (8, 1024, 65536, 1 << 20)]
+COLLECTIVES = ["barrier:0:0"] + [f"{operation}:{size}:0" for operation in OPERATIONS for size in (8, 1024, 65536, 1 << 20)]
 # Nonblocking ones, alone and over a computation of so many iterations.
-NONBLOCKING = ("allreduce", "alltoall", "bcast", "neighbor")
 OVERLAPPED = ["barrier:0:100000"] + [
-    f"{operation}:{size}:{iterations}" for operation in NONBLOCKING for size, iterations in ((8, 100_000), (65536, 300_000), (1 << 20, 2_000_000))
+    f"{operation}:{size}:{iterations}" for operation in OPERATIONS for size, iterations in ((8, 100_000), (65536, 300_000), (1 << 20, 2_000_000))
 ]
 # Further sizes, for curves. Rows in which the blocks of a rank for all nodes exceed MOST_BYTES are left out there.
-BETWEEN = [f"{operation}:{size}:{iterations}" for operation in NONBLOCKING for size, iterations in ((1024, 100_000), (8192, 150_000), (262144, 800_000))]
+BETWEEN = [f"{operation}:{size}:{iterations}" for operation in OPERATIONS for size, iterations in ((1024, 100_000), (8192, 150_000), (262144, 800_000))]
 MOST_BYTES = 4 << 20
 # Messages: half a round trip, a stream in windows of 64, and an exchange that is posted before a computation.
 MESSAGES = ["pingpong:8:0", "pingpong:4096:0", "pingpong:65536:0", f"pingpong:{1 << 20}:0", "stream:8:0", "posted:8:100000", f"posted:{1 << 20}:2000000"]
