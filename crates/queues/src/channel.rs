@@ -51,7 +51,8 @@ mod sender;
 mod value;
 
 pub use crate::error::{RecvError, SendError};
-pub use carried::{Arriving, ArrivingError, Departing, Ended, Requested};
+pub use crate::request::Requested;
+pub use carried::{Arriving, ArrivingError, Departing, Ended};
 pub use create::{Channel, pair};
 pub(crate) use memory::observe;
 pub use other_node::OtherNode;

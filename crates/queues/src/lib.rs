@@ -45,6 +45,7 @@ mod positions;
 pub mod queue;
 pub mod receive_queues;
 pub mod remote_waits;
+mod request;
 mod slot_ring;
 pub mod tag_on;
 pub mod window;

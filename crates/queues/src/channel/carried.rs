@@ -12,28 +12,17 @@
 
 use super::memory::ChannelMemory;
 use super::ring::{Consumer, Producer, PutError, RingWords, TakeError};
+use crate::request::{self, Requested};
 use crate::sync::Ordering;
 use shm::object::CreateError;
 use shm::process_table::End;
 use shm::segment::{Offset, Segment};
-use shm::wakeup::{Armed, Wakeup};
+use shm::wakeup::Armed;
 use std::sync::Arc;
 
 /// The values of the sender, which has closed its end, are all taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended;
-
-/// Result of a request for a notification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Requested {
-    /// It was made now. Once the caller has passed a [heavy fence](shm::fence::heavy) and found
-    /// nothing, what follows is notified of.
-    Now,
-    /// It was made before.
-    Before,
-    /// The word has no space for another waiting thread, so there will be no notification.
-    Refused,
-}
 
 /// The receiving end of the ring of a sender whose receiver is on another node. Closed when it is
 /// dropped.
@@ -112,17 +101,17 @@ impl Departing {
     /// Requests a notification of the carrier's event with the next value. The caller then looks
     /// whether the end [is ready](Self::is_ready).
     pub fn request(&mut self) -> Requested {
-        request(self.memory.wakeup(End::Receiver), &mut self.request)
+        request::begin(self.memory.wakeup(End::Receiver), &mut self.request)
     }
 
     /// Returns true if a notification is requested and there was none.
     pub fn is_requested(&mut self) -> bool {
-        is_requested(self.memory.wakeup(End::Receiver), &mut self.request)
+        request::is_pending(self.memory.wakeup(End::Receiver), &mut self.request)
     }
 
     /// Withdraws the request.
     pub fn withdraw(&mut self) {
-        withdraw(self.memory.wakeup(End::Receiver), &mut self.request);
+        request::withdraw(self.memory.wakeup(End::Receiver), &mut self.request);
     }
 }
 
@@ -226,18 +215,18 @@ impl Arriving {
     /// Requests a notification of the carrier's event when the receiver releases slots. The caller
     /// then looks at [`released`](Self::released).
     pub fn request(&mut self) -> Requested {
-        request(self.memory.wakeup(End::Sender), &mut self.request)
+        request::begin(self.memory.wakeup(End::Sender), &mut self.request)
     }
 
     /// Returns true if a notification is requested and there was none.
     pub fn is_requested(&mut self) -> bool {
-        is_requested(self.memory.wakeup(End::Sender), &mut self.request)
+        request::is_pending(self.memory.wakeup(End::Sender), &mut self.request)
     }
 }
 
 impl Drop for Arriving {
     fn drop(&mut self) {
-        withdraw(self.memory.wakeup(End::Sender), &mut self.request);
+        request::withdraw(self.memory.wakeup(End::Sender), &mut self.request);
         self.memory.close_sender(&self.producer, || {});
     }
 }
@@ -253,25 +242,4 @@ fn put_words<const LEAD: usize>(
         producer.put::<LEAD>(ring, std::array::from_fn(word), word(LEAD))?;
     }
     Ok(())
-}
-
-fn request(wakeup: Wakeup<'_>, request: &mut Option<Armed>) -> Requested {
-    if request.is_some() {
-        return Requested::Before;
-    }
-    *request = wakeup.request();
-    if request.is_some() { Requested::Now } else { Requested::Refused }
-}
-
-fn is_requested(wakeup: Wakeup<'_>, request: &mut Option<Armed>) -> bool {
-    if request.is_some_and(|armed| wakeup.has_notified(armed)) {
-        withdraw(wakeup, request);
-    }
-    request.is_some()
-}
-
-fn withdraw(wakeup: Wakeup<'_>, request: &mut Option<Armed>) {
-    if let Some(armed) = request.take() {
-        wakeup.disarm(armed);
-    }
 }
