@@ -54,7 +54,7 @@ pub use crate::error::{RecvError, SendError};
 pub use crate::request::Requested;
 pub use carried::{Arriving, ArrivingError, Departing, Ended};
 pub use create::{Channel, pair};
-pub(crate) use memory::observe;
+pub(crate) use memory::{observe, slots_for};
 pub use other_node::OtherNode;
 pub use receiver::Receiver;
 pub use sender::Sender;

@@ -10,16 +10,22 @@
 //! | [`put`](RemoteWindow::put), [`put_value`](RemoteWindow::put_value) | stores bytes, or one element in one step |
 //! | [`get`](RemoteWindow::get), [`get_value`](RemoteWindow::get_value) | loads them |
 //! | [`accumulate`](RemoteWindow::accumulate), [`accumulate_value`](RemoteWindow::accumulate_value) | combines elements with operands, each in one step, with every operation and type of [`goal::arithmetic`] |
+//! | [`fetch_accumulate_value`](RemoteWindow::fetch_accumulate_value), [`compare_exchange_value`](RemoteWindow::compare_exchange_value) | change an element in one step, and load what it was |
 //! | [`scatter`](RemoteWindow::scatter), [`gather`](RemoteWindow::gather) | stores or loads elements at the indices of an array |
 //! | [`fetch_when`](RemoteWindow::fetch_when) | loads bytes as soon as a word has reached a value |
 //! | [`notify`](RemoteWindow::notify) | increments a counter of the owner, and wakes the owner if it waits for it |
 //!
 //! (For appends to a buffer see [`crate::append`].)
 //!
-//! The calling processor executes a command. Nothing is queued, so a command never waits: when it
-//! returns, it is complete at the origin and at the target. The exception is
+//! On the owner's node the calling processor executes a command. Nothing is queued, so a command
+//! never waits: when it returns, it is complete at the origin and at the target. The exception is
 //! [`fetch_when`](RemoteWindow::fetch_when), which returns a request that completes later (see
 //! [`FetchRequest`]).
+//!
+//! On another node the carrier executes a command when its frame arrives ([`ServedWindow`]). The
+//! command returns with the answer, so it is complete at the origin and at the target, too. Long
+//! ones are several commands of 8 KiB, which the carrier executes in their order. Commands that
+//! several threads have under way share frames.
 //!
 //! Order: a process that observes an effect of a command observes everything that its origin did
 //! before. So data stored before a flag are visible when the flag is, and everything stored before
@@ -43,7 +49,7 @@
 //! // Another process maps the same segment and receives the offset.
 //! let remote = RemoteWindow::connect(&segment, window.offset())?;
 //! remote.put(100, b"from far away")?;
-//! remote.notify();
+//! remote.notify()?;
 //! window.wait_for_notifications(1, None);
 //! let mut bytes = [0; 13];
 //! window.local().get(100, &mut bytes)?;
@@ -53,13 +59,19 @@
 //! ```
 
 mod access;
+mod carried;
 mod error;
 mod fetch;
 mod memory;
 mod own;
 mod remote;
+mod served;
+mod wire;
 
+pub use carried::{CAPACITY, SLOTS, WindowEnds, WindowRoute};
 pub use error::WindowError;
 pub use fetch::{Condition, Fetch, FetchRequest};
-pub use own::Window;
+pub use own::{Served, Window};
 pub use remote::RemoteWindow;
+pub use served::{Executed, NoCommand, ServedWindow, WindowCommands};
+pub use wire::{LINE_BYTES, MAX_LINES};

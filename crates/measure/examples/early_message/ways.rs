@@ -148,7 +148,7 @@ impl Way for Written {
     fn send(&mut self, number: u64) -> Result<()> {
         let there = &self.windows.all[RECEIVER as usize];
         there.put_value(0, number)?;
-        there.notify();
+        there.notify()?;
         Ok(())
     }
 

@@ -71,6 +71,14 @@ impl ObjectHeader for ChannelHeader {
 /// Largest capacity of a channel.
 const MAX_VALUES: u64 = 1 << 24;
 
+/// Returns the number of slots of a ring that always holds so many values.
+pub(crate) const fn slots_for(capacity: u64) -> u64 {
+    let slots = capacity.next_power_of_two();
+    // The receiver publishes its position once a quarter of the ring, so a ring cannot always hold
+    // as many values as it has slots.
+    if ring::capacity(slots) < capacity { 2 * slots } else { slots }
+}
+
 /// Reads the positions from outside the job; `None` if the label is that of another object.
 pub(crate) fn observe(segment: &SegmentReader, at: Offset, label: u64) -> Option<Positions> {
     let slots = word_behind(segment, at, offset_of!(ChannelHeader, description.slots))?;
@@ -103,12 +111,7 @@ impl ChannelMemory {
                 limits: "1 to 16777216",
             });
         }
-        let mut slots = capacity.next_power_of_two();
-        // The receiver publishes its position once a quarter of the ring, so a ring cannot always
-        // hold as many values as it has slots.
-        if ring::capacity(slots) < capacity {
-            slots *= 2;
-        }
+        let slots = slots_for(capacity);
         let prepare = |object: &Object<ChannelHeader>| {
             // Relaxed: the label publishes it.
             object.description.slots.store(slots, Ordering::Relaxed);

@@ -142,6 +142,51 @@ pub(crate) fn accumulate(
     outcome
 }
 
+/// Combines the element at byte `at` with an operand in one step, and loads what it was into
+/// `previous`. Range and alignment have been checked, and that the operation applies.
+#[inline]
+pub(crate) fn fetch_accumulate(
+    words: &[AtomicU64],
+    (operation, data_type): (Arithmetic, DataType),
+    at: u64,
+    operand: &[u8],
+    previous: &mut [u8],
+) -> Result<(), ArithmeticError> {
+    let mut outcome = Ok(());
+    change_element(words, at, previous, |element| {
+        outcome = apply_in_place_left(operation, data_type, element, operand);
+    });
+    outcome
+}
+
+/// Replaces the element at byte `at` by the second one of `elements` in one step if it is equal to
+/// the first one, and loads what it was into `previous`. Range and alignment have been checked.
+#[inline]
+pub(crate) fn compare_exchange(words: &[AtomicU64], at: u64, elements: &[u8], previous: &mut [u8]) {
+    let (expected, new) = elements.split_at(previous.len());
+    change_element(words, at, previous, |element| {
+        if element == expected {
+            element.copy_from_slice(new);
+        }
+    });
+}
+
+/// Changes the element at byte `at`, which is as long as `previous`, as [`change`] does.
+#[inline]
+fn change_element(
+    words: &[AtomicU64],
+    at: u64,
+    previous: &mut [u8],
+    mut with: impl FnMut(&mut [u8]),
+) {
+    let from = (at % WORD) as usize;
+    change(&words[(at / WORD) as usize], |word| {
+        let element = &mut word[from..from + previous.len()];
+        previous.copy_from_slice(element);
+        with(element);
+    });
+}
+
 /// Returns the instruction for operations on 64-bit integers that the processor executes on memory
 /// atomically. They are the same for signed and unsigned integers.
 fn whole_word_operation(operation: Arithmetic) -> Option<fn(&AtomicU64, u64)> {

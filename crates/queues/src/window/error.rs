@@ -80,6 +80,36 @@ pub enum WindowError {
         /// Number of the process that created it.
         owner: u32,
     },
+    /// The rank that owns the window has failed, its node was lost, or it had left before the first
+    /// command. Commands on windows of other nodes return it.
+    #[error("rank {rank}, which owned the window, has left or failed")]
+    RankExited {
+        /// Its rank.
+        rank: u32,
+    },
+    /// The node service of this node, which carries commands to other nodes, has ended.
+    #[error(
+        "the node service, which carries commands to other nodes, has ended: start the job again"
+    )]
+    CarrierEnded,
+    /// This rank has no memory left for the channels to a window of another node, or has left.
+    #[error(
+        "no channels to the window of rank {rank} on another node can be opened: this rank has left \
+         the job, or has no memory left; free buffers, queues and windows that are no longer used"
+    )]
+    NotOpened {
+        /// The rank that owns the window.
+        rank: u32,
+    },
+    /// The memory of the channels to a window of another node holds what no node service writes.
+    #[error(
+        "the channels to the window at {window} of another node are corrupt: another program has \
+         overwritten their memory"
+    )]
+    Corrupt {
+        /// Offset of the window on its node.
+        window: Offset,
+    },
     /// The process that owns the window has ended before the condition came true.
     #[error(
         "the word at byte {at} of the window at {window} has not reached {at_least}, and the \

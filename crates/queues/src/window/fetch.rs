@@ -2,7 +2,8 @@
 
 use super::access;
 use super::error::WindowError;
-use super::remote::RemoteWindow;
+use super::memory::WindowMemory;
+use super::remote::{Place, RemoteWindow};
 use goal::arithmetic::DataType;
 use shm::liveness::ProcessWatch;
 use shm::published_wait::Wait;
@@ -17,6 +18,14 @@ pub struct Condition {
     pub at: u64,
     /// Smallest value that fulfils the condition.
     pub at_least: u64,
+}
+
+impl Condition {
+    /// Returns true if the word of a window has reached the value. Its position has been checked.
+    #[inline(always)]
+    pub(super) fn is_true(self, memory: &WindowMemory) -> bool {
+        access::load(&memory.words()[(self.at / 8) as usize]) >= self.at_least
+    }
 }
 
 /// A started conditional fetch. Dropping it cancels the request.
@@ -85,29 +94,26 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
     /// Returns the bytes if the condition is true.
     ///
     /// # Errors
-    /// [`WindowError::Withdrawn`] if the condition is not true and the window was withdrawn.
+    /// [`WindowError::Withdrawn`] if the condition is not true and the window was withdrawn; of a
+    /// window of another node also [`WindowError::RankExited`], [`WindowError::CarrierEnded`].
     #[inline]
     pub fn test(self) -> Result<Fetch<'window, B>, WindowError> {
         // The load acquires what the writer of the word stored before, so the bytes that `fetch`
         // reads are at least as new as the condition.
-        if self.is_true() {
-            Ok(Fetch::Complete(self.fetch()))
-        } else if self.window.memory().processes().is_closed() {
-            Err(self.window.withdrawn())
-        } else {
-            Ok(Fetch::Pending(self))
-        }
+        let is_true = self.window.is_reached(self.condition)?;
+        self.tested(is_true)
     }
 
     /// Waits until the condition is true: spins briefly, then sleeps.
     ///
     /// # Errors
-    /// [`WindowError::Withdrawn`], and [`WindowError::OwnerGone`] if the window's owner has ended.
+    /// [`WindowError::Withdrawn`], and [`WindowError::OwnerGone`] if the window's owner has ended; of a
+    /// window of another node [`WindowError::RankExited`], [`WindowError::CarrierEnded`].
     #[inline]
     pub fn wait(self) -> Result<B, WindowError> {
         // Without a deadline it cannot pass.
         while !self.until_true(None)? {}
-        Ok(self.fetch())
+        self.fetch()
     }
 
     /// Waits until the condition is true, at most for `timeout`.
@@ -117,7 +123,7 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
     #[inline]
     pub fn wait_timeout(self, timeout: Duration) -> Result<Fetch<'window, B>, WindowError> {
         let is_true = self.until_true(Instant::now().checked_add(timeout))?;
-        Ok(if is_true { Fetch::Complete(self.fetch()) } else { Fetch::Pending(self) })
+        self.tested(is_true)
     }
 
     /// Waits until the condition is true, or until the deadline.
@@ -127,30 +133,37 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
     #[inline]
     pub fn wait_deadline(self, deadline: Instant) -> Result<Fetch<'window, B>, WindowError> {
         let is_true = self.until_true(Some(deadline))?;
-        Ok(if is_true { Fetch::Complete(self.fetch()) } else { Fetch::Pending(self) })
+        self.tested(is_true)
     }
 
     /// Waits. Returns false if the deadline has passed.
     #[inline]
     fn until_true(&self, deadline: Option<Instant>) -> Result<bool, WindowError> {
+        let memory = match self.window.place() {
+            Place::Here(memory, _) => memory,
+            Place::Elsewhere(window) => return window.wait(self.condition, deadline),
+        };
         for _ in 0..SpinPolicy::CHANNEL.eager {
-            if self.is_true() {
+            if self.condition.is_true(memory) {
                 return Ok(true);
             }
         }
-        self.sleep_until_true(deadline)
+        self.sleep_until_true(memory, deadline)
     }
 
     #[cold]
-    fn sleep_until_true(&self, deadline: Option<Instant>) -> Result<bool, WindowError> {
+    fn sleep_until_true(
+        &self,
+        memory: &WindowMemory,
+        deadline: Option<Instant>,
+    ) -> Result<bool, WindowError> {
         let window = self.window;
         let Condition { at, at_least } = self.condition;
-        let memory = window.memory();
         let poll = || {
             let gone = || memory.processes().is_closed().then(|| Err(window.withdrawn()));
             // The condition comes first: a window that is withdrawn after it came true completes the
             // fetch, because its memory stays allocated while this handle is attached.
-            if self.is_true() { Some(Ok(true)) } else { gone() }
+            if self.condition.is_true(memory) { Some(Ok(true)) } else { gone() }
         };
         match wait_for_peer(
             memory.wakeup_of(at / 8),
@@ -168,16 +181,15 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
         }
     }
 
-    #[inline(always)]
-    fn is_true(&self) -> bool {
-        access::load(&self.window.memory().words()[(self.condition.at / 8) as usize])
-            >= self.condition.at_least
+    #[inline]
+    fn tested(self, is_true: bool) -> Result<Fetch<'window, B>, WindowError> {
+        if is_true { Ok(Fetch::Complete(self.fetch()?)) } else { Ok(Fetch::Pending(self)) }
     }
 
     #[inline]
-    fn fetch(self) -> B {
+    fn fetch(self) -> Result<B, WindowError> {
         let mut into = self.into;
-        access::read(self.window.memory().words(), self.from, into.as_mut());
-        into
+        self.window.load(self.from, into.as_mut())?;
+        Ok(into)
     }
 }

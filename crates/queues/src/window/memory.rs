@@ -4,6 +4,7 @@ use crate::fence;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use shm::arena::Arena;
 use shm::connecting::Connecting;
+use shm::event::Event;
 use shm::liveness::ProcessId;
 use shm::mapped::MappedSlice;
 use shm::object::{CreateError, Label, Object, ObjectHeader};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 /// Number of wake-up words. Waits for one word of the window share a wake-up word with waits for
 /// every sixteenth other word.
-const WAKEUPS: usize = 16;
+pub(super) const WAKEUPS: usize = 16;
 
 shm::shared_lines! {
     /// Description of the window; written when it is created.
@@ -63,12 +64,14 @@ impl ObjectHeader for WindowHeader {
 }
 
 /// A mapped window.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct WindowMemory {
     object: Object<WindowHeader>,
     words: MappedSlice<AtomicU64>,
     owner: ProcessId,
     bytes: u64,
+    /// Event of the carrier, which waits for words on behalf of ranks of other nodes.
+    carrier: Option<Event>,
 }
 
 impl WindowMemory {
@@ -99,7 +102,7 @@ impl WindowMemory {
         let words = object.trailing(0, bytes.div_ceil(8) as usize)?;
         let owner = object.owner();
         fence::register();
-        Ok(WindowMemory { object, words, owner, bytes })
+        Ok(WindowMemory { object, words, owner, bytes, carrier: None })
     }
 
     /// Returns the object in the segment.
@@ -126,11 +129,22 @@ impl WindowMemory {
         Wakeup::by_store(&self.object.wakeups.words[word as usize % WAKEUPS])
     }
 
+    /// Sets the event of the carrier.
+    pub(super) fn set_carrier(&mut self, carrier: Event) {
+        self.carrier = Some(carrier);
+    }
+
+    /// Wakes waits for the word with this number. Call it after it was changed.
+    #[inline(always)]
+    pub(super) fn wake_one(&self, word: u64) {
+        self.wakeup_of(word).notify_also(|| self.carrier.iter().for_each(Event::notify));
+    }
+
     /// Wakes waits for `count` words from `first` on. Call it after they were changed.
     #[inline(always)]
     pub(super) fn wake(&self, first: u64, count: u64) {
         for word in first..first + count.min(WAKEUPS as u64) {
-            self.wakeup_of(word).notify();
+            self.wake_one(word);
         }
     }
 

@@ -3,11 +3,13 @@
 use super::memory::WindowMemory;
 use super::remote::RemoteWindow;
 use shm::arena::Arena;
+use shm::event::Event;
 use shm::liveness::{ProcessId, ProcessWatch};
 use shm::object::CreateError;
 use shm::published_wait::Wait;
 use shm::segment::Offset;
 use shm::wait::wait_for_peer;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,9 +18,16 @@ use std::time::Instant;
 /// modify memory of another purpose.
 #[derive(Debug)]
 pub struct Window {
+    memory: WindowMemory,
     local: RemoteWindow,
     arena: Arc<Arena>,
+    /// Disconnects the carrier when it is dropped.
+    served: Option<Box<dyn Served>>,
 }
+
+/// Connection of the carrier with a window, which it serves to ranks of other nodes. Ends when it is
+/// dropped.
+pub trait Served: Send + Sync + Debug {}
 
 impl Window {
     /// Creates a window of `bytes` zeroed bytes in the arena.
@@ -27,7 +36,17 @@ impl Window {
     /// [`CreateError::Arena`], [`CreateError::Process`].
     pub fn create(arena: &Arc<Arena>, bytes: u64) -> Result<Self, CreateError> {
         let memory = WindowMemory::create(arena, bytes)?;
-        Ok(Window { local: RemoteWindow::of_owner(memory), arena: Arc::clone(arena) })
+        let local = RemoteWindow::of_owner(memory.clone());
+        Ok(Window { memory, local, arena: Arc::clone(arena), served: None })
+    }
+
+    /// Sets the connection of the carrier that serves the window to other nodes, and its event.
+    #[must_use]
+    pub fn served_by(mut self, carrier: &Event, served: Box<dyn Served>) -> Self {
+        self.memory.set_carrier(carrier.clone());
+        self.local = RemoteWindow::of_owner(self.memory.clone());
+        self.served = Some(served);
+        self
     }
 
     /// Returns the offset of the window in the segment, to which other processes connect.
@@ -47,7 +66,7 @@ impl Window {
 
     /// Returns the number of notifications since the window was created.
     pub fn notifications(&self) -> u64 {
-        self.local.memory().notifications()
+        self.memory.notifications()
     }
 
     /// Waits until there were `count` notifications since the window was created, or until the
@@ -56,7 +75,7 @@ impl Window {
     /// The death of a process does not end the wait, because any process may notify. Set a deadline
     /// if the notifying process may die.
     pub fn wait_for_notifications(&self, count: u64, deadline: Option<Instant>) -> u64 {
-        let memory = self.local.memory();
+        let memory = &self.memory;
         let poll = || Some(memory.notifications()).filter(|&there| there >= count);
         let waited = wait_for_peer(
             memory.notification_wakeup(),
@@ -72,6 +91,7 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        self.local.memory().retire(&self.arena);
+        self.served = None;
+        self.memory.retire(&self.arena);
     }
 }

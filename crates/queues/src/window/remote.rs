@@ -1,20 +1,34 @@
 //! Remote memory commands on a window.
 
 use super::access;
+use super::carried::{CarriedWindow, WindowRoute};
 use super::error::WindowError;
+use super::fetch::Condition;
 use super::memory::WindowMemory;
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, Element};
+use shm::event::Event;
 use shm::object::CreateError;
 use shm::process_table::Entry;
 use shm::segment::{Offset, Segment};
+use shm::wakeup::Wakeup;
 use std::sync::Arc;
 
-/// Handle to a window of another process. Any number of threads may use it concurrently.
+/// Handle to a window of another process, on this node or another one. Any number of threads may use
+/// it concurrently.
 #[derive(Debug)]
 pub struct RemoteWindow {
-    memory: WindowMemory,
-    /// Entry of this handle in the window's process table; the owner has none.
-    entry: Option<Entry>,
+    place: Place,
+    bytes: u64,
+}
+
+/// Place of a window.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// In the segment of this node. The entry is that of this handle in the window's process table;
+    /// the owner has none.
+    Here(WindowMemory, Option<Entry>),
+    /// On another node.
+    Elsewhere(Box<CarriedWindow>),
 }
 
 impl RemoteWindow {
@@ -25,31 +39,57 @@ impl RemoteWindow {
     /// [`CreateError::Segment`], [`CreateError::Process`].
     pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
         let (memory, entry) = WindowMemory::connect(segment, offset)?;
-        Ok(RemoteWindow { memory, entry: Some(entry) })
+        Ok(RemoteWindow { bytes: memory.bytes(), place: Place::Here(memory, Some(entry)) })
+    }
+
+    /// Returns a handle to the window of a rank on another node, with this offset, size in bytes and
+    /// process of its owner.
+    pub fn on_other_node(
+        (offset, bytes, owner): (Offset, u64, u32),
+        route: Box<dyn WindowRoute>,
+    ) -> Self {
+        let place = Place::Elsewhere(Box::new(CarriedWindow::new(offset, owner, route)));
+        RemoteWindow { bytes, place }
     }
 
     pub(super) fn of_owner(memory: WindowMemory) -> Self {
-        RemoteWindow { memory, entry: None }
+        RemoteWindow { bytes: memory.bytes(), place: Place::Here(memory, None) }
+    }
+
+    /// Sets the event of the carrier that serves the window to other nodes. Commands of this handle
+    /// wake it where it waits for the words that they change.
+    #[must_use]
+    pub fn beside_carrier(mut self, carrier: &Event) -> Self {
+        if let Place::Here(memory, _) = &mut self.place {
+            memory.set_carrier(carrier.clone());
+        }
+        self
     }
 
     #[inline(always)]
-    pub(super) fn memory(&self) -> &WindowMemory {
-        &self.memory
+    pub(super) fn place(&self) -> &Place {
+        &self.place
     }
 
-    /// Returns the offset of the window in the segment.
+    /// Returns the offset of the window in the segment of its node.
     pub fn offset(&self) -> Offset {
-        self.memory.object().offset()
+        match &self.place {
+            Place::Here(memory, _) => memory.object().offset(),
+            Place::Elsewhere(window) => window.offset,
+        }
     }
 
     /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
-        self.memory.bytes()
+        self.bytes
     }
 
-    /// Returns the number of the process that owns the window.
+    /// Returns the number of the process that owns the window, on its node.
     pub fn owner(&self) -> u32 {
-        self.memory.owner().pid()
+        match &self.place {
+            Place::Here(memory, _) => memory.owner().pid(),
+            Place::Elsewhere(window) => window.owner,
+        }
     }
 
     /// Stores `bytes` from byte `at` of the window on.
@@ -58,10 +98,14 @@ impl RemoteWindow {
     /// [`WindowError::OutOfRange`], [`WindowError::Withdrawn`].
     pub fn put(&self, at: u64, bytes: &[u8]) -> Result<(), WindowError> {
         self.check(at, bytes.len() as u64)?;
+        let memory = match &self.place {
+            Place::Here(memory, _) => memory,
+            Place::Elsewhere(window) => return window.put_bytes(at, bytes),
+        };
         // Writes before wake-ups: a wait that is woken, or that checks last before it sleeps, sees
         // the bytes. A process killed in between leaves the wait to its slice.
-        access::write(self.memory.words(), at, bytes);
-        self.wake(at, bytes.len() as u64);
+        access::write(memory.words(), at, bytes);
+        wake(memory, at, bytes.len() as u64);
         Ok(())
     }
 
@@ -71,7 +115,16 @@ impl RemoteWindow {
     /// [`WindowError::OutOfRange`], [`WindowError::Withdrawn`].
     pub fn get(&self, at: u64, bytes: &mut [u8]) -> Result<(), WindowError> {
         self.check(at, bytes.len() as u64)?;
-        access::read(self.memory.words(), at, bytes);
+        self.load(at, bytes)
+    }
+
+    /// Loads bytes. The range has been checked.
+    #[inline]
+    pub(super) fn load(&self, at: u64, bytes: &mut [u8]) -> Result<(), WindowError> {
+        match &self.place {
+            Place::Here(memory, _) => access::read(memory.words(), at, bytes),
+            Place::Elsewhere(window) => window.get_bytes(at, bytes)?,
+        }
         Ok(())
     }
 
@@ -82,8 +135,13 @@ impl RemoteWindow {
     #[inline]
     pub fn put_value<T: Element>(&self, at: u64, value: T) -> Result<(), WindowError> {
         self.check_elements(at, T::DATA_TYPE, size_of::<T>() as u64)?;
-        access::write_element(self.memory.words(), at, bytemuck::bytes_of(&value));
-        self.memory.wakeup_of(at / 8).notify();
+        let value = bytemuck::bytes_of(&value);
+        let memory = match &self.place {
+            Place::Here(memory, _) => memory,
+            Place::Elsewhere(window) => return window.put_bytes(at, value),
+        };
+        access::write_element(memory.words(), at, value);
+        memory.wake_one(at / 8);
         Ok(())
     }
 
@@ -95,7 +153,11 @@ impl RemoteWindow {
     pub fn get_value<T: Element>(&self, at: u64) -> Result<T, WindowError> {
         self.check_elements(at, T::DATA_TYPE, size_of::<T>() as u64)?;
         let mut value = T::zeroed();
-        access::read_element(self.memory.words(), at, bytemuck::bytes_of_mut(&mut value));
+        let bytes = bytemuck::bytes_of_mut(&mut value);
+        match &self.place {
+            Place::Here(memory, _) => access::read_element(memory.words(), at, bytes),
+            Place::Elsewhere(window) => window.get_bytes(at, bytes)?,
+        }
         Ok(value)
     }
 
@@ -141,9 +203,16 @@ impl RemoteWindow {
                 data_type,
             }));
         }
-        let outcome = access::accumulate(self.memory.words(), operation, data_type, at, operands);
+        let memory = match &self.place {
+            Place::Here(memory, _) => memory,
+            Place::Elsewhere(window) => {
+                self.check_operation(operation, data_type)?;
+                return window.accumulate((operation, data_type), at, operands);
+            }
+        };
+        let outcome = access::accumulate(memory.words(), operation, data_type, at, operands);
         // Also after a division by zero: elements may have changed.
-        self.wake(at, length);
+        wake(memory, at, length);
         outcome.map_err(|error| self.arithmetic(error))
     }
 
@@ -160,9 +229,131 @@ impl RemoteWindow {
     ) -> Result<(), WindowError> {
         self.check_elements(at, T::DATA_TYPE, size_of::<T>() as u64)?;
         let operand = bytemuck::bytes_of(&operand);
-        let outcome = access::accumulate(self.memory.words(), operation, T::DATA_TYPE, at, operand);
-        self.memory.wakeup_of(at / 8).notify();
+        let memory = match &self.place {
+            Place::Here(memory, _) => memory,
+            Place::Elsewhere(window) => {
+                self.check_operation(operation, T::DATA_TYPE)?;
+                return window.accumulate((operation, T::DATA_TYPE), at, operand);
+            }
+        };
+        let outcome = access::accumulate(memory.words(), operation, T::DATA_TYPE, at, operand);
+        memory.wake_one(at / 8);
         outcome.map_err(|error| self.arithmetic(error))
+    }
+
+    /// Combines one element with one operand, as [`accumulate_value`](Self::accumulate_value) does,
+    /// and returns what it was, in one step: a ticket counter, a lock, a list of free places.
+    ///
+    /// # Errors
+    /// Those of [`RemoteWindow::accumulate`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use queues::window::Window;
+    /// # use shm::{arena::Arena, segment::{Backing, Segment}};
+    /// # use std::sync::Arc;
+    /// use goal::arithmetic::Arithmetic;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let segment = Arc::new(Segment::create(1 << 20, Backing::Memory)?);
+    /// # let arena = Arc::new(Arena::new(Arc::clone(&segment), 0..1 << 20)?);
+    /// let window = Window::create(&arena, 64)?;
+    /// let remote = window.local();
+    /// let tickets = [0; 3].map(|_| remote.fetch_accumulate_value(Arithmetic::Add, 0, 1_u32));
+    /// assert_eq!(tickets, [Ok(0), Ok(1), Ok(2)]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn fetch_accumulate_value<T: Element>(
+        &self,
+        operation: Arithmetic,
+        at: u64,
+        operand: T,
+    ) -> Result<T, WindowError> {
+        let mut previous = T::zeroed();
+        let bytes = bytemuck::bytes_of_mut(&mut previous);
+        let operand = bytemuck::bytes_of(&operand);
+        self.fetch_accumulate((operation, T::DATA_TYPE), at, operand, bytes)?;
+        Ok(previous)
+    }
+
+    /// As [`fetch_accumulate_value`](Self::fetch_accumulate_value), for the bytes of an element of
+    /// this type.
+    #[inline]
+    pub(super) fn fetch_accumulate(
+        &self,
+        (operation, data_type): (Arithmetic, DataType),
+        at: u64,
+        operand: &[u8],
+        previous: &mut [u8],
+    ) -> Result<(), WindowError> {
+        self.check_elements(at, data_type, operand.len() as u64)?;
+        self.check_operation(operation, data_type)?;
+        let of = (operation, data_type);
+        let memory = match &self.place {
+            Place::Here(memory, _) => memory,
+            Place::Elsewhere(window) => return window.fetch_accumulate(of, at, operand, previous),
+        };
+        let outcome = access::fetch_accumulate(memory.words(), of, at, operand, previous);
+        memory.wake_one(at / 8);
+        outcome.map_err(|error| self.arithmetic(error))
+    }
+
+    /// Replaces the element at byte `at`, a multiple of its size, by `new` if its bits are those of
+    /// `expected`, in one step. Returns what it was.
+    ///
+    /// # Errors
+    /// [`WindowError::OutOfRange`], [`WindowError::Misaligned`], [`WindowError::Withdrawn`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use queues::window::Window;
+    /// # use shm::{arena::Arena, segment::{Backing, Segment}};
+    /// # use std::sync::Arc;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let segment = Arc::new(Segment::create(1 << 20, Backing::Memory)?);
+    /// # let arena = Arc::new(Arena::new(Arc::clone(&segment), 0..1 << 20)?);
+    /// let window = Window::create(&arena, 64)?;
+    /// let remote = window.local();
+    /// assert_eq!(remote.compare_exchange_value(8, 0_u16, 7)?, 0);
+    /// assert_eq!(remote.compare_exchange_value(8, 0_u16, 9)?, 7, "it stays 7");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn compare_exchange_value<T: Element>(
+        &self,
+        at: u64,
+        expected: T,
+        new: T,
+    ) -> Result<T, WindowError> {
+        let mut previous = T::zeroed();
+        let bytes = bytemuck::bytes_of_mut(&mut previous);
+        let elements = [expected, new];
+        self.compare_exchange(T::DATA_TYPE, at, bytemuck::cast_slice(&elements), bytes)?;
+        Ok(previous)
+    }
+
+    /// As [`compare_exchange_value`](Self::compare_exchange_value), for the bytes of two elements of
+    /// this type.
+    #[inline]
+    pub(super) fn compare_exchange(
+        &self,
+        data_type: DataType,
+        at: u64,
+        elements: &[u8],
+        previous: &mut [u8],
+    ) -> Result<(), WindowError> {
+        self.check_elements(at, data_type, previous.len() as u64)?;
+        let memory = match &self.place {
+            Place::Here(memory, _) => memory,
+            Place::Elsewhere(window) => {
+                return window.compare_exchange(data_type, at, elements, previous);
+            }
+        };
+        access::compare_exchange(memory.words(), at, elements, previous);
+        memory.wake_one(at / 8);
+        Ok(())
     }
 
     /// Stores elements at the indices of an array: number `i` of `elements` (little-endian, back to
@@ -204,11 +395,15 @@ impl RemoteWindow {
         elements: &[u8],
     ) -> Result<(), WindowError> {
         self.check_indices(data_type, at, indices, elements.len())?;
+        let memory = match &self.place {
+            Place::Here(memory, _) => memory,
+            Place::Elsewhere(window) => return window.scatter(data_type, at, indices, elements),
+        };
         let size = data_type.bytes();
         for (&index, element) in indices.iter().zip(elements.chunks_exact(size)) {
             let element_at = at + index * size as u64;
-            access::write_element(self.memory.words(), element_at, element);
-            self.memory.wakeup_of(element_at / 8).notify();
+            access::write_element(memory.words(), element_at, element);
+            memory.wake_one(element_at / 8);
         }
         Ok(())
     }
@@ -228,25 +423,56 @@ impl RemoteWindow {
         elements: &mut [u8],
     ) -> Result<(), WindowError> {
         self.check_indices(data_type, at, indices, elements.len())?;
+        let memory = match &self.place {
+            Place::Here(memory, _) => memory,
+            Place::Elsewhere(window) => return window.gather(data_type, at, indices, elements),
+        };
         let size = data_type.bytes();
         for (&index, element) in indices.iter().zip(elements.chunks_exact_mut(size)) {
-            access::read_element(self.memory.words(), at + index * size as u64, element);
+            access::read_element(memory.words(), at + index * size as u64, element);
         }
         Ok(())
     }
 
     /// Increments the owner's counter of notifications, on which it may wait. Everything that this
     /// process did before is visible to the owner when it sees the count.
+    ///
+    /// # Errors
+    /// None on the owner's node. [`WindowError::Withdrawn`], [`WindowError::RankExited`],
+    /// [`WindowError::CarrierEnded`] on another one.
     #[inline]
-    pub fn notify(&self) {
-        self.memory.notify();
+    pub fn notify(&self) -> Result<(), WindowError> {
+        match &self.place {
+            Place::Here(memory, _) => memory.notify(),
+            Place::Elsewhere(window) => window.notify()?,
+        }
+        Ok(())
     }
 
-    /// Wakes waits for a word of the range, which was just changed.
-    fn wake(&self, at: u64, length: u64) {
-        if length > 0 {
-            let first = at / 8;
-            self.memory.wake(first, (at + length - 1) / 8 - first + 1);
+    /// Returns true if a condition on this window is true.
+    pub(super) fn reaches(&self, condition: Condition) -> Result<bool, WindowError> {
+        self.check_elements(condition.at, DataType::U64, 8)?;
+        self.is_reached(condition)
+    }
+
+    /// As [`reaches`](Self::reaches), for a condition that was checked.
+    #[inline]
+    pub(super) fn is_reached(&self, condition: Condition) -> Result<bool, WindowError> {
+        match &self.place {
+            // The load acquires what the writer of the word stored before, so bytes that are loaded
+            // later are at least as new as the condition.
+            Place::Here(memory, _) if condition.is_true(memory) => Ok(true),
+            Place::Here(memory, _) if memory.processes().is_closed() => Err(self.withdrawn()),
+            Place::Here(..) => Ok(false),
+            Place::Elsewhere(window) => window.test(condition),
+        }
+    }
+
+    /// Returns the wake-up word of waits for the word with this number, of a window of this node.
+    pub(super) fn wakeup_of(&self, word: u64) -> Option<Wakeup<'_>> {
+        match &self.place {
+            Place::Here(memory, _) => Some(memory.wakeup_of(word)),
+            Place::Elsewhere(_) => None,
         }
     }
 
@@ -256,12 +482,26 @@ impl RemoteWindow {
         if at.checked_add(length).is_none_or(|end| end > self.bytes()) {
             return Err(self.out_of_range(at, length));
         }
-        // An owner that withdraws the window after this load leaves the memory allocated, because this
-        // handle is attached: the command is then harmless, and its effect is lost with the window.
-        if self.memory.processes().is_closed() {
-            return Err(self.withdrawn());
+        match &self.place {
+            // An owner that withdraws the window after this load leaves the memory allocated, because
+            // this handle is attached: the command is then harmless, and its effect is lost with the
+            // window.
+            Place::Here(memory, _) if memory.processes().is_closed() => Err(self.withdrawn()),
+            // The command itself is checked at the owner's node.
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    #[inline]
+    fn check_operation(
+        &self,
+        operation: Arithmetic,
+        data_type: DataType,
+    ) -> Result<(), WindowError> {
+        if operation.applies_to(data_type) {
+            return Ok(());
+        }
+        Err(self.arithmetic(ArithmeticError::NotApplicable { operation, data_type }))
     }
 
     /// Checks the range as `check` does, and the alignment of `at` for elements of this type.
@@ -324,8 +564,16 @@ impl RemoteWindow {
 
 impl Drop for RemoteWindow {
     fn drop(&mut self) {
-        if let Some(entry) = &self.entry {
-            self.memory.processes().detach(entry);
+        if let Place::Here(memory, Some(entry)) = &self.place {
+            memory.processes().detach(entry);
         }
+    }
+}
+
+/// Wakes waits for a word of the range, which was just changed.
+fn wake(memory: &WindowMemory, at: u64, length: u64) {
+    if length > 0 {
+        let first = at / 8;
+        memory.wake(first, (at + length - 1) / 8 - first + 1);
     }
 }

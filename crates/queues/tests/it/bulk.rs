@@ -217,7 +217,7 @@ fn every_byte_arrives_over_the_chosen_path() {
 fn child_receives_all() {
     let (segment, offsets) = segment_and_offsets();
     let mut receiver = Receiver::connect(&segment, offsets[0]).expect("free");
-    RemoteWindow::connect(&segment, offsets[1]).expect("exposed").notify();
+    RemoteWindow::connect(&segment, offsets[1]).expect("exposed").notify().expect("of this node");
     receive_all(&mut receiver);
     assert!(matches!(receiver.recv(&mut []), Err(BulkError::Closed { .. })));
 }
@@ -353,7 +353,7 @@ fn the_only_end_with_permission_copies_for_both() {
 fn child_unprivileged_receives() {
     let (segment, offsets) = segment_and_offsets();
     let mut receiver = Receiver::connect(&segment, offsets[0]).expect("free");
-    RemoteWindow::connect(&segment, offsets[1]).expect("exposed").notify();
+    RemoteWindow::connect(&segment, offsets[1]).expect("exposed").notify().expect("of this node");
     until("the other end connects", || {
         receiver.direct_path().here != Err(DirectAccessError::Unknown)
     });

@@ -277,7 +277,7 @@ fn dead_processes_keep_no_window_and_their_entries_are_reused() {
 /// Child process of `dead_processes_keep_no_window_and_their_entries_are_reused`.
 fn child_holds_a_handle() {
     let (segment, offsets) = segment_and_offsets();
-    RemoteWindow::connect(&segment, offsets[0]).expect("a window").notify();
+    RemoteWindow::connect(&segment, offsets[0]).expect("a window").notify().expect("of this node");
     let _held = RemoteWindow::connect(&segment, offsets[0]);
     std::io::stdin().read_line(&mut String::new()).expect("the parent's pipe");
 }
@@ -370,7 +370,7 @@ fn commands_complete_at_a_stopped_target() {
     let Ok(Fetch::Pending(unmet)) = unmet.wait_deadline(soon) else {
         panic!("only the target will meet it")
     };
-    remote.notify();
+    remote.notify().expect("of this node");
     other.resume();
     assert_eq!(unmet.wait().expect("met at last"), 6_u64.to_le_bytes());
     assert!(other.succeeds());
@@ -386,7 +386,7 @@ fn child_is_stopped() {
     let offsets_window = RemoteWindow::connect(&segment, offsets[0]).expect("a window");
     offsets_window.put_value(0, window.offset().0).expect("inside");
     offsets_window.put_value(8, buffer.offset().0).expect("inside");
-    offsets_window.notify();
+    offsets_window.notify().expect("of this node");
     window.wait_for_notifications(1, None);
     let mut bytes = [0; 22];
     window.local().get(16, &mut bytes).expect("inside");

@@ -128,7 +128,7 @@ fn receive_for_ever(receiver: &mut Receiver, count: &RemoteWindow) -> BulkError 
     let mut buffer = vec![0; 100_000];
     let mut receive = |number: u64| {
         let outcome = receiver.recv(&mut buffer);
-        count.notify();
+        count.notify().expect("of this node");
         outcome.map(|_| assert!(buffer == message(number, 100_000))).err()
     };
     (0..).find_map(&mut receive).expect("for ever")

@@ -44,14 +44,14 @@ fn child_fetches() {
             let request =
                 remote.fetch_when(Condition { at: 128, at_least: 9 }, 0, []).expect("inside");
             request.wait().expect("reached");
-            remote.notify();
+            remote.notify().expect("of this node");
         });
         let request =
             remote.fetch_when(Condition { at: 0, at_least: 3 }, 200, [0; 8]).expect("inside");
-        remote.notify();
+        remote.notify().expect("of this node");
         let bytes = request.wait().expect("reached");
         remote.put(240, &bytes).expect("inside");
-        remote.notify();
+        remote.notify().expect("of this node");
     });
 }
 
@@ -116,6 +116,6 @@ fn child_creates_a_window() {
     let window = Window::create(&arena, 8).expect("memory");
     let offsets_window = RemoteWindow::connect(&segment, offsets[0]).expect("a window");
     offsets_window.put_value(0, window.offset().0).expect("inside");
-    offsets_window.notify();
+    offsets_window.notify().expect("of this node");
     std::io::stdin().read_line(&mut String::new()).expect("the parent's pipe");
 }

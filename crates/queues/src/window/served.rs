@@ -1,0 +1,265 @@
+//! A window as the carrier serves it to ranks of other nodes, whose commands it executes.
+
+use super::error::WindowError;
+use super::fetch::Condition;
+use super::memory::WAKEUPS;
+use super::remote::RemoteWindow;
+use super::wire::{self, Answer, Command, Kind, LINE_BYTES, Line, MAX_BYTES, Outcome, lines_of};
+use crate::request;
+use goal::arithmetic::{ArithmeticError, DataType};
+use shm::object::CreateError;
+use shm::segment::{Offset, Segment};
+use shm::wakeup::Armed;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+/// Largest number of conditions that one rank waits for on one window.
+pub(super) const MOST_AWAITED: usize = 128;
+
+/// A window of a rank of this node. The carrier holds it like a process that is connected.
+#[derive(Debug)]
+pub struct ServedWindow {
+    window: RemoteWindow,
+    /// Requests of a notification, by wake-up word.
+    requests: [Option<Armed>; WAKEUPS],
+}
+
+/// Commands of one rank on one window.
+#[derive(Debug, Default)]
+pub struct WindowCommands {
+    /// Lines that were not executed, from `start` on.
+    kept: Vec<u8>,
+    start: usize,
+    awaited: Vec<Awaited>,
+}
+
+/// A condition that a rank waits for.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    number: u64,
+    condition: Condition,
+}
+
+/// Lines of commands that were executed, and of answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Executed {
+    /// Lines of commands.
+    pub commands: u64,
+    /// Lines of answers.
+    pub answers: u64,
+}
+
+/// The lines are no commands on a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoCommand;
+
+impl WindowCommands {
+    /// Adds lines that have arrived.
+    pub fn add(&mut self, lines: &[u8]) {
+        self.kept.drain(..std::mem::take(&mut self.start));
+        self.kept.extend_from_slice(lines);
+    }
+
+    /// Number of lines that were not executed.
+    pub fn waiting(&self) -> u64 {
+        ((self.kept.len() - self.start) / LINE_BYTES) as u64
+    }
+
+    /// Forgets the conditions that the rank waits for.
+    pub fn forget_awaited(&mut self) {
+        self.awaited.clear();
+    }
+
+    /// Returns true if the rank waits for a condition.
+    pub fn is_awaiting(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+}
+
+impl ServedWindow {
+    /// Connects to the window at an offset.
+    ///
+    /// # Errors
+    /// Those of [`RemoteWindow::connect`].
+    pub fn connect(segment: &Arc<Segment>, at: Offset) -> Result<Self, CreateError> {
+        let window = RemoteWindow::connect(segment, at)?;
+        Ok(ServedWindow { window, requests: [None; WAKEUPS] })
+    }
+
+    /// Executes the commands of a rank in their order, and then answers the conditions that have
+    /// become true. Appends the lines of the answers, at most so many.
+    ///
+    /// # Errors
+    /// [`NoCommand`].
+    pub fn execute(
+        &self,
+        commands: &mut WindowCommands,
+        most: u64,
+        into: &mut Vec<u8>,
+    ) -> Result<Executed, NoCommand> {
+        let mut done = Executed::default();
+        let WindowCommands { kept, start, awaited } = commands;
+        while let Some(read) = wire::command(&kept[*start..]).map_err(|_| NoCommand)? {
+            // What a command is not answered with counts as well: the bound is one of the space.
+            let lines = lines_of(read.head.answer_bytes().ok_or(NoCommand)?);
+            if done.answers + lines > most {
+                break;
+            }
+            done.answers += self.execute_one(read.head, read.bytes, awaited, into)?;
+            *start += read.length;
+            done.commands += (read.length / LINE_BYTES) as u64;
+        }
+        if *start == kept.len() {
+            // An idle rank takes no memory.
+            *kept = Vec::new();
+            *start = 0;
+        }
+        done.answers += self.complete(awaited, most - done.answers, into);
+        Ok(done)
+    }
+
+    /// Executes a command. Returns the number of lines of its answer.
+    fn execute_one(
+        &self,
+        command: Command,
+        bytes: &[u8],
+        awaited: &mut Vec<Awaited>,
+        into: &mut Vec<u8>,
+    ) -> Result<u64, NoCommand> {
+        let Command { number, kind, at, length } = command;
+        let mut loaded = [0; MAX_BYTES];
+        let loaded = &mut loaded[..command.answer_bytes().ok_or(NoCommand)?];
+        let window = &self.window;
+        let done = |()| Outcome::Done;
+        let outcome = match kind {
+            Kind::Put => window.put(at, bytes).map(done),
+            Kind::Get => window.get(at, loaded).map(done),
+            Kind::Accumulate(operation, data_type) => {
+                window.accumulate(operation, data_type, at, bytes).map(done)
+            }
+            Kind::FetchAccumulate(operation, data_type) => {
+                let of = (operation, data_type);
+                are_elements(data_type, 1, bytes)?;
+                window.fetch_accumulate(of, at, bytes, loaded).map(done)
+            }
+            Kind::CompareExchange(data_type) => {
+                are_elements(data_type, 2, bytes)?;
+                window.compare_exchange(data_type, at, bytes, loaded).map(done)
+            }
+            Kind::Scatter(data_type) => {
+                let (indices, elements) = indices(bytes, length)?;
+                window.scatter(data_type, at, &indices, elements).map(done)
+            }
+            Kind::Gather(data_type) => {
+                let (indices, _) = indices(bytes, length)?;
+                window.gather(data_type, at, &indices, loaded).map(done)
+            }
+            Kind::Notify => window.notify().map(done),
+            Kind::Test => self.test(Condition { at, at_least: length }),
+            Kind::Await if awaited.len() == MOST_AWAITED => return Err(NoCommand),
+            Kind::Await => {
+                let condition = Condition { at, at_least: length };
+                let found = self.test(condition);
+                if found == Ok(Outcome::NotTrue) {
+                    awaited.push(Awaited { number, condition });
+                    return Ok(0);
+                }
+                found
+            }
+            Kind::Cancel => {
+                // One that was answered before has its answer.
+                let Some(index) = awaited.iter().position(|one| one.number == number) else {
+                    return Ok(0);
+                };
+                awaited.swap_remove(index);
+                Ok(Outcome::NotTrue)
+            }
+        };
+        let outcome = outcome.unwrap_or_else(outcome_of);
+        let loaded = if outcome == Outcome::Done { &*loaded } else { &[] };
+        append(Answer { number, outcome }, loaded, into);
+        Ok(lines_of(loaded.len()))
+    }
+
+    fn test(&self, condition: Condition) -> Result<Outcome, WindowError> {
+        let is_true = self.window.reaches(condition)?;
+        Ok(if is_true { Outcome::Done } else { Outcome::NotTrue })
+    }
+
+    /// Answers what a rank waits for and what has become true, with at most so many lines. Returns
+    /// their number.
+    fn complete(&self, awaited: &mut Vec<Awaited>, most: u64, into: &mut Vec<u8>) -> u64 {
+        let mut answers = 0;
+        awaited.retain(|Awaited { number, condition }| {
+            let outcome = self.test(*condition).unwrap_or_else(outcome_of);
+            if outcome == Outcome::NotTrue || answers == most {
+                return true;
+            }
+            append(Answer { number: *number, outcome }, &[], into);
+            answers += 1;
+            false
+        });
+        answers
+    }
+
+    /// Returns true if something that a rank waits for has become true.
+    pub fn is_ready(&self, commands: &WindowCommands) -> bool {
+        commands.awaited.iter().any(|one| self.test(one.condition) != Ok(Outcome::NotTrue))
+    }
+
+    /// Requests a notification of the carrier's event with the next change of what a rank waits
+    /// for. Returns true if the caller must now pass a [heavy fence](shm::fence::heavy) and then look
+    /// whether something [is ready](Self::is_ready).
+    pub fn request(&mut self, commands: &WindowCommands) -> bool {
+        let mut is_new = false;
+        for Awaited { condition, .. } in &commands.awaited {
+            let word = condition.at / 8;
+            // Conditions are on windows of this node only.
+            let Some(wakeup) = self.window.wakeup_of(word) else { continue };
+            let armed = &mut self.requests[word as usize % WAKEUPS];
+            request::is_pending(wakeup, armed);
+            is_new |= request::begin(wakeup, armed);
+        }
+        is_new
+    }
+}
+
+impl Drop for ServedWindow {
+    fn drop(&mut self) {
+        for (word, armed) in (0..).zip(&mut self.requests) {
+            if let Some(wakeup) = self.window.wakeup_of(word) {
+                request::withdraw(wakeup, armed);
+            }
+        }
+    }
+}
+
+fn are_elements(data_type: DataType, count: usize, bytes: &[u8]) -> Result<(), NoCommand> {
+    if bytes.len() == count * data_type.bytes() { Ok(()) } else { Err(NoCommand) }
+}
+
+/// Splits the bytes of a scatter or gather into the indices and the rest.
+fn indices(bytes: &[u8], count: u64) -> Result<(Vec<u64>, &[u8]), NoCommand> {
+    let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(8));
+    let (indices, rest) = bytes.split_at_checked(length.ok_or(NoCommand)?).ok_or(NoCommand)?;
+    let (words, _) = indices.as_chunks::<8>();
+    Ok((words.iter().map(|word| u64::from_le_bytes(*word)).collect(), rest))
+}
+
+fn outcome_of(error: WindowError) -> Outcome {
+    match error {
+        WindowError::Withdrawn { .. } => Outcome::Withdrawn,
+        WindowError::Arithmetic { error: ArithmeticError::DivisionByZero { element }, .. } => {
+            Outcome::DividedByZero(element as u64)
+        }
+        _ => Outcome::Refused,
+    }
+}
+
+fn append(answer: Answer, bytes: &[u8], into: &mut Vec<u8>) {
+    let put = |line: Line| {
+        line.iter().for_each(|word| into.extend_from_slice(&word.to_le_bytes()));
+        Ok::<(), Infallible>(())
+    };
+    let Ok(()) = answer.encode(bytes, put);
+}
