@@ -39,6 +39,11 @@ impl Batches {
         self.by_node[node as usize].is_empty()
     }
 
+    /// Returns true if there are records for any node.
+    pub(crate) fn has_records(&self) -> bool {
+        !self.complete.is_empty() || self.begun.iter().any(|node| !self.is_empty(*node))
+    }
+
     /// Sends the records for a node if there are enough of them.
     pub(crate) fn send_long(
         &mut self,

@@ -26,13 +26,26 @@
 //! for these reasons, and a rank that finds it closed learns by its [exit](crate::backend::Departures)
 //! whether its peer has failed.
 //!
+//! **Windows.** A rank reaches a window of another node through two channels of lines, for its
+//! commands and for their answers. Their far ends are no rings: the agent of the owner's node executes
+//! the commands when they arrive, in the turn in which it sends the answers. It accepts commands of
+//! the ranks that the owner has named, each from its own node. Its credit for answers is that of any
+//! sender, and it keeps the commands that it has no credit to answer, at most as many lines as a ring
+//! has slots. A damaged command closes the two channels, and nothing else. The agent closes them, too,
+//! when the owner withdraws the window or exits, and as an answer to commands that arrive later.
+//!
 //! **Sleep.** A sender that finds no sleeper stores its value and loads one word. Before the agent
 //! sleeps, it registers as a sleeper on the word of each ring that it waits for; a notification is a
 //! write to its event. Before a sleep for which it registers nowhere anew, it passes one barrier for
-//! all of them. For the first sleep it sets a timer instead, because the barrier takes
+//! all of them. It does the same for each word of a window for which a conditional fetch waits. For the first sleep it sets a timer instead, because the barrier takes
 //! longer than a value, and values that follow each other end the sleep before.
 
 pub(crate) mod record;
 pub(super) mod router;
+mod windows;
 
 pub use super::channel_end::ChannelEnd;
+
+/// Largest number of slots of all channels of a rank. The agent has a word for each that was used,
+/// as the rank has one in its own memory.
+pub(crate) const MOST_SLOTS: u64 = 1 << 27;

@@ -268,6 +268,11 @@ impl AgentState {
                 Ok(())
             }
             Submission::OpenChannel { port, end, at } => self.open_channel(local, port, end, at),
+            Submission::OpenWindow { port, at, table } => self.open_window(local, port, at, table),
+            Submission::CloseWindow { port } => {
+                self.channels.close_window(session.rank, port);
+                Ok(())
+            }
             Submission::Exit => {
                 self.drain_messages(local);
                 self.exit(local, RankExit::Left);

@@ -54,6 +54,11 @@ pub(crate) enum Submission {
     QueryQueueExits { port: u64, first: u32 },
     /// Opens an end of a channel of this rank, with its ring at `at` in the job's segment.
     OpenChannel { port: u64, end: ChannelEnd, at: Offset },
+    /// Opens the window at `at` in the job's segment to other nodes, as a port of this rank, for the
+    /// ranks in the table at `table` there. Answered as `OpenPort`.
+    OpenWindow { port: u64, at: Offset, table: Offset },
+    /// Closes that window for other nodes.
+    CloseWindow { port: u64 },
     /// The last entry.
     Exit,
 }
@@ -101,6 +106,8 @@ impl Submission {
                 };
                 [16, port, pair(peer, receives), at.0, 0, 0, 0, 0]
             }
+            Submission::OpenWindow { port, at, table } => [17, port, 0, at.0, table.0, 0, 0, 0],
+            Submission::CloseWindow { port } => [18, port, 0, 0, 0, 0, 0, 0],
         }
     }
 
@@ -148,6 +155,8 @@ impl Submission {
                 };
                 Some(Submission::OpenChannel { port: id, end, at })
             }
+            17 => Some(Submission::OpenWindow { port: id, at, table: Offset(fourth) }),
+            18 => Some(Submission::CloseWindow { port: id }),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ use super::fetch::Condition;
 use super::memory::WAKEUPS;
 use super::remote::RemoteWindow;
 use super::wire::{self, Answer, Command, Kind, LINE_BYTES, Line, MAX_BYTES, Outcome, lines_of};
-use crate::request;
+use crate::request::{self, Requested};
 use goal::arithmetic::{ArithmeticError, DataType};
 use shm::object::CreateError;
 use shm::segment::{Offset, Segment};
@@ -207,20 +207,18 @@ impl ServedWindow {
         commands.awaited.iter().any(|one| self.test(one.condition) != Ok(Outcome::NotTrue))
     }
 
-    /// Requests a notification of the carrier's event with the next change of what a rank waits
-    /// for. Returns true if the caller must now pass a [heavy fence](shm::fence::heavy) and then look
-    /// whether something [is ready](Self::is_ready).
-    pub fn request(&mut self, commands: &WindowCommands) -> bool {
-        let mut is_new = false;
+    /// Requests notifications of the carrier's event with the next changes of what a rank waits for,
+    /// and passes the result of each request to `count`. The caller then looks whether something
+    /// [is ready](Self::is_ready).
+    pub fn request(&mut self, commands: &WindowCommands, count: &mut impl FnMut(Requested)) {
         for Awaited { condition, .. } in &commands.awaited {
             let word = condition.at / 8;
             // Conditions are on windows of this node only.
             let Some(wakeup) = self.window.wakeup_of(word) else { continue };
             let armed = &mut self.requests[word as usize % WAKEUPS];
             request::is_pending(wakeup, armed);
-            is_new |= request::begin(wakeup, armed);
+            count(request::begin(wakeup, armed));
         }
-        is_new
     }
 }
 

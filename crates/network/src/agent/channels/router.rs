@@ -1,20 +1,22 @@
 //! The agent's side of the channels between nodes.
 
-use super::record::{self, ChannelId, Content, HEAD_BYTES, MAX_BYTES};
+use super::MOST_SLOTS;
+use super::record::{self, ChannelId, Content, HEAD_BYTES, MAX_BYTES, frame};
+use super::windows::ServedWindows;
 use crate::agent::batches::Batches;
 use crate::agent::channel_end::ChannelEnd;
+use crate::agent::queues::Refusal;
+use crate::agent::queues::table::PortTable;
 use crate::agent::session::ProtocolViolation;
+use crate::node_map::NodeMap;
 use crate::transport::Transport;
-use crate::transport::frame::Frame;
 use queues::channel::{Arriving, ArrivingError, Departing, Requested};
+use queues::window::ServedWindow;
 use shm::segment::{Offset, Segment};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Largest number of slots of all channels of a rank. The agent has a word for each that was used,
-/// as the rank has one in its own memory.
-const MOST_SLOTS: u64 = 1 << 27;
 /// Time between looks at the rings as long as no barrier has followed the requests.
 const UNCERTAIN: Duration = shm::wait::UNCERTAIN_SLICE;
 
@@ -23,6 +25,7 @@ const UNCERTAIN: Duration = shm::wait::UNCERTAIN_SLICE;
 pub(crate) struct ChannelRouter {
     outgoing: Channels<Outgoing>,
     incoming: Channels<Incoming>,
+    windows: ServedWindows,
     /// Number of slots of the open channels of each rank of this node.
     slots: HashMap<u32, u64>,
     batches: Batches,
@@ -136,16 +139,12 @@ impl Incoming {
     }
 }
 
-/// Returns a frame of records.
-fn frame(records: Vec<u8>) -> Frame {
-    Frame::Channels { records }
-}
-
 impl ChannelRouter {
     pub(crate) fn new(nodes: u32) -> Self {
         ChannelRouter {
             outgoing: Channels::new(),
             incoming: Channels::new(),
+            windows: ServedWindows::default(),
             slots: HashMap::new(),
             batches: Batches::new(nodes),
             has_delivered: false,
@@ -195,11 +194,44 @@ impl ChannelRouter {
         Ok(())
     }
 
+    /// Opens a window of a rank of this node, which has this name, for those ranks of a table that are
+    /// on other nodes.
+    pub(crate) fn open_window(
+        &mut self,
+        (owner, port): (u32, u64),
+        window: ServedWindow,
+        table: &PortTable,
+        nodes: &NodeMap,
+        transport: &mut dyn Transport,
+    ) -> Result<(), Refusal> {
+        let node_of = |(rank, _): &(u32, Offset)| Some((*rank, nodes.of(*rank)?));
+        let origins = table.ranks.iter().filter_map(node_of);
+        let origins: HashMap<u32, u32> =
+            origins.filter(|(_, node)| *node != transport.node()).collect();
+        let of_rank = self.slots.entry(owner).or_default();
+        let slots = queues::window::SLOTS * origins.len() as u64;
+        if slots > MOST_SLOTS - *of_rank {
+            return Err(Refusal::Memory);
+        }
+        let nodes: Vec<u32> = origins.values().copied().collect();
+        self.windows.open((owner, port), window, origins)?;
+        *of_rank += slots;
+        // The ends of the nodes must be noticed.
+        nodes.into_iter().for_each(|node| transport.require(node));
+        Ok(())
+    }
+
+    /// Closes a window of a rank of this node.
+    pub(crate) fn close_window(&mut self, owner: u32, port: u64) {
+        let origins = self.windows.close((owner, port), &mut self.batches);
+        release(&mut self.slots, owner, queues::window::SLOTS * origins);
+    }
+
     /// Sends what the rings contain, as far as there is credit, and nothing to a node with `limit`
-    /// bytes in its queue; and the credit of what receivers have taken. Returns true if anything
-    /// was sent.
+    /// bytes in its queue; and the credit of what receivers have taken. Executes commands on windows.
+    /// Returns true if anything was sent.
     pub(crate) fn serve(&mut self, transport: &mut dyn Transport, limit: u64) -> bool {
-        let ChannelRouter { outgoing, incoming, slots, batches, .. } = self;
+        let ChannelRouter { outgoing, incoming, windows, slots, batches, .. } = self;
         outgoing.retain(|channel| {
             // Ends: credit bounds what is sent.
             let stopped = loop {
@@ -223,6 +255,7 @@ impl ChannelRouter {
             batches.send_long(channel.node, transport, frame);
             reported.is_ok()
         });
+        windows.serve(batches, transport, limit);
         batches.send_all(transport, frame)
     }
 
@@ -242,7 +275,9 @@ impl ChannelRouter {
     fn receive_one(&mut self, node: u32, id: ChannelId, content: Content<'_>) -> bool {
         match content {
             Content::Values(bytes) => {
-                let Some(channel) = self.incoming.get(id) else { return true };
+                let Some(channel) = self.incoming.get(id) else {
+                    return self.windows.receive(node, id, bytes, &mut self.batches);
+                };
                 if channel.node != node {
                     return false;
                 }
@@ -258,14 +293,19 @@ impl ChannelRouter {
                 }
             }
             Content::SenderClosed => {
-                let is_valid = self.incoming.get(id).is_none_or(|channel| channel.node == node);
+                let Some(channel) = self.incoming.get(id) else {
+                    return self.windows.end_commands(node, id);
+                };
+                let is_valid = channel.node == node;
                 if is_valid {
                     self.end_incoming(id);
                 }
                 is_valid
             }
             Content::Credit(values) => {
-                let Some(channel) = self.outgoing.get(id) else { return true };
+                let Some(channel) = self.outgoing.get(id) else {
+                    return self.windows.credit(node, id, values);
+                };
                 let is_valid = channel.node == node && values <= channel.in_flight;
                 if is_valid {
                     channel.in_flight -= values;
@@ -273,7 +313,10 @@ impl ChannelRouter {
                 is_valid
             }
             Content::ReceiverClosed => {
-                let is_valid = self.outgoing.get(id).is_none_or(|channel| channel.node == node);
+                let Some(channel) = self.outgoing.get(id) else {
+                    return self.windows.end_answers(node, id);
+                };
+                let is_valid = channel.node == node;
                 if is_valid {
                     self.end_outgoing(id);
                 }
@@ -312,7 +355,11 @@ impl ChannelRouter {
         let is_released = |channel: &Incoming| {
             channel.has_failed || channel.ring.released() != Ok(channel.reported)
         };
-        is_ready || self.incoming.all.iter().any(is_released)
+        is_ready
+            || self.incoming.all.iter().any(is_released)
+            || self.windows.is_ready(transport, limit)
+            // An end that was closed since the last turn.
+            || self.batches.has_records()
     }
 
     /// Requests notifications before the agent sleeps. Returns false if there is something to do, or
@@ -330,6 +377,7 @@ impl ChannelRouter {
         self.outgoing.all.iter_mut().filter(sending).for_each(|one| count(one.ring.request()));
         let receiving = |channel: &&mut Incoming| channel.awaits_release();
         self.incoming.all.iter_mut().filter(receiving).for_each(|one| count(one.ring.request()));
+        self.windows.request(&mut count);
         // Ranks store values and positions, pass their light half of the barrier and load the word.
         // The heavy half interrupts all processors, so it waits for a sleep after which nothing was
         // requested anew: values that follow each other quickly do without. A store that is on its
@@ -348,14 +396,17 @@ impl ChannelRouter {
 
     /// Time after which the rings are to be looked at again without a notification.
     pub(crate) fn next_look(&self) -> Option<Duration> {
-        let is_empty = self.outgoing.all.is_empty() && self.incoming.all.is_empty();
+        let is_empty = self.outgoing.all.is_empty()
+            && self.incoming.all.is_empty()
+            && !self.windows.is_awaited();
         (self.requests == Requests::Uncertain && !is_empty).then_some(UNCERTAIN)
     }
 
     /// Ends the channels of a rank of this node that has exited. What it has sent is sent to the
     /// other nodes first, as far as there is credit.
     pub(crate) fn close(&mut self, rank: u32) {
-        let ChannelRouter { outgoing, incoming, slots, .. } = self;
+        let ChannelRouter { outgoing, incoming, windows, slots, batches, .. } = self;
+        windows.close_all(rank, batches);
         // The report of the exit ends them on the other nodes.
         incoming.retain(|channel| channel.id.receiver != rank);
         for channel in outgoing.all.iter_mut().filter(|channel| channel.id.sender == rank) {
@@ -368,7 +419,8 @@ impl ChannelRouter {
 
     /// Ends the channels to a rank of another node that takes nothing any more.
     pub(crate) fn end(&mut self, rank: u32) {
-        let ChannelRouter { outgoing, slots, .. } = self;
+        let ChannelRouter { outgoing, windows, slots, .. } = self;
+        windows.orphan(rank);
         outgoing.retain(|channel| {
             let remains = channel.id.receiver != rank;
             if !remains {
@@ -380,7 +432,8 @@ impl ChannelRouter {
 
     /// Ends the channels from a rank of a node that was lost.
     pub(crate) fn lose(&mut self, rank: u32) {
-        let ChannelRouter { incoming, slots, .. } = self;
+        let ChannelRouter { incoming, windows, slots, .. } = self;
+        windows.lose(rank);
         incoming.retain(|channel| {
             let remains = channel.id.sender != rank;
             if !remains {
@@ -390,9 +443,11 @@ impl ChannelRouter {
         });
     }
 
-    /// Returns true if values of ranks that have exited wait to be sent.
+    /// Returns true if values of ranks that have exited, or ends, wait to be sent.
     pub(crate) fn has_unsent(&self) -> bool {
         self.outgoing.all.iter().any(|channel| channel.is_orphaned)
+            || self.windows.has_unsent()
+            || self.batches.has_records()
     }
 }
 

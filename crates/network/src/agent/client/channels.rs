@@ -1,7 +1,9 @@
-//! A rank's ends of channels with ranks on other nodes.
+//! A rank's ends of channels with ranks on other nodes, and its windows.
 
 use super::AgentClient;
 use crate::agent::channel_end::ChannelEnd;
+use crate::agent::channels::MOST_SLOTS;
+use crate::agent::queues::Refusal;
 use crate::agent::submission::Submission;
 use crate::error::Error;
 use shm::segment::Offset;
@@ -16,5 +18,39 @@ impl AgentClient {
     pub fn open_channel(&self, port: u64, end: ChannelEnd, at: Offset) -> Result<(), Error> {
         let open = Submission::OpenChannel { port, end, at };
         self.query_for_certain(&mut self.table(), open).map(drop)
+    }
+
+    /// Opens the window of this rank at an offset of the job's segment to those of the ranks in a
+    /// [table](crate::agent::queues::table) that are on other nodes. They reach it through two
+    /// channels of lines: their commands have the name `port`, and the answers the next one. Once this has returned the agent executes commands,
+    /// and uses the table no more.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if the windows and channels of this rank take too much memory of the node
+    /// service; also if the port is open already, no window lies there, or the node service has ended.
+    pub fn open_window(&self, port: u64, at: Offset, table: Offset) -> Result<(), Error> {
+        let open = Submission::OpenWindow { port, at, table };
+        let answer = self.query_for_certain(&mut self.table(), open)?;
+        let why = match answer.first() {
+            None => return Ok(()),
+            Some(refusal) if *refusal == Refusal::Memory as u32 => {
+                return Err(Error::TooLarge {
+                    backend: "agent",
+                    what: "the slots of this rank's windows and channels with other nodes".into(),
+                    needed: MOST_SLOTS + 1,
+                    limit: MOST_SLOTS,
+                    way_out: "drop windows and channels that are no longer used before you open more",
+                });
+            }
+            Some(refusal) if *refusal == Refusal::Taken as u32 => "this rank has it open already",
+            Some(_) => "no such window lies in the segment of the job",
+        };
+        Err(Error::Operation(format!("cannot open window {port:#x} for other nodes: {why}")))
+    }
+
+    /// Closes a window for other nodes: commands of their ranks find it withdrawn.
+    pub fn close_window(&self, port: u64) {
+        // An agent that has ended, or that this rank has left, has closed it.
+        let _ = self.submit(&mut self.table(), Submission::CloseWindow { port });
     }
 }

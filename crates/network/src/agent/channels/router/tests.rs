@@ -1,5 +1,7 @@
 //! A router without a node service, its rings and its transport in one thread.
 
+mod windows;
+
 use super::*;
 use crate::transport::memory;
 use queues::channel::{Channel, Receiver, SendError, Sender};

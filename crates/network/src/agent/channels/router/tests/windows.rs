@@ -1,0 +1,374 @@
+//! Commands on a window of rank 0 by ranks 1 and 2, each on a node of its own, as frames.
+
+use super::{LIMIT, PORT};
+use crate::agent::channels::record::{self, ChannelId, Content};
+use crate::agent::channels::router::ChannelRouter;
+use crate::agent::queues::Refusal;
+use crate::agent::queues::table::PortTable;
+use crate::node_map::NodeMap;
+use crate::transport::frame::Frame;
+use crate::transport::payloads::NoPayloads;
+use crate::transport::{Arrival, Transport, memory};
+use queues::window::{RemoteWindow, SLOTS, ServedWindow, Window};
+use shm::arena::Arena;
+use shm::event::Event;
+use shm::segment::{Backing, Offset, Segment};
+use std::sync::Arc;
+
+const BYTES: u64 = 1024;
+/// Kinds of commands.
+const PUT: u64 = 0;
+const GET: u64 = 1;
+const AWAIT: u64 = 7;
+const CANCEL: u64 = 8;
+/// Outcomes.
+const DONE: u64 = 0;
+const NOT_TRUE: u64 = 1;
+const WITHDRAWN: u64 = 2;
+const REFUSED: u64 = 4;
+
+type Line = [u64; 8];
+
+/// A router of node 0 with a window of rank 0.
+struct Node {
+    router: ChannelRouter,
+    transport: memory::Memory,
+    others: Vec<memory::Memory>,
+    segment: Arc<Segment>,
+    window: Window,
+}
+
+/// What a node has received.
+#[derive(Debug, PartialEq, Eq)]
+enum Received {
+    Answer { number: u64, outcome: u64 },
+    Credit(u64),
+    CommandsClosed,
+    AnswersClosed,
+}
+
+fn commands(origin: u32) -> ChannelId {
+    ChannelId { sender: origin, receiver: 0, port: PORT }
+}
+
+fn answers(origin: u32) -> ChannelId {
+    ChannelId { sender: 0, receiver: origin, port: PORT + 1 }
+}
+
+/// A command with a value of 8 bytes.
+fn line(number: u64, kind: u64, at: u64, length: u64, value: u64) -> Line {
+    [number, at, length, u64::from(kind == PUT) * 8 | kind << 32, value, 0, 0, 0]
+}
+
+impl Node {
+    fn new() -> Node {
+        let mut others = memory::connect(3).expect("descriptors");
+        let mut transport = others.remove(0);
+        let segment = Arc::new(Segment::create(1 << 20, Backing::Memory).expect("memory"));
+        let arena = Arc::new(Arena::new(Arc::clone(&segment), 64..1 << 20).expect("inside"));
+        let window = Window::create(&arena, BYTES).expect("memory");
+        let mut router = ChannelRouter::new(3);
+        let nodes = NodeMap::new([0, 1, 2]);
+        let ranks = [0, 1, 2].map(|rank| (rank, Offset(0))).to_vec();
+        let table = PortTable { set: Offset(0), lines: 0, ranks };
+        let mut open = |port| {
+            let served = ServedWindow::connect(&segment, window.offset()).expect("a window");
+            router.open_window((0, port), served, &table, &nodes, &mut transport)
+        };
+        assert_eq!(open(PORT), Ok(()));
+        assert_eq!(open(PORT), Err(Refusal::Taken));
+        Node { router, transport, others, segment, window }
+    }
+
+    /// Sends lines as rank 1 or 2. Returns the number of refused records.
+    fn send(&mut self, origin: u32, lines: &[Line]) -> u64 {
+        let bytes: Vec<u8> = lines.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
+        self.send_bytes(origin, &bytes)
+    }
+
+    fn send_bytes(&mut self, origin: u32, bytes: &[u8]) -> u64 {
+        let head = commands(origin).head(Content::Values(bytes));
+        self.router.receive(origin, &[&head[..], bytes].concat())
+    }
+
+    /// Serves, and returns what the node of this rank has received.
+    fn received(&mut self, origin: u32) -> Vec<Received> {
+        self.router.serve(&mut self.transport, LIMIT);
+        self.transport.flush(&mut NoPayloads);
+        let mut arrivals = Vec::new();
+        let other = &mut self.others[origin as usize - 1];
+        other.poll(&mut NoPayloads, &mut arrivals).expect("it works");
+        let mut received = Vec::new();
+        for arrival in arrivals {
+            let Arrival::Frame { frame: Frame::Channels { records }, .. } = arrival else {
+                panic!("{arrival:?}");
+            };
+            let mut rest = &records[..];
+            while let Some((id, content, behind)) = record::split_first(rest) {
+                rest = behind;
+                let is_command = id == commands(origin);
+                assert!(is_command || id == answers(origin), "{id:?}");
+                match content {
+                    Content::Values(bytes) => received.extend(Received::answers(bytes)),
+                    Content::Credit(lines) => received.push(Received::Credit(lines)),
+                    Content::ReceiverClosed => received.push(Received::CommandsClosed),
+                    Content::SenderClosed => received.push(Received::AnswersClosed),
+                }
+            }
+        }
+        received
+    }
+
+    fn release(&mut self, origin: u32, lines: u64) -> u64 {
+        self.router.receive(origin, &answers(origin).head(Content::Credit(lines)))
+    }
+}
+
+impl Received {
+    /// The heads of answers; none of them has more than 32 bytes.
+    fn answers(bytes: &[u8]) -> Vec<Received> {
+        let (words, _) = bytes.as_chunks::<8>();
+        let lines = words.chunks(8);
+        let word = |line: &[[u8; 8]], index: usize| u64::from_le_bytes(line[index]);
+        let answer = |line: &[[u8; 8]]| Received::Answer {
+            number: word(line, 0),
+            outcome: word(line, 3) >> 32,
+        };
+        lines.map(answer).collect()
+    }
+}
+
+#[test]
+fn windows_for_more_ranks_than_there_is_memory_for_are_refused() {
+    const RANKS: u32 = 200_000;
+    let mut transport = memory::connect(2).expect("descriptors").remove(0);
+    let segment = Arc::new(Segment::create(1 << 20, Backing::Memory).expect("memory"));
+    let arena = Arc::new(Arena::new(Arc::clone(&segment), 64..1 << 20).expect("inside"));
+    let window = Window::create(&arena, BYTES).expect("memory");
+    let nodes = NodeMap::new((0..RANKS).map(|rank| rank > 0));
+    let mut router = ChannelRouter::new(2);
+    let mut open = |port, ranks| {
+        let served = ServedWindow::connect(&segment, window.offset()).expect("a window");
+        let ranks = (0..ranks).map(|rank| (rank, Offset(0))).collect();
+        let table = PortTable { set: Offset(0), lines: 0, ranks };
+        router.open_window((0, port), served, &table, &nodes, &mut transport)
+    };
+    assert_eq!(open(0, RANKS), Err(Refusal::Memory));
+    assert_eq!([open(0, RANKS / 2), open(1, RANKS / 2)], [Ok(()), Err(Refusal::Memory)]);
+    router.close_window(0, 0);
+    let table = PortTable { set: Offset(0), lines: 0, ranks: vec![(1, Offset(0))] };
+    let served = ServedWindow::connect(&segment, window.offset()).expect("a window");
+    assert_eq!(router.open_window((0, 1), served, &table, &nodes, &mut transport), Ok(()));
+}
+
+const fn answer(number: u64, outcome: u64) -> Received {
+    Received::Answer { number, outcome }
+}
+
+const ENDS: [Received; 2] = [Received::CommandsClosed, Received::AnswersClosed];
+
+#[test]
+fn commands_are_executed_in_the_turn_in_which_they_arrive() {
+    let mut node = Node::new();
+    let sent = [line(0, PUT, 8, 0, 5), line(1, GET, 8, 8, 0)];
+    assert_eq!(node.send(1, &sent), 0);
+    assert_eq!(node.received(1), [answer(0, DONE), answer(1, DONE), Received::Credit(2)]);
+    assert_eq!(node.window.local().get_value::<u64>(8), Ok(5));
+    assert!(node.router.arm(&node.transport, LIMIT), "nothing is left to do");
+    // A command of two lines that arrive one after the other.
+    let long = line(2, PUT, 64, 0, 0);
+    let head = [long[0], long[1], long[2], 40, 0, 0, 0, 0];
+    assert_eq!(node.send(1, &[head]), 0);
+    assert_eq!(node.received(1), []);
+    assert_eq!(node.send(1, &[[6; 8]]), 0);
+    assert_eq!(node.received(1), [answer(2, DONE), Received::Credit(2)]);
+    assert_eq!(node.window.local().get_value::<u64>(96), Ok(6));
+    assert_eq!(node.window.local().get_value::<u64>(104), Ok(0));
+}
+
+#[test]
+fn a_rank_sends_from_its_node_and_to_windows_that_are_open_for_it() {
+    let mut node = Node::new();
+    let put = line(0, PUT, 0, 0, 9);
+    let bytes: Vec<u8> = put.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut send = |from: u32, id: ChannelId| {
+        let head = id.head(Content::Values(&bytes));
+        node.router.receive(from, &[&head[..], &bytes].concat())
+    };
+    assert_eq!(send(2, commands(1)), 1, "rank 1 is on node 1");
+    assert_eq!(send(1, commands(3)), 1, "there is no rank 3");
+    assert_eq!(send(0, commands(0)), 1, "rank 0 has the window itself");
+    assert_eq!(node.window.local().get_value::<u64>(0), Ok(0));
+    assert_eq!(node.send(1, &[put]), 0);
+    assert_eq!(node.router.receive(2, &commands(1).head(Content::SenderClosed)), 1);
+    assert_eq!(node.router.receive(2, &answers(1).head(Content::Credit(0))), 1);
+    assert_eq!(node.router.receive(2, &answers(1).head(Content::ReceiverClosed)), 1);
+    assert_eq!(node.received(1), [answer(0, DONE), Received::Credit(1)]);
+}
+
+#[test]
+fn damaged_commands_end_the_link_of_their_rank_only() {
+    let valid = line(0, PUT, 0, 0, 1);
+    // A kind that there is not, too many bytes, too long an answer, an element of two sizes.
+    let damaged = [
+        line(0, 99, 0, 0, 0),
+        [0, 0, 0, u64::from(u32::MAX), 0, 0, 0, 0],
+        line(0, GET, 0, u64::MAX, 0),
+        [0, 0, 0, 5 | 9 << 32, 0, 0, 0, 0],
+        [0, 0, 1 << 61, 0 | 3 << 32, 0, 0, 0, 0],
+    ];
+    for line in damaged {
+        let mut node = Node::new();
+        assert_eq!(node.send(2, &[valid]), 0);
+        assert_eq!(node.send(1, &[line]), 0);
+        assert_eq!(node.received(1), ENDS, "{line:?}");
+        assert_eq!(node.received(2), [answer(0, DONE), Received::Credit(1)]);
+        // What is on its way is ignored, and the other rank goes on.
+        node.send(1, &[valid, valid]);
+        assert_eq!(node.received(1), []);
+        assert_eq!(node.send(2, &[valid]), 0);
+        assert_eq!(node.received(2), [answer(0, DONE), Received::Credit(1)]);
+    }
+    // Whole commands that no window executes.
+    let mut node = Node::new();
+    node.send(1, &[line(0, PUT, BYTES - 4, 0, 1), line(1, GET, u64::MAX, 8, 0)]);
+    node.send(1, &[line(2, AWAIT, 4, 0, 0), line(3, AWAIT, BYTES, 0, 0), line(4, CANCEL, 0, 0, 0)]);
+    let expected = [0, 1, 2, 3].map(|number| answer(number, REFUSED));
+    assert_eq!(node.received(1)[..4], expected);
+    // No whole lines, and more than a ring holds.
+    assert_eq!(node.send_bytes(1, &[0; 8]), 1);
+    assert_eq!(node.received(1), ENDS);
+    let kept = vec![[0, 0, 0, 8192, 0, 0, 0, 0]; 512];
+    assert_eq!(node.send(2, &kept), 0);
+    let outcomes: Vec<u64> = (0..8).map(|_| node.send(2, &vec![[0; 8]; 512])).collect();
+    assert!(outcomes.contains(&1) || node.received(2).len() > 2);
+}
+
+#[test]
+fn a_rank_that_takes_no_answers_is_answered_as_far_as_its_credit() {
+    let mut node = Node::new();
+    let mut sent = 0;
+    let mut answered = 0;
+    let mut credit = SLOTS;
+    // As much as the ring of its agent has credit for.
+    while credit > 0 {
+        let count = credit.min(400);
+        let lines: Vec<Line> = (0..count).map(|n| line(sent + n, PUT, 0, 0, n)).collect();
+        assert_eq!(node.send(1, &lines), 0);
+        sent += count;
+        credit -= count;
+        for one in node.received(1) {
+            match one {
+                Received::Answer { number, outcome: DONE } => {
+                    assert_eq!(number, answered);
+                    answered += 1;
+                }
+                Received::Credit(lines) => credit += lines,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!((answered, sent), (SLOTS, 2 * SLOTS), "as many are kept");
+    assert_eq!(node.send(2, &[line(7, PUT, 0, 0, 1)]), 0);
+    assert_eq!(node.received(2), [answer(7, DONE), Received::Credit(1)], "the other one goes on");
+    assert_eq!(node.release(1, SLOTS + 1), 1, "more than was sent");
+    assert!(node.router.arm(&node.transport, LIMIT), "nothing can be done");
+    assert_eq!(node.release(1, 10), 0);
+    assert_eq!(node.received(1).len(), 10 + 1);
+    // One more than there is credit for.
+    assert_eq!(node.send(1, &vec![line(0, PUT, 0, 0, 0); 11]), 1);
+    assert_eq!(node.received(1), ENDS);
+}
+
+#[test]
+fn a_condition_is_answered_when_a_rank_of_any_node_makes_it_true() {
+    let mut node = Node::new();
+    let event = Event::new().expect("a descriptor");
+    let here = RemoteWindow::connect(&node.segment, node.window.offset()).expect("a window");
+    let here = here.beside_carrier(&event);
+    let awaits = [line(0, AWAIT, 16, 3, 0), line(1, AWAIT, 24, 1, 0), line(2, AWAIT, 32, 1, 0)];
+    assert_eq!(node.send(1, &awaits), 0);
+    assert_eq!(node.received(1), [Received::Credit(3)]);
+    assert!(node.router.arm(&node.transport, LIMIT));
+    assert_eq!(node.router.next_look(), Some(super::UNCERTAIN), "the request may be missed");
+    here.put_value(16, 2_u64).expect("inside");
+    assert!(event.clear(), "a change wakes the agent");
+    assert_eq!(node.received(1), []);
+    assert!(node.router.arm(&node.transport, LIMIT));
+    here.put_value(16, 3_u64).expect("inside");
+    assert!(event.clear() && !node.router.arm(&node.transport, LIMIT));
+    assert_eq!(node.received(1), [answer(0, DONE)]);
+    assert_eq!(node.send(2, &[line(9, PUT, 24, 0, 1)]), 0);
+    assert_eq!(node.received(2), [answer(9, DONE), Received::Credit(1)]);
+    assert_eq!(node.received(1), [answer(1, DONE)]);
+    assert_eq!(node.send(1, &[line(2, CANCEL, 0, 0, 0)]), 0);
+    assert_eq!(node.received(1), [answer(2, NOT_TRUE), Received::Credit(1)]);
+    // More than a rank may wait for.
+    let many: Vec<Line> = (0..500).map(|number| line(number, AWAIT, 0, 1, 0)).collect();
+    assert_eq!(node.send(1, &many), 0);
+    assert_eq!(node.received(1), ENDS);
+}
+
+#[test]
+fn a_window_that_is_closed_ends_its_links_and_those_of_late_commands() {
+    let mut node = Node::new();
+    let put = line(0, PUT, 0, 0, 1);
+    assert_eq!(node.send(1, &[put, line(1, AWAIT, 8, 1, 0)]), 0);
+    assert_eq!(node.received(1), [answer(0, DONE), Received::Credit(2)]);
+    node.router.close_window(0, PORT);
+    assert!(!node.router.arm(&node.transport, LIMIT) && node.router.has_unsent());
+    assert_eq!(node.received(1), ENDS);
+    assert!(!node.router.has_unsent());
+    // The first command of rank 2.
+    assert_eq!(node.send(2, &[put]), 0);
+    assert!(!node.router.arm(&node.transport, LIMIT) && node.router.has_unsent());
+    assert_eq!(node.received(2), ENDS);
+    assert_eq!(node.received(2), []);
+    assert_eq!(node.window.local().get_value::<u64>(0), Ok(1));
+    node.router.close_window(0, PORT);
+    assert_eq!(node.received(1), []);
+}
+
+#[test]
+fn a_window_of_a_rank_that_has_exited_is_closed() {
+    let mut node = Node::new();
+    assert_eq!(node.send(1, &[line(0, PUT, 0, 0, 1)]), 0);
+    node.received(1);
+    node.router.close(0);
+    assert_eq!(node.received(1), ENDS);
+    // Its memory, which the agent has used, is free.
+    let Node { window, segment, router, .. } = node;
+    let at = window.offset();
+    drop((window, router));
+    assert!(RemoteWindow::connect(&segment, at).is_err());
+}
+
+#[test]
+fn a_window_that_its_owner_withdraws_first_says_so() {
+    let Node { router, transport, others, segment, window } = Node::new();
+    drop(window);
+    let arena = Arc::new(Arena::new(Arc::clone(&segment), 1 << 19..1 << 20).expect("inside"));
+    let window = Window::create(&arena, 8).expect("memory");
+    let mut node = Node { router, transport, others, segment, window };
+    assert_eq!(node.send(1, &[line(0, PUT, 0, 0, 1)]), 0);
+    assert_eq!(node.received(1), [answer(0, WITHDRAWN), Received::Credit(1)]);
+}
+
+#[test]
+fn commands_of_a_killed_rank_are_executed_and_not_answered() {
+    let mut node = Node::new();
+    assert_eq!(node.send(1, &[line(0, AWAIT, 8, 1, 0)]), 0);
+    assert_eq!(node.received(1), [Received::Credit(1)]);
+    node.router.end(1);
+    node.window.local().put_value(8, 1_u64).expect("inside");
+    assert_eq!(node.received(1), []);
+    // More than there is credit for.
+    for number in 0..3 * SLOTS {
+        assert_eq!(node.send(1, &[line(number, PUT, 0, 0, number)]), 0);
+        assert_eq!(node.received(1), [Received::Credit(1)]);
+    }
+    assert_eq!(node.window.local().get_value::<u64>(0), Ok(3 * SLOTS - 1));
+    assert_eq!(node.router.receive(1, &commands(1).head(Content::SenderClosed)), 0);
+    node.router.lose(2);
+    assert!(node.router.arm(&node.transport, LIMIT));
+}
