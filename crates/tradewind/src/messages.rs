@@ -8,9 +8,11 @@ mod basic;
 mod channels;
 mod error;
 mod internode;
+mod peer;
 mod port;
 mod queues;
 mod ranks;
+mod windows;
 mod with_memory;
 
 pub use ::queues::basic::{
@@ -25,7 +27,7 @@ pub use ::queues::error::{CreateError, RecvError, SendError};
 pub use ::queues::express::{ExpressMessage, ExpressReceiver, ExpressSender};
 pub use ::queues::id::SourceName;
 pub use ::queues::one_poll::{OnePoll, PollSet, Polled};
-pub use ::queues::window::{Condition, RemoteWindow, Window, WindowError};
+pub use ::queues::window::{Condition, Fetch, FetchRequest, RemoteWindow, Window, WindowError};
 pub use error::MessageError;
 pub use with_memory::{ChannelReceiver, WithMemory};
 
@@ -183,6 +185,13 @@ impl Communicator {
     /// memory commands; the target takes no part in them. A collective call; `bytes` may differ
     /// between ranks.
     ///
+    /// The ranks may be on several nodes. The node service of the target executes the commands of
+    /// ranks on other nodes, whether the target computes, sleeps or is stopped. A command returns when
+    /// it is complete at the target, as on one node, so its cost is a round trip between the node
+    /// services; commands of several threads share frames. The first command of a rank on a window of
+    /// another node opens the way there, which takes 128 KiB of the rank's part of the segment. If the
+    /// target or its node has failed, commands return [`WindowError::RankExited`].
+    ///
     /// ```
     /// use tradewind::Op;
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -202,12 +211,7 @@ impl Communicator {
     /// # Errors
     /// Fails if a rank has no memory left, is gone or in another collective.
     pub fn windows(&self, bytes: u64) -> Result<Windows> {
-        let call = Signature::new(CallKind::Windows, 0, 0);
-        let made = Window::create(self.arena(), bytes);
-        self.share("a window", call, made, Window::offset, |own, places| {
-            let open = |place: &Offset| Ok(RemoteWindow::connect(self.segment(), *place)?);
-            Ok(Windows { all: places.iter().map(open).collect::<Result<_>>()?, own })
-        })
+        self.open_windows(bytes)
     }
 
     /// Opens a channel from rank `from` to rank `to` for at least `capacity` values; `None` on the

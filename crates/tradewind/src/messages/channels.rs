@@ -1,13 +1,11 @@
 //! Channels between ranks of one node or of two.
 
-use super::internode::Internode;
-use super::ranks::ChannelPeer;
+use super::peer::Peer;
 use super::with_memory::{ChannelReceiver, WithMemory};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
 use engine::signature::Signature;
-use network::agent::channels::ChannelEnd;
-use queues::channel::{Channel, OtherNode, Receiver, Sender, Value};
+use queues::channel::{Channel, Receiver, Sender, Value};
 use queues::error::CreateError;
 use shm::segment::Offset;
 
@@ -48,7 +46,8 @@ impl Communicator {
         let remote = |rank| port.as_ref().and_then(|port| Peer::on_other_node(port, rank));
         let remote_previous = previous.and_then(remote);
         let remote_next = next.and_then(remote);
-        let created = self.create_channels::<T>(previous, remote_previous, remote_next, capacity);
+        let remote = [remote_previous.as_ref(), remote_next.as_ref()];
+        let created = self.create_channels::<T>(previous, remote, capacity);
         let ring = created.as_ref().ok().and_then(|created| created.ring.as_ref());
         let offset = ring.map_or(Offset(0), Channel::offset);
         let failed = u64::from(created.is_err());
@@ -59,8 +58,8 @@ impl Communicator {
         if let Some(rank) = all.iter().position(|words| words[0] != 0) {
             return Err(Error::CreationFailed { rank: rank as u32, what: WHAT });
         }
-        let mut peers = [remote_previous, remote_next].into_iter().flatten();
-        let opened = if peers.any(|peer| all[peer.rank as usize][2] != words[2]) {
+        let mut peers = remote.into_iter().flatten();
+        let opened = if peers.any(|peer| all[peer.rank() as usize][2] != words[2]) {
             let requested = std::any::type_name::<T>();
             Err(CreateError::OtherType { object: "channel", offset, requested }.into())
         } else {
@@ -92,8 +91,7 @@ impl Communicator {
     fn create_channels<T: Value>(
         &self,
         previous: Option<u32>,
-        remote_previous: Option<Peer<'_>>,
-        remote_next: Option<Peer<'_>>,
+        [remote_previous, remote_next]: [Option<&Peer>; 2],
         capacity: u64,
     ) -> Result<Created<T>> {
         let create = |is_remote: bool| {
@@ -103,52 +101,9 @@ impl Communicator {
             Channel::<T>::create(self.arena(), values)
         };
         let ring = previous.map(|_| create(remote_previous.is_some())).transpose()?;
-        let receive = |(peer, ring): (Peer<'_>, &Channel<T>)| -> Result<_> {
-            let receiver = ring.receiver_from(peer.node()?)?;
-            peer.open(ChannelEnd::ReceivesFrom(peer.member()), ring.offset())?;
-            Ok(receiver)
-        };
-        let send = |peer: Peer<'_>| -> Result<_> {
-            let ring = create(true)?;
-            let at = ring.offset();
-            let sender = ring.sender_to(peer.node()?)?;
-            peer.open(ChannelEnd::SendsTo(peer.member()), at)?;
-            Ok(sender)
-        };
+        let receive = |(peer, ring): (&Peer, &Channel<T>)| peer.receiver(ring);
         let receiver = remote_previous.zip(ring.as_ref()).map(receive).transpose()?;
-        let sender = remote_next.map(send).transpose()?;
+        let sender = remote_next.map(|peer| peer.sender(create(true)?)).transpose()?;
         Ok(Created { ring, previous: receiver, next: sender })
-    }
-}
-
-/// Rank at the other end of a channel, on another node.
-#[derive(Clone, Copy)]
-struct Peer<'a> {
-    port: &'a Internode<'a>,
-    /// Its number in the communicator.
-    rank: u32,
-}
-
-impl<'a> Peer<'a> {
-    fn on_other_node(port: &'a Internode<'a>, rank: u32) -> Option<Self> {
-        let group = port.group;
-        let is_remote = group.node_of(rank) != group.node_of(group.rank());
-        is_remote.then_some(Peer { port, rank })
-    }
-
-    /// Its number in the job.
-    fn member(&self) -> u32 {
-        self.port.group.context().members[self.rank as usize]
-    }
-
-    fn node(&self) -> Result<OtherNode> {
-        let peer = ChannelPeer::of(self.port.group, self.rank);
-        Ok(OtherNode { carrier: self.port.event()?, waits: self.port.waits(), peer })
-    }
-
-    /// Opens this rank's end at the agent, before this rank's next collective.
-    fn open(&self, end: ChannelEnd, at: Offset) -> Result<()> {
-        let agent = self.port.group.job().agent();
-        Ok(agent.open_channel(self.port.port, end, at)?)
     }
 }

@@ -166,9 +166,8 @@ pub(super) struct ChannelPeer {
 }
 
 impl ChannelPeer {
-    pub(super) fn of(internode: &InternodeGroup, rank: u32) -> Arc<Self> {
-        let job = Arc::downgrade(internode.job());
-        Arc::new(ChannelPeer { job, rank, member: internode.context().members[rank as usize] })
+    pub(super) fn new(job: Weak<InternodeJob>, rank: u32, member: u32) -> Self {
+        ChannelPeer { job, rank, member }
     }
 }
 

@@ -1,0 +1,541 @@
+//! Windows of ranks on one node and several.
+
+use super::everywhere;
+use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply_in_place_left};
+use proptest::prelude::*;
+use std::time::Duration;
+use tradewind::messages::{Condition, Fetch, RemoteWindow, WindowError, Windows};
+use tradewind::{Communicator, Error, Op, Result, local_nodes};
+
+testing::tests![
+    windows_are_worked_on_from_afar,
+    commands_of_all_ranks_do_what_they_do_to_vectors,
+    long_commands_are_complete_when_they_return,
+    tickets_are_taken_once_and_locks_exclude,
+    errors_are_the_same_on_every_node,
+    conditional_fetches_wait_for_changes_by_any_rank,
+    a_wait_delays_no_command_of_another_thread,
+    a_wait_that_was_given_up_leaves_nothing_behind,
+    notifications_wake_their_owner,
+    a_window_that_is_dropped_at_once_is_withdrawn,
+    a_window_of_a_rank_that_has_left_is_an_error,
+    windows_that_are_dropped_return_their_memory,
+    a_rank_without_memory_for_a_way_is_told,
+    windows_are_those_of_their_communicator,
+];
+
+fn windows_are_worked_on_from_afar() {
+    for ranks in [1, 2, 4] {
+        everywhere(ranks, |world| {
+            let windows = world.windows(8 * u64::from(world.size()) + 8)?;
+            for (index, window) in windows.all.iter().enumerate() {
+                window.put_value(
+                    8 * u64::from(world.rank()),
+                    u64::from(world.rank()) << 8 | index as u64,
+                )?;
+                window.accumulate_value(Op::Sum.into(), 8 * u64::from(world.size()), 1u64)?;
+            }
+            world.barrier()?;
+            let own = windows.own.local();
+            for rank in 0..u64::from(world.size()) {
+                assert_eq!(own.get_value::<u64>(8 * rank)?, rank << 8 | u64::from(world.rank()));
+            }
+            assert_eq!(own.get_value::<u64>(8 * u64::from(world.size()))?, u64::from(world.size()));
+            world.barrier()
+        })
+        .expect("the job succeeds");
+    }
+}
+
+/// One command of a random program.
+#[derive(Debug, Clone)]
+enum Command {
+    Put(u64, Vec<u8>),
+    Get(u64, usize),
+    Accumulate(Arithmetic, DataType, u64, Vec<u8>),
+    FetchAccumulate(u64, u32),
+    CompareExchange(u64, u16, u16),
+    Scatter(DataType, u64, Vec<u64>, Vec<u8>),
+    Gather(DataType, u64, Vec<u64>),
+}
+
+/// Bytes of a window that one rank works on.
+const BYTES: u64 = 96;
+
+fn commands() -> impl Strategy<Value = Command> {
+    let at = || 0..BYTES;
+    let word = || (0..BYTES / 8).prop_map(|word| 8 * word);
+    let bytes = |most: usize| prop::collection::vec(any::<u8>(), 0..most);
+    let data_type = || prop::sample::select(DataType::ALL.to_vec());
+    let operation = prop::sample::select(Arithmetic::ALL.to_vec());
+    let indices = || prop::collection::vec(0..BYTES / 16, 0..6);
+    prop_oneof![
+        (at(), bytes(60)).prop_map(|(at, bytes)| Command::Put(at, bytes)),
+        (at(), 0..60usize).prop_map(|(at, length)| Command::Get(at, length)),
+        (operation, data_type(), word(), bytes(9)).prop_map(|(operation, data_type, at, seeds)| {
+            let operands =
+                seeds.iter().flat_map(|seed| vec![seed % 4; data_type.bytes()]).collect();
+            Command::Accumulate(operation, data_type, at, operands)
+        }),
+        (word(), any::<u32>()).prop_map(|(at, operand)| Command::FetchAccumulate(at, operand)),
+        (word(), 0..3u16, 0..3u16).prop_map(|(at, a, b)| Command::CompareExchange(at, a, b)),
+        (data_type(), word(), indices(), bytes(50)).prop_map(
+            |(data_type, at, indices, mut bytes)| {
+                bytes.resize(indices.len() * data_type.bytes(), 7);
+                Command::Scatter(data_type, at, indices, bytes)
+            }
+        ),
+        (data_type(), word(), indices())
+            .prop_map(|(data_type, at, indices)| Command::Gather(data_type, at, indices)),
+    ]
+}
+
+/// Executes a command on the reference, a vector. Returns the loaded bytes, or `None` if the
+/// command has to fail.
+fn apply(memory: &mut [u8], command: &Command) -> Option<Vec<u8>> {
+    let range = |at: u64, length: usize| {
+        Some(at as usize..at as usize + length).filter(|range| range.end <= BYTES as usize)
+    };
+    let places = |data_type: DataType, at: u64, indices: &[u64]| -> Option<Vec<usize>> {
+        let size = data_type.bytes();
+        let place = |index: &u64| Some(range(at + index * size as u64, size)?.start);
+        indices.iter().map(place).collect()
+    };
+    match command {
+        Command::Put(at, bytes) => {
+            memory[range(*at, bytes.len())?].copy_from_slice(bytes);
+            Some(Vec::new())
+        }
+        Command::Get(at, length) => Some(memory[range(*at, *length)?].to_vec()),
+        Command::Accumulate(operation, data_type, at, operands) => {
+            let range = range(*at, operands.len())?;
+            let done = apply_in_place_left(*operation, *data_type, &mut memory[range], operands);
+            done.ok().map(|()| Vec::new())
+        }
+        Command::FetchAccumulate(at, operand) => {
+            let element = &mut memory[range(*at, 4)?];
+            let before = element.to_vec();
+            apply_in_place_left(Arithmetic::Add, DataType::U32, element, &operand.to_le_bytes())
+                .ok()?;
+            Some(before)
+        }
+        Command::CompareExchange(at, expected, new) => {
+            let element = &mut memory[range(*at, 2)?];
+            let before = element.to_vec();
+            if before == expected.to_le_bytes() {
+                element.copy_from_slice(&new.to_le_bytes());
+            }
+            Some(before)
+        }
+        Command::Scatter(data_type, at, indices, bytes) => {
+            let size = data_type.bytes();
+            let places = places(*data_type, *at, indices)?;
+            for (place, element) in places.into_iter().zip(bytes.chunks(size)) {
+                memory[place..place + size].copy_from_slice(element);
+            }
+            Some(Vec::new())
+        }
+        Command::Gather(data_type, at, indices) => {
+            let size = data_type.bytes();
+            let places = places(*data_type, *at, indices)?.into_iter();
+            Some(places.flat_map(|place| memory[place..place + size].to_vec()).collect())
+        }
+    }
+}
+
+/// Executes a command on the bytes of a window from `base` on. Those that reach beyond them fail in
+/// a window that ends there.
+fn execute(
+    window: &RemoteWindow,
+    base: u64,
+    command: &Command,
+) -> std::result::Result<Vec<u8>, WindowError> {
+    let none = |()| Vec::new();
+    match command {
+        Command::Put(at, bytes) => window.put(base + at, bytes).map(none),
+        Command::Get(at, length) => {
+            let mut bytes = vec![0; *length];
+            window.get(base + at, &mut bytes).map(|()| bytes)
+        }
+        Command::Accumulate(operation, data_type, at, operands) => {
+            window.accumulate(*operation, *data_type, base + at, operands).map(none)
+        }
+        Command::FetchAccumulate(at, operand) => {
+            let before = window.fetch_accumulate_value(Arithmetic::Add, base + at, *operand);
+            before.map(|before| before.to_le_bytes().to_vec())
+        }
+        Command::CompareExchange(at, expected, new) => {
+            let before = window.compare_exchange_value(base + at, *expected, *new);
+            before.map(|before| before.to_le_bytes().to_vec())
+        }
+        Command::Scatter(data_type, at, indices, bytes) => {
+            window.scatter(*data_type, base + at, indices, bytes).map(none)
+        }
+        Command::Gather(data_type, at, indices) => {
+            let mut bytes = vec![0; indices.len() * data_type.bytes()];
+            window.gather(*data_type, base + at, indices, &mut bytes).map(|()| bytes)
+        }
+    }
+}
+
+/// Each rank has windows of its own on all ranks, for a random program, while the others execute
+/// theirs.
+fn run_program(world: &Communicator, program: &[Command]) -> Result<()> {
+    let windows: Vec<Windows> =
+        (0..world.size()).map(|_| world.windows(BYTES)).collect::<Result<_>>()?;
+    let mine = &windows[world.rank() as usize];
+    let mut references = vec![vec![0; BYTES as usize]; world.size() as usize];
+    for (number, command) in program.iter().enumerate() {
+        let target = (number + world.rank() as usize) % references.len();
+        let (window, reference) = (&mine.all[target], &mut references[target]);
+        let found = execute(window, 0, command);
+        match (apply(reference, command), &found) {
+            (Some(expected), Ok(read)) => assert_eq!(&expected, read, "{command:?}"),
+            (None, Err(_)) => {}
+            (expected, _) => panic!("{command:?}: {found:?} instead of {expected:?}"),
+        }
+        let mut all = vec![0; BYTES as usize];
+        window.get(0, &mut all)?;
+        assert_eq!(&all, reference, "after {command:?}");
+    }
+    world.barrier()
+}
+
+fn commands_of_all_ranks_do_what_they_do_to_vectors() {
+    let programs = prop::collection::vec(commands(), 100..200);
+    let config = ProptestConfig { cases: 6, failure_persistence: None, ..Default::default() };
+    proptest!(config, |(program in programs)| {
+        everywhere(3, |world| run_program(&world, &program)).expect("the job succeeds");
+    });
+}
+
+fn long_commands_are_complete_when_they_return() {
+    const LONG: usize = 300_001;
+    everywhere(3, |world| {
+        let windows = world.windows(1 << 20)?;
+        let (rank, size) = (world.rank() as usize, world.size() as usize);
+        let next = &windows.all[(rank + 1) % size];
+        let bytes: Vec<u8> = (0..LONG).map(|at| (at * (rank + 3) % 251) as u8).collect();
+        next.put(5, &bytes)?;
+        let mut back = vec![0; LONG];
+        next.get(5, &mut back)?;
+        assert!(back == bytes, "what was put is there");
+        world.barrier()?;
+        let before = (rank + size - 1) % size;
+        windows.own.local().get(5, &mut back)?;
+        assert!(back.iter().zip(0..).all(|(byte, at)| *byte == (at * (before + 3) % 251) as u8));
+        world.barrier()?;
+        // All ranks into one window, in pieces that interleave.
+        let first = &windows.all[0];
+        first.put(0, &[])?;
+        let zeros = vec![0; 80_000];
+        if rank == 0 {
+            windows.own.local().put(0, &zeros)?;
+        }
+        world.barrier()?;
+        let ones: Vec<u8> = (0..20_000_u32).flat_map(|_| 1_u32.to_le_bytes()).collect();
+        first.accumulate(Arithmetic::Add, DataType::U32, 0, &ones)?;
+        world.barrier()?;
+        let mut sums = vec![0; 80_000];
+        first.get(0, &mut sums)?;
+        assert!(sums.as_chunks::<4>().0.iter().all(|sum| *sum == (size as u32).to_le_bytes()));
+        world.barrier()?;
+        // An element of a later piece is divided by zero; all others are divided.
+        let mut divisors = ones.clone();
+        divisors[4 * 12_345..4 * 12_346].fill(0);
+        divisors[4 * 19_000..4 * 19_001].fill(0);
+        let outcome = first.accumulate(Arithmetic::Divide, DataType::U32, 0, &divisors);
+        let Err(WindowError::Arithmetic { error, .. }) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(error, ArithmeticError::DivisionByZero { element: 12_345 });
+        // More indices than one piece has.
+        let indices: Vec<u64> = (0..5000).map(|index| index * 7919 % 9973).collect();
+        let elements: Vec<u8> =
+            (0..5000_u64).flat_map(|index| (index << 8 | rank as u64).to_le_bytes()).collect();
+        let at = 300_008 + 80_000 * rank as u64;
+        next.scatter(DataType::U64, at, &indices, &elements)?;
+        let mut gathered = vec![0; elements.len()];
+        next.gather(DataType::U64, at, &indices, &mut gathered)?;
+        assert!(gathered == elements);
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn tickets_are_taken_once_and_locks_exclude() {
+    const EACH: u64 = 300;
+    everywhere(3, |world| {
+        let windows = world.windows(64)?;
+        let first = &windows.all[0];
+        let mut taken = vec![0_u64; EACH as usize];
+        for ticket in &mut taken {
+            *ticket = first.fetch_accumulate_value(Arithmetic::Add, 0, 1_u64)?;
+            // A lock in the window: what it protects is not changed in one step.
+            while first.compare_exchange_value(8, 0_u32, 1 + world.rank())? != 0 {
+                std::thread::yield_now();
+            }
+            let value = first.get_value::<u64>(16)?;
+            first.put_value(16, value + 1)?;
+            first.put_value(8, 0_u32)?;
+        }
+        let mut all = vec![0; (EACH * u64::from(world.size())) as usize];
+        world.allgather(&taken, &mut all)?;
+        all.sort_unstable();
+        assert!(all.iter().copied().eq(0..EACH * u64::from(world.size())));
+        assert_eq!(first.get_value::<u64>(16)?, EACH * u64::from(world.size()));
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn errors_are_the_same_on_every_node() {
+    everywhere(2, |world| {
+        let windows = world.windows(100)?;
+        for remote in &windows.all {
+            let window = remote.offset();
+            let outside =
+                |at, length| Err(WindowError::OutOfRange { window, at, length, bytes: 100 });
+            assert_eq!(remote.put(96, &[0; 5]), outside(96, 5));
+            assert_eq!(remote.get(u64::MAX, &mut [0; 2]), outside(u64::MAX, 2));
+            assert_eq!(remote.get_value::<u64>(96).map(drop), outside(96, 8));
+            assert_eq!(remote.compare_exchange_value(96, 0_u64, 1).map(drop), outside(96, 8));
+            let misaligned = Err(WindowError::Misaligned { window, at: 4, size: 8 });
+            assert_eq!(remote.put_value(4, 1_u64), misaligned);
+            let operation = Op::Sum.into();
+            assert_eq!(remote.fetch_accumulate_value(operation, 4, 1_u64).map(drop), misaligned);
+            let condition = Condition { at: 4, at_least: 1 };
+            assert_eq!(remote.fetch_when(condition, 0, []).map(drop), misaligned);
+            assert_eq!(remote.put(100, &[]), Ok(()), "nothing at the end lies inside");
+            let index = remote.scatter(DataType::U32, 4, &[0, 23, 24], &[0; 12]);
+            let expected =
+                WindowError::Index { window, position: 2, index: 24, at: 4, elements: 24 };
+            assert_eq!(index, Err(expected));
+            let (operation, data_type) = (Arithmetic::Xor, DataType::F32);
+            let error = ArithmeticError::NotApplicable { operation, data_type };
+            let undefined = Err(WindowError::Arithmetic { window, error });
+            assert_eq!(remote.accumulate(operation, data_type, 0, &[0; 4]), undefined);
+            assert_eq!(remote.accumulate_value(operation, 0, 1.0_f32), undefined);
+            assert_eq!(remote.fetch_accumulate_value(operation, 0, 1.0_f32).map(drop), undefined);
+            let error = ArithmeticError::DivisionByZero { element: 0 };
+            let divided = Err(WindowError::Arithmetic { window, error });
+            let found = remote.fetch_accumulate_value(Arithmetic::Divide, 0, 0_u16);
+            assert_eq!(found.map(drop), divided);
+            let error = ArithmeticError::NotWholeElements { bytes: 5, data_type: DataType::U16 };
+            let outcome = remote.accumulate(Arithmetic::Add, DataType::U16, 0, &[0; 5]);
+            assert_eq!(outcome, Err(WindowError::Arithmetic { window, error }));
+        }
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn conditional_fetches_wait_for_changes_by_any_rank() {
+    const ROUNDS: u64 = 200;
+    // The word is in the window of the rank itself, of the next one, and of the one after it.
+    for distance in 0..3 {
+        everywhere(3, |world| {
+            let windows = world.windows(128)?;
+            let (rank, size) = (world.rank() as usize, world.size() as usize);
+            let there = &windows.all[(rank + distance) % size];
+            let flag = 8 * rank as u64;
+            let next = 8 * ((rank + 1) % size) as u64;
+            let for_next = &windows.all[(rank + 1 + distance) % size];
+            // A word that goes around, with data beside it.
+            for round in 1..=ROUNDS {
+                if rank > 0 || round > 1 {
+                    let awaited = Condition { at: flag, at_least: round - u64::from(rank == 0) };
+                    let found = there.fetch_when(awaited, 64 + flag, [0; 8])?.wait()?;
+                    assert_eq!(u64::from_le_bytes(found), awaited.at_least << 8);
+                }
+                for_next.put_value(64 + next, round << 8)?;
+                for_next.accumulate_value(Op::Sum.into(), next, 1_u64)?;
+            }
+            world.barrier()
+        })
+        .expect("the job succeeds");
+    }
+}
+
+fn a_wait_delays_no_command_of_another_thread() {
+    everywhere(2, |world| {
+        let windows = world.windows(1 << 16)?;
+        let there = &windows.all[1 - world.rank() as usize];
+        for round in 1..=20_u64 {
+            std::thread::scope(|scope| {
+                let wait =
+                    |at| move || there.fetch_when(Condition { at, at_least: round }, 0, [])?.wait();
+                let waits = [0, 8, 16].map(|at| scope.spawn(wait(at)));
+                let worker = scope.spawn(|| -> Result<()> {
+                    let mut bytes = vec![0; 20_000];
+                    for number in 0..10 {
+                        there.put(64, &vec![number; 20_000])?;
+                        there.get(64, &mut bytes)?;
+                        assert!(bytes.iter().all(|byte| *byte == number));
+                    }
+                    [0, 8, 16].iter().try_for_each(|at| there.put_value(*at, round))?;
+                    Ok(())
+                });
+                worker.join().expect("no panic")?;
+                waits.into_iter().try_for_each(|wait| wait.join().expect("no panic").map(drop))?;
+                Ok::<(), Error>(())
+            })?;
+        }
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn a_wait_that_was_given_up_leaves_nothing_behind() {
+    everywhere(2, |world| {
+        let windows = world.windows(64)?;
+        let there = &windows.all[1 - world.rank() as usize];
+        let short = Duration::from_micros(50);
+        // More than may be waited for at once.
+        for round in 0..300_u64 {
+            let condition = Condition { at: 0, at_least: 1 };
+            let request = there.fetch_when(condition, 8, [0; 8])?;
+            let pending = request.wait_timeout(short)?;
+            let Fetch::Pending(request) = pending else {
+                panic!("nobody has changed the word");
+            };
+            assert!(matches!(request.test()?, Fetch::Pending(_)));
+            there.put_value(16, round)?;
+            assert_eq!(there.get_value::<u64>(16)?, round);
+        }
+        world.barrier()?;
+        windows.own.local().put_value(8, 7_u64)?;
+        windows.own.local().put_value(0, 1_u64)?;
+        let found = there.fetch_when(Condition { at: 0, at_least: 1 }, 8, [0; 8])?.wait()?;
+        assert_eq!(found, 7_u64.to_le_bytes());
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn notifications_wake_their_owner() {
+    everywhere(3, |world| {
+        let windows = world.windows(64)?;
+        for round in 1..=50_u64 {
+            for window in &windows.all {
+                window.accumulate_value(Op::Sum.into(), 0, 1_u64)?;
+                window.notify()?;
+            }
+            let expected = round * u64::from(world.size());
+            assert!(windows.own.wait_for_notifications(expected, None) >= expected);
+            assert!(windows.own.local().get_value::<u64>(0)? >= expected);
+            world.barrier()?;
+        }
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+/// The other rank may still be about to connect.
+fn a_window_that_is_dropped_at_once_is_withdrawn() {
+    everywhere(2, |world| {
+        for round in 0..200 {
+            let windows = world.windows(8)?;
+            if world.rank() == 0 {
+                drop(windows);
+            } else {
+                let there = &windows.all[0];
+                let error = if round % 2 == 0 {
+                    std::iter::repeat_with(|| there.get_value::<u64>(0)).find_map(|one| one.err())
+                } else {
+                    let condition = Condition { at: 0, at_least: 1 };
+                    there.fetch_when(condition, 0, []).and_then(|request| request.wait()).err()
+                };
+                assert!(matches!(error, Some(WindowError::Withdrawn { .. })), "{error:?}");
+            }
+        }
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn a_window_of_a_rank_that_has_left_is_an_error() {
+    for is_used_before in [false, true] {
+        local_nodes(&[1, 1], |world| {
+            let windows = world.windows(8)?;
+            if world.rank() == 0 {
+                // Not withdrawn, as if the process ended here.
+                std::mem::forget(windows.own);
+                return Ok(());
+            }
+            let there = &windows.all[0];
+            if is_used_before {
+                let _ = there.put_value(0, 1_u64);
+            }
+            let error =
+                std::iter::repeat_with(|| there.get_value::<u64>(0)).find_map(|one| one.err());
+            let is_right = matches!(
+                error,
+                Some(WindowError::Withdrawn { .. } | WindowError::RankExited { rank: 0 })
+            );
+            assert!(is_right, "{error:?}");
+            Ok(())
+        })
+        .expect("the job succeeds");
+    }
+}
+
+fn windows_that_are_dropped_return_their_memory() {
+    const ROUNDS: u64 = 100;
+    everywhere(2, |world| {
+        let before = world.allocated_bytes();
+        for round in 0..ROUNDS {
+            let windows = world.windows(64 << 10)?;
+            windows.all[1 - world.rank() as usize].put_value(0, round)?;
+            world.barrier()?;
+            assert_eq!(windows.own.local().get_value::<u64>(0)?, round);
+        }
+        // The agents close their ends a little later.
+        let used = world.allocated_bytes() - before;
+        assert!(used < ROUNDS / 2 * (64 << 10), "{used} bytes");
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn a_rank_without_memory_for_a_way_is_told() {
+    local_nodes(&[1, 1], |world| {
+        let windows = world.windows(8)?;
+        let there = &windows.all[1 - world.rank() as usize];
+        if world.rank() == 0 {
+            let mut taken = Vec::new();
+            let mut bytes = 1 << 30;
+            while bytes >= 64 {
+                match world.alloc::<u8>(bytes) {
+                    Ok(buffer) => taken.push(buffer),
+                    Err(_) => bytes /= 2,
+                }
+            }
+            assert_eq!(there.put_value(0, 1_u64), Err(WindowError::NotOpened { rank: 1 }));
+            drop(taken);
+        } else {
+            there.put_value(0, 1_u64)?;
+        }
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+/// The order of the ranks is another one than in the job, and one node has none of them.
+fn windows_are_those_of_their_communicator() {
+    local_nodes(&[2, 1, 2], |world| {
+        let color = (world.rank() != 2).then_some(world.rank() % 2);
+        if let Some(part) = world.split(color, -i64::from(world.rank()))? {
+            let windows = [part.windows(16)?, part.windows(8)?];
+            for (rank, window) in windows[0].all.iter().enumerate() {
+                window.accumulate_value(Op::Sum.into(), 0, 1 + rank as u64)?;
+                assert_eq!(window.bytes(), 16);
+            }
+            part.barrier()?;
+            let found = windows[0].own.local().get_value::<u64>(0)?;
+            assert_eq!(found, u64::from(part.size() * (1 + part.rank())));
+            assert_eq!(windows[1].own.local().get_value::<u64>(0)?, 0);
+            part.barrier()?;
+        }
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
