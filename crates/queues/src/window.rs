@@ -62,6 +62,7 @@ mod access;
 mod carried;
 mod error;
 mod fetch;
+mod indirect;
 mod memory;
 mod own;
 mod remote;

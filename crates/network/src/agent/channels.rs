@@ -35,10 +35,10 @@
 //! when the owner withdraws the window or exits, and as an answer to commands that arrive later.
 //!
 //! **Sleep.** A sender that finds no sleeper stores its value and loads one word. Before the agent
-//! sleeps, it registers as a sleeper on the word of each ring that it waits for; a notification is a
-//! write to its event. Before a sleep for which it registers nowhere anew, it passes one barrier for
-//! all of them. It does the same for each word of a window for which a conditional fetch waits. For the first sleep it sets a timer instead, because the barrier takes
-//! longer than a value, and values that follow each other end the sleep before.
+//! sleeps, it registers as a sleeper on the word of each ring that it waits for, and of each condition
+//! on a window; a notification is a write to its event. Before a sleep for which it registers nowhere
+//! anew, it passes one barrier for all of them. For the first sleep it sets a timer instead, because
+//! the barrier takes longer than a value, and values that follow each other end the sleep before.
 
 pub(crate) mod record;
 pub(super) mod router;

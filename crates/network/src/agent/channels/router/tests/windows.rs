@@ -57,7 +57,8 @@ fn answers(origin: u32) -> ChannelId {
 
 /// A command with a value of 8 bytes.
 fn line(number: u64, kind: u64, at: u64, length: u64, value: u64) -> Line {
-    [number, at, length, u64::from(kind == PUT) * 8 | kind << 32, value, 0, 0, 0]
+    let bytes = if kind == PUT { 8 } else { 0 };
+    [number, at, length, bytes | kind << 32, value, 0, 0, 0]
 }
 
 impl Node {
@@ -215,7 +216,7 @@ fn damaged_commands_end_the_link_of_their_rank_only() {
         [0, 0, 0, u64::from(u32::MAX), 0, 0, 0, 0],
         line(0, GET, 0, u64::MAX, 0),
         [0, 0, 0, 5 | 9 << 32, 0, 0, 0, 0],
-        [0, 0, 1 << 61, 0 | 3 << 32, 0, 0, 0, 0],
+        [0, 0, 1 << 61, 3 << 32, 0, 0, 0, 0],
     ];
     for line in damaged {
         let mut node = Node::new();
