@@ -8,6 +8,7 @@ mod messages;
 mod networks;
 mod queues;
 mod rank;
+mod windows;
 
 use harness::{Hydra, SIGN, Said, User};
 use std::time::Duration;

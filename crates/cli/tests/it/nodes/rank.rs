@@ -9,7 +9,7 @@ mod broadcast;
 mod hello;
 
 use crate::nodes::harness::{PROGRAM, SIGN};
-use crate::nodes::{channels, deaths, messages, networks, queues};
+use crate::nodes::{channels, deaths, messages, networks, queues, windows};
 use rustix::process::{Signal, getpid, kill_process};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -46,6 +46,10 @@ fn program() {
         "queues-beside-a-killed-rank" => queues::beside_a_killed_rank(),
         "queues-of-a-rank-that-leaves" => queues::of_a_rank_that_leaves(),
         "queues-without-node-service" => queues::without_node_service(),
+        "windows" => windows::exchange(),
+        "windows-of-a-stopped-rank" => windows::of_a_stopped_rank(),
+        "windows-beside-a-killed-rank" => windows::beside_a_killed_rank(),
+        "windows-of-a-vanished-node" => windows::of_a_vanished_node(),
         other => panic!("there is no program {other}"),
     };
     if let Err(error) = &outcome {
