@@ -30,7 +30,8 @@
 //! microsecond and then sleep: senders always pay for the check for sleeping receivers. The
 //! windows' remote memory commands are the exception, there the receiver polls a word: write and
 //! accumulate its own, read the sender's. A stream of these has no flow control; the receiver
-//! passes words over which others were written meanwhile.
+//! passes words over which others were written meanwhile. Between nodes each of these commands is a
+//! round trip: `send_ns` of write and accumulate, and `receive_ns` of read, are its whole time.
 
 mod bulk;
 mod crossover;

@@ -30,11 +30,11 @@ pub enum Mechanism {
     BasicLocked,
     /// One double through a channel.
     Channel,
-    /// A remote write of eight bytes; the target polls its own window.
+    /// A remote write of eight bytes; the target polls its own window, or waits between nodes.
     Write,
     /// A remote read of eight bytes that their owner has changed; the reader polls.
     Read,
-    /// A remote accumulate of eight bytes; the target polls its own window.
+    /// A remote accumulate of eight bytes; the target polls its own window, or waits between nodes.
     Accumulate,
     /// A bulk transfer between private buffers on the path that the library chooses.
     Bulk,
@@ -149,6 +149,9 @@ impl Mechanism {
                 | Mechanism::Basic
                 | Mechanism::BasicLocked
                 | Mechanism::Channel
+                | Mechanism::Write
+                | Mechanism::Read
+                | Mechanism::Accumulate
         )
     }
 

@@ -234,6 +234,7 @@ pub(super) fn remote(world: &Communicator, command: Command) -> Result<Vec<Remot
         command,
         windows: world.windows(WORDS * 8)?,
         other: other(world),
+        is_between_nodes: world.nodes() > 1,
         sent: 0,
         seen: 0,
     }])

@@ -4,7 +4,7 @@ use super::message_path::MessagePath;
 use crate::harness::Error;
 use queues::channel;
 use tradewind::Op;
-use tradewind::messages::{ChannelReceiver, Windows};
+use tradewind::messages::{ChannelReceiver, Condition, Windows};
 
 /// Values that a channel holds, and words of a window.
 pub(super) const WORDS: u64 = 512;
@@ -56,13 +56,15 @@ pub(super) enum Command {
     Accumulate,
 }
 
-/// Words of windows, in turn. The receiver polls.
+/// Words of windows, in turn. The receiver polls. Between nodes a receiver of its own window waits: the
+/// node services need the core.
 #[derive(Debug)]
 pub(super) struct Remote {
     pub(super) command: Command,
     pub(super) windows: Windows,
     /// The other rank.
     pub(super) other: usize,
+    pub(super) is_between_nodes: bool,
     pub(super) sent: u64,
     pub(super) seen: u64,
 }
@@ -97,6 +99,10 @@ impl MessagePath for Remote {
             Command::Read => (&self.windows.all[self.other], self.seen),
             Command::Accumulate => (self.windows.own.local(), lap),
         };
+        if self.is_between_nodes && !matches!(self.command, Command::Read) {
+            window.fetch_when(Condition { at, at_least: awaited }, 0, [])?.wait()?;
+            return Ok(0);
+        }
         // A stream may be laps ahead: senders do not wait.
         while window.get_value::<u64>(at)? < awaited {}
         Ok(0)
