@@ -175,7 +175,7 @@ fn commands_are_executed_in_the_turn_in_which_they_arrive() {
     assert_eq!(node.send(1, &sent), 0);
     assert_eq!(node.received(1), [answer(0, DONE), answer(1, DONE), Received::Credit(2)]);
     assert_eq!(node.window.local().get_value::<u64>(8), Ok(5));
-    assert!(node.router.arm(&node.transport, LIMIT), "nothing is left to do");
+    assert!(node.router.sleeps(&node.transport), "nothing is left to do");
     // A command of two lines that arrive one after the other.
     let long = line(2, PUT, 64, 0, 0);
     let head = [long[0], long[1], long[2], 40, 0, 0, 0, 0];
@@ -273,7 +273,7 @@ fn a_rank_that_takes_no_answers_is_answered_as_far_as_its_credit() {
     assert_eq!(node.send(2, &[line(7, PUT, 0, 0, 1)]), 0);
     assert_eq!(node.received(2), [answer(7, DONE), Received::Credit(1)], "the other one goes on");
     assert_eq!(node.release(1, SLOTS + 1), 1, "more than was sent");
-    assert!(node.router.arm(&node.transport, LIMIT), "nothing can be done");
+    assert!(node.router.sleeps(&node.transport), "nothing can be done");
     assert_eq!(node.release(1, 10), 0);
     assert_eq!(node.received(1).len(), 10 + 1);
     // One more than there is credit for.
@@ -290,12 +290,12 @@ fn a_condition_is_answered_when_a_rank_of_any_node_makes_it_true() {
     let awaits = [line(0, AWAIT, 16, 3, 0), line(1, AWAIT, 24, 1, 0), line(2, AWAIT, 32, 1, 0)];
     assert_eq!(node.send(1, &awaits), 0);
     assert_eq!(node.received(1), [Received::Credit(3)]);
-    assert!(node.router.arm(&node.transport, LIMIT));
+    assert!(node.router.sleeps(&node.transport));
     assert_eq!(node.router.next_look(), Some(super::UNCERTAIN), "the request may be missed");
     here.put_value(16, 2_u64).expect("inside");
     assert!(event.clear(), "a change wakes the agent");
     assert_eq!(node.received(1), []);
-    assert!(node.router.arm(&node.transport, LIMIT));
+    assert!(node.router.sleeps(&node.transport));
     here.put_value(16, 3_u64).expect("inside");
     assert!(event.clear() && !node.router.arm(&node.transport, LIMIT));
     assert_eq!(node.received(1), [answer(0, DONE)]);
@@ -371,5 +371,5 @@ fn commands_of_a_killed_rank_are_executed_and_not_answered() {
     assert_eq!(node.window.local().get_value::<u64>(0), Ok(3 * SLOTS - 1));
     assert_eq!(node.router.receive(1, &commands(1).head(Content::SenderClosed)), 0);
     node.router.lose(2);
-    assert!(node.router.arm(&node.transport, LIMIT));
+    assert!(node.router.sleeps(&node.transport));
 }
