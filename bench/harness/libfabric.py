@@ -140,8 +140,9 @@ def cell(found, places=1):
 
 def report(values, collectives, failures, options, described):
     """The tables, as text."""
+    place = "a core for each" if options.bind else "both on all cores"
     lines = [
-        f"# libfabric's provider {options.provider} between two namespaces, MTU {options.mtu}, {options.rounds} rounds in turns",
+        f"# libfabric's provider {options.provider} between two namespaces, {place}, MTU {options.mtu}, {options.rounds} rounds in turns",
         "",
         f"{described['processor']}, {described['cores']} cores, Linux {described['kernel']}, {described['date']}. "
         f"Library: {options.library or 'the system'}. Medians over the rounds, least and most in brackets.",
