@@ -82,7 +82,7 @@ pub(crate) fn run(
         };
         let kinds = KINDS.load(Ordering::Relaxed);
         if kinds >> kind.place_among_blocking() & 1 == 0 {
-            report::left_blocking(kind, left_because());
+            report::left(kind, left_because());
             return leave();
         }
         if !is_active() || thread.is_inside() {
@@ -94,7 +94,7 @@ pub(crate) fn run(
         match decide((kind, decisive), (thread, abi), (communicator, served), start) {
             Ok(outcome) => outcome,
             Err(reason) => {
-                report::left_blocking(kind, reason);
+                report::left(kind, reason);
                 leave()
             }
         }

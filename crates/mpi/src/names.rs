@@ -188,8 +188,8 @@ export! {
         call!(File_open(communicator, name, mode, info, file))
     }
 
-    // Also inside the MPI library: it may call a function of the program, which frees an object that
-    // a call uses. The library's own objects are in no call.
+    // Also inside the MPI library: it may call a function of the program, which frees an object
+    // that a call uses. The library's own objects are in no call.
     MPI_Op_free PMPI_Op_free(operation: Pointer) {
         match abi().filter(|_| !operation.is_null()) {
             // SAFETY: the program passes the address of a handle.

@@ -24,7 +24,8 @@ fn bytes_of_block(area: &Area, blocks: usize) -> usize {
     area.bytes().checked_div(blocks).unwrap_or(0)
 }
 
-/// An exchange of equal blocks, in areas of `to` blocks for the destinations and one for each source.
+/// An exchange of equal blocks, in areas of `to` blocks for the destinations and one for each
+/// source.
 fn exchange_equal<M: Mode>(
     call: Call<M>,
     (topology, form): (&'static Topology, Form),

@@ -122,7 +122,8 @@ static COUNTS: [Counts; Kind::ALL.len()] = [const {
     }
 }; Kind::ALL.len()];
 
-/// True if times are measured, which costs two reads of the clock in each call.
+/// True if there will be a report: times are measured, which costs two reads of the clock in each
+/// call, and calls are counted whose count costs a locked instruction.
 static TIMES: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn measure_times() {
@@ -136,8 +137,7 @@ pub(crate) fn taken(kind: Kind) {
     taken.store(taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// Counts a blocking call that was taken, if there will be a report: programs without one are spared
-/// a locked instruction.
+/// Counts a blocking call that was taken, if there will be a report.
 #[inline]
 pub(crate) fn taken_blocking(kind: Kind) {
     if TIMES.load(Ordering::Relaxed) {
@@ -145,17 +145,13 @@ pub(crate) fn taken_blocking(kind: Kind) {
     }
 }
 
-/// Counts a blocking call that was left, if there will be a report.
+/// Counts a call that was left, if there will be a report; for a persistent collective, its
+/// initialization.
 #[inline]
-pub(crate) fn left_blocking(kind: Kind, reason: Reason) {
-    if TIMES.load(Ordering::Relaxed) {
-        left(kind, reason);
-    }
-}
-
-/// Counts a call that was left; for a persistent collective, its initialization.
 pub(crate) fn left(kind: Kind, reason: Reason) {
-    COUNTS[kind as usize].left[reason as usize].fetch_add(1, Ordering::Relaxed);
+    if TIMES.load(Ordering::Relaxed) {
+        COUNTS[kind as usize].left[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// The start of a call, if times are measured.

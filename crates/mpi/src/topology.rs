@@ -33,8 +33,8 @@ pub(crate) enum Form {
 }
 
 impl Topology {
-    /// The topology of a communicator of the MPI library, if it has one, with tradewind's counterpart
-    /// of it. Collective over the communicator.
+    /// The topology of a communicator of the MPI library, if it has one, with tradewind's
+    /// counterpart of it. Collective over the communicator.
     pub(crate) fn of(
         abi: &Abi,
         handle: Handle,

@@ -1,5 +1,5 @@
-// A program that calls MPI functions, which only this library has, before it loads an MPI library, one of
-// those that the arguments name. Names of the functions are looked up as a tool does.
+// A program that calls an MPI function, which only the preload library has, before it loads an MPI
+// library, one of those that the arguments name. It looks the functions up by their names.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
