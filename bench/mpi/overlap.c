@@ -3,13 +3,16 @@
 // name, bytes of a block, time alone, exposed time, processor time; medians in microseconds. The times
 // are those of the slowest rank, the processor time that of all threads of all ranks beyond the
 // computation.
-// The arguments are lengths. With the argument "message" it prints the time of a message of 8 bytes
-// to the next rank and back, as isend, irecv and waitall.
+// The arguments are lengths. With the argument "message" it prints the times of calls that are left
+// to the MPI library: messages to the next rank, as isend, irecv and waitall, also while a
+// collective is active; windows; a file; a test of a null request; a collective.
+#define _GNU_SOURCE
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { KINDS = 5, MOST = 1 << 20, SAMPLES = 200 };
 static const char *names[KINDS] = { "ibarrier", "iallreduce", "ialltoall", "ibcast",
@@ -82,39 +85,85 @@ static double exposed(int kind, int bytes, double computation, double *processor
     return slowest;
 }
 
-static void messages(void) {
-    enum { MESSAGES = 20000 };
-    static double samples[15];
+// Prints the median time of a statement that is executed `count` times in a row.
+#define TIME(name, bytes, count, statement)                                                \
+    do {                                                                                   \
+        double samples[15];                                                                \
+        for (int round = 0; round < 15; round++) {                                         \
+            MPI_Barrier(MPI_COMM_WORLD);                                                   \
+            double begin = MPI_Wtime();                                                    \
+            for (int i = 0; i < (count); i++) statement;                                   \
+            samples[round] = 1e6 * (MPI_Wtime() - begin) / (count);                        \
+        }                                                                                  \
+        double time = median(samples, 15);                                                 \
+        if (rank == 0) printf("%s %d %.5f %.5f 0\n", name, bytes, time, time);             \
+    } while (0)
+
+static void exchange(int bytes) {
     int next = (rank + 1) % size, before = (rank + size - 1) % size;
-    for (int round = 0; round < 15; round++) {
-        double begin = MPI_Wtime();
-        for (int i = 0; i < MESSAGES; i++) {
-            MPI_Request requests[2];
-            MPI_Irecv(in, 8, MPI_BYTE, before, 0, MPI_COMM_WORLD, &requests[0]);
-            MPI_Isend(out, 8, MPI_BYTE, next, 0, MPI_COMM_WORLD, &requests[1]);
-            MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
-        }
-        samples[round] = (MPI_Wtime() - begin) / MESSAGES;
-    }
-    double time = median(samples, 15);
-    // A call that is left to the MPI library: a test of a null request.
+    MPI_Request requests[2];
+    MPI_Irecv(in, bytes, MPI_BYTE, before, 0, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(out, bytes, MPI_BYTE, next, 0, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+}
+
+// A collective that is active for the first rank until the second one starts it.
+static void beside_a_collective(void) {
+    MPI_Request active = MPI_REQUEST_NULL;
+    MPI_Comm copy;
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    if (rank == 0) MPI_Ibarrier(copy, &active);
+    TIME("message_beside_ibarrier", 8, 20000, exchange(8));
+    TIME("message_beside_ibarrier", 65536, 1000, exchange(65536));
+    if (rank > 0) MPI_Ibarrier(copy, &active);
+    MPI_Wait(&active, MPI_STATUS_IGNORE);
+    MPI_Comm_free(&copy);
+}
+
+static void windows(void) {
+    int next = (rank + 1) % size;
+    void *memory;
+    MPI_Win window;
+    MPI_Win_allocate(65536, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &window);
+    MPI_Win_lock_all(0, window);
+    TIME("put", 8, 20000, (MPI_Put(out, 8, MPI_BYTE, next, 0, 8, MPI_BYTE, window),
+                           MPI_Win_flush(next, window)));
+    TIME("put", 65536, 1000, (MPI_Put(out, 65536, MPI_BYTE, next, 0, 65536, MPI_BYTE, window),
+                              MPI_Win_flush(next, window)));
+    TIME("get", 8, 20000, (MPI_Get(in, 8, MPI_BYTE, next, 0, 8, MPI_BYTE, window),
+                           MPI_Win_flush(next, window)));
+    MPI_Win_unlock_all(window);
+    TIME("fence", 0, 500, MPI_Win_fence(0, window));
+    MPI_Win_free(&window);
+}
+
+static void files(void) {
+    char name[] = "/tmp/tradewind-overlap-XXXXXX";
+    if (rank == 0) close(mkstemp(name));
+    MPI_Bcast(name, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD);
+    MPI_File file;
+    MPI_Offset at = 65536 * (MPI_Offset)rank;
+    int mode = MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE;
+    MPI_File_open(MPI_COMM_WORLD, name, mode, MPI_INFO_NULL, &file);
+    TIME("write_at", 65536, 200,
+         MPI_File_write_at(file, at, out, 65536, MPI_BYTE, MPI_STATUS_IGNORE));
+    TIME("read_at", 65536, 200, MPI_File_read_at(file, at, in, 65536, MPI_BYTE, MPI_STATUS_IGNORE));
+    TIME("write_at_all", 65536, 50,
+         MPI_File_write_at_all(file, at, out, 65536, MPI_BYTE, MPI_STATUS_IGNORE));
+    MPI_File_close(&file);
+}
+
+static void left(void) {
     MPI_Request none = MPI_REQUEST_NULL;
     int flag;
-    double begin = MPI_Wtime();
-    for (int i = 0; i < 1000000; i++) MPI_Test(&none, &flag, MPI_STATUS_IGNORE);
-    double test = (MPI_Wtime() - begin) / 1000000;
-    // A collective that is left to it.
-    begin = MPI_Wtime();
-    for (int i = 0; i < 200000; i++) {
-        MPI_Ibarrier(MPI_COMM_SELF, &none);
-        MPI_Wait(&none, MPI_STATUS_IGNORE);
-    }
-    double barrier = (MPI_Wtime() - begin) / 200000;
-    if (rank == 0) {
-        printf("message 8 %.4f %.4f 0\n", 1e6 * time, 1e6 * time);
-        printf("test_of_null 0 %.5f %.5f 0\n", 1e6 * test, 1e6 * test);
-        printf("ibarrier_of_self 0 %.5f %.5f 0\n", 1e6 * barrier, 1e6 * barrier);
-    }
+    TIME("message", 8, 20000, exchange(8));
+    TIME("message", 65536, 1000, exchange(65536));
+    beside_a_collective();
+    windows();
+    files();
+    TIME("test_of_null", 0, 100000, MPI_Test(&none, &flag, MPI_STATUS_IGNORE));
+    TIME("ibarrier_of_self", 0, 20000, (MPI_Ibarrier(MPI_COMM_SELF, &none),
+                                        MPI_Wait(&none, MPI_STATUS_IGNORE)));
 }
 
 int main(int argc, char **argv) {
@@ -126,7 +175,7 @@ int main(int argc, char **argv) {
     in = calloc(size + 2, MOST);
     out = calloc(size + 2, MOST);
     if (argc == 2 && strcmp(argv[1], "message") == 0) {
-        messages();
+        left();
         argc = 1;
     }
     for (int kind = 0; kind < KINDS; kind++)
