@@ -315,7 +315,12 @@ impl Communicator {
     ) -> Result<ExecutionPath> {
         let call = key.call;
         let engine = key.engine;
-        self.cached_path(key, || self.link(&build()?, call, engine))
+        self.cached_path(key, || {
+            let graph = build()?;
+            let Some(internode) = self.internode() else { return self.link(&graph, call, engine) };
+            let needs_no_thread = self.all_need_no_thread(internode, &graph, call)?;
+            self.register(internode, &graph, call, engine, needs_no_thread)
+        })
     }
 
     /// The cached path with this key; `make` makes it if there is none.

@@ -44,13 +44,28 @@ pub(crate) fn is_unattended(
 ) -> Result<bool> {
     let Some(backend) = backend(internode) else { return Ok(false) };
     for rank in 0..internode.ranks() {
-        let schedule = compile(&build(rank)?)?;
-        let needs_no_thread = backend.needs_no_thread(&schedule);
-        if !needs_no_thread || !stays_between_nodes(internode, rank, &schedule) {
+        if !needs_no_thread(backend, internode, rank, &compile(&build(rank)?)?) {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Returns true if this rank's part of a collective needs no thread. The ranks run it themselves if
+/// that is so on all of them.
+pub(crate) fn own_part_needs_no_thread(internode: &InternodeGroup, schedule: &Schedule) -> bool {
+    let own = internode.rank();
+    backend(internode).is_some_and(|backend| needs_no_thread(backend, internode, own, schedule))
+}
+
+/// Returns true if a rank's part of a collective needs no thread.
+fn needs_no_thread(
+    backend: &DirectBackend,
+    internode: &InternodeGroup,
+    rank: u32,
+    schedule: &Schedule,
+) -> bool {
+    backend.needs_no_thread(schedule) && stays_between_nodes(internode, rank, schedule)
 }
 
 /// Returns true if a rank sends nothing to another one on its own node. The agent passes such

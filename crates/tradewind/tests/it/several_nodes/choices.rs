@@ -8,6 +8,7 @@ testing::tests![
     an_alltoall_of_long_blocks_has_one_level,
     algorithms_that_are_forced_have_the_levels_that_are_asked_for,
     short_collectives_run_in_the_ranks_and_long_ones_by_the_agent,
+    blocks_with_sizes_that_only_their_ranks_have_are_exchanged_in_the_ranks,
     an_explanation_names_the_engine_that_will_run_the_collective,
 ];
 
@@ -166,6 +167,53 @@ fn short_collectives_run_in_the_ranks_and_long_ones_by_the_agent() {
     assert_eq!(engine(&[1, 1], 1), ["direct"]);
     assert_eq!(engine(&[1, 1], 1 << 19), ["agent"], "the connections do not hold so much");
     assert_eq!(engine(&[2, 1], 1), ["agent"], "two ranks share a node");
+}
+
+/// Every rank sends as many words as its number to the next one, and `longest` more; the all-to-all
+/// of two ranks does so, too.
+fn blocks_with_sizes_that_only_their_ranks_have_are_exchanged_in_the_ranks() {
+    let engines = |nodes: &[u32], longest: usize| {
+        let engines = std::sync::Mutex::new(Vec::new());
+        local_nodes(nodes, |world| {
+            let (rank, size) = (world.rank(), world.size());
+            let [before, next] = [(rank + size - 1) % size, (rank + 1) % size];
+            let ring = world.neighbors(&[before], &[next])?;
+            let [sent, received] = [rank, before].map(|rank| longest + rank as usize);
+            let given = vec![rank; sent];
+            let mut taken = vec![size; received];
+            for _ in 0..2 {
+                taken.fill(size);
+                let request = ring.ineighbor_alltoallv(&given, &[sent], &mut taken, &[received])?;
+                engines.lock().expect("no rank panics").push(request.engine());
+                request.wait()?;
+                assert_eq!(taken, vec![before; received]);
+            }
+            // Among more ranks the all-to-all may have several steps.
+            if size > 2 {
+                return Ok(());
+            }
+            let counts = |peer, count| {
+                (0..size).map(|rank| if rank == peer { count } else { 0 }).collect::<Vec<_>>()
+            };
+            taken.fill(size);
+            let [sends, receives] = [counts(next, sent), counts(before, received)];
+            let request = world.ialltoallv(&given, &sends, &mut taken, &receives)?;
+            engines.lock().expect("no rank panics").push(request.engine());
+            request.wait()?;
+            assert_eq!(taken, vec![before; received]);
+            Ok(())
+        })
+        .expect("the job is sound");
+        let mut engines = engines.into_inner().expect("no rank panics");
+        engines.dedup();
+        engines
+    };
+    assert_eq!(engines(&[1, 1], 1), ["direct"]);
+    assert_eq!(engines(&[1, 1, 1], 1), ["direct"]);
+    // The connections hold the block of rank 1, but not that of rank 2.
+    let most = (1 << 18) + (1 << 14) - 11;
+    assert_eq!(engines(&[1, 1, 1], most), ["agent"]);
+    assert_eq!(engines(&[1, 2], 1), ["agent"], "two ranks share a node");
 }
 
 /// Before a collective is started, as afterwards.
