@@ -91,7 +91,7 @@ pub(super) fn exchange() -> Result<()> {
     for (((other, pair), given), got) in pairs.iter().zip(&given).zip(&mut got) {
         let request = pair.ialltoall(given, got)?;
         // The system may grant less than longer ones need, which the agent executes then.
-        if *other as usize % LENGTHS.len() == 0 {
+        if (*other as usize).is_multiple_of(LENGTHS.len()) {
             assert_eq!(request.explain().map(|explanation| explanation.engine), Some("direct"));
         }
         started.push(request);
