@@ -89,6 +89,12 @@ impl Models {
         self.levels.iter().any(is_measured)
     }
 
+    /// Returns `true` if an engine runs calls like this one. In a job that has another engine, too,
+    /// that one executes the others, whatever engine was wanted for them.
+    pub fn runs(&self, engine: Engine, query: &Query) -> bool {
+        self.engines(query).any(|(of, _)| of == engine)
+    }
+
     /// The models of these engines alone.
     #[must_use]
     pub fn only(mut self, is_wanted: impl Fn(Engine) -> bool) -> Self {

@@ -67,17 +67,23 @@ pub(super) fn shapes_of(parts: &[(Part, Engine)]) -> Vec<(Collective, CallForm, 
     shapes
 }
 
-/// Measurements of a shape in these parts, at each size, ascending.
+/// Measurements of a shape in these parts, at each size, ascending. What was measured in the kernel's
+/// job at sizes that the kernel does not run is no time of the kernel.
 pub(super) fn measured_between_nodes(
     parts: &[(Part, Engine)],
     models: &Models,
     shape: (Collective, CallForm, u32, u32),
 ) -> Vec<(u64, Vec<Measured>)> {
+    let (operation, form, ranks, ranks_per_node) = shape;
     let mut found: Vec<(u64, Vec<Measured>)> = Vec::new();
     for (part, engine) in parts {
         let engine = engine_of(models, shape.1, *engine);
         let figure = part.figure(&figure_of(shape));
         for (bytes, plans) in figure.map(|one| measured(one, Some(engine))).unwrap_or_default() {
+            let query = Query { operation, form, ranks, ranks_per_node, bytes };
+            if engine == Engine::Kernel && !models.runs(engine, &query) {
+                continue;
+            }
             match found.iter_mut().find(|(size, _)| *size == bytes) {
                 Some((_, all)) => all.extend(plans),
                 None => found.push((bytes, plans)),
@@ -237,6 +243,8 @@ fn flat_changes(operation: Collective, ranks: u32) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::decisions::grid::empty_figure;
+    use crate::results::Point;
     use proptest::prelude::*;
     use std::num::{NonZeroU32, NonZeroU64};
 
@@ -255,6 +263,24 @@ mod tests {
         for text in ["", "ringg", "ring in segments", "ring, predicted", "dary of degree many"] {
             assert_eq!(plan_of(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_call_that_is_too_long_for_the_kernel_has_no_time_of_the_kernel() {
+        let shape = (Collective::Reduce, CallForm::Blocking, 4, 2);
+        let mut figure = empty_figure(&figure_of(shape), "");
+        for (bytes, time) in [(64.0 * 1024.0, 500.0), (512.0 * 1024.0, 400.0)] {
+            figure.add("flat", Role::Measured, Point::exact(bytes, time));
+        }
+        let mut part = Part::new("decisions-nodes-kernel", "");
+        part.figures.push(figure);
+        let sizes = |engine| {
+            let parts = [(part.clone(), engine)];
+            let found = measured_between_nodes(&parts, models::builtin::models(), shape);
+            found.into_iter().map(|(bytes, _)| bytes).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(Engine::Kernel), [64 << 10]);
+        assert_eq!(sizes(Engine::Agent), [64 << 10, 512 << 10]);
     }
 
     proptest! {
