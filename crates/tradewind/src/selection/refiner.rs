@@ -18,7 +18,7 @@ use models::machine_file::Engine;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Calls after which a trial is due. A trial makes about a tenth as many.
+/// Calls after which a trial is due. A trial makes 36 of each plan.
 pub(crate) const CALLS: u32 = 1000;
 /// Most plans of a trial.
 const MOST_PLANS: usize = 4;
