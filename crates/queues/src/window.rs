@@ -60,6 +60,7 @@
 
 mod access;
 mod carried;
+mod condition;
 mod error;
 mod fetch;
 mod indirect;
@@ -70,8 +71,9 @@ mod served;
 mod wire;
 
 pub use carried::{CAPACITY, SLOTS, WindowEnds, WindowRoute};
+pub use condition::Condition;
 pub use error::WindowError;
-pub use fetch::{Condition, Fetch, FetchRequest};
+pub use fetch::{Fetch, FetchRequest};
 pub use own::{Served, Window};
 pub use remote::RemoteWindow;
 pub use served::{Executed, NoCommand, ServedWindow, WindowCommands};

@@ -13,10 +13,9 @@
 //! The lines of commands without answers, and those of the answers, are bounded by less than a ring
 //! holds. So a send never waits for space, and the carrier always has space for an answer.
 
+use super::condition::Condition;
 use super::error::WindowError;
-use super::fetch::Condition;
-use super::served::MOST_AWAITED;
-use super::wire::{self, Answer, Command, Kind, Line, MAX_BYTES, Outcome, lines_of};
+use super::wire::{self, Answer, Command, Kind, Line, MAX_BYTES, MOST_AWAITED, Outcome, lines_of};
 use crate::channel::{Channel, Receiver, Sender, slots_for};
 use crate::error::{RecvError, SendError};
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType};

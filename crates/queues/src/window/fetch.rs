@@ -1,6 +1,6 @@
 //! The conditional fetch: a request that completes when a word of the window has reached a value.
 
-use super::access;
+use super::condition::Condition;
 use super::error::WindowError;
 use super::memory::WindowMemory;
 use super::remote::{Place, RemoteWindow};
@@ -9,24 +9,6 @@ use shm::liveness::ProcessWatch;
 use shm::published_wait::Wait;
 use shm::wait::{PeerWaitError, SpinPolicy, wait_for_peer};
 use std::time::{Duration, Instant};
-
-/// Condition of a fetch: the unsigned 64-bit word at byte `at` of the window, a counter or a flag,
-/// is `at_least` or more. `at` is a multiple of 8.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Condition {
-    /// Position of the word, in bytes of the window.
-    pub at: u64,
-    /// Smallest value that fulfils the condition.
-    pub at_least: u64,
-}
-
-impl Condition {
-    /// Returns true if the word of a window has reached the value. Its position has been checked.
-    #[inline(always)]
-    pub(super) fn is_true(self, memory: &WindowMemory) -> bool {
-        access::load(&memory.words()[(self.at / 8) as usize]) >= self.at_least
-    }
-}
 
 /// A started conditional fetch. Dropping it cancels the request.
 ///

@@ -2,8 +2,8 @@
 
 use super::access;
 use super::carried::{CarriedWindow, WindowRoute};
+use super::condition::Condition;
 use super::error::WindowError;
-use super::fetch::Condition;
 use super::memory::WindowMemory;
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, Element};
 use shm::event::Event;

@@ -1,10 +1,12 @@
 //! A window as the carrier serves it to ranks of other nodes, whose commands it executes.
 
+use super::condition::Condition;
 use super::error::WindowError;
-use super::fetch::Condition;
 use super::memory::WAKEUPS;
 use super::remote::RemoteWindow;
-use super::wire::{self, Answer, Command, Kind, LINE_BYTES, Line, MAX_BYTES, Outcome, lines_of};
+use super::wire::{
+    self, Answer, Command, Kind, LINE_BYTES, Line, MAX_BYTES, MOST_AWAITED, Outcome, lines_of,
+};
 use crate::request::{self, Requested};
 use goal::arithmetic::{ArithmeticError, DataType};
 use shm::object::CreateError;
@@ -12,9 +14,6 @@ use shm::segment::{Offset, Segment};
 use shm::wakeup::Armed;
 use std::convert::Infallible;
 use std::sync::Arc;
-
-/// Largest number of conditions that one rank waits for on one window.
-pub(super) const MOST_AWAITED: usize = 128;
 
 /// A window of a rank of this node. The carrier holds it like a process that is connected.
 #[derive(Debug)]

@@ -22,6 +22,8 @@ pub(super) type Line = [u64; 8];
 pub const LINE_BYTES: usize = 64;
 /// Most bytes of a command or an answer.
 pub(super) const MAX_BYTES: usize = 8 << 10;
+/// Most conditions that one rank waits for on one window.
+pub(super) const MOST_AWAITED: usize = 128;
 /// Most lines of a command or an answer.
 pub const MAX_LINES: u64 = lines_of(MAX_BYTES);
 /// Bytes in a head.

@@ -10,7 +10,6 @@
 //! | 24 | the values |
 
 use crate::agent::records;
-use crate::transport::frame::Frame;
 
 /// Bytes of a head.
 pub(crate) const HEAD_BYTES: usize = 24;
@@ -70,11 +69,6 @@ impl ChannelId {
             count & COUNT | class << CLASS_SHIFT,
         ])
     }
-}
-
-/// Returns a frame of records.
-pub(crate) fn frame(records: Vec<u8>) -> Frame {
-    Frame::Channels { records }
 }
 
 /// Splits the first record off a frame: its channel, its content, and the rest of the frame. `None`

@@ -1,8 +1,8 @@
 //! The agent's side of the channels between nodes.
 
 use super::MOST_SLOTS;
-use super::record::{self, ChannelId, Content, HEAD_BYTES, MAX_BYTES, frame};
-use super::windows::ServedWindows;
+use super::record::{self, ChannelId, Content, HEAD_BYTES, MAX_BYTES};
+use super::windows::{ServedWindows, frame};
 use crate::agent::batches::Batches;
 use crate::agent::channel_end::ChannelEnd;
 use crate::agent::queues::Refusal;

@@ -1,13 +1,19 @@
 //! The windows of the node's ranks, as ranks of other nodes reach them.
 
-use super::record::{ChannelId, Content, HEAD_BYTES, MAX_BYTES, frame};
+use super::record::{ChannelId, Content, HEAD_BYTES, MAX_BYTES};
 use crate::agent::batches::Batches;
 use crate::agent::queues::Refusal;
 use crate::transport::Transport;
+use crate::transport::frame::Frame;
 use queues::channel::Requested;
 use queues::window::{Executed, LINE_BYTES, SLOTS, ServedWindow, WindowCommands};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+
+/// Returns a frame of records.
+pub(super) fn frame(records: Vec<u8>) -> Frame {
+    Frame::Channels { records }
+}
 
 /// Most lines of answers in a record.
 const MOST_LINES: u64 = (MAX_BYTES / LINE_BYTES) as u64;
