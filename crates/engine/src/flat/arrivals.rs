@@ -16,6 +16,10 @@ use shm::sync::{Ordering, fence};
 /// as two back-to-back small collectives.
 const AHEAD: u64 = 2;
 
+/// As [`AHEAD`], for writing, on a rank that waits for none. Far enough that no rank polls the slot
+/// yet or prefetches it for reading.
+const AHEAD_TO_WRITE: u64 = 4;
+
 impl FlatExecutor {
     /// Arrives at the collective. The last rank to arrive begins the chunked work, if there is any.
     #[inline(always)]
@@ -80,9 +84,15 @@ impl FlatExecutor {
         match self.role(collective).waits_for {
             // If the awaited ranks do not wait for this one, they are ahead, and the contributions
             // of their later calls can travel while this call ends.
-            RankSet::First(count) => (0..count)
-                .filter(|rank| *rank != self.rank)
-                .for_each(|rank| prefetch_cell(run + AHEAD, rank, Purpose::Read)),
+            RankSet::First(count) => {
+                let others = || (0..count).filter(|rank| *rank != self.rank);
+                others().for_each(|rank| prefetch_cell(run + AHEAD, rank, Purpose::Read));
+                // The first rank of a scan leaves at once. The stores of its next calls would wait
+                // for this one's, and that for a line in the cache of the next rank.
+                if collective.is_scan() && others().next().is_none() {
+                    prefetch_cell(run + AHEAD_TO_WRITE, self.rank, Purpose::Write);
+                }
+            }
             // No rank looks at this rank's next cell before it has this rank's arrival at this run,
             // which has just left.
             RankSet::All => prefetch_cell(run + 1, self.rank, Purpose::Write),

@@ -8,7 +8,7 @@
 use crate::argument::{Argument, Binding};
 use crate::error::{Error, Outcome};
 use crate::flat::chunks::{ChunkedWork, ContributionLocation, WorkLine};
-use crate::flat::pattern::{ContributionPlacement, FlatCollective, Pattern};
+use crate::flat::pattern::{ContributionPlacement, FlatCollective};
 use crate::flat::result_binding::ResultBinding;
 use crate::flat::role::{ReducedBy, ResultRule, Role};
 use crate::flat::variable_blocks::{Edge, VariableBlocks, block};
@@ -124,9 +124,11 @@ impl FlatExecutor {
         /// run may belong to any collective. With shorter contributions both took as long.
         const STREAMED_BETWEEN_TWO: u64 = 512;
         // The first rank of a scan only contributes: it writes its cell and leaves.
-        let is_scan = matches!(collective.pattern, Pattern::Scan | Pattern::Exscan);
-        let longest =
-            if self.ranks == 2 && !is_scan { STREAMED_BETWEEN_TWO } else { self.cell_bytes };
+        let longest = if self.ranks == 2 && !collective.is_scan() {
+            STREAMED_BETWEEN_TWO
+        } else {
+            self.cell_bytes
+        };
         match &collective.blocks {
             None => collective.bytes > longest,
             Some(blocks) => blocks.sources.is_some() && collective.call.bytes > self.cell_bytes,

@@ -119,6 +119,12 @@ impl FlatCollective {
         self.blocks.as_ref().is_some_and(|blocks| blocks.sources.is_none())
     }
 
+    /// Returns whether a rank receives from the ranks before it only.
+    #[inline(always)]
+    pub(crate) fn is_scan(&self) -> bool {
+        matches!(self.pattern, Pattern::Scan | Pattern::Exscan)
+    }
+
     /// Returns whether the call has an input and an output buffer; a barrier has none.
     #[inline]
     pub(crate) fn has_buffers(&self) -> bool {
