@@ -68,7 +68,7 @@ impl Communicator {
         let memory = context.member.node().memory().clone();
         let state = Arc::clone(&context.state);
         let executor = FlatExecutor::new(memory, state, rank, context.size())?;
-        let staging = Staging::new(Arc::clone(context.member.arena()));
+        let staging = staging_of(&context.member);
         let memory = Arc::clone(context.member.memory());
         let communicator = Arc::new(Communicator {
             flat: InflightWindow::new((executor, &memory), FLAT_SLOTS, staging),
@@ -302,6 +302,12 @@ impl Communicator {
     }
 }
 
+/// Returns empty staging in the arena of a rank.
+fn staging_of(member: &Member) -> Staging {
+    let node = member.node();
+    Staging::new(Arc::clone(member.arena()), (node.ranks(), node.cores()))
+}
+
 impl Drop for Communicator {
     fn drop(&mut self) {
         // Before the state is released, which holds the location of the rings.
@@ -321,7 +327,7 @@ impl Drop for Communicator {
         let executor = FlatExecutor::new(memory, Arc::clone(state), *rank, self.context.size());
         // The state has been mapped before, so this cannot fail; the state would stay allocated.
         let Ok(executor) = executor else { return };
-        let window = self.flat.leave(executor, Staging::new(Arc::clone(member.arena())));
+        let window = self.flat.leave(executor, staging_of(member));
         let pending_links = Arc::clone(pending_links);
         let dropped = DroppedCommunicator { window, pending_links, state_at, is_owner };
         DroppedRuns::leave(&self.context, Left::Communicator(dropped));
