@@ -23,6 +23,9 @@ const PAGE: usize = 4 << 10;
 /// Number of these streams. With four, a copy took 5 % longer, with sixteen as long.
 const STREAMS: usize = 8;
 
+/// Bytes of a group of pages that are copied in turn.
+const GROUP: usize = STREAMS * PAGE;
+
 /// Length from which a copy takes less time in several streams, by 8 to 16 % as measured. A shorter
 /// one ends before the prefetches of all streams have begun.
 const IN_STREAMS_FROM: usize = 128 << 10;
@@ -44,6 +47,34 @@ pub fn copy(from: &[u8], into: &mut [u8]) {
     assert_eq!(from.len(), into.len(), "a copy has one length");
     // SAFETY: both ranges are slices of this length, and a mutable slice overlaps no other.
     unsafe { copy_raw(from.as_ptr(), into.as_mut_ptr(), from.len()) }
+}
+
+/// As [`copy`], and copies `beside`, bytes in this core's cache, meanwhile: they fill the time in
+/// which the lines of the other core arrive.
+///
+/// ```
+/// let (from, beside_from) = ([7; 100_000], [9; 100_000]);
+/// let (mut into, mut beside_into) = ([0; 100_000], [0; 100_000]);
+/// shm::line_copy::copy_beside(&from, &mut into, (&beside_from, &mut beside_into));
+/// assert_eq!((from, beside_from), (into, beside_into));
+/// ```
+///
+/// # Panics
+/// Panics if the slices have different lengths.
+pub fn copy_beside(from: &[u8], into: &mut [u8], beside: (&[u8], &mut [u8])) {
+    let lengths = [into.len(), beside.0.len(), beside.1.len()];
+    assert_eq!(lengths, [from.len(); 3], "both copies have one length");
+    let mut done = 0;
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx") {
+        done = from.len() / GROUP * GROUP;
+        let pointers = (beside.0.as_ptr(), beside.1.as_mut_ptr());
+        // SAFETY: the processor has the instructions; all ranges are slices of at least this length,
+        // and a mutable slice overlaps no other.
+        unsafe { copy_groups(from.as_ptr(), into.as_mut_ptr(), done, Some(pointers)) }
+    }
+    copy(&from[done..], &mut into[done..]);
+    beside.1[done..].copy_from_slice(&beside.0[done..]);
 }
 
 /// As [`copy`], of `bytes` bytes.
@@ -75,18 +106,41 @@ pub(crate) unsafe fn copy_raw(from: *const u8, into: *mut u8, bytes: usize) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 unsafe fn copy_streams(from: *const u8, into: *mut u8, bytes: usize) {
-    const GROUP: usize = STREAMS * PAGE;
     let whole = bytes / GROUP * GROUP;
-    for group in (0..whole).step_by(GROUP) {
-        for line in (group..group + PAGE).step_by(LINE) {
-            for at in (line..line + GROUP).step_by(PAGE) {
-                // SAFETY: the line lies below `whole`, so below `bytes`, in both ranges.
+    // SAFETY: this function's contract, for a part of both ranges and for the rest.
+    unsafe {
+        copy_groups(from, into, whole, None);
+        copy_lines::<false>(from.add(whole), into.add(whole), bytes - whole);
+    }
+}
+
+/// Copies groups of pages, and as many bytes beside them, line by line in their order.
+///
+/// # Safety
+/// As for [`copy_raw`], for both copies; the processor has AVX; `bytes` is a multiple of [`GROUP`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+unsafe fn copy_groups(
+    from: *const u8,
+    into: *mut u8,
+    bytes: usize,
+    beside: Option<(*const u8, *mut u8)>,
+) {
+    for group in (0..bytes).step_by(GROUP) {
+        for line in (0..PAGE).step_by(LINE) {
+            for at in (group + line..group + line + GROUP).step_by(PAGE) {
+                // SAFETY: the line lies in the group, so below `bytes`, in both ranges.
+                unsafe { copy_line(from.add(at), into.add(at)) }
+            }
+            let Some((from, into)) = beside else { continue };
+            let first = group + line * STREAMS;
+            for at in (first..first + LINE * STREAMS).step_by(LINE) {
+                // SAFETY: as above: the group's lines, as many for each line of a page as it has
+                // pages.
                 unsafe { copy_line(from.add(at), into.add(at)) }
             }
         }
     }
-    // SAFETY: the rest of both ranges.
-    unsafe { copy_lines::<false>(from.add(whole), into.add(whole), bytes - whole) }
 }
 
 /// Copies a line in halves, because the vectors of the baseline are quarters: a copy then took
@@ -153,6 +207,12 @@ mod tests {
             copy(&from[start..start + bytes], &mut into[target..target + bytes]);
             assert_eq!(into[target..target + bytes], from[start..start + bytes]);
             assert!(into[..target].iter().chain(&into[target + bytes..]).all(|byte| *byte == 0));
+            let mut into = [vec![0; bytes], vec![0; bytes]];
+            let beside_from = &from[BYTES - start - bytes..BYTES - start];
+            let [first, second] = &mut into;
+            copy_beside(&from[start..start + bytes], first, (beside_from, second));
+            assert_eq!(first, &from[start..start + bytes]);
+            assert_eq!(second, beside_from);
         }
     }
 }

@@ -16,6 +16,9 @@ const READ_PIECE: usize = 1 << 20;
 /// copies for itself meanwhile, where both ranks compete for their cache lines.
 const LATE_OFFER_FACTOR: u64 = 4;
 
+/// Least number of bytes of the rank's own blocks that are copied beside a piece from another rank.
+const LEAST_BESIDE: usize = 32 << 10;
+
 /// Length of the pieces in which a rank copies its block for itself. Other ranks wait meanwhile.
 const OWN_PIECE: usize = 64 << 10;
 
@@ -24,29 +27,53 @@ const OWN_PIECE: usize = 64 << 10;
 pub(super) struct Messages<'a> {
     pub(super) sendings: SmallVec<[Sending<'a>; 2]>,
     pub(super) receivings: SmallVec<[Receiving<'a>; 2]>,
-    /// This rank's blocks for itself that are to be copied.
-    pub(super) own: SmallVec<[(&'a [u8], &'a mut [u8]); 1]>,
+    pub(super) own: OwnBlocks<'a>,
     /// The first error of a result. The transfer continues, because the other ranks wait for the
     /// remaining pieces.
     pub(super) failure: Option<Box<Error>>,
 }
 
+/// A rank's blocks for itself that are to be copied.
+#[derive(Debug, Default)]
+pub(super) struct OwnBlocks<'a>(SmallVec<[(&'a [u8], &'a mut [u8]); 1]>);
+
+impl<'a> OwnBlocks<'a> {
+    /// Adds a block, of the same length on both sides.
+    #[inline]
+    pub(super) fn push(&mut self, from: &'a [u8], into: &'a mut [u8]) {
+        self.0.push((from, into));
+    }
+
+    /// Returns whether exactly these bytes are to be copied.
+    #[inline]
+    pub(super) fn contains(&self, bytes: &[u8]) -> bool {
+        self.0.iter().any(|(from, _)| std::ptr::eq(*from, bytes))
+    }
+
+    /// Removes the next bytes to copy, at most `longest`.
+    #[inline]
+    fn pop_piece(&mut self, longest: usize) -> Option<(&'a [u8], &'a mut [u8])> {
+        let (from, into) = self.0.pop()?;
+        let (piece, rest) = from.split_at(from.len().min(longest));
+        let (into, rest_into) = into.split_at_mut(piece.len());
+        if !rest.is_empty() {
+            self.0.push((rest, rest_into));
+        }
+        Some((piece, into))
+    }
+}
+
 impl Messages<'_> {
     /// Returns whether all messages are finished.
     pub(super) fn is_empty(&self) -> bool {
-        self.sendings.is_empty() && self.receivings.is_empty() && self.own.is_empty()
+        self.sendings.is_empty() && self.receivings.is_empty() && self.own.0.is_empty()
     }
 
     /// Copies a piece of this rank's blocks for itself. Returns whether there was one.
     #[inline]
     pub(super) fn copy_own(&mut self) -> bool {
-        let Some((from, into)) = self.own.pop() else { return false };
-        let piece = from.len().min(OWN_PIECE);
-        let (into, rest) = into.split_at_mut(piece);
-        into.copy_from_slice(&from[..piece]);
-        if !rest.is_empty() {
-            self.own.push((&from[piece..], rest));
-        }
+        let Some((from, into)) = self.own.pop_piece(OWN_PIECE) else { return false };
+        into.copy_from_slice(from);
         true
     }
 
@@ -212,12 +239,32 @@ impl ReceiveSink<'_> {
         }
     }
 
-    /// Copies or combines a piece, which begins at byte `at` of the message.
-    pub(super) fn accept(&mut self, at: usize, piece: &[u8]) -> Result<(), ArithmeticError> {
+    /// Copies or combines a piece, which begins at byte `at` of the message. Beside a copy it copies
+    /// as much of the rank's own blocks.
+    pub(super) fn accept(
+        &mut self,
+        at: usize,
+        piece: &[u8],
+        own: &mut OwnBlocks<'_>,
+    ) -> Result<(), ArithmeticError> {
         let range = at..at + piece.len();
         match self {
             ReceiveSink::Copy(into) => {
-                line_copy::copy(piece, &mut into[range]);
+                let (beside, alone) = match own.pop_piece(piece.len()) {
+                    Some((from, to)) if from.len() >= LEAST_BESIDE => {
+                        let (beside, alone) = piece.split_at(from.len());
+                        let start = range.start;
+                        let into = &mut into[start..start + beside.len()];
+                        line_copy::copy_beside(beside, into, (from, to));
+                        (beside.len(), alone)
+                    }
+                    Some((from, to)) => {
+                        to.copy_from_slice(from);
+                        (0, piece)
+                    }
+                    None => (0, piece),
+                };
+                line_copy::copy(alone, &mut into[range.start + beside..range.end]);
                 Ok(())
             }
             ReceiveSink::Fold { own, own_is_left, rule: (operation, data_type), into } => {

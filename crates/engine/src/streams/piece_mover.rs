@@ -7,7 +7,7 @@
 //! never accepts bytes that were changed. A receiver that cannot read the memory refuses, and the
 //! sender writes the message to the ring after all.
 
-use super::message::{FirstMessages, Messages, ReceiveSink, Receiving, Sending};
+use super::message::{FirstMessages, Messages, OwnBlocks, ReceiveSink, Receiving, Sending};
 use super::ring::{OfferOutcome, OfferState, RemoteBuffer, StreamedMessage};
 use super::ring_set::RingSet;
 use super::words::PieceState;
@@ -104,6 +104,13 @@ impl<'s> PieceMover<'s> {
         }
     }
 
+    /// Returns whether a message is to be offered that this rank copies for itself as well.
+    pub(super) fn offers_own(&self, messages: &Messages<'_>) -> bool {
+        let is_offered =
+            |sending: &Sending<'_>| sending.is_single_copy(self.mutual, self.single_copy_from);
+        messages.sendings.iter().any(|sending| sending.is_own && is_offered(sending))
+    }
+
     /// Sends a piece to each rank with space for one in its ring.
     pub(super) fn send(&mut self, messages: &mut Messages<'_>) -> Outcome<bool> {
         let mut has_moved = false;
@@ -190,10 +197,10 @@ impl<'s> PieceMover<'s> {
     pub(super) fn receive(&mut self, messages: &mut Messages<'_>) -> Outcome<bool> {
         let mut has_moved = false;
         let mut first = FirstMessages::default();
-        let Messages { receivings, failure, .. } = messages;
+        let Messages { receivings, own, failure, .. } = messages;
         for receiving in receivings.iter_mut() {
             if first.is_first(receiving.from) {
-                has_moved |= self.receive_piece(receiving, failure)?;
+                has_moved |= self.receive_piece(receiving, own, failure)?;
             }
         }
         if has_moved {
@@ -207,6 +214,7 @@ impl<'s> PieceMover<'s> {
     fn receive_piece(
         &mut self,
         receiving: &mut Receiving<'_>,
+        own: &mut OwnBlocks<'_>,
         failure: &mut Option<Box<Error>>,
     ) -> Outcome<bool> {
         let Some(ring) = &mut self.rings.from[receiving.from as usize] else { return Ok(false) };
@@ -236,7 +244,8 @@ impl<'s> PieceMover<'s> {
         // Both ends cut the message by the same rule, so the piece has this length.
         let length = receiving.next_piece(self.mutual, ring.longest_piece());
         let before = ring.next;
-        let accepted = ring.read(length, |piece| receiving.sink.accept(receiving.done, piece))?;
+        let accepted =
+            ring.read(length, |piece| receiving.sink.accept(receiving.done, piece, own))?;
         // A sender that sleeps has filled more than half of the ring, so it is woken before this
         // rank has read all of that.
         self.must_notify |= ring.has_passed_quarter(before);
