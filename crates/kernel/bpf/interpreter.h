@@ -85,6 +85,7 @@ static __always_inline int acquire(__u32 slot)
 /* Becomes the rank's owner, or marks the rank for its owner. Returns true if it became the owner. */
 static __always_inline int acquire_or_leave_word(__u32 slot)
 {
+	/* Another round only if the owner has released the rank between the two exchanges. */
 	for (__u32 i = zero; i < LOOKS && can_loop(); i++) {
 		__u32 seen = __sync_val_compare_and_swap(owner_of(slot), UNOWNED, OWNED);
 		if (seen == UNOWNED)
@@ -95,7 +96,9 @@ static __always_inline int acquire_or_leave_word(__u32 slot)
 	return 0;
 }
 
-/* Releases a rank. Returns true if it was marked meanwhile. */
+/* Releases a rank. Returns true if it was marked meanwhile: the caller then works for the rank once more,
+ * or leaves it to a later activation. The exchange is a full barrier, so the next owner sees all that this
+ * one has written. Partner: the exchange in `acquire`. */
 static __always_inline int release(__u32 slot)
 {
 	return __sync_lock_test_and_set(owner_of(slot), UNOWNED) == LOOK_AGAIN;
@@ -109,6 +112,9 @@ static __always_inline int bring(__u32 slot, struct message *message)
 	struct rank_memory *rank = rank_of(slot);
 	if (!here || !rank)
 		return TAKEN; /* the rank has left */
+	/* Whichever way the piece goes, `advance` visits the rank in this activation, or in the next one if the
+	 * budget is spent. It then becomes the owner and finds the piece, or marks the rank, and the present
+	 * owner finds the piece. */
 	here->pending |= 1ull << (slot & (LOCAL_RANKS - 1));
 	if (acquire(slot)) {
 		int outcome = accept(rank, message, 0);
@@ -116,6 +122,7 @@ static __always_inline int bring(__u32 slot, struct message *message)
 			here->contended = 1;
 		return outcome;
 	}
+	/* Without ownership no list of the rank may be changed but the stack of waiting messages. */
 	__u32 kept = store(rank, message, SLOT_WAITING);
 	if (kept) {
 		leave_waiting(rank, kept);
@@ -174,6 +181,8 @@ __noinline int send_away(struct __sk_buff *skb, struct rank_memory *rank __arg_n
 	struct stream *stream = stream_to(node);
 	if (!stream)
 		return 1;
+	/* `moved` is written after each piece, so a suspended send continues behind the pieces that have left. A
+	 * message without bytes takes one round as well. */
 	while (can_loop()) {
 		__u32 moved = progress->moved, length = piece_of(job_here, total - moved);
 		__u64 number = wire_claim(stream);
@@ -184,6 +193,8 @@ __noinline int send_away(struct __sk_buff *skb, struct rank_memory *rank __arg_n
 			announced = 1;
 			continue;
 		}
+		/* The packet a window before this one was acknowledged, or `wire_claim` would have found no room: its
+		 * memory is free, and the claimed number makes this activation its only writer. */
 		struct kept *kept = kept_packet(node, number);
 		if (!kept)
 			return 1;
@@ -217,6 +228,8 @@ __noinline int send_here(struct rank_memory *rank __arg_nonnull, __u32 run_place
 		__u32 moved = progress->moved, length = piece_of(job_here, total - moved);
 		address(job_here, route, moved, length, &message->header);
 		compose(rank, run_place, operation, message);
+		/* This activation owns the sending rank, so a message to itself is accepted at once: `bring` would
+		 * find the rank owned and use a slot. */
 		if (slot_to == slot ? accept(rank, message, 0) : bring(slot_to, message)) {
 			if (announced)
 				return 0;
@@ -266,9 +279,13 @@ __noinline int unstall(struct rank_memory *rank __arg_nonnull, __u32 slot)
 {
 	__u32 run_place = rank->head.stalled_first;
 	__u64 bit = 1ull << (slot & (LOCAL_RANKS - 1));
+	/* The record is cleared before the sends are tried. One that finds no room again renews it
+	 * (`announce_stall`), so a record that appears meanwhile is never lost. */
 	if (*(volatile __u64 *)&stalled_ranks & bit)
 		__sync_fetch_and_and(&stalled_ranks, ~bit);
 	rank->head.stalled_first = 0;
+	/* One bound for both loops: all runs together have no more operations than the arena holds, and lists
+	 * that a rank has made circular end as well. */
 	__u32 seen = zero;
 	for (; seen < OPERATIONS && run_place && can_loop(); seen++) {
 		struct run *run = run_at(rank, run_place);
@@ -304,6 +321,7 @@ static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank,
 	struct run *run = run_at(rank, run_place);
 	__u32 operation = run->ready_first - 1;
 	struct progress *progress = progress_at(rank, run, operation);
+	/* No ready operation (~0): the run has failed while it was in the list. It only leaves the list. */
 	if (operation != ~0u)
 		run->ready_first = progress->next;
 	if (operation == ~0u || !run->ready_first) {
@@ -313,6 +331,8 @@ static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank,
 	if (operation == ~0u)
 		return 1;
 	struct operation_record *record = record_at(rank, run, operation);
+	/* The first time only. A suspended send comes here again in PHASE_RUNNING; its start has been recorded,
+	 * and a second pass over its edges would satisfy dependencies twice. */
 	if (progress->phase == PHASE_WAITING || progress->phase == PHASE_ARRIVED) {
 		if (run->times)
 			*AT(rank, __u64, run->times + 8 * operation) = bpf_ktime_get_ns();
@@ -330,6 +350,7 @@ static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank,
 		stall(rank, run_place, operation);
 		return 1;
 	case KIND_RECEIVE:
+		/* Nothing has arrived: the usual case needs no call. */
 		if (!progress->slots && !(record->flags & (ANY_SOURCE | ANY_TAG))) {
 			progress->phase = PHASE_RUNNING;
 			return 1;
@@ -348,6 +369,7 @@ static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank,
 	case KIND_TIMESTAMP:
 		record_time(rank, run, record);
 		break;
+	/* A `calc` takes no time here, and completes as it starts (`limits.rs` admits no other). */
 	}
 	complete_here(rank, run_place, operation);
 	return 1;
@@ -367,18 +389,22 @@ __noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnul
 	__u32 submitted = rank->head.submitted_before;
 	if (!here)
 		return 0;
-	/* A rank that pushes a run notifies the program afterwards, so no run is missed here. */
+	/* A rank that pushes a run notifies the program afterwards, so no run is missed here. Full barrier:
+	 * partner of the release in `Rank::submit`. The rest of a stack that an activation has left is taken
+	 * first, so that there is at most one rest. */
 	if (!submitted && *(volatile __u32 *)&rank->head.submitted)
 		submitted = __sync_lock_test_and_set(&rank->head.submitted, 0);
 	for (__u32 i = zero; i < WALK_LIMIT && submitted && can_loop(); i++) {
 		if (is_over_budget_after(here, WORK_OF_MESSAGE))
 			break;
+		/* Read first: `begin` uses the link for the bucket. */
 		__u32 next = run_at(rank, submitted)->next;
 		begin(rank, submitted);
 		submitted = next;
 	}
 	if (rank->head.submitted_before != submitted)
 		rank->head.submitted_before = submitted;
+	/* After the new runs have begun, so that messages for them find them and are not kept as unexpected. */
 	if (rank->head.waiting_first)
 		accept_waiting(rank);
 	if (rank->head.stalled_first || *(volatile __u64 *)&stalled_ranks & 1ull << (slot & (LOCAL_RANKS - 1)))
@@ -397,9 +423,13 @@ static __always_inline void ring(struct __sk_buff *skb, struct rank_memory *rank
 	if (!rank->head.completed)
 		return;
 	rank->head.completed = 0;
-	/* Between the state of the run and this there is a full barrier. Partner: `Rank::wait`. */
+	/* Between the state of the run (`end_run`) and this load there is a full barrier. Partner: the fence in
+	 * `RingWakeup::arm`, between the store of this word and the load of the state. So this load sees the
+	 * sleeping thread, or the thread sees that the run is complete. */
 	if (!rank->head.sleeping)
 		return;
+	/* Before the wake-up. Threads that set the word between the two statements are woken by the message, too:
+	 * the one that polls the ring notifies all others. */
 	rank->head.sleeping = 0;
 	/* A wake-up takes long, so the pending packet leaves first. */
 	wire_flush(skb);
@@ -421,6 +451,7 @@ static __always_inline int advance(struct __sk_buff *skb, __u32 slot)
 		if (!acquire_or_leave_word(slot))
 			return progress;
 		work(skb, rank, slot);
+		/* Read as the owner. Messages of other ranks may have found no slot before these were freed. */
 		if (rank->head.freed) {
 			rank->head.freed = 0;
 			progress = 1;
@@ -443,6 +474,7 @@ static __always_inline void advance_pending(struct __sk_buff *skb)
 	struct activation *here = activation();
 	if (!here)
 		return;
+	/* Round after round over the ranks of the node: the work of one may bring messages to another. */
 	for (__u32 i = zero; i < LOOKS * LOCAL_RANKS && here->pending && can_loop(); i++) {
 		__u64 bit = 1ull << (i & (LOCAL_RANKS - 1));
 		if (!(here->pending & bit))
@@ -450,6 +482,7 @@ static __always_inline void advance_pending(struct __sk_buff *skb)
 		/* The clock was read before only if there was much work. */
 		if (here->deadline && is_over_budget())
 			break;
+		/* Before the work: a message that arrives for the rank meanwhile sets the bit again. */
 		here->pending &= ~bit;
 		if (!advance(skb, i & (LOCAL_RANKS - 1)) && !here->contended)
 			continue;
@@ -460,6 +493,7 @@ static __always_inline void advance_pending(struct __sk_buff *skb)
 	/* Ranks that had no turn stay recorded for the next activation. */
 	if (here->pending)
 		__sync_fetch_and_or(&stalled_ranks, here->pending);
+	/* The element belongs to the core: the next activation there starts from these values. */
 	here->pending = 0;
 	here->deadline = 0;
 	here->work = 0;
@@ -470,6 +504,8 @@ static __always_inline int deliver(struct message *message)
 {
 	struct job *job_here = job();
 	__u32 destination = message->header.destination;
+	/* No node of this job sends such a message. It counts as taken: if it were refused, its sender would send
+	 * it again for ever, and its number would hold back the window. */
 	if (!job_here || destination >= job_here->ranks || destination >= RANKS ||
 	    message->header.length > PIECE_BYTES)
 		return TAKEN;

@@ -25,6 +25,8 @@ static __always_inline __u32 find_named(struct rank_memory *rank, struct run *ru
 {
 	__u32 hash = receive_hash(header->member, header->tag, header->ordinal), mask = run->receive_mask;
 	__u32 found = 0, i = zero;
+	/* Open addressing, as `receive_table` fills it. At least half of the entries are empty, so an empty one
+	 * ends the search for a message that no receive names. Receives are never removed. */
 	for (; i <= mask && i < WALK_LIMIT && can_loop(); i++) {
 		__u32 entry = run->receives + (hash + i & mask) * sizeof(struct named_receive);
 		struct named_receive *named = AT(rank, struct named_receive, entry);
@@ -58,10 +60,15 @@ static __always_inline __u32 find_run(struct rank_memory *rank, struct message_h
 static __always_inline __u32 store_among(struct rank_memory *rank, struct message *message, __u32 state, __u32 first,
 					 __u32 count, __u32 *hint)
 {
+	/* Several cores read and write the hint without an order. Any value is a valid start: the mask brings it
+	 * into range, and the loop visits each of the `count` slots once. */
 	__u32 start = *hint, i = zero;
 	for (; i < count && can_loop(); i++) {
 		__u32 place = start + i & (count - 1);
 		struct slot *slot = slot_at(rank, first + place);
+		/* The load avoids exchanges that fail, which would take cache lines from cores that use the slots.
+		 * The exchange is a full barrier, so the copy below comes after the last read of the former message.
+		 * Partner: the exchange in `slot_free`, or the release in `UnexpectedMessages::take_handed_over`. */
 		if (slot->state != SLOT_FREE ||
 		    __sync_val_compare_and_swap(&slot->state, SLOT_FREE, SLOT_FILLING) != SLOT_FREE)
 			continue;
@@ -69,7 +76,9 @@ static __always_inline __u32 store_among(struct rank_memory *rank, struct messag
 		slot->message.header = message->header;
 		copy_bytes(slot->message.payload, message->payload, message->header.length);
 		*hint = place + 1;
-		/* A full barrier: the message is complete before the new state is visible. */
+		/* A full barrier: the message is complete before the new state is visible. From here on
+		 * the slot is reached by a list: the caller puts a KEPT one into it as the rank's owner, and pushes
+		 * a WAITING one with `leave_waiting`. */
 		__sync_lock_test_and_set(&slot->state, state);
 		count_rounds(i);
 		return first + place + 1;
@@ -89,6 +98,8 @@ __noinline int store(struct rank_memory *rank __arg_nonnull, struct message *mes
 		slot = store_among(rank, message, state, LARGE_SLOTS, MIDDLE_SLOTS, &head->next_middle);
 	if (!slot)
 		slot = store_among(rank, message, state, 0, LARGE_SLOTS, &head->next_large);
+	/* Several cores may count at once and lose an increment. The rank compares the count with an earlier one
+	 * only (`has_refused`), and a refused message is offered again and counted again. */
 	if (!slot)
 		head->refused++;
 	return slot;
@@ -117,6 +128,8 @@ static __always_inline int take(struct rank_memory *rank, __u32 run_place, __u32
 		fail(rank, run_place, FAULT_SIZES);
 		return 0;
 	}
+	/* Pieces state their offset and arrive in any order, each once (`receive_data`): so the number of bytes
+	 * is enough to find the end. A message without bytes is one piece, and complete with it. */
 	scatter(rank, run_place, operation, message);
 	progress->moved += message->header.length;
 	return progress->moved >= message->header.total;
@@ -181,6 +194,8 @@ __noinline __u32 find_wild(struct rank_memory *rank __arg_nonnull, __u32 run_pla
 	count_rounds(i);
 	if (!best)
 		return 0;
+	/* From here on the receive is bound to this message. Its other pieces find it in the second list; no
+	 * other message does. */
 	struct progress *progress = progress_at(rank, run, best - 1);
 	unlink_receive(rank, run, &run->posted_first, best - 1);
 	progress->source = header->member;
@@ -238,6 +253,7 @@ __noinline int accept(struct rank_memory *rank __arg_nonnull, struct message *me
 	__u32 run_place = find_run(rank, header), operation = 0, wild = 0;
 	struct run *run = run_at(rank, run_place);
 	if (run_place) {
+		/* Of the runs that have ended, only the failed ones are still registered. */
 		if (run->state != RUN_UNDER_WAY || !belongs(rank, run_place, header)) {
 			rank->head.dropped++;
 			goto done;
@@ -253,6 +269,8 @@ __noinline int accept(struct rank_memory *rank __arg_nonnull, struct message *me
 			goto done;
 		}
 		if (progress->phase == PHASE_RUNNING) {
+			/* The receive leaves its list before `complete`: that may end the run, whose memory is the
+			 * rank's from then on. */
 			if (take(rank, run_place, operation - 1, message)) {
 				if (wild)
 					unlink_receive(rank, run, &run->taking_first, operation - 1);
@@ -268,6 +286,8 @@ __noinline int accept(struct rank_memory *rank __arg_nonnull, struct message *me
 	if (!slot)
 		return NO_ROOM;
 	if (operation) {
+		/* Only a receive that names its message gets here: one with a wildcard is found when it is posted.
+		 * The latest piece comes first in the list, since pieces may be taken in any order. */
 		struct progress *progress = progress_at(rank, run, operation - 1);
 		progress->phase = PHASE_ARRIVED;
 		slot_at(rank, slot - 1)->next = progress->slots;
@@ -293,10 +313,12 @@ static __always_inline int take_arrived(struct rank_memory *rank, __u32 run_plac
 	progress->slots = 0;
 	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
 		if (is_over_budget_after_message()) {
+			/* The receive is posted already, so `accept` takes these pieces when their turn comes. */
 			postpone(rank, slot);
 			break;
 		}
 		__u32 next = slot_at(rank, slot - 1)->next;
+		/* After a fault the rest is dropped: `fail` no longer finds the list, which was detached above. */
 		if (run->state == RUN_UNDER_WAY && take(rank, run_place, operation, &slot_at(rank, slot - 1)->message))
 			done = 1;
 		slot_free(rank, slot - 1);
@@ -349,6 +371,7 @@ static __always_inline int take_left(struct rank_memory *rank, __u32 run_place, 
 	}
 	if (done)
 		return 1;
+	/* Bound to a message of which pieces are missing, or free for the next message that it admits. */
 	__u32 *list = found ? &run->taking_first : &run->posted_first;
 	progress->next = *list;
 	*list = operation + 1;
@@ -371,6 +394,7 @@ __noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 {
 	struct run *run = run_at(rank, run_place);
 	__u32 *bucket = bucket_at(rank, run->communicator, run->sequence);
+	/* Before the messages are matched: `accept` finds the run in its bucket. */
 	run->next = *bucket;
 	*bucket = run_place;
 	if (!run->operation_count) {
@@ -403,7 +427,8 @@ static __always_inline __u32 hand_over_list(struct rank_memory *rank, __u32 slot
 	while (before < SLOTS && slot && can_loop()) {
 		struct slot *kept = slot_at(rank, slot - 1);
 		slot = kept->next;
-		/* A full barrier. Partner: the load in `UnexpectedMessages::take_handed_over`. */
+		/* The link was read before: the rank may free the slot at once. A full barrier. Partner: the load
+		 * in `UnexpectedMessages::take_handed_over`. */
 		__sync_lock_test_and_set(&kept->state, SLOT_HANDED_OVER);
 		before++;
 	}
@@ -435,6 +460,7 @@ __noinline int hand_over_unexpected(struct rank_memory *rank __arg_nonnull)
 					continue;
 				handed_over = hand_over_list(rank, progress->slots, handed_over);
 				progress->slots = 0;
+				/* As before the first piece: `take` has not counted any of them. */
 				progress->phase = PHASE_WAITING;
 			}
 			place = run->next;
@@ -463,6 +489,7 @@ __noinline int accept_waiting(struct rank_memory *rank __arg_nonnull)
 			postpone(rank, first);
 			break;
 		}
+		/* The link is read before `accept`, which uses it for another list. */
 		struct slot *kept = slot_at(rank, first - 1);
 		slot = first;
 		first = kept->next;

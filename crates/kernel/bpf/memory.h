@@ -40,6 +40,8 @@ static __always_inline __u64 in_arena(__u64 offset)
 	return offset;
 }
 
+/* Sums are formed before the mask, and never continued behind it by more than a piece or a record: so
+ * overflows stay within the arena, and accesses at its end within the slack behind it. */
 #define AT(rank, type, offset) ((type *)((rank)->arena + in_arena(offset)))
 
 /* Runs begin at multiples of 64, which atomic operations on their words need. */
@@ -81,6 +83,9 @@ static __always_inline struct slot *slot_at(struct rank_memory *rank, __u32 slot
 static __always_inline void copy_bytes(__u8 *to, const __u8 *from, __u32 length)
 {
 	__u32 i = zero;
+	/* Two bounds: the verifier needs a constant, and to it `length` may be any number. To it `i` may also be
+	 * any number below the bound, so a round may reach 31 bytes beyond: that is why payloads and the arena
+	 * have room behind them. */
 	for (; i + 32 <= length && i < PIECE_BYTES && can_loop(); i += 32) {
 		opaque(i);
 		*(__u64 *)(to + i) = *(const __u64 *)(from + i);
@@ -108,6 +113,7 @@ __noinline int copy_within(struct rank_memory *rank __arg_nonnull, __u32 to, __u
 __noinline int copy_in(struct rank_memory *rank __arg_nonnull, __u32 to, struct message *message __arg_nonnull,
 		       __u32 start, __u32 length)
 {
+	/* The first two comparisons keep the sum from an overflow. */
 	if (start > PIECE_BYTES || length > PIECE_BYTES || start + length > PIECE_BYTES)
 		return 0;
 	__u8 *place = AT(rank, __u8, to);
@@ -203,6 +209,7 @@ static __always_inline __u32 cursor_rest(struct rank_memory *rank, struct cursor
 /* Where in the arena a block begins. */
 static __always_inline __u32 block_place(struct rank_memory *rank, struct run *run, struct block_record *block)
 {
+	/* The scratchpad follows the buffers, and its number in a record is above all of theirs. */
 	__u32 memory = block->memory < run->buffer_count ? block->memory : run->buffer_count;
 	return *AT(rank, __u32, run->memories + 4 * memory) + block->offset;
 }
@@ -234,6 +241,7 @@ __noinline int scatter_list(struct rank_memory *rank __arg_nonnull, __u32 run_pl
 	struct operation_record *record = record_at(rank, run, operation);
 	struct cursor to = cursor_at(run, record->first_block, record->destination_count);
 	__u32 length = message->header.length, done = zero, pieces = zero;
+	/* May be more than the first block has: `cursor_rest` walks on to the block in which the piece begins. */
 	to.used = message->header.offset;
 	while (done < length && can_loop()) {
 		__u32 rest = cursor_rest(rank, &to);
@@ -332,6 +340,8 @@ __noinline int copy_lists(struct rank_memory *rank __arg_nonnull, __u32 run_plac
 	struct cursor to = cursor_at(run, record->first_block, record->destination_count);
 	struct cursor from = cursor_at(run, record->first_block + record->destination_count, record->left_count);
 	__u32 done = zero, pieces = zero;
+	/* Valid blocks of one operation do not overlap, so no more bytes than the arena has are copied. The
+	 * bound ends the copy of corrupt ones. */
 	while (done < ARENA_BYTES && can_loop()) {
 		__u32 rest = cursor_rest(rank, &from), room = cursor_rest(rank, &to);
 		if (rest > room)

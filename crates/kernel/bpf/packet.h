@@ -100,12 +100,17 @@ __noinline __u64 seal(struct packet *packet __arg_nonnull, struct siphash *begin
 	opaque(i);
 	if (i > LONGEST_MESSAGE)
 		return 0;
+	/* The last word has the 0 to 7 bytes that are left, and above them the length modulo 256, as SipHash
+	 * prescribes. The load may reach beyond the payload, which has 64 bytes more than a piece. The mask
+	 * removes what an earlier, longer packet has left there: both sides have to see the same bytes. */
 	__u64 last = *(const __u64 *)(bytes + i) & ((1ull << 8 * (length & 7)) - 1);
 	packet->sum = sum + (last & 0xffffffff) + (last >> 32);
 	return siphash_end(&state, last | (__u64)(AUTHENTICATED_BYTES + length) << 56);
 }
 
-/* A ones' complement sum as the checksum of Internet protocols. */
+/* A ones' complement sum as the checksum of Internet protocols. RFC 1071, section 2: the sum may be formed
+ * over longer words and in the processor's byte order, and is folded at the end. Each fold adds the carries
+ * of the one before: after two, 32 bits are left, and after two more, 16. */
 static __always_inline __u16 folded(__u64 sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);
@@ -120,6 +125,8 @@ static __always_inline __u16 folded(__u64 sum)
 static __always_inline void finish_packet(struct packet *packet, struct peer *peer)
 {
 	__u32 length = packet->header.length;
+	/* These fields are the same in every packet to the node. The state `to` covers the four of the packet's own
+	 * header, and `udp_sum` their sum, so `seal` begins behind them. */
 	__builtin_memcpy(packet->network, peer->network, NETWORK_BYTES);
 	packet->header.magic = peer->header.magic;
 	packet->header.job = peer->header.job;

@@ -23,13 +23,17 @@ static __always_inline __u32 *bucket_at(struct rank_memory *rank, __u32 communic
 	return &rank->run_buckets[bucket];
 }
 
+/* Frees a slot. Called by the rank's owner, which reads the flag when its work is done (`advance`). */
 static __always_inline void slot_free(struct rank_memory *rank, __u32 slot)
 {
 	rank->head.freed = 1;
+	/* A full barrier: the message has been read before another activation fills the slot. Partner: the
+	 * exchange in `store_among`, or that in `put` of a rank. */
 	__sync_lock_test_and_set(&slot_at(rank, slot)->state, SLOT_FREE);
 }
 
-/* Appends a run to the list of active runs. */
+/* Appends a run to the list of active runs. Runs leave it at the front only (`step`), so a run with many
+ * ready operations executes them in a row, and every other run keeps its place. */
 static __always_inline void activate_run(struct rank_memory *rank, __u32 run_place)
 {
 	struct run *run = run_at(rank, run_place);
@@ -62,6 +66,9 @@ static __always_inline void satisfy(struct rank_memory *rank, struct run *run, _
 	for (; i < count && i < WALK_LIMIT && can_loop(); i++) {
 		__u32 target = (*AT(rank, __u32, edges + 4 * i) - HEADER_BYTES) / sizeof(struct operation_record);
 		struct progress *progress = progress_at(rank, run, target);
+		/* Only the owner of the rank counts, so plain words are enough. Each edge is followed once, because
+		 * an operation starts and completes once. A counter that a rank has corrupted may pass through 0
+		 * again: then its own operation executes twice, within the bounds of its own memory. */
 		if (--progress->counter == 0)
 			make_ready(rank, run, target);
 	}
@@ -97,25 +104,32 @@ static __always_inline void leave_waiting(struct rank_memory *rank, __u32 slot)
 		__u32 first = *(volatile __u32 *)&rank->head.waiting_first;
 		slot_at(rank, slot - 1)->next = first;
 		/* A full barrier: the owner that takes the stack sees the message and its link. Partner: the exchange
-		 * in `accept_waiting`. */
+		 * in `accept_waiting`. The owner takes the whole stack and never one slot. If `first` was taken, freed
+		 * and pushed again between the load and the exchange (ABA), it is on top again, so the link is
+		 * right. */
 		if (__sync_val_compare_and_swap(&rank->head.waiting_first, first, slot) == first)
 			return;
 	}
 }
 
-/* Returns a list of messages to the stack, to be matched by a later activation. */
+/* Returns a list of messages to the stack, to be matched by a later activation. The messages keep their
+ * order, since `accept_waiting` reverses the stack. */
 static __always_inline void postpone(struct rank_memory *rank, __u32 slot)
 {
 	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
 		struct slot *kept = slot_at(rank, slot - 1);
+		/* Read first: the push replaces the link. */
 		__u32 next = kept->next;
+		/* Before the push: `accept_waiting` accepts only slots in this state. */
 		kept->state = SLOT_WAITING;
 		leave_waiting(rank, slot);
 		slot = next;
 	}
 }
 
-/* Ends a run whose operations are all complete. */
+/* Ends a run whose operations are all complete. Its bucket must not refer to it any more when the state
+ * changes: the rank may start another run in the same memory at once, and a search in the bucket would
+ * follow the links of that one. */
 __noinline int finish(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 {
 	struct run *run = run_at(rank, run_place);
@@ -134,16 +148,21 @@ __noinline int finish(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 		}
 		count_rounds(i);
 	}
+	/* No receive is left for them. A receive that is complete keeps no slots, so there are no others. */
 	drop_messages(rank, run->unmatched_first, zero);
 	end_run(rank, run, RUN_COMPLETE);
 	return 0;
 }
 
-/* Ends a run with a fault. It stays registered, so that messages for it are dropped. */
+/* Ends a run with a fault. It stays registered, so that messages for it are dropped: without the run they
+ * would count as unexpected and keep their slots. The rank does not reuse the memory of a failed run
+ * (`RunTable::end`), so the links of the bucket stay valid. */
 __noinline int fail(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 fault)
 {
 	struct run *run = run_at(rank, run_place);
 	run->fault = fault;
+	/* The ready operations are dropped. If the run is in the list of active runs, `step` finds it without one
+	 * and removes it from the list. */
 	run->ready_first = 0;
 	__u32 dropped = drop_messages(rank, run->unmatched_first, zero);
 	run->unmatched_first = 0;
@@ -167,6 +186,8 @@ static __always_inline void complete_here(struct rank_memory *rank, __u32 run_pl
 	satisfy(rank, run, record->first_edge, record->edge_count);
 	if (run->ready_first)
 		activate_run(rank, run_place);
+	/* Last: after the end of the run its memory may belong to another one. A ready operation is not
+	 * complete, so a run that ends here is not in the list of active runs. */
 	if (--run->remaining == 0)
 		finish(rank, run_place);
 }

@@ -63,7 +63,8 @@ struct {
 	__uint(value_size, sizeof(struct stream));
 } streams SEC(".maps");
 
-/* Packet that may have to be sent again. */
+/* Packet that may have to be sent again. Its element in the map is that of its number modulo WINDOW, so a
+ * packet stays until the one a window later overwrites it; then it has been acknowledged (`claim`). */
 struct kept {
 	__u64 sequence; /* WINDOW + number; another one while it is written */
 	struct packet packet;

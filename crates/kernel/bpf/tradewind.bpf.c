@@ -48,6 +48,8 @@ __noinline __u64 begin_call(struct __sk_buff *skb)
 		interpreter_resume();
 		return begun(RETRANSMITTED, (worst >> 32) << 16 | (worst & 0xffff));
 	} else if (asked == HAND_OVER_UNEXPECTED - 1) {
+		/* If the rank is owned, nothing is handed over, and the rank asks again after the next
+		 * refusal. A mark may be ignored, because this activation works for the rank next (`pending`). */
 		if (acquire(slot)) {
 			hand_over_unexpected(rank);
 			release(slot);

@@ -96,10 +96,12 @@ static __always_inline void fill_header(struct packet *packet, struct stream *st
 	header->acknowledged = WINDOW + expected;
 	header->length = length;
 	header->flags = flags;
+	/* Not atomic: two cores may leave the lower value. That costs an acknowledgement more (`receive`). */
 	stream->reported = expected;
 }
 
-/* Returns true if the window admits another packet. */
+/* Returns true if the window admits another packet. The two words are read one after the other, so the
+ * answer may be outdated; the claim of a number decides. */
 static __always_inline int has_room(struct stream *stream)
 {
 	return *(volatile __u64 *)&stream->sent - *(volatile __u64 *)&stream->acknowledged < WINDOW;
@@ -149,7 +151,8 @@ static __always_inline void wire_post(struct __sk_buff *skb, __u32 node, struct 
 	fill_header(packet, stream, WIRE_DATA, sequence, sizeof(struct message_header) + length);
 	finish_packet(packet, peer);
 	/* A full barrier: the packet is complete before its number appears. From here on other activations may resend it.
-	 * Partner: the exchange in `resend`. */
+	 * Partner: the exchange in `resend`. Between the claim and this exchange a request finds the number of a
+	 * lap before, and resends nothing. */
 	__sync_lock_test_and_set(&kept->sequence, sequence);
 	count(COUNT_SENT);
 	/* A failure is like a loss on the network: the packet is resent on request. */
@@ -187,6 +190,8 @@ static __always_inline __u64 *lap_at(struct stream *stream, __u64 sequence)
 static __always_inline __u64 arrivals(struct stream *stream)
 {
 	__u64 first = WINDOW + *(volatile __u64 *)&stream->expected, arrived = 0;
+	/* An odd word belongs to a packet that is being delivered, and counts as missing: if it is resent, the
+	 * other copy is dropped as a duplicate. */
 	for (__u32 i = zero; i < WINDOW && can_loop(); i++)
 		if (*(volatile __u64 *)lap_at(stream, first + i) == lap_of(first + i))
 			arrived |= 1ull << (i & 63);
@@ -211,9 +216,13 @@ __noinline int wire_request(struct __sk_buff *skb, __u32 node)
 	__u64 now = bpf_ktime_get_ns(), before = *(volatile __u64 *)&stream->requested_at;
 	__u32 unanswered = *(volatile __u32 *)&stream->unanswered;
 	__u32 doublings = unanswered < REQUEST_DOUBLINGS ? unanswered : REQUEST_DOUBLINGS;
+	/* The exchange fails for all but one of the activations that request at the same time. */
 	if (now - before < REQUEST_NANOSECONDS << doublings ||
 	    __sync_val_compare_and_swap(&stream->requested_at, before, now) != before)
 		return unanswered;
+	/* Read before the request leaves: packets from this number on may have left after it, so the answer says
+	 * nothing about them. An earlier one that the answer does not list is lost, or the request has overtaken
+	 * it; then the other node drops the second copy. */
 	stream->sent_at_request = *(volatile __u64 *)&stream->sent;
 	__sync_fetch_and_add(&stream->unanswered, 1);
 	count(COUNT_REQUESTED);
@@ -232,6 +241,8 @@ __noinline __u64 wire_retransmit(struct __sk_buff *skb)
 		struct stream *stream = stream_to(node);
 		if (!stream)
 			break;
+		/* A packet that was sent before the last call has had a period of the `Retransmitter` for its way and
+		 * the acknowledgement. */
 		__u64 before = stream->sent_at_check;
 		stream->sent_at_check = *(volatile __u64 *)&stream->sent;
 		if (*(volatile __u64 *)&stream->acknowledged >= before)
@@ -276,6 +287,8 @@ __noinline int answer(struct __sk_buff *skb, __u32 node, __u64 sequence, __u64 a
 		return 0;
 	}
 	note_alive(stream);
+	/* Up to `sent`: a packet that is still under way may be sent twice, and a lost one needs no request of
+	 * this node. */
 	resend(skb, node, acknowledged, arrived, WINDOW + *(volatile __u64 *)&stream->sent);
 	send_control(skb, node, WIRE_ANSWER, sequence, arrivals(stream));
 	return 0;
@@ -295,6 +308,8 @@ __noinline int settle(struct __sk_buff *skb, __u32 node, __u64 sequence, __u64 a
 		return 0;
 	}
 	note_alive(stream);
+	/* `sent_at_request` is that of the last request. If this answers an earlier one, packets between the two
+	 * may be resent while they are under way: duplicates, which the other node drops. */
 	resend(skb, node, acknowledged, arrived, WINDOW + *(volatile __u64 *)&stream->sent_at_request);
 	return 0;
 }
@@ -322,6 +337,9 @@ static __always_inline void receive_data(struct stream *stream, struct packet *p
 	__sync_lock_test_and_set(word, lap);
 	note_alive(stream);
 	count(COUNT_RECEIVED);
+	/* `expected` grows only past a packet that has arrived. A failed exchange means that another activation
+	 * has advanced it, and the next round reads the new value. One packet may close a gap before a whole
+	 * window; the bound leaves as many rounds again for failed exchanges. */
 	for (__u32 i = zero; i < 2 * WINDOW && can_loop(); i++) {
 		__u64 expected = *(volatile __u64 *)&stream->expected;
 		if (*(volatile __u64 *)lap_at(stream, expected) != lap_of(WINDOW + expected))
@@ -390,6 +408,8 @@ static __always_inline void receive(struct __sk_buff *skb, struct wire *here, st
 		count(COUNT_STRANGE);
 		return;
 	}
+	/* From here on the packet is one that the other node has sent. It may be old, because anyone can repeat
+	 * it: no step below changes a stream if it is done again, or late. */
 	__u64 acknowledged = header->acknowledged, arrived = packet->arrived, sequence = header->sequence;
 	__u32 flags = header->flags;
 	acknowledge(stream, acknowledged - WINDOW);
@@ -400,6 +420,8 @@ static __always_inline void receive(struct __sk_buff *skb, struct wire *here, st
 	} else if (flags == WIRE_ANSWER) {
 		settle(skb, node, sequence, acknowledged, arrived);
 	} else if (*(volatile __u64 *)&stream->expected - *(volatile __u64 *)&stream->reported >= WINDOW / 2) {
+		/* Half a window has arrived since the last packet to the other node, which could carry an
+		 * acknowledgement. The sender can use the other half until this one arrives. */
 		count(COUNT_ACKNOWLEDGED);
 		send_control(skb, node, 0, 0, 0);
 	}

@@ -129,6 +129,8 @@ impl PreparedSchedule {
         // Schedules fill the arena from its end and frames from its beginning, so long-lived
         // schedules do not fragment the memory of runs.
         let offset = arena.allocate_last(bytes as u32, LIMIT_BYTES as u32)?;
+        // No padding: the length of a schedule is a multiple of 4, and the two other sections
+        // consist of 32-bit words.
         let mut offsets = [0; 3];
         let mut next = offset;
         for (section, at) in sections.iter().zip(&mut offsets) {
@@ -136,6 +138,8 @@ impl PreparedSchedule {
             *at = next;
             next += section.len() as u32;
         }
+        // Order and record sizes of a schedule's sections, as `goal::schedule` documents them. The
+        // program gets these offsets and checks only that they lie in the arena.
         let operations = offsets[0] + 64;
         let buffers = operations + 64 * header.operation_count;
         let blocks = buffers + 16 * header.buffer_count;
@@ -282,7 +286,8 @@ impl PreparedSchedule {
         for (index, record) in view.operations().iter().enumerate() {
             let at = ARENA + frame as usize + self.progress() + size_of::<Progress>() * index;
             let word = |offset: usize| memory.word(at + offset).load(Ordering::Acquire);
-            // Acquire: the program changes the phase after it has put the message into a packet.
+            // Acquire: the program stores the phase after the exchange in `wire_post`, a full
+            // barrier. So a send that is complete here has put its packets into the window.
             let phase = word(std::mem::offset_of!(Progress, phase));
             let moved = word(std::mem::offset_of!(Progress, moved));
             state.position += u64::from(phase) + u64::from(moved);
@@ -301,7 +306,8 @@ impl PreparedSchedule {
         state
     }
 
-    /// Keeps the frame of an ended run for a later one.
+    /// Keeps the frame of an ended run for a later one. The program refers to it no more: `finish`
+    /// removes the run from its bucket before it publishes the end.
     pub(crate) fn keep_frame(&mut self, frame: u32) {
         self.frames.push(frame);
     }
