@@ -20,6 +20,8 @@ pub(super) struct Digraph {
 impl Digraph {
     /// The graph of `nodes` nodes with these arcs, each with the node it leads from.
     pub(super) fn new(nodes: usize, arcs: &[(usize, Arc)]) -> Self {
+        // Counting sort by the node that an arc leads from. It is stable: the arcs of a node keep
+        // their order, on which the reported cycle depends.
         let mut first = vec![0usize; nodes + 1];
         for (from, _) in arcs {
             first[from + 1] += 1;
@@ -51,6 +53,8 @@ impl Digraph {
     /// # Errors
     /// The nodes of one cycle, along its arcs.
     pub(super) fn order(&self) -> Result<Vec<usize>, Vec<usize>> {
+        // Kahn, "Topological sorting of large networks" (1962). `order` is the queue as well: a
+        // node enters it when all nodes with an arc to it are in it. A node on a cycle never does.
         let mut missing = vec![0usize; self.nodes()];
         for arc in &self.arcs {
             missing[arc.to] += 1;
@@ -80,6 +84,7 @@ impl Digraph {
                 before[arc.to] = node;
             }
         }
+        // The first node that the walk meets twice lies on a cycle; those before it need not.
         let mut seen = vec![false; self.nodes()];
         let mut node = stuck().next().unwrap_or(0);
         while !seen[node] {
@@ -87,6 +92,7 @@ impl Digraph {
             node = before[node];
         }
         let mut cycle = self.shortest_way_round(node, missing);
+        // The same cycle is reported from the same node, wherever the search began.
         let lowest = (0..cycle.len()).min_by_key(|index| cycle[*index]).unwrap_or(0);
         cycle.rotate_left(lowest);
         cycle
@@ -94,6 +100,7 @@ impl Digraph {
 
     /// The nodes along a shortest cycle through `home`, which lies on one. Breadth first.
     fn shortest_way_round(&self, home: usize, missing: &[usize]) -> Vec<usize> {
+        // `home` counts as not reached at first, so that the search records the way back to it.
         let mut reached_from = vec![usize::MAX; self.nodes()];
         let mut queue = VecDeque::from([home]);
         while let Some(node) = queue.pop_front() {

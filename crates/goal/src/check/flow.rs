@@ -38,10 +38,16 @@ impl FlowNetwork {
 
     /// Lets as much flow from `source` to `sink` as can.
     pub(super) fn fill(&mut self, source: usize, sink: usize) {
+        // A phase for each length of a shortest path, which grows from phase to phase: after the
+        // inner loop every path along the levels has a full pipe. So there are fewer phases than
+        // nodes.
         while let Some(level) = self.levels(source, sink) {
             let mut next = vec![0usize; self.from.len()];
             while let Some(path) = self.path(source, sink, &level, &mut next) {
                 let amount = path.iter().map(|pipe| self.pipes[*pipe].free).min().unwrap_or(0);
+                // The narrowest pipe of the path is full now, so the inner loop ends. The free
+                // capacity of both directions of a pipe has a constant sum, so the addition does
+                // not overflow.
                 for pipe in path {
                     self.pipes[pipe].free -= amount;
                     self.pipes[pipe ^ 1].free += amount;
@@ -68,6 +74,10 @@ impl FlowNetwork {
     }
 
     /// A shortest path with capacity left, as pipes. `next` skips pipes known to lead nowhere.
+    ///
+    /// A skipped pipe stays useless until the end of the phase: it leads to another level, or it is
+    /// full and gets capacity only from a path through its reverse, which the levels exclude, or
+    /// all pipes behind it are useless.
     fn path(
         &self,
         source: usize,
@@ -89,6 +99,7 @@ impl FlowNetwork {
                 Some(pipe) if leads_on(*pipe) => path.push(*pipe),
                 Some(_) => next[node] += 1,
                 None => {
+                    // A dead end. The reverse of a pipe leads to its beginning.
                     let back = path.pop()?;
                     next[self.pipes[back ^ 1].to] += 1;
                 }

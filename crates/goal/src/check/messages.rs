@@ -92,6 +92,8 @@ impl<Key: std::hash::Hash + Eq> MessageClasses<Key> {
 /// a largest flow from classes of sends to the classes of receives that admit them, lengths being
 /// equal.
 fn wildcards(graphs: &[Graph], pairing: &Pairing, report: &mut Report) {
+    // By class and not by message: the network stays small if thousands of messages are alike, and
+    // the members of a class can stand for each other.
     let sends = MessageClasses::of(&pairing.open_sends, |send| {
         (send.peer, Some(send.rank), send.tag, send.bytes)
     });
@@ -113,6 +115,8 @@ fn wildcards(graphs: &[Graph], pairing: &Pairing, report: &mut Report) {
     for (number, members) in sends.members.iter().enumerate() {
         inflow.push(network.pipe(source, send_node + number, members.len() as u64));
         let send = members[0];
+        // The three kinds of wildcards that admit a send. The capacity of the classes bounds the
+        // flow, so the pipe between them needs no bound.
         for (peer, tag) in [(Some(send.rank), None), (None, send.tag), (None, None)] {
             if let Some(receive) = receives.number.get(&(send.peer, peer, tag, send.bytes)) {
                 network.pipe(send_node + number, receive_node + receive, u64::MAX);
@@ -138,6 +142,7 @@ type Admission = (Option<u32>, Option<u32>, Option<u32>);
 /// two, it says so.
 fn unmatched(graphs: &[Graph], sends: &[Endpoint], receives: &[Endpoint], report: &mut Report) {
     let mut waiting: HashMap<Admission, Vec<&Endpoint>> = HashMap::new();
+    // In reverse, so that `pop` below returns the first one in vertex order.
     for receive in receives.iter().rev() {
         waiting.entry((Some(receive.rank), receive.peer, receive.tag)).or_default().push(receive);
     }

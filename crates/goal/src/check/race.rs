@@ -62,6 +62,7 @@ fn demands(graph: &Graph, order: &[usize], position: &[usize]) -> Demands {
     let mut demands: HashMap<Earlier, Vec<usize>> = HashMap::new();
     for vertex in order.iter().copied() {
         let mut note = |earlier: Earlier| {
+            // All notes of a vertex come in a row, so the last target shows whether it is noted.
             let targets = demands.entry(earlier).or_default();
             if targets.last() != Some(&vertex) {
                 targets.push(vertex);
@@ -88,6 +89,8 @@ fn demands(graph: &Graph, order: &[usize], position: &[usize]) -> Demands {
             Earlier::Readers(set) => (sets.members(set).collect(), targets),
         })
         .collect();
+    // A map has no order, and a report must be the same in every run. Sets that begin close to each
+    // other come next to each other: a pass of the search then covers a short part of the order.
     demands.sort_by_cached_key(|(members, targets)| {
         (
             members.iter().map(|member| position[*member]).min(),
@@ -140,6 +143,8 @@ impl<'a> RaceSearch<'a> {
             if self.sources.len() == 64 {
                 self.run(unordered);
             }
+            // A set of more members than there are free bits is divided: each part asks for itself,
+            // and the targets come after all members if they come after those of each part.
             let mut mask = 0u64;
             while let Some(member) = members.peek().copied() {
                 let bit = match self.bit.get(&member) {
@@ -163,8 +168,14 @@ impl<'a> RaceSearch<'a> {
     fn run(&mut self, unordered: &mut BTreeSet<(usize, usize)>) {
         let low = self.sources.iter().map(|source| self.position[*source]).min();
         let high = self.questions.iter().map(|(_, target)| self.position[*target]).max();
+        // Every arc leads forward in `order`: a path from a source to a target visits no vertex
+        // before the first source or behind the last target.
         let between = self.order.get(low.unwrap_or(0)..=high.unwrap_or(0)).unwrap_or_default();
         for vertex in between.iter().copied() {
+            // In `order`, all arcs to this vertex have been followed, so its bits are final. Its
+            // own bit passes along an arc only if the arc waits for completion. Behind that, an arc
+            // that waits for the start is enough: the start of this vertex comes after the
+            // completion of the sources in `started`.
             let started = self.after[vertex];
             let completed = started | self.bit.get(&vertex).map_or(0, |bit| 1 << bit);
             if completed == 0 {
@@ -178,6 +189,7 @@ impl<'a> RaceSearch<'a> {
             let mut missing = mask & !self.after[target];
             while missing != 0 {
                 let source = self.sources[missing.trailing_zeros() as usize];
+                // Bounds memory and time for a graph without edges.
                 if unordered.len() < COUNTED {
                     unordered.insert((source.min(target), source.max(target)));
                 }

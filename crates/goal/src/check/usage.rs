@@ -71,6 +71,8 @@ impl Usage {
     ) {
         self.cut(bytes.start);
         self.cut(bytes.end);
+        // Neighbouring segments mostly have the same readers, and get the same new set: one set is
+        // one demand for a later writer, however many segments it covers.
         let mut last: Option<(Option<ReaderSet>, ReaderSet)> = None;
         let mut join = |rest: Option<ReaderSet>| match last {
             Some((known, set)) if known == rest => set,
@@ -80,6 +82,8 @@ impl Usage {
                 set
             }
         };
+        // Bytes that nothing has used so far. They are inserted after the loop, which borrows the
+        // map.
         let mut gaps = Vec::new();
         let mut at = bytes.start;
         for (start, segment) in self.segments.range_mut(bytes.clone()) {
@@ -128,6 +132,8 @@ impl Usage {
                 _ => {}
             }
         }
+        // The earlier users are forgotten: each of them comes before this writer, or the demands
+        // above report it. What comes after this writer then comes after them, too.
         self.segments
             .insert(bytes.start, Segment { end: bytes.end, writer: Some(vertex), readers: None });
     }

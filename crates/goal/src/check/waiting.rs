@@ -36,6 +36,9 @@ pub(super) fn check(graphs: &[Graph], pairing: &Pairing, eager_limit: u64, repor
     for (send, receive) in &pairing.pairs {
         let from = events.operation(send);
         let to = events.operation(receive);
+        // The receive needs the payload, which exists once the send has started. Above the limit
+        // the send completes after its receive has started. So each of the two waits for the start
+        // of the other and never for its completion.
         arcs.push((start(from), completion(to)));
         if send.bytes > eager_limit {
             arcs.push((start(to), completion(from)));
@@ -87,6 +90,7 @@ impl EventGraph {
         let mut meetings = 0;
         for (graph, first) in graphs.iter().zip(&self.first) {
             for (number, (vertex, mode)) in joins::vertices(graph).enumerate() {
+                // Between the starts and the completions, so that n ranks need 2 n arcs and not n².
                 let meeting = 2 * self.operations + number;
                 let operation = first + vertex.index();
                 let gives = !matches!(mode, JoinMode::Broadcast { root } if root != graph.rank());
