@@ -65,7 +65,8 @@ pub(crate) fn take(word: &AtomicU64) -> Option<Generation> {
     exchange.ok().map(|_| taken.generation)
 }
 
-/// ReferenceCounts a message that a holder is about to send.
+/// Counts a message that a holder is about to send. Before the send: a receiver that opens the
+/// message at once finds it counted.
 pub(crate) fn send(word: &AtomicU64, generation: Generation) -> Result<(), NotReferenced> {
     change(word, generation, 1, 0)
 }
@@ -100,8 +101,8 @@ fn change(
     in_flight: i64,
     holders: i64,
 ) -> Result<(), NotReferenced> {
-    // Relaxed: as in `take`. ReferenceCounts and generation share the word, so the exchange checks all
-    // three: a reference of a former generation leaves the counts of the present one unchanged.
+    // Relaxed: as in `take`. Both counts and the generation share the word, so the exchange checks
+    // all three: a reference of a former generation leaves the counts of the present one unchanged.
     let mut seen = word.load(Ordering::Relaxed);
     loop {
         let state = ReferenceCounts::of(seen);

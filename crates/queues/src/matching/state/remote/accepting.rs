@@ -77,6 +77,7 @@ impl State {
         if is_exit {
             let mut why = vec![0; bytes];
             remote.link.read(0, &mut why);
+            // The first reason stays: a rank that was refused for a corrupt record exits as well.
             peer.exit.get_or_insert(RemoteExit::Reported(why.into()));
             return Ok(true);
         }
@@ -92,6 +93,8 @@ impl State {
             kind::OFFER => OFFER_CHARGE,
             _ => 0,
         };
+        // A sender charges itself the same amount before it sends. A record beyond its credit shows
+        // that it does not, and would let it fill this rank's memory.
         if charge > 0 && !remote.hold(from, charge) {
             return Err(corrupt);
         }
@@ -105,7 +108,9 @@ impl State {
                 self.accept_whole(place, words, own)?;
             }
             kind::LONG => {
-                // The parts follow without another message between them.
+                // The parts follow without another message between them. The highest bit
+                // distinguishes the numbers of long messages from those of requested sends, which
+                // share `arrivals`.
                 if peer.long.replace(number).is_some() || number >> 63 == 0 {
                     return Err(corrupt);
                 }
@@ -143,6 +148,7 @@ impl State {
             kind::ANSWER => {}
             kind::REQUEST => match self.sends.get_mut(Key(number)) {
                 Some(send) if send.to == place => {
+                    // A second request would queue the bytes twice.
                     if std::mem::replace(&mut send.is_requested, true) {
                         return Err(corrupt);
                     }
@@ -221,6 +227,7 @@ impl State {
         else {
             return Err(corrupt);
         };
+        // Does not underflow: `done` grows by checked lengths only.
         if bytes as u64 > all - done {
             return Err(corrupt);
         }

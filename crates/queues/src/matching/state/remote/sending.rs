@@ -54,6 +54,7 @@ impl State {
     ) -> Result<(), MatchError> {
         let remote = self.remote(to)?;
         remote.set_known(to);
+        // `has_credit` also refuses if an offer waits: messages of one sender match in their order.
         let is_short = bytes.len() <= REMOTE_RECORD_BYTES && remote.has_credit(to, bytes.len());
         let words = words_with(kind::SYNCHRONOUS, envelope, send.0);
         if is_short && remote.link.put(to, words, bytes) {
@@ -72,6 +73,8 @@ impl State {
         &mut self,
         own: &Option<(Key, &[u8])>,
     ) -> Result<(), MatchError> {
+        // `swap_remove` brings the last rank to this index, so the index grows only past a rank
+        // that stays queued.
         let mut number = 0;
         while let Some(to) = self.remote.as_ref().and_then(|one| one.queued.get(number).copied()) {
             if self.flush_to(to, own) {
@@ -93,12 +96,15 @@ impl State {
         let State { remote, sends, chunk, own: mailbox, .. } = self;
         let Some(Remote { link, peers, credit, .. }) = remote.as_deref_mut() else { return true };
         let peer = &mut peers[to as usize];
+        // Nothing that is queued for an exited rank can arrive.
         if peer.exit.is_some() {
             peer.control.clear();
             peer.offers.clear();
             peer.streams.clear();
             return true;
         }
+        // Answers, requests and credit come first and need no credit: two ranks that both wait for
+        // credit still return what they hold.
         while let Some(words) = peer.control.front() {
             if !link.put(to, *words, &[]) {
                 return false;
@@ -107,6 +113,8 @@ impl State {
         }
         while let Some(words) = peer.offers.front() {
             if !peer.messages.has(OFFER_CHARGE, *credit) || !link.put(to, *words, &[]) {
+                // Streams go on: the receiver has requested their bytes, so it takes them even if
+                // it matches no further message.
                 break;
             }
             peer.messages.take(OFFER_CHARGE);
@@ -130,6 +138,8 @@ impl State {
             while stream.done < all {
                 let end = all.min(stream.done + REMOTE_RECORD_BYTES as u64);
                 let length = end - stream.done;
+                // The space before the bytes are read: `part_of` may copy them through the kernel,
+                // and a part that is not put would be copied again.
                 if !peer.parts.has(length, *credit) || !link.has_space(1, length as usize, 0) {
                     return false;
                 }
@@ -182,6 +192,7 @@ impl Remote {
     /// Puts a message in parts into the send ring, if there is space for all of it.
     fn put_long(&mut self, to: u32, envelope: Envelope, bytes: &[u8]) -> bool {
         let parts = bytes.chunks(REMOTE_RECORD_BYTES);
+        // All or nothing: no state is kept from which a later call could continue.
         if !self.link.has_space(parts.len() + 1, REMOTE_RECORD_BYTES, 0) {
             return false;
         }
