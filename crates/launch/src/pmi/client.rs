@@ -125,9 +125,12 @@ impl<S: Read + Write> Client<S> {
             Version::Two => ("2", "0"),
         };
         let words = [("pmi_version", version), ("pmi_subversion", subversion)];
+        // In the form of the first version, also for the second one: the form is agreed on by this
+        // line.
         self.say(&Message::new("init", &words).write(Version::One))?;
         let answer = self.hear("init", Version::One)?;
         expect_command(&answer, "init", "response_to_init")?;
+        // A process manager may answer success and name the version that it has instead.
         let agreed = outcome(&answer, "init")? == 0
             && answer.word("pmi_version").is_none_or(|found| found == version);
         if agreed { Ok(()) } else { Err(Error::Version(self.version)) }
@@ -196,6 +199,7 @@ impl<S: Read + Write> Client<S> {
 
     /// The bytes up to the end of a line, which is taken away.
     fn hear_line(&mut self) -> Result<Vec<u8>, LineError> {
+        // The line may come in many pieces; bytes before this position contain no end.
         let mut looked_at = 0;
         loop {
             if let Some(end) = self.behind[looked_at..].iter().position(|byte| *byte == b'\n') {
@@ -204,6 +208,7 @@ impl<S: Read + Write> Client<S> {
                 return Ok(line);
             }
             looked_at = self.behind.len();
+            // Bounds the memory for a stream that is no process manager's.
             if looked_at > LONGEST_MESSAGE {
                 return Err(LineError::TooLong(std::mem::take(&mut self.behind)));
             }

@@ -185,6 +185,8 @@ impl Space {
             if self.ranks.iter().all(|rank| rank.has_finished) {
                 break None;
             }
+            // All input is read before the deadline is compared: a rank that was in time is not
+            // late because this thread was.
             match self.wait(self.deadline, Some(stop)) {
                 Ok(true) => {
                     break Some(
@@ -204,6 +206,9 @@ impl Space {
         if let Some(failure) = failure {
             self.fail(&failure);
         }
+        // The sockets are not blocking, so the last messages may still be in `unsent`: the reason
+        // of a failure, or of a refusal. The values are not: a rank finishes after it has read
+        // them.
         let end = Instant::now() + LAST_WORDS;
         while self.peers.iter().any(|peer| !peer.unsent.is_empty() && !peer.is_closed)
             && Instant::now() < end
@@ -256,6 +261,8 @@ impl Space {
             // Latency of the handshake; without it the exchange only takes longer.
             let _ = socket.set_nodelay(true);
             let unproven = |peer: &Peer| !matches!(peer.stage, Stage::Rank(_));
+            // Room for every rank in its handshake beside the strangers: ranks that start at the
+            // same time do not displace each other.
             let most = MAX_UNPROVEN + self.ranks.len();
             if self.peers.iter().filter(|peer| unproven(peer)).count() >= most
                 && let Some(oldest) = self.peers.iter().position(unproven)
@@ -270,11 +277,14 @@ impl Space {
 
     /// Reads from all connections and answers. The error is a failure of the whole exchange.
     fn progress(&mut self) -> Result<(), String> {
+        // Steps remove no peer, so the indices stay valid; closed ones are removed below.
         for index in 0..self.peers.len() {
             self.peers[index].receive();
             while self.step(index)? {}
             self.peers[index].send_unsent();
         }
+        // After the steps: a rank may send its end and close the connection at once, and the end
+        // counts.
         for peer in &self.peers {
             if let (Stage::Rank(rank), true) = (peer.stage, peer.is_closed)
                 && !self.ranks[rank as usize].has_finished
@@ -330,6 +340,8 @@ impl Space {
             return;
         };
         let handshake = Handshake { rank, ranks, of_client, of_server, of_job: self.of_job };
+        // The server proves first, so a rank sends its proof only to a server with its secret. The
+        // rank's random bytes are in this proof, so one of another connection is not valid here.
         let proof = self.secret.proof(&handshake, Side::Server);
         peer.unsent.extend(messages::answer(&of_server, &self.of_job, &proof));
         peer.stage = Stage::Answered(handshake);
@@ -339,6 +351,8 @@ impl Space {
     fn admit(&mut self, index: usize, &Handshake { rank, ranks, .. }: &Handshake) {
         let expected = self.ranks.len();
         let address = self.peers[index].address;
+        // An address stays for ever: a second process of the same number is refused, and the first
+        // one cannot come again, because the loss of its connection ends the exchange.
         let known = self.ranks.get(rank as usize).map(|state| state.address);
         let refusal = match known {
             _ if ranks as usize != expected => Some(format!(
@@ -360,6 +374,7 @@ impl Space {
             }
             None => {
                 peer.stage = Stage::Rank(rank);
+                // Only a process with the secret starts the time: a stranger must not.
                 self.deadline.get_or_insert_with(|| Instant::now() + self.limit);
                 self.ranks[rank as usize].address = Some(address);
             }
@@ -369,6 +384,8 @@ impl Space {
     fn handle(&mut self, rank: u32, contents: &[u8]) -> Result<(), String> {
         let state = &mut self.ranks[rank as usize];
         match Frame::decode(contents) {
+            // A rank has one fence under way: `complete_fence` takes its values before it gets the
+            // answer. Another fence before that is no client of this version.
             Some(Frame::Fence(values)) if state.waits_with.is_none() => {
                 state.waits_with = Some(values);
                 if self.ranks.iter().all(|rank| rank.waits_with.is_some()) {
