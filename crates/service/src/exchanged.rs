@@ -81,7 +81,10 @@ impl<E: FnMut(&[u8]) -> Option<Vec<Vec<u8>>> + Send> ExchangedSpace<E> {
         match entered {
             Ok(attachment) => self.fence().map(|()| attachment).map_err(ServiceError::from),
             Err(error) => {
-                // The others are at their next fence, unless they have failed at the one before.
+                // All ranks call `exchange` equally often. The others are at their next fence, or
+                // in this method, so one call with the reason answers theirs. If the exchange is
+                // over, all of them have seen the same failure, and a further call would wait for
+                // ever.
                 if !self.is_over {
                     self.is_over = true;
                     let mut message = vec![FAILURE];
@@ -110,6 +113,8 @@ impl<E: FnMut(&[u8]) -> Option<Vec<Vec<u8>>> + Send> KeyValueSpace for Exchanged
             self.is_over = true;
             return Err(LaunchError::Exchange);
         };
+        // Every rank gets the same messages in the same order, so all of them fail with the first
+        // failed rank, at the same fence.
         for (rank, message) in (0..).zip(&received) {
             let text = String::from_utf8_lossy(message.get(1..).unwrap_or_default());
             if message.first() != Some(&VALUES) {

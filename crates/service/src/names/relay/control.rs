@@ -61,6 +61,9 @@ impl Control {
     /// Takes the next client that opens a stream, and consumes the wake-up.
     pub(super) fn next_opener(&self) -> Option<Opener> {
         let mut commands = lock(&self.commands);
+        // The read resets the counter for all commands so far; the callers take commands until none
+        // is left. A command that is sent later waits for the lock, and then writes the counter
+        // again.
         let _ = rustix::io::read(&self.event, &mut [0; 8]);
         match commands.queue.pop_front()? {
             Command::Open(opener) => Some(opener),
@@ -70,6 +73,8 @@ impl Control {
 
     /// Ends the thread's part if no command is left: later ones are returned to their senders.
     pub(super) fn close_if_empty(&self) -> bool {
+        // One step under the lock. With a test of the queue before it, a client could be queued
+        // between the two, and the thread that has to answer it would end.
         let mut commands = lock(&self.commands);
         commands.is_closed |= commands.queue.is_empty();
         commands.is_closed

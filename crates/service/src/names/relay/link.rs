@@ -150,6 +150,8 @@ impl<'a> Link<'a> {
                 Side::Connecting => self.streams.is_idle() && self.streams.outgoing().is_empty(),
                 Side::Accepting => false,
             };
+            // A lost link still delivers what has arrived; its last proxy ends with the last
+            // message.
             let is_lost = self.socket.is_none() && self.proxies.is_empty();
             if (is_over && is_used || is_lost) && self.control.close_if_empty() {
                 return;
@@ -190,8 +192,10 @@ impl<'a> Link<'a> {
             Err(Errno::AGAIN | Errno::INTR) => return false,
             Err(error) => return self.lose(std::io::Error::from(error).to_string()),
         };
+        // Any byte is a sign of life: an end that sends a long message answers the ping behind it.
         (self.last_heard, self.pinged) = (Instant::now(), None);
         let mut events = Vec::new();
+        // Events of the frames before an invalid one are valid: each frame has a code of its own.
         let outcome = self.streams.receive(&bytes[..count], &mut events);
         events.into_iter().for_each(|event| self.take(event));
         if let Err(error) = outcome {
@@ -201,9 +205,9 @@ impl<'a> Link<'a> {
         true
     }
 
-    /// Requests a sign of a silent other end, and ends the connection if there is none: a server that
-    /// is stopped keeps its connections. Called when nothing has arrived, so that an answer that was
-    /// not read yet counts.
+    /// Requests a sign of a silent other end, and ends the connection if there is none: a server
+    /// that is stopped keeps its connections. Called when nothing has arrived, so that an answer
+    /// that was not read yet counts.
     fn check_answers(&mut self) {
         let unanswered = self.shared.unanswered;
         match self.pinged {
@@ -225,7 +229,8 @@ impl<'a> Link<'a> {
         for (_, opener) in std::mem::take(&mut self.openers) {
             self.refuse(&opener, Refusal::Unreachable { why: why.clone() });
         }
-        // The next client that connects with the node gets a link of its own, while this one delivers.
+        // The next client that connects with the node gets a link of its own, while this one
+        // delivers.
         for opener in self.control.close() {
             self.refuse(&opener, Refusal::Unreachable { why: why.clone() });
         }
@@ -365,6 +370,8 @@ impl<'a> Link<'a> {
     /// Sleeps until something arrives, a program sends or receives, or a command comes.
     fn sleep(&mut self) {
         let Link { proxies, streams, .. } = self;
+        // `fold` and not `all`, which would stop at the first proxy whose wake-up is not certain:
+        // the others must be armed, too.
         let armed = proxies.iter_mut().map(|(stream, proxy)| proxy.arm(streams, *stream));
         let is_certain = armed.fold(true, |all, one| all & one);
         // After all announcements the last look: a program either sees its announcement, or its
@@ -388,8 +395,9 @@ impl<'a> Link<'a> {
     }
 }
 
-/// Closes the connection from the program here, with the reason why nothing is received at the other
-/// node any more. The program may be blocked in a send, and not receive until that has returned.
+/// Closes the connection from the program here, with the reason why nothing is received at the
+/// other node any more. The program may be blocked in a send, and not receive until that has
+/// returned.
 fn stop_collecting(shared: &Shared, proxy: &mut Proxy, why: CloseReason) {
     shared.change(|connections| connections.stop_receiving(&proxy.job, why));
     proxy.stop_collecting();

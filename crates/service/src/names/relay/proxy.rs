@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// Time to wait for the server, which another thread of this process runs.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Time to wait for a program that has published its name and not opened its port yet. Other streams
-/// of the link wait meanwhile.
+/// Time to wait for a program that has published its name and not opened its port yet. Other
+/// streams of the link wait meanwhile.
 const OPEN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Number of messages that one stream moves before others.
@@ -115,6 +115,7 @@ impl Proxy {
         may_send: bool,
     ) -> Result<bool, ProxyEnd> {
         let delivered = self.deliver(streams, stream);
+        // The program gets the reason only after the last message of the other node.
         if self.inbox.is_empty()
             && let Some(why) = self.ended
         {
@@ -142,8 +143,9 @@ impl Proxy {
                     moved = true;
                 }
                 Ok(false) => break,
-                // The program receives nothing any more; what it has sent before is still collected.
-                // No credit is returned: the other end must not believe that messages arrive.
+                // The program receives nothing any more; what it has sent before is still
+                // collected. No credit is returned: the other end must not believe that messages
+                // arrive.
                 Err(error) => {
                     self.left.get_or_insert(reason(&error));
                     self.inbox.clear();
@@ -165,6 +167,8 @@ impl Proxy {
         };
         let mut moved = false;
         for _ in 0..TURN {
+            // Before the message leaves the ring: without credit it stays there, so the ring fills
+            // and the program waits.
             if !streams.can_send(stream) {
                 break;
             }
