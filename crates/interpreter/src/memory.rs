@@ -215,6 +215,7 @@ impl RunMemory {
                 let (outside, target) = self.around(destination);
                 apply_in_place_right(operation, data_type, outside.find(left), target)
             }
+            // All three are the same bytes, so no operand can be borrowed beside the destination.
             (true, true) => {
                 let left = self.bytes(left).to_vec();
                 let right = self.bytes(right).to_vec();
@@ -236,6 +237,7 @@ impl RunMemory {
         data_type: DataType,
         [left, right, destination]: [MemoryRange; 3],
     ) -> Option<u64> {
+        // Whole elements in every piece, so `done` is a multiple of an element below.
         let piece = PIECE / data_type.bytes() * data_type.bytes();
         let mut first = Vec::with_capacity(destination.length.min(piece));
         let mut second = Vec::with_capacity(destination.length.min(piece));

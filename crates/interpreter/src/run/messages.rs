@@ -130,6 +130,8 @@ impl ScheduleRun {
             Packet::Data { .. } => OperationPhase::Fetching,
             Packet::RequestToSend { .. } | Packet::ClearToSend { .. } => return,
         };
+        // In any other phase the message has arrived already, or the run was reset: nothing to
+        // revert.
         let phase = self.phases.get_mut(receive.0 as usize);
         if let Some(phase) = phase.filter(|phase| **phase == OperationPhase::Arriving) {
             *phase = posted;
@@ -340,7 +342,8 @@ impl ScheduleRun {
             OperationPhase::Fetching,
             "a receive that requested its payload",
         )?;
-        // A wildcard receive names no peer; its message was recorded when it matched.
+        // A wildcard receive names no peer; its message was recorded when it matched. `accept`
+        // records it with the phase that was checked above, so one of the two is present.
         let sender = record.peer().or_else(|| self.fetching.get(&receive.0).copied());
         self.expect_peer(receive, sender.unwrap_or(source), source)?;
         self.expect_length(receive, record.bytes, &payload)?;
