@@ -53,15 +53,6 @@ fn ranges(first: u64, count: u64, mask: u64) -> [Range<usize>; 2] {
     [start..end.min(slots), 0..end.saturating_sub(slots)]
 }
 
-/// Stores the last words of slots.
-#[inline(always)]
-fn remember<const LEAD: usize>(slots: &[AtomicU64], contents: &mut [u64]) {
-    for (slot, word) in slots.chunks_exact(LEAD + 1).zip(contents) {
-        // Relaxed: this end has written the word, or taken the value before it with Acquire.
-        *word = slot[LEAD].load(Ordering::Relaxed);
-    }
-}
-
 /// Reason why a value was not put in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PutError {
@@ -167,24 +158,23 @@ impl Producer {
     }
 
     /// Puts a value in with a tail of `slots` slots. `fill` writes their words, which are
-    /// consecutive except at the end of the ring, where it is called once more for the rest.
+    /// consecutive except at the end of the ring, where it is called once more for the rest, and
+    /// stores the last word of each slot, as the consumer will find it: the slot may hold a value in
+    /// the next lap.
     #[inline]
     pub(crate) fn put_with_tail<const LEAD: usize>(
         &mut self,
         words: RingWords<'_>,
         (lead, last): ([u64; LEAD], u64),
         slots: u64,
-        mut fill: impl FnMut(&[AtomicU64]),
+        mut fill: impl FnMut(&[AtomicU64], &mut [u64]),
     ) -> Result<(), PutError> {
         if !self.has_space(words, slots + 1)? {
             return Err(PutError::Full);
         }
         let behind = self.sent + 1;
         for range in ranges(behind, slots, self.mask) {
-            let cells = words.of_slots::<LEAD>(&range);
-            fill(cells);
-            // As the consumer will find it: a slot may hold a value in the next lap.
-            remember::<LEAD>(cells, &mut self.contents[range]);
+            fill(words.of_slots::<LEAD>(&range), &mut self.contents[range]);
         }
         // After the tail: its store, or that of the notice, publishes the tail too.
         self.put(words, lead, last)?;
@@ -200,19 +190,16 @@ impl Producer {
         self.key = key::of_lap(self.sent >> self.mask.count_ones());
     }
 
-    /// Returns the words of the slots of the next `values` values that lie before the end of the
-    /// ring, as far as the consumer has freed them. For hints to the processor.
+    /// Returns the words of the slots of the next `values` values, as far as the consumer is known to
+    /// have freed them: before the end of the ring, and at its start. For hints to the processor.
     #[inline]
     pub(crate) fn free_words<'a, const LEAD: usize>(
         &self,
         words: RingWords<'a>,
         values: u64,
-    ) -> &'a [AtomicU64] {
+    ) -> [&'a [AtomicU64]; 2] {
         let free = values.min(self.credit_until - self.sent);
-        match ranges(self.sent, free, self.mask).into_iter().next() {
-            Some(range) => words.of_slots::<LEAD>(&range),
-            None => &[],
-        }
+        ranges(self.sent, free, self.mask).map(|range| words.of_slots::<LEAD>(&range))
     }
 
     #[cold]
@@ -331,19 +318,17 @@ impl Consumer {
     }
 
     /// Takes the tail of `slots` slots of the value that was taken last. `read` reads their words,
-    /// as the producer's `fill` wrote them. Afterwards the caller checks
-    /// [`Consumer::is_due_since`].
+    /// as the producer's `fill` wrote them, and stores the last word of each slot. Afterwards the
+    /// caller checks [`Consumer::is_due_since`].
     #[inline]
     pub(crate) fn take_tail<const LEAD: usize>(
         &mut self,
         words: RingWords<'_>,
         slots: u64,
-        mut read: impl FnMut(&[AtomicU64]),
+        mut read: impl FnMut(&[AtomicU64], &mut [u64]),
     ) {
         for range in ranges(self.received, slots, self.mask) {
-            let cells = words.of_slots::<LEAD>(&range);
-            read(cells);
-            remember::<LEAD>(cells, &mut self.seen[range]);
+            read(words.of_slots::<LEAD>(&range), &mut self.seen[range]);
         }
         self.skip(slots);
     }

@@ -5,7 +5,7 @@ use super::memory::{Mailbox, Ring};
 use super::slab::Key;
 use crate::channel::ring::Consumer;
 use shm::mapped::Mapped;
-use shm::word_copy::load_words;
+use shm::word_copy::load_lines;
 
 /// Message whose lines are on their way.
 #[derive(Clone, Copy, Debug)]
@@ -88,11 +88,11 @@ impl Incoming {
     fn take_tail(&mut self, lines: u64, into: &mut [u8]) {
         let before = self.consumer.position();
         let mut rest = into;
-        self.consumer.take_tail::<7>(self.ring.words(), lines, |words| {
+        self.consumer.take_tail::<7>(self.ring.words(), lines, |words, lasts| {
             let part;
             let length = rest.len().min(size_of_val(words));
             (part, rest) = std::mem::take(&mut rest).split_at_mut(length);
-            load_words(words, part);
+            load_lines(words, part, lasts);
         });
         if self.consumer.is_due_since(before) {
             self.publish();

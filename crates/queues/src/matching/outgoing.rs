@@ -8,7 +8,7 @@ use super::slab::Key;
 use crate::channel::ring::{Producer, PutError, capacity};
 use shm::mapped::Mapped;
 use shm::prefetch::{Purpose, demote, prefetch};
-use shm::word_copy::store_words;
+use shm::word_copy::store_lines;
 use std::collections::VecDeque;
 
 /// Longest message that is sent before it is matched: half of a ring.
@@ -93,10 +93,10 @@ impl Outgoing {
     /// Puts a line into the ring, if there is space.
     #[inline(always)]
     pub(super) fn put(&mut self, line: Line) -> Result<bool, Corrupt> {
-        let lines = self.producer.free_words::<7>(self.ring.words(), 1);
+        let [cells, _] = self.producer.free_words::<7>(self.ring.words(), 1);
         let put = self.producer.put(self.ring.words(), line.lead, line.last);
         // The receiver reads them next, this end not before the next lap.
-        demote(lines.as_ptr().cast(), size_of_val(lines));
+        demote(cells.as_ptr().cast(), size_of_val(cells));
         self.outcome(put)
     }
 
@@ -176,9 +176,13 @@ impl Outgoing {
             self.put_bytes(block)?;
         }
         self.producer.skip(gap);
-        // The next message is as long, as a rule, and its lines are in the receiver's cache.
-        let next = self.producer.free_words::<7>(self.ring.words(), lines);
-        prefetch(next.as_ptr().cast(), size_of_val(next), Purpose::Write);
+        // The next message is as long, as a rule, and its lines are in the receiver's cache. The call
+        // loads the credit for them, if it lacks, while nobody waits; without credit the lines are in
+        // use.
+        self.producer.has_space(self.ring.words(), lines).map_err(|_| Corrupt)?;
+        for next in self.producer.free_words::<7>(self.ring.words(), lines) {
+            prefetch(next.as_ptr().cast(), size_of_val(next), Purpose::Write);
+        }
         Ok(true)
     }
 
@@ -193,12 +197,12 @@ impl Outgoing {
         let lines = tail_lines(tail.len() as u64);
         let value = (first.lead, first.last);
         let block = self.producer.free_words::<7>(self.ring.words(), lines + 1);
-        let put = self.producer.put_with_tail(self.ring.words(), value, lines, |words| {
+        let put = self.producer.put_with_tail(self.ring.words(), value, lines, |words, lasts| {
             let part;
             (part, rest) = rest.split_at(rest.len().min(size_of_val(words)));
-            store_words(part, words);
+            store_lines(part, words, lasts);
         });
-        demote(block.as_ptr().cast(), size_of_val(block));
+        block.into_iter().for_each(|lines| demote(lines.as_ptr().cast(), size_of_val(lines)));
         self.outcome(put)
     }
 }

@@ -173,9 +173,11 @@ fn tailed_values_arrive(values: Vec<(u64, Vec<u64>)>) {
             for (value, tail) in &sent {
                 wait(theirs.sender_wakeup(), || {
                     let mut rest = tail.iter();
-                    let fill = |words: &[AtomicU64]| {
-                        let pairs = words.iter().zip(rest.by_ref());
-                        pairs.for_each(|(word, value)| word.store(*value, Ordering::Relaxed));
+                    let fill = |words: &[AtomicU64], lasts: &mut [u64]| {
+                        for ((word, last), value) in words.iter().zip(lasts).zip(rest.by_ref()) {
+                            word.store(*value, Ordering::Relaxed);
+                            *last = *value;
+                        }
                     };
                     let slots = tail.len() as u64;
                     match producer.put_with_tail::<0>(theirs.words(), ([], *value), slots, fill) {
@@ -193,8 +195,11 @@ fn tailed_values_arrive(values: Vec<(u64, Vec<u64>)>) {
             let taken = wait(memory.receiver_wakeup(), || consumer.take::<0>(memory.words()).ok());
             assert_eq!(taken, ([], *value));
             let mut found = Vec::new();
-            consumer.take_tail::<0>(memory.words(), tail.len() as u64, |words| {
-                found.extend(words.iter().map(|word| word.load(Ordering::Relaxed)));
+            consumer.take_tail::<0>(memory.words(), tail.len() as u64, |words, lasts| {
+                for (word, last) in words.iter().zip(lasts) {
+                    *last = word.load(Ordering::Relaxed);
+                    found.push(*last);
+                }
             });
             assert_eq!(found, *tail);
             if consumer.is_due_since(before) {

@@ -14,8 +14,9 @@ use std::time::Instant;
 /// rings.
 const POLLS_OF_ONE: u32 = 16;
 
-/// Polls of the ring of its sender before a receive is posted.
-const UNPOSTED_POLLS: u32 = 50;
+/// Polls of the ring of its sender before a receive is posted: about the time of a round trip of
+/// some kibibytes. A message that is taken before needs no entry.
+const UNPOSTED_POLLS: u32 = 400;
 
 impl Endpoint {
     /// Receives a message.
