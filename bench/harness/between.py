@@ -32,7 +32,7 @@ OVERLAPPED = ["barrier:0:100000"] + [
 BETWEEN = [f"{operation}:{size}:{iterations}" for operation in OPERATIONS for size, iterations in ((1024, 100_000), (8192, 150_000), (262144, 800_000))]
 MOST_BYTES = 4 << 20
 # Messages: half a round trip, a stream in windows of 64, and an exchange that is posted before a computation.
-MESSAGES = ["pingpong:8:0", "pingpong:4096:0", "pingpong:65536:0", f"pingpong:{1 << 20}:0", "stream:8:0", "posted:8:100000", f"posted:{1 << 20}:2000000"]
+MESSAGES = ["pingpong:8:0", "pingpong:4096:0", "pingpong:65536:0", f"pingpong:{1 << 20}:0", "stream:8:0", "latency:8:0", "rate:8:0", "posted:8:100000", f"posted:{1 << 20}:2000000"]
 # Milliseconds of each of them in a round.
 BUDGET_MS = 40
 # What is measured with them: the program, its rows, the values of a row and their names in the table, and tradewind's contenders
