@@ -71,6 +71,11 @@ impl Ports {
         self.at(0)
     }
 
+    /// Returns the first and the last port of the range; `None` without a range.
+    pub fn bounds(&self) -> Option<(u16, u16)> {
+        self.0.as_ref().map(|range| (*range.start(), *range.end()))
+    }
+
     /// Returns the port at this position of the range, counted round it; `None` without a range.
     pub(crate) fn at(&self, position: u32) -> Option<u16> {
         let range = self.0.as_ref()?;

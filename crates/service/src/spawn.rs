@@ -57,6 +57,7 @@ pub(crate) fn spawn(job: &Job) -> Result<Option<ServiceEndpoint>, ServiceError> 
         .args(job.listen.iter().flat_map(|ip| ["--listen".to_owned(), ip.to_string()]))
         .args(job.is_embedded.then_some("--embedded"))
         .envs((job.internode == InternodeEngine::Agent).then_some((INTERNODE, "agent")))
+        .envs(provider_ports()?)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -75,6 +76,16 @@ pub(crate) fn spawn(job: &Job) -> Result<Option<ServiceEndpoint>, ServiceError> 
         "" => Err(ServiceError::NotReady(format!("{} ended without a message", command.display()))),
         why => Err(ServiceError::NotReady(why.to_owned())),
     }
+}
+
+/// Returns the variables by which libfabric's provider `tcp` chooses its port from the range of the
+/// job, unless the user has set one of them. It reads them in the process that loads it.
+fn provider_ports() -> Result<Vec<(&'static str, String)>, ServiceError> {
+    const RANGE: [&str; 2] = ["FI_TCP_PORT_LOW_RANGE", "FI_TCP_PORT_HIGH_RANGE"];
+    let is_set = RANGE.iter().any(|name| Environment.get(name).is_some());
+    let bounds = Environment.ports()?.bounds().filter(|_| !is_set);
+    let values = bounds.map(|(first, last)| RANGE.into_iter().zip([first, last]));
+    Ok(values.into_iter().flatten().map(|(name, port)| (name, port.to_string())).collect())
 }
 
 /// Waits for a command that starts a service in a detached process, and returns the first line that

@@ -9,6 +9,7 @@ use models::machine_file::{Machine, Networks, TCP};
 testing::tests![needs(Nodes, Libfabric):
     collectives_run_over_libfabric,
     auto_takes_the_network_that_was_measured_to_be_faster,
+    every_process_listens_in_the_range_of_ports,
     nodes_with_different_networks_are_named,
 ];
 testing::tests![needs(Nodes):
@@ -20,9 +21,14 @@ const OPTIONS: [&str; 4] = ["--nodes", "n0,n1", "--ppn", "2"];
 /// Runs the collectives of the tests with these variables. Returns whether it succeeded, and what
 /// it has printed.
 fn collectives(reachable: &Reachable, variables: &[&str]) -> (bool, String) {
+    run(reachable, "collectives", variables)
+}
+
+/// As [`collectives`], another program of the ranks.
+fn run(reachable: &Reachable, name: &str, variables: &[&str]) -> (bool, String) {
     let this = std::env::current_exe().expect("this test program");
     let program = [this.to_str().expect("readable"), "--part", "nodes::rank::program"];
-    let named = format!("{PROGRAM}=collectives");
+    let named = format!("{PROGRAM}={name}");
     let variables = variables.iter().copied().chain([named.as_str()]);
     let options: Vec<&str> =
         OPTIONS.into_iter().chain(variables.flat_map(|variable| ["--env", variable])).collect();
@@ -75,6 +81,24 @@ fn auto_takes_the_network_that_was_measured_to_be_faster() {
         assert!(succeeded && text.contains(explained), "{explained}: {text}");
         let is_over_fabric = text.contains("connected by libfabric's provider tcp");
         assert_eq!(is_over_fabric, ours == Some(4.0), "{text}");
+        reachable.wait_for_silence();
+    }
+}
+
+/// The provider of libfabric, too, which listens during the whole job.
+fn every_process_listens_in_the_range_of_ports() {
+    let reachable = Reachable::new();
+    let network = ["TRADEWIND_NETWORK=fabric:tcp", "TRADEWIND_PORTS=7000-7031"];
+    let own = ["FI_TCP_PORT_LOW_RANGE=7100", "FI_TCP_PORT_HIGH_RANGE=7131"];
+    for (variables, range) in
+        [(network.to_vec(), 7000..=7031), ([network, own].concat(), 7100..=7131)]
+    {
+        let (succeeded, text) = run(&reachable, "listens", &variables);
+        assert!(succeeded, "{text}");
+        let words = text.lines().filter_map(|line| line.rsplit("> ").next()?.split_once(' '));
+        let ports: Vec<u16> = words.filter_map(|(_, port)| port.parse().ok()).collect();
+        // Each of the four ranks has found at least the one of its node service.
+        assert!(ports.len() >= 4 && ports.iter().all(|port| range.contains(port)), "{text}");
         reachable.wait_for_silence();
     }
 }

@@ -30,6 +30,7 @@ fn program() {
         "waits" => waits(),
         "goes-on" => goes_on(),
         "engine" => engine(),
+        "listens" => listens(),
         "joins" => joins(),
         "root-leaves" => root_leaves(),
         "root-ends" => root_ends(),
@@ -70,6 +71,27 @@ fn examples() -> Result<()> {
     say(world.rank(), &hello::greet(world)?);
     say(world.rank(), &broadcast::receive(world)?);
     Ok(())
+}
+
+/// Says at which TCP ports processes listen on this node during a job.
+fn listens() -> Result<()> {
+    /// State of a socket that listens, in the tables of the kernel.
+    const LISTEN: &str = "0A";
+    let job = Job::init()?;
+    let world = job.world();
+    // Every rank listens by now, and so does every node service.
+    world.barrier()?;
+    let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
+    let sockets =
+        tables.map(|table| std::fs::read_to_string(table).expect("Linux has it")).concat();
+    for line in sockets.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [_, local, _, LISTEN, ..] = words[..] {
+            let port = local.rsplit(':').next().expect("an address and a port");
+            say(world.rank(), &u16::from_str_radix(port, 16).expect("a port").to_string());
+        }
+    }
+    world.barrier()
 }
 
 /// Everybody's number, by some collectives of each kind.
