@@ -36,6 +36,7 @@ fn table() -> Result<DecisionTable, Box<dyn Error>> {
         ranks: 2,
         ranks_per_node,
         error: None,
+        disturbed: None,
         ranges: (0..RANGES).map(range).collect(),
     };
     let rows = CallForm::ALL.iter().flat_map(|form| [(*form, 1), (*form, 2)]).map(row).collect();
