@@ -151,11 +151,14 @@ impl SpinPolicy {
         SpinPolicy { polls: self.polls.saturating_add(more), ..self }
     }
 
-    /// Iterates over the yields, as long as their time allows.
-    fn yields(self) -> impl Iterator<Item = ()> {
-        let mut start = None;
-        let is_in_time =
-            move |(): &()| start.get_or_insert_with(Instant::now).elapsed() <= self.yield_time;
+    /// Iterates over the yields, as long as their time allows, at most until the deadline.
+    fn yields(self, deadline: Option<Instant>) -> impl Iterator<Item = ()> {
+        let mut end = None;
+        let is_in_time = move |(): &()| {
+            let now = Instant::now();
+            let own = *end.get_or_insert(now + self.yield_time);
+            now <= own && deadline.is_none_or(|deadline| now < deadline)
+        };
         std::iter::repeat_n((), self.yields as usize).take_while(is_in_time)
     }
 
@@ -248,7 +251,7 @@ pub(crate) fn until<A: WaitCondition>(
             std::hint::spin_loop();
         }
     }
-    for () in spin_policy.yields() {
+    for () in spin_policy.yields(deadline) {
         if awaited.is_met() {
             return Ok(true);
         }
@@ -310,7 +313,7 @@ pub(crate) fn for_slot(
         }
         std::hint::spin_loop();
     }
-    for () in spin_policy.yields() {
+    for () in spin_policy.yields(deadline) {
         if has_begun()? {
             return Ok(true);
         }
@@ -332,4 +335,18 @@ pub(crate) fn for_slot(
         interval = (2 * interval).min(LAST_SLEEP);
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yields_end_with_the_deadline() {
+        let policy =
+            SpinPolicy { polls: 0, yields: u32::MAX, yield_time: Duration::from_secs(3600) };
+        assert_eq!(policy.yields(Some(Instant::now())).count(), 0);
+        let policy = SpinPolicy { yields: 3, ..policy };
+        assert_eq!(policy.yields(None).count(), 3);
+    }
 }
