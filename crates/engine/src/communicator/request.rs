@@ -155,8 +155,8 @@ impl Request {
     /// Returns whether the collective is complete, after executing this rank's own tasks.
     ///
     /// # Errors
-    /// Returns an error if an operation of this rank fails, and, within some hundreds of tests, if
-    /// a rank has failed or is in another collective.
+    /// Returns an error if an operation of this rank fails, and, at every 1024th test that finds
+    /// the collective incomplete, if a rank has failed or is in another collective.
     #[inline]
     pub fn test(&self) -> Outcome<bool> {
         if self.is_complete() {
