@@ -8,17 +8,18 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// and the maps that it shares with the kernel engine.
 pub(crate) const FILES_PER_RANK: u32 = 8;
 
-/// Raises this process's limit on open files as far as the system permits: the number of clients of
-/// the name server is not limited otherwise.
+/// Raises this process's limit on open files as far as the system permits: neither the number of
+/// clients of the name server nor that of the connections between ranks is limited otherwise.
 pub(crate) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
-    // Without the right the limit stays, and clients beyond it wait.
+    // Without the right the limit stays, and what is beyond it waits or is refused.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Returns how many descriptors may be kept for others: half of the open files of this process.
+/// Returns how many descriptors may be kept for others: a quarter of the open files of this process,
+/// so that the process itself does not run out of them.
 pub(crate) fn spare_files() -> u64 {
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4
 }
 
 /// Raises this process's limit on open files to `per_rank` for each rank and `others`, if it is

@@ -4,7 +4,7 @@
 use crate::error::ServiceError;
 use crate::events::{Events, NodeEvent};
 use crate::internode::Internode;
-use crate::limits::{FILES_PER_RANK, allow_open_files};
+use crate::limits::{FILES_PER_RANK, allow_open_files, raise_open_files};
 use crate::protocol::{Answer, Hello, JOB_NODES, OBSERVE, decode_keep};
 use engine::Exit;
 use engine::node::{JobOptions, Node};
@@ -322,6 +322,7 @@ pub(crate) fn serve(
 ) -> Result<(), ServiceError> {
     let mut server = NodeService::new(name, options, listen)?;
     allow_open_files(options.ranks, FILES_PER_RANK, 0)?;
+    raise_open_files();
     ready(server.internode.listening());
     // A rank that starts late must get a report of the others, so the service stays for the whole
     // start time-out even if those have exited.

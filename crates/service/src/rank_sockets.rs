@@ -37,7 +37,7 @@ impl RankSockets {
         let kept = self.kept + sockets.len() as u64;
         if kept > spare_files() {
             return Err(format!(
-                "copies of {kept} sockets are more than half of its open files: raise their limit \
+                "copies of {kept} sockets are more than a quarter of its open files: raise their limit \
                  (`ulimit -n`)"
             ));
         }
