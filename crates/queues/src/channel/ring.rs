@@ -190,6 +190,14 @@ impl Producer {
         self.key = key::of_lap(self.sent >> self.mask.count_ones());
     }
 
+    /// Returns the words of the next slot, if the consumer is known to have freed it. For hints to the
+    /// processor.
+    #[inline]
+    pub(crate) fn free_slot<'a, const LEAD: usize>(&self, words: RingWords<'a>) -> &'a [AtomicU64] {
+        let [slot, _] = ranges(self.sent, (self.credit_until - self.sent).min(1), self.mask);
+        words.of_slots::<LEAD>(&slot)
+    }
+
     /// Returns the words of the slots of the next `values` values, as far as the consumer is known to
     /// have freed them: before the end of the ring, and at its start. For hints to the processor.
     #[inline]

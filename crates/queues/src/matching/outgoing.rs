@@ -93,7 +93,7 @@ impl Outgoing {
     /// Puts a line into the ring, if there is space.
     #[inline(always)]
     pub(super) fn put(&mut self, line: Line) -> Result<bool, Corrupt> {
-        let [cells, _] = self.producer.free_words::<7>(self.ring.words(), 1);
+        let cells = self.producer.free_slot::<7>(self.ring.words());
         let put = self.producer.put(self.ring.words(), line.lead, line.last);
         // The receiver reads them next, this end not before the next lap.
         demote(cells.as_ptr().cast(), size_of_val(cells));
