@@ -12,7 +12,8 @@
 //!
 //! A channel is named by its sender, its receiver and a port, a number that all ranks of a
 //! communicator agree on. Each end opens its own side, so a rank opens channels in its own name
-//! only. An agent takes values from the node of the sender only, and credit from that of the
+//! only. Two bits of the port, which no other port has, tell the channels of the commands on windows and
+//! of their answers ([`COMMANDS`], [`ANSWERS`]). An agent takes values from the node of the sender only, and credit from that of the
 //! receiver.
 //!
 //! **Credit.** Both rings have the same number of slots. The agent of the sender sends no more
@@ -45,6 +46,12 @@ pub(super) mod router;
 mod windows;
 
 pub use super::channel_end::ChannelEnd;
+
+/// Mark in the port of the channel of the commands on a window.
+pub const COMMANDS: u64 = 1 << 31;
+/// Mark in the port of the channel of the answers. The ports of windows themselves, and those of all
+/// other channels, have neither mark.
+pub const ANSWERS: u64 = 1 << 30;
 
 /// Largest number of slots of all channels of a rank. The agent has a word for each that was used,
 /// as the rank has one in its own memory.

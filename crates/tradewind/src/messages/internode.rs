@@ -5,6 +5,7 @@ use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::internode::group::InternodeGroup;
 use crate::internode::waits::AgentWaits;
+use network::agent::channels::ANSWERS;
 use shm::event::Event;
 use shm::segment::Offset;
 use std::sync::Arc;
@@ -19,7 +20,10 @@ impl Communicator {
     /// The next port; `None` if all ranks are on one node.
     pub(super) fn next_port(&self) -> Option<Internode<'_>> {
         let group = self.internode()?;
-        let port = u64::from(group.context().number) << 32 | self.next_port_number();
+        // Below the marks, so that no port is that of a channel of a window. The numbers of a
+        // communicator return after 2^30 ports; one that is still open is then refused.
+        let number = self.next_port_number() & (ANSWERS - 1);
+        let port = u64::from(group.context().number) << 32 | number;
         Some(Internode { group, port })
     }
 }

@@ -32,9 +32,9 @@ impl Peer {
         is_remote.then(|| Peer { agent: port.agent(), rank, member })
     }
 
-    /// The same peer, with the next port.
-    pub(super) fn on_next_port(&self) -> Self {
-        let agent = AgentPort { port: self.agent.port + 1, ..self.agent.clone() };
+    /// The same peer, with a channel of the window that has this port.
+    pub(super) fn with_mark(&self, mark: u64) -> Self {
+        let agent = AgentPort { port: self.agent.port | mark, ..self.agent.clone() };
         Peer { agent, ..*self }
     }
 

@@ -7,6 +7,7 @@ use super::port::AgentPort;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
 use engine::signature::{CallKind, Signature};
+use network::agent::channels::{ANSWERS, COMMANDS};
 use network::agent::queues::table::PortTable;
 use queues::channel::Channel;
 use queues::window::{
@@ -28,10 +29,6 @@ impl Communicator {
     pub(super) fn open_windows(&self, bytes: u64) -> Result<Windows> {
         let call = Signature::new(CallKind::Windows, 0, 0);
         let port = self.next_port();
-        if port.is_some() {
-            // That of the answers.
-            self.next_port_number();
-        }
         let carrier = port.as_ref().map(Internode::event).transpose();
         let created = carrier.and_then(|carrier| {
             let own = Window::create(self.arena(), bytes)?;
@@ -106,8 +103,9 @@ struct Route {
 impl Route {
     fn ends(&self) -> Result<WindowEnds> {
         let memory = Channel::create(&self.arena, CAPACITY)?;
-        let answers = self.peer.on_next_port().receiver(&memory)?;
-        let commands = self.peer.sender(Channel::create(&self.arena, CAPACITY)?)?;
+        let answers = self.peer.with_mark(ANSWERS).receiver(&memory)?;
+        let commands = Channel::create(&self.arena, CAPACITY)?;
+        let commands = self.peer.with_mark(COMMANDS).sender(commands)?;
         Ok(WindowEnds { commands, answers, memory })
     }
 }

@@ -1,6 +1,7 @@
 //! The windows of the node's ranks, as ranks of other nodes reach them.
 
 use super::record::{ChannelId, Content, HEAD_BYTES, MAX_BYTES};
+use super::{ANSWERS, COMMANDS};
 use crate::agent::batches::Batches;
 use crate::agent::queues::Refusal;
 use crate::transport::Transport;
@@ -21,6 +22,9 @@ const MOST_LINES: u64 = (MAX_BYTES / LINE_BYTES) as u64;
 /// Most ranks whose late commands wait for an answer. No honest nodes have so many: a rank sends one
 /// frame to a closed window.
 const MOST_LATE: usize = 1 << 16;
+
+/// Marks of the channels of windows.
+const MARKS: u64 = COMMANDS | ANSWERS;
 
 /// Name of a window: its owner, a rank of the job, and its port.
 type WindowId = (u32, u64);
@@ -66,18 +70,23 @@ enum LinkState {
 
 /// Returns the name of the channel of the commands of a rank.
 fn commands_of(origin: u32, (owner, port): WindowId) -> ChannelId {
-    ChannelId { sender: origin, receiver: owner, port }
+    ChannelId { sender: origin, receiver: owner, port: port | COMMANDS }
 }
 
-/// Returns the name of the channel of the answers to a rank. They have the next port: its commands
-/// to a window of the origin have the same one as the origin's commands to this window.
+/// Returns the name of the channel of the answers to a rank. Their mark is another one: the origin's
+/// window of the same port has the owner's commands.
 fn answers_to(origin: u32, (owner, port): WindowId) -> ChannelId {
-    ChannelId { sender: owner, receiver: origin, port: port.wrapping_add(1) }
+    ChannelId { sender: owner, receiver: origin, port: port | ANSWERS }
 }
 
-/// Returns the window of a channel of answers.
-fn window_of_answers(id: ChannelId) -> WindowId {
-    (id.sender, id.port.wrapping_sub(1))
+/// Returns the window of a channel of commands; `None` for any other channel.
+fn window_of_commands(id: ChannelId) -> Option<WindowId> {
+    (id.port & MARKS == COMMANDS).then_some((id.receiver, id.port & !MARKS))
+}
+
+/// Returns the window of a channel of answers; `None` for any other channel.
+fn window_of_answers(id: ChannelId) -> Option<WindowId> {
+    (id.port & MARKS == ANSWERS).then_some((id.sender, id.port & !MARKS))
 }
 
 /// Closes both channels of a rank.
@@ -178,6 +187,9 @@ impl ServedWindows {
         window: ServedWindow,
         origins: HashMap<u32, u32>,
     ) -> Result<(), Refusal> {
+        if id.1 & MARKS != 0 {
+            return Err(Refusal::Invalid);
+        }
         match self.all.entry(id) {
             Entry::Occupied(_) => Err(Refusal::Taken),
             Entry::Vacant(entry) => {
@@ -227,7 +239,8 @@ impl ServedWindows {
     }
 
     /// Takes lines of commands that a node has sent on a channel without a ring; false if it may not
-    /// send them. Commands on a window that was closed are answered by the end of their channels.
+    /// send them. Commands on a window that was closed are answered by the end of their channels. All
+    /// other lines are late ones of a channel that this end has closed: they are answered by nothing.
     pub(super) fn receive(
         &mut self,
         node: u32,
@@ -235,7 +248,7 @@ impl ServedWindows {
         lines: &[u8],
         batches: &mut Batches,
     ) -> bool {
-        let window = (id.receiver, id.port);
+        let Some(window) = window_of_commands(id) else { return true };
         let Some(Exposed { origins, links, .. }) = self.all.get_mut(&window) else {
             if self.late.len() < MOST_LATE {
                 self.late.insert((node, id.sender, window));
@@ -261,10 +274,15 @@ impl ServedWindows {
         is_valid
     }
 
-    /// The link of a channel, unless its node is another one.
-    fn link(&mut self, node: u32, origin: u32, window: WindowId) -> Result<Option<&mut Link>, ()> {
-        let link = self.all.get_mut(&window).and_then(|window| window.links.get_mut(&origin));
-        match link {
+    /// The link of a channel of a window, if it has one, unless its node is another one.
+    fn link(
+        &mut self,
+        node: u32,
+        origin: u32,
+        window: Option<WindowId>,
+    ) -> Result<Option<&mut Link>, ()> {
+        let window = window.and_then(|window| self.all.get_mut(&window));
+        match window.and_then(|window| window.links.get_mut(&origin)) {
             Some(link) if link.node != node => Err(()),
             link => Ok(link),
         }
@@ -284,10 +302,10 @@ impl ServedWindows {
 
     /// Processes the end of the commands of a rank; false if the node may not send it.
     pub(super) fn end_commands(&mut self, node: u32, id: ChannelId) -> bool {
-        let window = (id.receiver, id.port);
+        let window = window_of_commands(id);
         let Ok(link) = self.link(node, id.sender, window) else { return false };
         if link.is_some()
-            && let Some(window) = self.all.get_mut(&window)
+            && let Some(window) = window.and_then(|window| self.all.get_mut(&window))
         {
             // Everything before was executed or is ignored: the rank has dropped its handle.
             window.links.remove(&id.sender);

@@ -22,8 +22,11 @@ impl AgentClient {
 
     /// Opens the window of this rank at an offset of the job's segment to those of the ranks in a
     /// [table](crate::agent::queues::table) that are on other nodes. They reach it through two
-    /// channels of lines: their commands have the name `port`, and the answers the next one. Once this has returned the agent executes commands,
-    /// and uses the table no more.
+    /// channels of lines, whose ports are that of the window with [`COMMANDS`] and [`ANSWERS`]. Once
+    /// this has returned the agent executes commands, and uses the table no more.
+    ///
+    /// [`COMMANDS`]: crate::agent::channels::COMMANDS
+    /// [`ANSWERS`]: crate::agent::channels::ANSWERS
     ///
     /// # Errors
     /// [`Error::TooLarge`] if the windows and channels of this rank take too much memory of the node

@@ -3,6 +3,7 @@
 use super::{LIMIT, PORT};
 use crate::agent::channels::record::{self, ChannelId, Content};
 use crate::agent::channels::router::ChannelRouter;
+use crate::agent::channels::{ANSWERS, COMMANDS};
 use crate::agent::queues::Refusal;
 use crate::agent::queues::table::PortTable;
 use crate::node_map::NodeMap;
@@ -48,11 +49,11 @@ enum Received {
 }
 
 fn commands(origin: u32) -> ChannelId {
-    ChannelId { sender: origin, receiver: 0, port: PORT }
+    ChannelId { sender: origin, receiver: 0, port: PORT | COMMANDS }
 }
 
 fn answers(origin: u32) -> ChannelId {
-    ChannelId { sender: 0, receiver: origin, port: PORT + 1 }
+    ChannelId { sender: 0, receiver: origin, port: PORT | ANSWERS }
 }
 
 /// A command with a value of 8 bytes.
@@ -78,6 +79,7 @@ impl Node {
         };
         assert_eq!(open(PORT), Ok(()));
         assert_eq!(open(PORT), Err(Refusal::Taken));
+        assert_eq!(open(PORT | ANSWERS), Err(Refusal::Invalid), "the port of no window");
         Node { router, transport, others, segment, window }
     }
 
@@ -328,6 +330,32 @@ fn a_window_that_is_closed_ends_its_links_and_those_of_late_commands() {
     assert_eq!(node.window.local().get_value::<u64>(0), Ok(1));
     node.router.close_window(0, PORT);
     assert_eq!(node.received(1), []);
+}
+
+/// Ports are consecutive: what is answered by the end of a channel must name that channel only.
+#[test]
+fn late_values_and_late_answers_close_no_other_channel() {
+    let mut node = Node::new();
+    let bytes = [0; 64];
+    let from = |sender, port| ChannelId { sender, receiver: 0, port };
+    // Values on a channel whose receiver has gone, and answers to a rank that has dropped its handle.
+    for port in [PORT - 1, PORT, PORT + 1, PORT | ANSWERS, (PORT + 1) | ANSWERS] {
+        let head = from(1, port).head(Content::Values(&bytes));
+        assert_eq!(node.router.receive(1, &[&head[..], &bytes].concat()), 0);
+        assert!(!node.router.has_unsent(), "{port:#x}");
+        assert_eq!(node.received(1), []);
+    }
+    assert_eq!(node.send(1, &[line(0, AWAIT, 8, 1, 0)]), 0);
+    assert_eq!(node.received(1), [Received::Credit(1)]);
+    // The ends of channels of other windows and of no window.
+    for (port, mark) in [(PORT, 0), (PORT - 1, 0), (PORT + 1, 0), (PORT - 1, 1), (PORT + 1, 1)] {
+        let end = from(1, port | (mark * COMMANDS)).head(Content::SenderClosed);
+        assert_eq!(node.router.receive(1, &end), 0);
+        let to = ChannelId { sender: 0, receiver: 1, port: port | (mark * ANSWERS) };
+        assert_eq!(node.router.receive(1, &to.head(Content::ReceiverClosed)), 0);
+    }
+    node.window.local().put_value(8, 1_u64).expect("inside");
+    assert_eq!(node.received(1), [answer(0, DONE)], "the wait goes on");
 }
 
 #[test]
