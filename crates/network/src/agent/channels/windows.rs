@@ -212,6 +212,14 @@ impl ServedWindows {
         let of_rank = |id: &&WindowId| id.0 == owner;
         let windows: Vec<WindowId> = self.all.keys().filter(of_rank).copied().collect();
         for id in windows {
+            // A first command that the report of the exit overtakes never leaves its node, so no
+            // command is late there. But the rank may have opened its end: it waits for the answer.
+            if let Some(Exposed { origins, links, .. }) = self.all.get(&id) {
+                let unlinked = origins.iter().filter(|(origin, _)| !links.contains_key(origin));
+                unlinked.for_each(|(origin, node)| {
+                    batches.of(*node).extend(answers_to(*origin, id).head(Content::SenderClosed));
+                });
+            }
             self.close(id, batches);
         }
     }

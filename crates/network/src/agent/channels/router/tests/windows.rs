@@ -365,6 +365,8 @@ fn a_window_of_a_rank_that_has_exited_is_closed() {
     node.received(1);
     node.router.close(0);
     assert_eq!(node.received(1), ENDS);
+    // Its first command may be on its way when the exit is reported, and is lost then.
+    assert_eq!(node.received(2), [Received::AnswersClosed]);
     // Its memory, which the agent has used, is free.
     let Node { window, segment, router, .. } = node;
     let at = window.offset();
