@@ -1,5 +1,6 @@
 //! Remote memory commands: against a plain reference, between threads and processes, at the limits.
 
+mod carried;
 mod waits;
 
 use std::sync::Arc;

@@ -1,0 +1,168 @@
+//! A window of another node. A thread is both node services: it executes the commands at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::child::memory;
+use queues::channel::{Channel, OtherNode, Receiver, Sender};
+use queues::error::RecvError;
+use queues::remote_waits::RemoteWaits;
+use queues::window::{
+    CAPACITY, Condition, Fetch, LINE_BYTES, RemoteWindow, SLOTS, ServedWindow, Window,
+    WindowCommands, WindowEnds, WindowError, WindowRoute,
+};
+use shm::event::Event;
+use shm::liveness::{PeerExit, RankLiveness};
+
+testing::tests![
+    a_wait_whose_deadline_has_passed_tests_its_condition,
+    zero_timeouts_report_that_the_owner_has_failed,
+];
+
+type Line = [u64; 8];
+
+/// The owner, which may have failed.
+#[derive(Debug, Default)]
+struct Owner(AtomicBool);
+
+impl RankLiveness for Owner {
+    fn exited(&self) -> Option<PeerExit> {
+        self.0.load(Ordering::Acquire).then_some(PeerExit::Failed(7))
+    }
+}
+
+#[derive(Debug)]
+struct NoWaits;
+
+impl RemoteWaits for NoWaits {
+    fn begin(&self) {}
+
+    fn end(&self) {}
+
+    fn set_polling(&self, _: bool) {}
+
+    fn shares_core(&self) -> bool {
+        false
+    }
+}
+
+/// Ends that were opened before.
+#[derive(Debug)]
+struct Opened(Mutex<Option<WindowEnds>>);
+
+impl WindowRoute for Opened {
+    fn open(&self) -> Result<WindowEnds, WindowError> {
+        self.0.lock().expect("no panic").take().ok_or(WindowError::CarrierEnded)
+    }
+}
+
+/// The ends of the carrier.
+struct Carrier {
+    commands: Receiver<Line>,
+    answers: Sender<Line>,
+    served: ServedWindow,
+    owner: Arc<Owner>,
+}
+
+/// A window with its handle on another node.
+struct Node {
+    window: Window,
+    there: RemoteWindow,
+    carrier: Carrier,
+    owner: Arc<Owner>,
+}
+
+impl Node {
+    fn new(bytes: u64) -> Node {
+        let (segment, arena) = memory(4 << 20);
+        let window = Window::create(&arena, bytes).expect("memory");
+        let served = ServedWindow::connect(&segment, window.offset()).expect("a window");
+        let channel = || Channel::<Line>::create(&arena, CAPACITY).expect("memory");
+        let (there, here) = (channel(), channel());
+        let owner = Arc::new(Owner::default());
+        let other = OtherNode {
+            carrier: Event::new().expect("a descriptor"),
+            waits: Arc::new(NoWaits),
+            peer: Arc::clone(&owner) as Arc<dyn RankLiveness>,
+        };
+        let carrier = Carrier {
+            commands: Receiver::connect(&segment, there.offset()).expect("the first"),
+            answers: Sender::connect(&segment, here.offset()).expect("the first"),
+            served,
+            owner: Arc::clone(&owner),
+        };
+        let ends = WindowEnds {
+            answers: here.receiver_from(other.clone()).expect("the first"),
+            commands: there.sender_to(other).expect("the first"),
+            memory: here,
+        };
+        let route = Box::new(Opened(Mutex::new(Some(ends))));
+        let there = RemoteWindow::on_other_node((window.offset(), bytes, 1), route);
+        Node { window, there, carrier, owner }
+    }
+}
+
+impl Carrier {
+    /// Executes the commands until the rank closes its end, or the owner has failed. Returns their
+    /// lines.
+    fn run(mut self) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let mut commands = WindowCommands::default();
+        while self.owner.exited().is_none() {
+            match self.commands.recv_timeout(Duration::from_millis(1)) {
+                Ok(line) => {
+                    commands.add(bytemuck::bytes_of(&line));
+                    lines.push(line);
+                }
+                Err(RecvError::Timeout) => {}
+                Err(_) => break,
+            }
+            let mut answers = Vec::new();
+            self.served.execute(&mut commands, SLOTS, &mut answers).expect("valid commands");
+            for answer in answers.chunks(LINE_BYTES) {
+                let line: Line = bytemuck::pod_read_unaligned(answer);
+                self.answers.send(line).expect("space");
+            }
+        }
+        lines
+    }
+}
+
+const TRUE: Condition = Condition { at: 0, at_least: 1 };
+
+fn a_wait_whose_deadline_has_passed_tests_its_condition() {
+    let Node { window, there, carrier, .. } = Node::new(64);
+    std::thread::scope(|scope| {
+        scope.spawn(|| carrier.run());
+        // More than may be under way at once.
+        for _ in 0..300 {
+            let request = there.fetch_when(TRUE, 8, [0; 8]).expect("inside");
+            let fetch = request.wait_timeout(Duration::ZERO).expect("it is open");
+            assert!(matches!(fetch, Fetch::Pending(_)));
+        }
+        window.local().put_value(8, 5_u64).expect("inside");
+        window.local().put_value(0, 1_u64).expect("inside");
+        let request = there.fetch_when(TRUE, 8, [0; 8]).expect("inside");
+        let fetch = request.wait_timeout(Duration::ZERO).expect("it is open");
+        let Fetch::Complete(found) = fetch else { panic!("the condition is true") };
+        assert_eq!(found, 5_u64.to_le_bytes());
+        drop(there);
+    });
+}
+
+fn zero_timeouts_report_that_the_owner_has_failed() {
+    let Node { there, carrier, owner, window: _window } = Node::new(64);
+    let poll = || {
+        let request = there.fetch_when(TRUE, 8, [0; 8]).expect("inside");
+        request.wait_timeout(Duration::ZERO).map(|fetch| matches!(fetch, Fetch::Complete(_)))
+    };
+    let found = std::thread::scope(|scope| {
+        scope.spawn(|| carrier.run());
+        // More than may be under way at once.
+        assert!((0..300).all(|_| poll() == Ok(false)));
+        owner.0.store(true, Ordering::Release);
+        (0..10_000).map(|_| poll()).find(|found| *found != Ok(false))
+    });
+    assert_eq!(found, Some(Err(WindowError::RankExited { rank: 7 })));
+}
