@@ -108,6 +108,12 @@ struct UnderWay {
     lines: u64,
 }
 
+/// Returns the length of the first piece of so many bytes from `at` on. The others begin with a word of
+/// the window, so no aligned element lies in two of them.
+fn first_piece(at: u64, bytes: usize) -> usize {
+    bytes.min(MAX_BYTES - (at % 8) as usize)
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A thread that panicked has left a state that the next one may use: every change is one step.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -198,10 +204,10 @@ impl CarriedWindow {
     }
 
     /// Executes pieces that load bytes into `into`, one piece into each chunk.
-    fn load<'a>(
+    fn load<'a, 'b>(
         &self,
         pieces: impl Iterator<Item = Piece<'a>>,
-        mut into: std::slice::ChunksMut<'_, u8>,
+        mut into: impl Iterator<Item = &'b mut [u8]>,
     ) -> Result<(), WindowError> {
         self.execute(pieces, |outcome, found| {
             self.error_of(outcome)?;
@@ -313,17 +319,25 @@ impl CarriedWindow {
 
     /// Stores bytes.
     pub(super) fn put_bytes(&self, at: u64, bytes: &[u8]) -> Result<(), WindowError> {
-        let pieces = (at..).step_by(MAX_BYTES).zip(bytes.chunks(MAX_BYTES));
+        let (first, rest) = bytes.split_at(first_piece(at, bytes.len()));
+        let starts = (at + first.len() as u64..).step_by(MAX_BYTES).zip(rest.chunks(MAX_BYTES));
+        let first = Some((at, first)).filter(|(_, first)| !first.is_empty());
+        let pieces = first.into_iter().chain(starts);
         let pieces = pieces.map(|(at, piece)| (Kind::Put, at, 0, piece.into()));
         self.execute(pieces, |outcome, _| self.error_of(outcome))
     }
 
     /// Loads bytes.
     pub(super) fn get_bytes(&self, at: u64, bytes: &mut [u8]) -> Result<(), WindowError> {
-        let most = MAX_BYTES as u64;
         let end = at + bytes.len() as u64;
-        let piece = |at| (Kind::Get, at, most.min(end - at), Cow::Borrowed(&[][..]));
-        self.load((at..end).step_by(MAX_BYTES).map(piece), bytes.chunks_mut(MAX_BYTES))
+        let (first, rest) = bytes.split_at_mut(first_piece(at, bytes.len()));
+        let starts = (at + first.len() as u64..end).step_by(MAX_BYTES);
+        let piece = |at: u64| {
+            let length = first_piece(at, (end - at) as usize) as u64;
+            (Kind::Get, at, length, Cow::Borrowed(&[][..]))
+        };
+        let pieces = Some(at).filter(|at| *at < end).into_iter().chain(starts).map(piece);
+        self.load(pieces, std::iter::once(first).chain(rest.chunks_mut(MAX_BYTES)))
     }
 
     /// Combines whole elements with operands.

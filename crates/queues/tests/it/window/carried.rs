@@ -18,6 +18,7 @@ use shm::liveness::{PeerExit, RankLiveness};
 testing::tests![
     a_wait_whose_deadline_has_passed_tests_its_condition,
     zero_timeouts_report_that_the_owner_has_failed,
+    long_commands_tear_no_aligned_element,
 ];
 
 type Line = [u64; 8];
@@ -165,4 +166,41 @@ fn zero_timeouts_report_that_the_owner_has_failed() {
         (0..10_000).map(|_| poll()).find(|found| *found != Ok(false))
     });
     assert_eq!(found, Some(Err(WindowError::RankExited { rank: 7 })));
+}
+
+fn long_commands_tear_no_aligned_element() {
+    const MOST: u64 = 8 << 10;
+    for (at, length) in [(0, 0), (3, 5), (8, 3 * MOST), (5, MOST), (7, 3 * MOST), (1, MOST - 1)] {
+        let Node { window, there, carrier, .. } = Node::new(4 * MOST);
+        let bytes: Vec<u8> = (0..length).map(|byte| byte as u8 ^ (byte >> 8) as u8).collect();
+        let lines = std::thread::scope(|scope| {
+            let carrier = scope.spawn(|| carrier.run());
+            there.put(at, &bytes).expect("inside");
+            let mut found = vec![0; bytes.len()];
+            there.get(at, &mut found).expect("inside");
+            assert!(found == bytes, "{length} bytes at {at}");
+            drop(there);
+            carrier.join().expect("no panic")
+        });
+        let mut found = vec![0; bytes.len()];
+        window.local().get(at, &mut found).expect("inside");
+        assert!(found == bytes, "{length} bytes at {at}");
+        // Start and end of the pieces of either command.
+        let mut pieces: [Vec<(u64, u64)>; 2] = Default::default();
+        let mut rest = &lines[..];
+        while let Some(([_, at, length, bytes, ..], _)) = rest.split_first() {
+            let (bytes, kind) = (*bytes as u32 as usize, (*bytes >> 32) as usize);
+            pieces[kind].push((*at, at + if kind == 0 { bytes as u64 } else { *length }));
+            rest = &rest[1 + if bytes > 32 { bytes.div_ceil(LINE_BYTES) } else { 0 }..];
+        }
+        for pieces in pieces {
+            let ends = pieces.iter().map(|(_, end)| *end);
+            assert_eq!(pieces.first().map(|(start, _)| *start), (length > 0).then_some(at));
+            assert_eq!(ends.last(), (length > 0).then_some(at + length));
+            for pair in pieces.windows(2) {
+                assert_eq!(pair[0].1, pair[1].0);
+                assert_eq!(pair[0].1 % 8, 0, "{length} bytes at {at} in pieces to {}", pair[0].1);
+            }
+        }
+    }
 }
