@@ -64,7 +64,7 @@ enum LinkState {
     Open,
     /// The rank takes no answers any more; what it has sent is executed.
     Orphaned,
-    /// The rank has sent what is no command. What follows is ignored.
+    /// The rank has sent what is no command. What follows is ignored, as long as the window is open.
     Failed,
 }
 
@@ -312,7 +312,8 @@ impl ServedWindows {
     pub(super) fn end_commands(&mut self, node: u32, id: ChannelId) -> bool {
         let window = window_of_commands(id);
         let Ok(link) = self.link(node, id.sender, window) else { return false };
-        if link.is_some()
+        // One that has failed stays: a rank is answered once, however often it begins anew.
+        if link.is_some_and(|link| link.state != LinkState::Failed)
             && let Some(window) = window.and_then(|window| self.all.get_mut(&window))
         {
             // Everything before was executed or is ignored: the rank has dropped its handle.

@@ -248,6 +248,19 @@ fn damaged_commands_end_the_link_of_their_rank_only() {
 }
 
 #[test]
+fn a_rank_that_damages_its_link_again_and_again_is_answered_once() {
+    let mut node = Node::new();
+    let end = commands(1).head(Content::SenderClosed);
+    assert_eq!(node.send_bytes(1, &[0; 8]), 1);
+    assert_eq!(node.received(1), ENDS);
+    for _ in 0..3 {
+        assert_eq!(node.router.receive(1, &end), 0);
+        node.send_bytes(1, &[0; 8]);
+        assert_eq!(node.received(1), []);
+    }
+}
+
+#[test]
 fn a_rank_that_takes_no_answers_is_answered_as_far_as_its_credit() {
     let mut node = Node::new();
     let mut sent = 0;
