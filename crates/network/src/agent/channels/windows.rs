@@ -348,7 +348,9 @@ impl ServedWindows {
         let mut links =
             self.all.values().flat_map(|one| one.links.values().zip(std::iter::repeat(one)));
         links.any(|(link, Exposed { window, .. })| {
-            let is_ready = link.is_stalled || link.credit() > 0 && window.is_ready(&link.commands);
+            // A stalled link may have lost its work since: it has failed, or waits for nothing more.
+            let is_ready = link.is_stalled && link.has_work()
+                || link.credit() > 0 && window.is_ready(&link.commands);
             is_ready && transport.queued(link.node) < limit
         }) || self.late.iter().any(|(node, ..)| transport.queued(*node) < limit)
     }

@@ -326,6 +326,17 @@ fn a_condition_is_answered_when_a_rank_of_any_node_makes_it_true() {
 }
 
 #[test]
+fn a_link_that_loses_its_work_keeps_no_agent_awake() {
+    let mut node = Node::new();
+    assert_eq!(node.send(1, &[line(0, AWAIT, 8, 1, 0)]), 0);
+    assert_eq!(node.received(1), [Received::Credit(1)]);
+    // Without space in the queue of the node.
+    node.router.serve(&mut node.transport, 0);
+    node.router.end(1);
+    assert!(node.router.sleeps(&node.transport));
+}
+
+#[test]
 fn a_window_that_is_closed_ends_its_links_and_those_of_late_commands() {
     let mut node = Node::new();
     let put = line(0, PUT, 0, 0, 1);
