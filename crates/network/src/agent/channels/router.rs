@@ -209,7 +209,7 @@ impl ChannelRouter {
         let origins: HashMap<u32, u32> =
             origins.filter(|(_, node)| *node != transport.node()).collect();
         let of_rank = self.slots.entry(owner).or_default();
-        let slots = queues::window::SLOTS * origins.len() as u64;
+        let slots = slots_of_window(origins.len() as u64);
         if slots > MOST_SLOTS - *of_rank {
             return Err(Refusal::Memory);
         }
@@ -223,8 +223,9 @@ impl ChannelRouter {
 
     /// Closes a window of a rank of this node.
     pub(crate) fn close_window(&mut self, owner: u32, port: u64) {
-        let origins = self.windows.close((owner, port), &mut self.batches);
-        release(&mut self.slots, owner, queues::window::SLOTS * origins);
+        if let Some(origins) = self.windows.close((owner, port), &mut self.batches) {
+            release(&mut self.slots, owner, slots_of_window(origins));
+        }
     }
 
     /// Sends what the rings contain, as far as there is credit, and nothing to a node with `limit`
@@ -449,6 +450,11 @@ impl ChannelRouter {
             || self.windows.has_unsent()
             || self.batches.has_records()
     }
+}
+
+/// Number of slots that a window for so many ranks counts as. One for none takes memory, too.
+const fn slots_of_window(origins: u64) -> u64 {
+    queues::window::SLOTS * (origins + 1)
 }
 
 /// Counts the slots of a channel of a rank as free.

@@ -199,12 +199,12 @@ impl ServedWindows {
         }
     }
 
-    /// Closes a window. Returns the number of ranks for which it was open.
-    pub(super) fn close(&mut self, id: WindowId, batches: &mut Batches) -> u64 {
-        let Some(Exposed { origins, links, .. }) = self.all.remove(&id) else { return 0 };
+    /// Closes a window. Returns the number of ranks for which it was open; `None` if there is none.
+    pub(super) fn close(&mut self, id: WindowId, batches: &mut Batches) -> Option<u64> {
+        let Exposed { origins, links, .. } = self.all.remove(&id)?;
         let open = links.iter().filter(|(_, link)| link.state == LinkState::Open);
         open.for_each(|(origin, link)| close_link(link.node, *origin, id, batches));
-        origins.len() as u64
+        Some(origins.len() as u64)
     }
 
     /// Closes the windows of a rank of this node that has exited.

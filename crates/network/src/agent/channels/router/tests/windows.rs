@@ -162,6 +162,16 @@ fn windows_for_more_ranks_than_there_is_memory_for_are_refused() {
     let table = PortTable { set: Offset(0), lines: 0, ranks: vec![(1, Offset(0))] };
     let served = ServedWindow::connect(&segment, window.offset()).expect("a window");
     assert_eq!(router.open_window((0, 1), served, &table, &nodes, &mut transport), Ok(()));
+    router.close_window(0, 1);
+    assert_eq!(router.slots[&0], 0);
+    // A window for no rank of another node counts, too.
+    let table = PortTable { set: Offset(0), lines: 0, ranks: vec![(0, Offset(0))] };
+    let served = ServedWindow::connect(&segment, window.offset()).expect("a window");
+    assert_eq!(router.open_window((0, 2), served, &table, &nodes, &mut transport), Ok(()));
+    assert_eq!(router.slots[&0], SLOTS);
+    router.close_window(0, 2);
+    router.close_window(0, 2);
+    assert_eq!(router.slots[&0], 0);
 }
 
 const fn answer(number: u64, outcome: u64) -> Received {
