@@ -83,7 +83,7 @@ impl AgentState {
             sessions: ranks.iter().map(|_| None).collect(),
             messages: MessageRouter::new(node, count, ranks.len()),
             queues: QueueRouter::new(count),
-            channels: ChannelRouter::new(count),
+            channels: ChannelRouter::new(nodes.clone(), &*transport),
             ranks,
             locations: HashMap::new(),
             shutdown: ShutdownState::of_node(node, count),

@@ -140,13 +140,14 @@ impl Incoming {
 }
 
 impl ChannelRouter {
-    pub(crate) fn new(nodes: u32) -> Self {
+    /// A router of the transport's node.
+    pub(crate) fn new(nodes: NodeMap, transport: &dyn Transport) -> Self {
         ChannelRouter {
             outgoing: Channels::new(),
             incoming: Channels::new(),
-            windows: ServedWindows::default(),
+            windows: ServedWindows::new(nodes, transport.node()),
             slots: HashMap::new(),
-            batches: Batches::new(nodes),
+            batches: Batches::new(transport.nodes()),
             has_delivered: false,
             requests: Requests::Certain,
         }

@@ -4,6 +4,7 @@ use super::record::{ChannelId, Content, HEAD_BYTES, MAX_BYTES};
 use super::{ANSWERS, COMMANDS};
 use crate::agent::batches::Batches;
 use crate::agent::queues::Refusal;
+use crate::node_map::NodeMap;
 use crate::transport::Transport;
 use crate::transport::frame::Frame;
 use queues::channel::Requested;
@@ -19,9 +20,9 @@ pub(super) fn frame(records: Vec<u8>) -> Frame {
 /// Most lines of answers in a record.
 const MOST_LINES: u64 = (MAX_BYTES / LINE_BYTES) as u64;
 
-/// Most ranks whose late commands wait for an answer. No honest nodes have so many: a rank sends one
-/// frame to a closed window.
-const MOST_LATE: usize = 1 << 16;
+/// Most late commands of one node that wait for an answer. No honest node has so many: a rank sends
+/// one frame to a closed window.
+pub(super) const MOST_LATE: usize = 1 << 16;
 
 /// Marks of the channels of windows.
 const MARKS: u64 = COMMANDS | ANSWERS;
@@ -30,11 +31,15 @@ const MARKS: u64 = COMMANDS | ANSWERS;
 type WindowId = (u32, u64);
 
 /// Windows of the ranks of one node.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ServedWindows {
+    /// The nodes of the ranks, and this one.
+    nodes: NodeMap,
+    node: u32,
     all: HashMap<WindowId, Exposed>,
-    /// Commands that have arrived on windows that are closed: the node and the rank of each origin.
-    late: HashSet<(u32, u32, WindowId)>,
+    /// Commands that have arrived on windows that are closed: the rank of each origin, by its node. A
+    /// node that does not read its answers delays those of no other one.
+    late: HashMap<u32, HashSet<(u32, WindowId)>>,
 }
 
 /// A window that is open to other nodes.
@@ -180,6 +185,10 @@ impl Link {
 }
 
 impl ServedWindows {
+    pub(super) fn new(nodes: NodeMap, node: u32) -> Self {
+        ServedWindows { nodes, node, all: HashMap::new(), late: HashMap::new() }
+    }
+
     /// Opens a window for ranks of other nodes.
     pub(super) fn open(
         &mut self,
@@ -231,13 +240,16 @@ impl ServedWindows {
         transport: &mut dyn Transport,
         limit: u64,
     ) {
-        self.late.retain(|(node, origin, window)| {
-            let remains = transport.queued(*node) >= limit;
-            if !remains {
-                close_link(*node, *origin, *window, batches);
-                batches.send_long(*node, transport, frame);
-            }
-            remains
+        self.late.retain(|node, late| {
+            late.retain(|(origin, window)| {
+                let remains = transport.queued(*node) >= limit;
+                if !remains {
+                    close_link(*node, *origin, *window, batches);
+                    batches.send_long(*node, transport, frame);
+                }
+                remains
+            });
+            !late.is_empty()
         });
         for (id, Exposed { window, links, .. }) in &mut self.all {
             for (origin, link) in links {
@@ -258,10 +270,15 @@ impl ServedWindows {
     ) -> bool {
         let Some(window) = window_of_commands(id) else { return true };
         let Some(Exposed { origins, links, .. }) = self.all.get_mut(&window) else {
-            if self.late.len() < MOST_LATE {
-                self.late.insert((node, id.sender, window));
+            let is_between_these = self.nodes.of(id.sender) == Some(node)
+                && self.nodes.of(id.receiver) == Some(self.node);
+            if is_between_these {
+                let late = self.late.entry(node).or_default();
+                if late.len() < MOST_LATE {
+                    late.insert((id.sender, window));
+                }
             }
-            return true;
+            return is_between_these;
         };
         if origins.get(&id.sender) != Some(&node) {
             return false;
@@ -339,7 +356,10 @@ impl ServedWindows {
 
     /// Removes the links of a rank of a node that was lost.
     pub(super) fn lose(&mut self, origin: u32) {
-        self.late.retain(|(_, late, _)| *late != origin);
+        self.late.retain(|_, late| {
+            late.retain(|(sender, _)| *sender != origin);
+            !late.is_empty()
+        });
         self.all.values_mut().for_each(|window| drop(window.links.remove(&origin)));
     }
 
@@ -352,7 +372,7 @@ impl ServedWindows {
             let is_ready = link.is_stalled && link.has_work()
                 || link.credit() > 0 && window.is_ready(&link.commands);
             is_ready && transport.queued(link.node) < limit
-        }) || self.late.iter().any(|(node, ..)| transport.queued(*node) < limit)
+        }) || self.late.keys().any(|node| transport.queued(*node) < limit)
     }
 
     /// Returns true if commands on closed windows wait for their answer.

@@ -32,7 +32,7 @@ fn node() -> Node {
     let mut transport = memory::connect(3).expect("descriptors").remove(0);
     let segment = Arc::new(Segment::create(1 << 20, Backing::Memory).expect("memory"));
     let arena = Arc::new(Arena::new(Arc::clone(&segment), 64..1 << 20).expect("inside"));
-    let mut router = ChannelRouter::new(3);
+    let mut router = ChannelRouter::new(NodeMap::new([0, 1, 2]), &transport);
     let rings = [0; 2].map(|_| Channel::<u64>::create(&arena, VALUES).expect("memory"));
     let [to, from] = [&rings[0], &rings[1]].map(Channel::offset);
     let mut open = |end, at, node| router.open((0, PORT, end), &segment, at, node, &mut transport);

@@ -3,6 +3,7 @@
 use super::{LIMIT, PORT};
 use crate::agent::channels::record::{self, ChannelId, Content};
 use crate::agent::channels::router::ChannelRouter;
+use crate::agent::channels::windows::MOST_LATE;
 use crate::agent::channels::{ANSWERS, COMMANDS};
 use crate::agent::queues::Refusal;
 use crate::agent::queues::table::PortTable;
@@ -69,8 +70,8 @@ impl Node {
         let segment = Arc::new(Segment::create(1 << 20, Backing::Memory).expect("memory"));
         let arena = Arc::new(Arena::new(Arc::clone(&segment), 64..1 << 20).expect("inside"));
         let window = Window::create(&arena, BYTES).expect("memory");
-        let mut router = ChannelRouter::new(3);
         let nodes = NodeMap::new([0, 1, 2]);
+        let mut router = ChannelRouter::new(nodes.clone(), &transport);
         let ranks = [0, 1, 2].map(|rank| (rank, Offset(0))).to_vec();
         let table = PortTable { set: Offset(0), lines: 0, ranks };
         let mut open = |port| {
@@ -149,7 +150,7 @@ fn windows_for_more_ranks_than_there_is_memory_for_are_refused() {
     let arena = Arc::new(Arena::new(Arc::clone(&segment), 64..1 << 20).expect("inside"));
     let window = Window::create(&arena, BYTES).expect("memory");
     let nodes = NodeMap::new((0..RANKS).map(|rank| rank > 0));
-    let mut router = ChannelRouter::new(2);
+    let mut router = ChannelRouter::new(nodes.clone(), &transport);
     let mut open = |port, ranks| {
         let served = ServedWindow::connect(&segment, window.offset()).expect("a window");
         let ranks = (0..ranks).map(|rank| (rank, Offset(0))).collect();
@@ -364,6 +365,24 @@ fn a_window_that_is_closed_ends_its_links_and_those_of_late_commands() {
     assert_eq!(node.window.local().get_value::<u64>(0), Ok(1));
     node.router.close_window(0, PORT);
     assert_eq!(node.received(1), []);
+}
+
+#[test]
+fn late_commands_of_a_node_delay_those_of_no_other_one() {
+    let mut node = Node::new();
+    node.router.close_window(0, PORT);
+    let bytes = [0; 64];
+    let mut send = |from: u32, sender, receiver, number: u64| {
+        let id = ChannelId { sender, receiver, port: number << 32 | COMMANDS };
+        let head = id.head(Content::Values(&bytes));
+        node.router.receive(from, &[&head[..], &bytes].concat())
+    };
+    assert_eq!(send(2, 1, 0, 0), 1, "rank 1 is on node 1");
+    assert_eq!(send(1, 1, 2, 0), 1, "rank 2 is not on this node");
+    assert_eq!(send(1, 9, 0, 0), 1, "there is no rank 9");
+    assert_eq!((0..=MOST_LATE as u64).map(|number| send(1, 1, 0, number)).sum::<u64>(), 0);
+    assert_eq!(node.send(2, &[line(0, PUT, 0, 0, 1)]), 0);
+    assert_eq!(node.received(2), ENDS);
 }
 
 /// Ports are consecutive: what is answered by the end of a channel must name that channel only.
