@@ -60,6 +60,8 @@ struct Link {
     /// Lines of answers that were sent, and whose slots have not been released yet.
     in_flight: u64,
     state: LinkState,
+    /// The rank sends nothing more: the link goes when everything before is executed.
+    has_ended: bool,
     /// There was no space in the queue of the node for answers.
     is_stalled: bool,
 }
@@ -103,8 +105,14 @@ fn close_link(node: u32, origin: u32, window: WindowId, batches: &mut Batches) {
 
 impl Link {
     fn new(node: u32) -> Self {
-        let commands = WindowCommands::default();
-        Link { node, commands, in_flight: 0, state: LinkState::Open, is_stalled: false }
+        Link {
+            node,
+            commands: WindowCommands::default(),
+            in_flight: 0,
+            state: LinkState::Open,
+            has_ended: false,
+            is_stalled: false,
+        }
     }
 
     fn has_work(&self) -> bool {
@@ -252,9 +260,13 @@ impl ServedWindows {
             !late.is_empty()
         });
         for (id, Exposed { window, links, .. }) in &mut self.all {
-            for (origin, link) in links {
+            links.retain(|origin, link| {
                 link.serve(*origin, (*id, window), batches, transport, limit);
-            }
+                // One that has failed stays, so that a rank is answered once, however often it begins
+                // anew. Of one that has ended, part of a command may be left.
+                let is_stalled = link.is_stalled && link.has_work();
+                link.state == LinkState::Failed || !link.has_ended || is_stalled
+            });
         }
     }
 
@@ -284,6 +296,9 @@ impl ServedWindows {
             return false;
         }
         let link = links.entry(id.sender).or_insert_with(|| Link::new(node));
+        if link.has_ended && link.state != LinkState::Failed {
+            return false;
+        }
         if link.state == LinkState::Failed {
             return true;
         }
@@ -329,12 +344,11 @@ impl ServedWindows {
     pub(super) fn end_commands(&mut self, node: u32, id: ChannelId) -> bool {
         let window = window_of_commands(id);
         let Ok(link) = self.link(node, id.sender, window) else { return false };
-        // One that has failed stays: a rank is answered once, however often it begins anew.
-        if link.is_some_and(|link| link.state != LinkState::Failed)
-            && let Some(window) = window.and_then(|window| self.all.get_mut(&window))
-        {
-            // Everything before was executed or is ignored: the rank has dropped its handle.
-            window.links.remove(&id.sender);
+        if let Some(link) = link {
+            // It has dropped its handle or was killed, and takes no answers. A rank that was killed may
+            // have sent commands in this turn.
+            link.orphan();
+            link.has_ended = true;
         }
         true
     }

@@ -452,7 +452,15 @@ fn commands_of_a_killed_rank_are_executed_and_not_answered() {
         assert_eq!(node.received(1), [Received::Credit(1)]);
     }
     assert_eq!(node.window.local().get_value::<u64>(0), Ok(3 * SLOTS - 1));
-    assert_eq!(node.router.receive(1, &commands(1).head(Content::SenderClosed)), 0);
+    // The last ones arrive with the end, and part of one that never follows.
+    let last = [line(1, PUT, 8, 0, 7), line(2, AWAIT, 16, 1, 0), [3, 64, 0, 40, 0, 0, 0, 0]];
+    assert_eq!(node.send(1, &last), 0);
+    let end = commands(1).head(Content::SenderClosed);
+    assert_eq!(node.router.receive(1, &end), 0);
+    assert_eq!(node.send(1, &[line(4, PUT, 8, 0, 9)]), 1, "nothing follows an end");
+    assert_eq!(node.received(1), [Received::Credit(2)]);
+    assert_eq!(node.window.local().get_value::<u64>(8), Ok(7));
+    assert!(!node.router.windows.is_awaited(), "the link has gone");
     node.router.lose(2);
     assert!(node.router.sleeps(&node.transport));
 }
