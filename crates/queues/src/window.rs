@@ -27,9 +27,11 @@
 //! ones are several commands of 8 KiB, which the carrier executes in their order. Commands that
 //! several threads have under way share frames.
 //!
-//! Order: a process that observes an effect of a command observes everything that its origin did
-//! before. So data stored before a flag are visible when the flag is, and everything stored before
-//! a [`notify`](RemoteWindow::notify) when it is counted. Two concurrent commands on the same bytes
+//! Order: a process that observes an effect of a command observes the effects of all commands, and of
+//! all other operations, that its origin had completed before. So data stored before a flag are visible
+//! when the flag is, and everything stored before a [`notify`](RemoteWindow::notify) when it is counted.
+//! A send to another node is complete when its message is received: it may return before the value has
+//! left, and a command may overtake it. Two concurrent commands on the same bytes
 //! leave bytes of either; aligned elements of up to 8 bytes stay whole.
 //!
 //! A window starts as zeros. It needs 2.3 KiB of the segment beside its bytes, most of it for the

@@ -3,8 +3,11 @@
 use goal::arithmetic::{ArithmeticError, DataType};
 use shm::segment::Offset;
 
-/// Reason why a remote memory command failed. Nothing was written or read, except where a variant
-/// says otherwise.
+/// Reason why a remote memory command failed. Nothing was written, except where a variant says
+/// otherwise. On a window of another node [`Withdrawn`](WindowError::Withdrawn),
+/// [`RankExited`](WindowError::RankExited), [`CarrierEnded`](WindowError::CarrierEnded) and
+/// [`Corrupt`](WindowError::Corrupt) may follow the execution of the command, or of pieces of a long
+/// one: its answer is lost then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WindowError {
@@ -92,10 +95,12 @@ pub enum WindowError {
         "the node service, which carries commands to other nodes, has ended: start the job again"
     )]
     CarrierEnded,
-    /// This rank has no memory left for the channels to a window of another node, or has left.
+    /// This rank had no memory left for the channels to a window of another node, or has left. All later
+    /// commands of the handle return it, too: the windows must be opened again.
     #[error(
         "no channels to the window of rank {rank} on another node can be opened: this rank has left \
-         the job, or has no memory left; free buffers, queues and windows that are no longer used"
+         the job, or has no memory left; free buffers, queues and windows that are no longer used, and \
+         open the windows again"
     )]
     NotOpened {
         /// The rank that owns the window.

@@ -357,7 +357,8 @@ impl RemoteWindow {
     }
 
     /// Increments the owner's counter of notifications, on which it may wait. Everything that this
-    /// process did before is visible to the owner when it sees the count.
+    /// process has completed before is visible to the owner when it sees the count (see
+    /// [`window`](crate::window)).
     ///
     /// # Errors
     /// None on the owner's node. [`WindowError::Withdrawn`], [`WindowError::RankExited`],
