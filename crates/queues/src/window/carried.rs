@@ -21,7 +21,7 @@ use crate::error::{RecvError, SendError};
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType};
 use shm::segment::Offset;
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -91,12 +91,52 @@ struct State {
     lines: u64,
     /// Conditions that are waited for, or whose cancellation is not answered.
     awaited: usize,
-    arrived: HashMap<u64, (Outcome, Vec<u8>)>,
-    /// Numbers of waits that were given up, whose answers are on their way.
-    cancelled: HashSet<u64>,
+    /// Commands by their numbers, until their answers are taken. No other answer is believed.
+    commands: HashMap<u64, Progress>,
     /// A thread receives answers.
     is_receiving: bool,
     ended: Option<WindowError>,
+}
+
+/// Progress of a command.
+#[derive(Debug)]
+enum Progress {
+    /// The answer is on its way. That of a test may be that its condition is not true.
+    Sent {
+        is_test: bool,
+    },
+    /// A wait was given up, and its answer is on its way.
+    GivenUp,
+    Answered(Outcome, Vec<u8>),
+}
+
+impl State {
+    /// Notes an answer. Returns false if no command expects it.
+    fn answer(&mut self, Answer { number, outcome }: Answer, bytes: Vec<u8>) -> bool {
+        match self.commands.get(&number) {
+            Some(Progress::Sent { is_test }) if *is_test || outcome != Outcome::NotTrue => {
+                self.commands.insert(number, Progress::Answered(outcome, bytes));
+                true
+            }
+            Some(Progress::GivenUp) => {
+                self.commands.remove(&number);
+                self.awaited -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes the answer of a command, if there is one.
+    fn take(&mut self, number: u64) -> Option<(Outcome, Vec<u8>)> {
+        match self.commands.remove(&number)? {
+            Progress::Answered(outcome, bytes) => Some((outcome, bytes)),
+            other => {
+                self.commands.insert(number, other);
+                None
+            }
+        }
+    }
 }
 
 /// A piece of a command: what it does, its position, its length, and its bytes.
@@ -240,6 +280,7 @@ impl CarriedWindow {
         command.number = state.next;
         state.next += 1;
         state.lines += lines;
+        state.commands.insert(command.number, Progress::Sent { is_test: *kind == Kind::Test });
         drop(state);
         self.put(link, command, bytes)?;
         Ok(Some(UnderWay { number: command.number, lines }))
@@ -258,7 +299,7 @@ impl CarriedWindow {
     fn await_answer(&self, link: &Link, one: &UnderWay) -> Result<(Outcome, Vec<u8>), WindowError> {
         let mut state = lock(&link.state);
         loop {
-            if let Some(found) = state.arrived.remove(&one.number) {
+            if let Some(found) = state.take(one.number) {
                 state.lines -= one.lines;
                 link.changed.notify_all();
                 return Ok(found);
@@ -295,10 +336,8 @@ impl CarriedWindow {
         state.is_receiving = false;
         match received {
             Ok(Some((answer, bytes))) => {
-                if state.cancelled.remove(&answer.number) {
-                    state.awaited -= 1;
-                } else {
-                    state.arrived.insert(answer.number, (answer.outcome, bytes));
+                if !state.answer(answer, bytes) {
+                    state.ended = Some(WindowError::Corrupt { window: self.offset });
                 }
             }
             Ok(None) => {}
@@ -474,11 +513,12 @@ impl CarriedWindow {
         let number = state.next;
         state.next += 1;
         state.awaited += 1;
+        state.commands.insert(number, Progress::Sent { is_test: false });
         drop(state);
         self.put(link, Command { number, kind: Kind::Await, at, length: at_least }, &[])?;
         let mut state = lock(&link.state);
         loop {
-            if let Some((outcome, _)) = state.arrived.remove(&number) {
+            if let Some((outcome, _)) = state.take(number) {
                 state.awaited -= 1;
                 link.changed.notify_all();
                 return self.error_of(outcome).map(|()| true);
@@ -488,7 +528,7 @@ impl CarriedWindow {
             }
             if has_passed() {
                 // One answer follows: that of the condition, or of the cancellation.
-                state.cancelled.insert(number);
+                state.commands.insert(number, Progress::GivenUp);
                 drop(state);
                 self.put(link, Command { number, kind: Kind::Cancel, at, length: 0 }, &[])?;
                 // Its answer comes behind that one, and an end of the link is found.

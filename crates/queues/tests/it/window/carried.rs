@@ -19,6 +19,7 @@ testing::tests![
     a_wait_whose_deadline_has_passed_tests_its_condition,
     zero_timeouts_report_that_the_owner_has_failed,
     long_commands_tear_no_aligned_element,
+    answers_that_no_command_expects_end_the_link,
 ];
 
 type Line = [u64; 8];
@@ -201,6 +202,41 @@ fn long_commands_tear_no_aligned_element() {
                 assert_eq!(pair[0].1, pair[1].0);
                 assert_eq!(pair[0].1 % 8, 0, "{length} bytes at {at} in pieces to {}", pair[0].1);
             }
+        }
+    }
+}
+
+fn answers_that_no_command_expects_end_the_link() {
+    // Number and outcome: done, or not true.
+    let forged = |number, outcome: u64| -> Line { [number, 0, 0, outcome << 32, 0, 0, 0, 0] };
+    type Use = fn(&RemoteWindow) -> Result<bool, WindowError>;
+    let put: Use = |there| there.put_value(0, 1_u64).map(|()| true);
+    let test: Use = |there| {
+        let found = there.fetch_when(TRUE, 0, []).and_then(|request| request.test())?;
+        Ok(matches!(found, Fetch::Complete(_)))
+    };
+    let wait: Use =
+        |there| there.fetch_when(TRUE, 0, []).and_then(|request| request.wait()).map(|_| true);
+    let corrupt = |node: &Node| Err(WindowError::Corrupt { window: node.window.offset() });
+    let expected: [(Use, Line, bool); 6] = [
+        (put, forged(0, 0), true),
+        (test, forged(0, 1), true),
+        (put, forged(0, 1), false),
+        (wait, forged(0, 1), false),
+        (put, forged(1, 0), false),
+        (wait, forged(u64::MAX, 0), false),
+    ];
+    for (command, answer, is_valid) in expected {
+        let mut node = Node::new(64);
+        node.carrier.answers.send(answer).expect("space");
+        let found = command(&node.there);
+        if is_valid {
+            assert_eq!(found, Ok(answer[3] == 0));
+            node.carrier.answers.send(answer).expect("space");
+            assert_eq!(put(&node.there), corrupt(&node), "it was answered before");
+        } else {
+            assert_eq!(found, corrupt(&node));
+            assert_eq!(put(&node.there), corrupt(&node), "and so are later ones");
         }
     }
 }
