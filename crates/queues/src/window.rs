@@ -68,6 +68,7 @@ mod fetch;
 mod indirect;
 mod memory;
 mod own;
+mod progress;
 mod remote;
 mod served;
 mod wire;

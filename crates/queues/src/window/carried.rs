@@ -15,13 +15,14 @@
 
 use super::condition::Condition;
 use super::error::WindowError;
+use super::progress::{Progress, State};
 use super::wire::{self, Answer, Command, Kind, Line, MAX_BYTES, MOST_AWAITED, Outcome, lines_of};
 use crate::channel::{Channel, Receiver, Sender, slots_for};
 use crate::error::{RecvError, SendError};
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType};
 use shm::segment::Offset;
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -81,62 +82,6 @@ struct Answers {
     receiver: Receiver<Line>,
     lines: Vec<u8>,
     _memory: Channel<Line>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Number of the next command. 64 bits do not wrap.
-    next: u64,
-    /// Lines of commands without answers, and of these answers.
-    lines: u64,
-    /// Conditions that are waited for, or whose cancellation is not answered.
-    awaited: usize,
-    /// Commands by their numbers, until their answers are taken. No other answer is believed.
-    commands: HashMap<u64, Progress>,
-    /// A thread receives answers.
-    is_receiving: bool,
-    ended: Option<WindowError>,
-}
-
-/// Progress of a command.
-#[derive(Debug)]
-enum Progress {
-    /// The answer is on its way. That of a test may be that its condition is not true.
-    Sent {
-        is_test: bool,
-    },
-    /// A wait was given up, and its answer is on its way.
-    GivenUp,
-    Answered(Outcome, Vec<u8>),
-}
-
-impl State {
-    /// Notes an answer. Returns false if no command expects it.
-    fn answer(&mut self, Answer { number, outcome }: Answer, bytes: Vec<u8>) -> bool {
-        match self.commands.get(&number) {
-            Some(Progress::Sent { is_test }) if *is_test || outcome != Outcome::NotTrue => {
-                self.commands.insert(number, Progress::Answered(outcome, bytes));
-                true
-            }
-            Some(Progress::GivenUp) => {
-                self.commands.remove(&number);
-                self.awaited -= 1;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Takes the answer of a command, if there is one.
-    fn take(&mut self, number: u64) -> Option<(Outcome, Vec<u8>)> {
-        match self.commands.remove(&number)? {
-            Progress::Answered(outcome, bytes) => Some((outcome, bytes)),
-            other => {
-                self.commands.insert(number, other);
-                None
-            }
-        }
-    }
 }
 
 /// A piece of a command: what it does, its position, its length, and its bytes.
