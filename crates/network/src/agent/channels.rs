@@ -12,9 +12,9 @@
 //!
 //! A channel is named by its sender, its receiver and a port, a number that all ranks of a
 //! communicator agree on. Each end opens its own side, so a rank opens channels in its own name
-//! only. Two bits of the port, which no other port has, tell the channels of the commands on windows and
-//! of their answers ([`COMMANDS`], [`ANSWERS`]). An agent takes values from the node of the sender only, and credit from that of the
-//! receiver.
+//! only. Two bits of the port, which no other port has, tell the channels of the commands on windows
+//! and of their answers ([`COMMANDS`], [`ANSWERS`]). An agent takes values from the node of the sender
+//! only, and credit from that of the receiver.
 //!
 //! **Credit.** Both rings have the same number of slots. The agent of the sender sends no more
 //! values than the receiver's ring has free slots, and that of the receiver reports the slots that
@@ -33,7 +33,8 @@
 //! the ranks that the owner has named, each from its own node. Its credit for answers is that of any
 //! sender, and it keeps the commands that it has no credit to answer, at most as many lines as a ring
 //! has slots. A damaged command closes the two channels, and nothing else. The agent closes them, too,
-//! when the owner withdraws the window or exits, and as an answer to commands that arrive later.
+//! when the owner withdraws the window or exits, and as an answer to commands that arrive later. At an
+//! exit it closes the answers to all ranks: a first command that the report of the exit overtakes is lost.
 //!
 //! **Sleep.** A sender that finds no sleeper stores its value and loads one word. Before the agent
 //! sleeps, it registers as a sleeper on the word of each ring that it waits for, and of each condition

@@ -195,9 +195,8 @@ fn long_commands_tear_no_aligned_element() {
             rest = &rest[1 + if bytes > 32 { bytes.div_ceil(LINE_BYTES) } else { 0 }..];
         }
         for pieces in pieces {
-            let ends = pieces.iter().map(|(_, end)| *end);
             assert_eq!(pieces.first().map(|(start, _)| *start), (length > 0).then_some(at));
-            assert_eq!(ends.last(), (length > 0).then_some(at + length));
+            assert_eq!(pieces.last().map(|(_, end)| *end), (length > 0).then_some(at + length));
             for pair in pieces.windows(2) {
                 assert_eq!(pair[0].1, pair[1].0);
                 assert_eq!(pair[0].1 % 8, 0, "{length} bytes at {at} in pieces to {}", pair[0].1);
