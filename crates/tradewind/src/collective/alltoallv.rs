@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
+use crate::reduction::FoldOrder;
 use crate::request::Request;
 use crate::selection::algorithms::for_different_sizes;
 use crate::selection::choice::SelectedAlgorithm;
@@ -22,8 +23,8 @@ use std::sync::Arc;
 /// The block sizes of an all-to-all, as a rank knows them.
 #[derive(Clone, Copy)]
 pub(super) enum BlockSizes<'a> {
-    /// Every rank sends blocks of these sizes.
-    Known(&'a Counts),
+    /// Every rank sends blocks of these sizes, in a call of this form.
+    Known(CallForm, &'a Counts),
     /// A rank knows the sizes of its own blocks only.
     Own(CallForm),
 }
@@ -117,10 +118,7 @@ impl Communicator {
     /// Chooses the algorithm of an all-to-all with blocks of different sizes.
     #[inline(always)]
     fn choose_of_different_sizes(&self, form: CallForm) -> SelectedAlgorithm {
-        // One level, because a leader does not know the sizes of the other ranks' blocks.
-        let choice = self.choose_for_unknown_sizes(Collective::Alltoall, form);
-        let algorithm = for_different_sizes(choice.algorithm);
-        SelectedAlgorithm { algorithm, ranks_per_node: None, ..choice }
+        of_different_sizes(self.choose_for_unknown_sizes(Collective::Alltoall, form))
     }
 
     #[inline(always)]
@@ -166,11 +164,13 @@ impl Communicator {
         (sent, received): (&Counts, &Counts),
         sizes: BlockSizes<'_>,
     ) -> Result<ExecutionPath> {
-        let (known, form) = match sizes {
-            BlockSizes::Known(known) => (Some(known), CallForm::Blocking),
-            BlockSizes::Own(form) => (None, form),
+        let (known, choice) = match sizes {
+            BlockSizes::Known(form, known) => {
+                let choice = self.choose(form, Collective::Alltoall, 0, FoldOrder::Any);
+                (Some(known), of_different_sizes(choice))
+            }
+            BlockSizes::Own(form) => (None, self.choose_of_different_sizes(form)),
         };
-        let choice = self.choose_of_different_sizes(form);
         let call = signature_of(kind, &choice, known);
         if choice.is_join() {
             let blocks =
@@ -197,6 +197,14 @@ impl Communicator {
             alltoall::graph_v(choice.algorithm, rank, &known.bytes, &received)
         })
     }
+}
+
+/// The choice for blocks of different sizes. One level, because a leader does not know the sizes of
+/// the other ranks' blocks.
+#[inline(always)]
+fn of_different_sizes(choice: SelectedAlgorithm) -> SelectedAlgorithm {
+    let algorithm = for_different_sizes(choice.algorithm);
+    SelectedAlgorithm { algorithm, ranks_per_node: None, ..choice }
 }
 
 #[inline(always)]

@@ -199,7 +199,7 @@ impl Communicator {
                 let path = self.path_of_alltoallv(
                     CallKind::ReduceScatter,
                     both,
-                    BlockSizes::Known(&counts),
+                    BlockSizes::Known(form, &counts),
                 )?;
                 return Ok(CollectivePlan::folded(path, shape, function, (ranks, ranks, bytes)));
             }

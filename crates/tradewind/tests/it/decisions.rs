@@ -21,9 +21,10 @@ testing::tests![
     what_runs_is_explained_where_sizes_differ_and_where_results_are_folded,
     a_job_corrects_wrong_rows,
     a_job_on_several_nodes_corrects_wrong_rows,
+    a_start_waits_for_no_trial,
     a_table_stays_as_it_is_unless_the_user_asks,
 ];
-testing::parts![choose, call_often, call_often_between_nodes];
+testing::parts![choose, call_often, call_often_between_nodes, start_often];
 
 /// Runs [`choose`] in a process with this variable set, and perhaps another.
 fn child(decisions: Option<&Path>, more: Option<(&str, &str)>) -> Output {
@@ -390,6 +391,35 @@ fn call_often_between_nodes() {
     .expect("every rank refines alike");
 }
 
+/// Starts broadcasts so often that a trial is due, then a reduce-scatter by a user-defined operation,
+/// whose start may not wait for the other rank.
+fn start_often() {
+    let (started, is_started) = std::sync::mpsc::channel();
+    let is_started = std::sync::Mutex::new(is_started);
+    tradewind::local(2, |world| {
+        let mut buffer = [0u8; WRONG_BYTES];
+        for _ in 0..1010 {
+            world.ibcast(&mut buffer, 0)?.wait()?;
+        }
+        let mut sum = [0u64; 1];
+        let add = tradewind::fold(|left: &mut u64, right: &u64| *left += right);
+        if world.rank() == 1 {
+            // The limit ends a failing test only.
+            let limit = std::time::Duration::from_secs(60);
+            let is_started = is_started.lock().expect("rank 1 alone has it");
+            is_started.recv_timeout(limit).expect("the other rank's start has returned");
+        }
+        let request = world.ireduce_scatter(&[1u64; 2], &mut sum, &[1, 1], add)?;
+        if world.rank() == 0 {
+            started.send(()).expect("the other rank waits for it");
+        }
+        request.wait()?;
+        assert_eq!(sum, [2]);
+        world.barrier()
+    })
+    .expect("no start waits");
+}
+
 /// A table with a chain of segments of 16 bytes everywhere, and a binomial tree as the next best.
 fn wrong_table(ranks_per_node: u32) -> DecisionTable {
     let range = Range {
@@ -472,6 +502,18 @@ fn a_job_on_several_nodes_corrects_wrong_rows() {
     assert!(range.time.measured.is_some(), "{range:?}");
     assert_eq!(range.plan, Choice::of(Algorithm::Binomial));
     assert!(found(&output).contains("after: binomial"), "{}", found(&output));
+}
+
+fn a_start_waits_for_no_trial() {
+    let file = kept(&wrong_table(4));
+    let output = run("decisions::start_often", Some(file.path()), Some(("TRADEWIND_REFINE", "1")));
+    said(&output);
+    // The trial took place later, in the barrier.
+    let table = DecisionTable::read(file.path()).expect("it is whole");
+    let (operation, form) = (Collective::Bcast, CallForm::Nonblocking);
+    let query = Query { operation, form, ranks: 2, ranks_per_node: 2, bytes: WRONG_BYTES as u64 };
+    let range = table.look_up(&query).expect("it has no gap").range;
+    assert!(range.time.measured.is_some(), "{range:?}");
 }
 
 fn a_table_stays_as_it_is_unless_the_user_asks() {
