@@ -3,11 +3,13 @@
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::placement::Placement;
-use crate::reduction::{Op, OpOnBytes};
+use crate::reduction::{FoldOrder, Op, OpOnBytes};
 use crate::selection::algorithms::Algorithms;
 use crate::selection::refiner::{EnginePlan, Refiner};
 use collectives::{Collective, Levels};
+use engine::signature::{CallKind, Signature};
 use goal::arithmetic::DataType;
+use goal::compile::compile;
 use models::decision::{CallForm, Measured, Query};
 use models::statistics::{median, percentile};
 use std::time::Instant;
@@ -18,6 +20,10 @@ const ROUNDS: usize = 7;
 const CALLS: u32 = 4;
 /// A plan that takes this many times as long as the best in the first batch takes part in no other.
 const HOPELESS: f64 = 4.0;
+
+/// Least memory of a rank's part of the segment for a trial: two of the shortest buffers that are
+/// staged.
+const LEAST_ROOM: u64 = 8192;
 
 /// Buffers of a rank for calls of one collective and size.
 struct Memory {
@@ -40,10 +46,11 @@ impl Communicator {
             if plans.len() < 2 {
                 continue;
             }
-            match self.trial(&query, &plans) {
-                Ok(measured) => refiner.settle(&query, &measured),
+            match self.trial_on_all(&query, &plans) {
+                Ok(Some(measured)) => refiner.settle(&query, &measured),
+                // A later call of the program may have more memory, but is not worth a count.
+                Ok(None) => log::debug!("no trial of {query}: a rank lacks memory for it"),
                 Err(error) => {
-                    // The call itself will fail for the same reason.
                     log::warn!("decisions are refined no more: a trial of {query}: {error}");
                     refiner.stop();
                 }
@@ -51,15 +58,67 @@ impl Communicator {
         }
     }
 
-    /// Times these plans in turns. All ranks get the same times: those of the rank that takes
-    /// longest.
-    fn trial(&self, query: &Query, plans: &[EnginePlan]) -> Result<Vec<Measured>> {
-        let mut memory = Memory::of(query);
+    /// A [`trial`](Self::trial), if all ranks can make it. All ranks return alike, unless the agreement
+    /// itself fails: a rank that alone settled or stopped would choose differently from then on.
+    fn trial_on_all(&self, query: &Query, plans: &[EnginePlan]) -> Result<Option<Vec<Measured>>> {
+        let call = Signature::new(CallKind::Link, 0, 0);
         let handles: Vec<Communicator> =
             plans.iter().map(|plan| self.with_plan(query.operation, plan)).collect();
+        // The program's calls may need none of the memory, because their buffers are shared ones.
+        let memory = Memory::of(query).filter(|_| self.has_room(query, &handles));
+        let ready = self.allgather_word(u64::from(memory.is_some()), call)?;
+        let Some(memory) = memory.filter(|_| ready.iter().all(|ready| *ready == 1)) else {
+            return Ok(None);
+        };
+        let measured = self.trial(query, plans, &handles, memory);
+        self.opened_by_all("a trial of plans", call, measured).map(Some)
+    }
+
+    /// Returns `true` if this rank's part of the segment has room for the schedules and a call of each.
+    /// Between nodes the calls take none of it.
+    fn has_room(&self, query: &Query, handles: &[Communicator]) -> bool {
+        if self.internode().is_some() {
+            return true;
+        }
+        let Query { operation, form, bytes, .. } = *query;
+        let block = |handle: &Communicator, root: u32| -> Result<u64> {
+            let selected = handle.selector().select(form, operation, bytes, FoldOrder::Any);
+            if selected.is_join() {
+                return Ok(0);
+            }
+            // The length of a block does not depend on the reduction.
+            let graph = |rank| self.equal_graph(&selected, rank, (root, bytes, None));
+            let compiled = |rank| Ok(compile(&graph(rank)?)?);
+            let schedules = (0..self.size()).map(compiled).collect::<Result<Vec<_>>>()?;
+            Ok(self.group().block_bytes(schedules)?)
+        };
+        let mut needed = 0;
+        for handle in handles {
+            for root in self.roots() {
+                let Ok(bytes) = block(handle, root) else { return false };
+                needed += bytes;
+            }
+        }
+        // Private buffers are staged, in powers of two. A start that finds the memory of earlier
+        // calls still in use waits for it, so that of one call is enough.
+        let (input, output) = lengths(query);
+        needed += [input, output].map(u64::next_power_of_two).iter().sum::<u64>();
+        let arena = self.group().arena();
+        arena.allocate(needed.max(LEAST_ROOM), 64).and_then(|at| arena.free(at)).is_ok()
+    }
+
+    /// Times these plans in turns. All ranks get the same times: those of the rank that takes
+    /// longest.
+    fn trial(
+        &self,
+        query: &Query,
+        plans: &[EnginePlan],
+        handles: &[Communicator],
+        mut memory: Memory,
+    ) -> Result<Vec<Measured>> {
         // The first calls link the schedules.
         let mut first = Vec::new();
-        for handle in &handles {
+        for handle in handles {
             handle.batch(query, &mut memory)?;
             first.push(handle.batch(query, &mut memory)?);
         }
@@ -103,13 +162,17 @@ impl Communicator {
         self.in_trial(algorithms, *engine)
     }
 
-    /// Microseconds of a call of a batch on this rank. The first and the last rank are roots in
-    /// turn, so that buffers cannot hide the latency.
+    /// The roots of calls in turn: two, so that buffers cannot hide the latency.
+    fn roots(&self) -> [u32; 2] {
+        [0, self.size() - 1]
+    }
+
+    /// Microseconds of a call of a batch on this rank.
     fn batch(&self, query: &Query, memory: &mut Memory) -> Result<f64> {
         self.in_trial(Algorithms::default(), None).barrier()?;
         let begin = Instant::now();
         for call in 0..CALLS {
-            let root = if call % 2 == 0 { 0 } else { self.size() - 1 };
+            let root = self.roots()[call as usize % 2];
             match query.form {
                 CallForm::Blocking => self.call(query.operation, memory, root)?,
                 CallForm::Nonblocking => self.start_and_wait(query.operation, memory, root)?,
@@ -166,19 +229,31 @@ impl Communicator {
 }
 
 impl Memory {
-    fn of(query: &Query) -> Self {
-        let Query { operation, ranks, bytes, .. } = *query;
-        // The refiner has checked that this is little.
-        let (one, all) = (bytes as usize, bytes as usize * ranks as usize);
-        let (input, output) = match operation {
-            Collective::Barrier => (0, 0),
-            Collective::Bcast => (0, one),
-            Collective::Scatter | Collective::ReduceScatter => (all, one),
-            Collective::Gather | Collective::Allgather => (one, all),
-            Collective::Alltoall => (all, all),
-            _ => (one, one),
+    /// Buffers for this call; `None` if there is no memory.
+    fn of(query: &Query) -> Option<Self> {
+        let (input, output) = lengths(query);
+        let zeros = |bytes: u64| {
+            let mut buffer = Vec::new();
+            buffer.try_reserve_exact(bytes as usize).ok()?;
+            buffer.resize(bytes as usize, 0);
+            Some(buffer)
         };
-        let data_type = if bytes.is_multiple_of(8) { DataType::F64 } else { DataType::U8 };
-        Memory { input: vec![0; input], output: vec![0; output], sum: Op::Sum.on_bytes(data_type) }
+        let is_whole = query.bytes.is_multiple_of(8);
+        let sum = Op::Sum.on_bytes(if is_whole { DataType::F64 } else { DataType::U8 });
+        Some(Memory { input: zeros(input)?, output: zeros(output)?, sum })
+    }
+}
+
+/// Lengths of the input and the output of a call, of which the refiner has checked that they are
+/// little.
+fn lengths(query: &Query) -> (u64, u64) {
+    let (one, all) = (query.bytes, query.bytes * u64::from(query.ranks));
+    match query.operation {
+        Collective::Barrier => (0, 0),
+        Collective::Bcast => (0, one),
+        Collective::Scatter | Collective::ReduceScatter => (all, one),
+        Collective::Gather | Collective::Allgather => (one, all),
+        Collective::Alltoall => (all, all),
+        _ => (one, one),
     }
 }

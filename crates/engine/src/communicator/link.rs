@@ -123,6 +123,15 @@ impl Communicator {
         Ok(schedule)
     }
 
+    /// Returns the length of the block that [`link_all`](Self::link_all) of these schedules takes.
+    ///
+    /// # Errors
+    /// Returns an error if the schedules do not match.
+    pub fn block_bytes(&self, schedules: Vec<Schedule>) -> Result<u64, Error> {
+        let linked = link(schedules, self.link_options()).map_err(Error::Link)?;
+        Ok(ProgramLayout::new(&linked).bytes())
+    }
+
     fn link_options(&self) -> LinkOptions {
         let node = self.context.member.node();
         LinkOptions {

@@ -22,9 +22,16 @@ testing::tests![
     a_job_corrects_wrong_rows,
     a_job_on_several_nodes_corrects_wrong_rows,
     a_start_waits_for_no_trial,
+    a_rank_without_memory_makes_no_trial,
     a_table_stays_as_it_is_unless_the_user_asks,
 ];
-testing::parts![choose, call_often, call_often_between_nodes, start_often];
+testing::parts![
+    choose,
+    call_often,
+    call_often_between_nodes,
+    start_often,
+    call_often_without_memory,
+];
 
 /// Runs [`choose`] in a process with this variable set, and perhaps another.
 fn child(decisions: Option<&Path>, more: Option<(&str, &str)>) -> Output {
@@ -420,6 +427,35 @@ fn start_often() {
     .expect("no start waits");
 }
 
+/// Bytes of a call with more segments of 16 bytes than a graph may have, so that it is flat.
+const FLAT_BYTES: usize = 32 << 10;
+
+/// Calls a reduction of shared buffers so often that a trial is due, on ranks of which one has no
+/// more memory than these calls need.
+fn call_often_without_memory() {
+    tradewind::local(4, |world| {
+        let ones = world.alloc::<u64>(FLAT_BYTES / 8)?;
+        let mut ones = Some((ones, world.alloc::<u64>(FLAT_BYTES / 8)?));
+        // Room for what such a call stages, which is less than a trial needs.
+        let mut room = Some(world.alloc::<u8>(FLAT_BYTES + 4096)?);
+        let mut filling = Vec::new();
+        for call in 0..1010 {
+            let (input, output) = ones.take().expect("each call hands them back");
+            ones = Some(world.ireduce(input, output, Op::Sum, 0)?.wait()?);
+            if call == 0 && world.rank() == 0 {
+                for bytes in [1 << 20, 4096] {
+                    while let Ok(buffer) = world.alloc::<u8>(bytes) {
+                        filling.push(buffer);
+                    }
+                }
+                drop(room.take());
+            }
+        }
+        world.barrier()
+    })
+    .expect("the program's calls have the memory that they need");
+}
+
 /// A table with a chain of segments of 16 bytes everywhere, and a binomial tree as the next best.
 fn wrong_table(ranks_per_node: u32) -> DecisionTable {
     let range = Range {
@@ -514,6 +550,14 @@ fn a_start_waits_for_no_trial() {
     let query = Query { operation, form, ranks: 2, ranks_per_node: 2, bytes: WRONG_BYTES as u64 };
     let range = table.look_up(&query).expect("it has no gap").range;
     assert!(range.time.measured.is_some(), "{range:?}");
+}
+
+fn a_rank_without_memory_makes_no_trial() {
+    let file = kept(&wrong_table(4));
+    let part = "decisions::call_often_without_memory";
+    let output = run(part, Some(file.path()), Some(("TRADEWIND_REFINE", "1")));
+    assert_eq!(said(&output), [""; 0]);
+    assert_eq!(DecisionTable::read(file.path()).expect("it is whole"), wrong_table(4));
 }
 
 fn a_table_stays_as_it_is_unless_the_user_asks() {
