@@ -19,6 +19,7 @@ use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::Signature;
 use goal::compile::compile;
 use goal::graph::Graph;
+use models::decision::CallForm;
 use models::decision::rules::MachineClass;
 use models::machine_file::Engine;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -341,6 +342,16 @@ impl Communicator {
         let left = self.lock_paths().insert(key, path.clone(), limit);
         drop(left);
         Ok(path)
+    }
+
+    /// Name of the backend between nodes that runs calls of this form by the path that the last call
+    /// found, whichever engine was selected: where that refuses a graph, another one runs it. The same
+    /// on all ranks, which register alike.
+    pub(crate) fn last_backend(&self, form: CallForm) -> Option<&'static str> {
+        match self.lock_paths().last_found()? {
+            ExecutionPath::Internode(schedule) => Some(schedule.backend_name(form)),
+            ExecutionPath::Flat(_) | ExecutionPath::Linked(_) => None,
+        }
     }
 
     fn lock_paths(&self) -> MutexGuard<'_, PathCache> {

@@ -107,8 +107,8 @@ impl Communicator {
         arena.allocate(needed.max(LEAST_ROOM), 64).and_then(|at| arena.free(at)).is_ok()
     }
 
-    /// Times these plans in turns. All ranks get the same times: those of the rank that takes
-    /// longest.
+    /// Times these plans in turns, but for those that another engine runs. All ranks get the same
+    /// times: those of the rank that takes longest.
     fn trial(
         &self,
         query: &Query,
@@ -118,12 +118,19 @@ impl Communicator {
     ) -> Result<Vec<Measured>> {
         // The first calls link the schedules.
         let mut first = Vec::new();
-        for handle in handles {
+        for (handle, (engine, _)) in handles.iter().zip(plans) {
             handle.batch(query, &mut memory)?;
-            first.push(handle.batch(query, &mut memory)?);
+            let time = handle.batch(query, &mut memory)?;
+            // Times of another engine than the plan's say nothing about the plan.
+            let backend = self.last_backend(query.form);
+            let has_run = engine.is_none_or(|engine| Some(engine.name()) == backend);
+            first.push(if has_run { time } else { f64::INFINITY });
         }
         let first = self.slowest(&first)?;
         let best = first.iter().copied().fold(f64::INFINITY, f64::min);
+        if first.iter().filter(|time| time.is_finite()).count() < 2 {
+            return Ok(Vec::new());
+        }
         let taking: Vec<usize> =
             (0..plans.len()).filter(|plan| first[*plan] <= HOPELESS * best).collect();
         let mut times = Vec::new();

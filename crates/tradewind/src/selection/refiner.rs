@@ -92,7 +92,10 @@ impl Refiner {
         let first = [(present.engine, present.plan), flat].into_iter().chain(next);
         let mut plans: Vec<EnginePlan> = Vec::new();
         for one in first.chain(of_row) {
-            if !plans.contains(&one) && rules.admits(operation, &one.1, bytes) {
+            // Where the user demands the kernel, the plans of other engines would run in it, too.
+            let engine = one.0.unwrap_or(Engine::Kernel);
+            let has_engine = !rules.demands_kernel() || engine == Engine::Kernel;
+            if has_engine && !plans.contains(&one) && rules.admits(operation, &one.1, bytes) {
                 plans.push(one);
             }
         }
