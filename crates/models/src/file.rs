@@ -3,9 +3,9 @@
 use crate::machine::Fingerprint;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A kind of file.
@@ -224,6 +224,24 @@ pub fn write<T: Serialize>(
     let unwritable = |source| FileError::Unwritable { path: path.to_owned(), source };
     let bytes = to_bytes(kind, content).map_err(unwritable)?;
     replace(path, |file| file.write_all(&bytes)).map_err(unwritable)
+}
+
+/// Locks a file, until the result is dropped, against others that lock it to change what it has.
+///
+/// # Errors
+/// [`FileError::Unwritable`].
+pub fn lock(path: &Path) -> Result<File, FileError> {
+    let unwritable = |source| FileError::Unwritable { path: path.to_owned(), source };
+    let place = |of: &Metadata| (of.dev(), of.ino());
+    loop {
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(unwritable)?;
+        file.lock().map_err(unwritable)?;
+        let held = file.metadata().map_err(unwritable)?;
+        // A write replaces the file, so the lock may be that of an older one.
+        if place(&held) == place(&fs::metadata(path).map_err(unwritable)?) {
+            return Ok(file);
+        }
+    }
 }
 
 /// Writes beside the file, and takes its place when every byte is on the disk.

@@ -322,6 +322,8 @@ fn keep(directory: &Directory, out: &Path, is_look: bool) -> Result<(), Failure>
             eprintln!("tradewind: noisy: {form} {operation} among {ranks} ranks: {why}");
         }
     }
+    // A job that refines its table may write, too. A new file has nothing to lose.
+    let _lock = out.exists().then(|| models::file::lock(out)).transpose()?;
     match DecisionTable::read_for(out, &here) {
         Ok(old) if is_look => old.replaced_by(&table).write(out)?,
         Ok(old) => {

@@ -6,8 +6,8 @@
 use engine::Decisions;
 use engine::node::Node;
 use launch::environment::{Environment, Lookup, REFINE};
-use models::decision::{DecisionTable, Row};
-use models::file::FileError;
+use models::decision::{DecisionTable, Query, Row};
+use models::file::{self, FileError};
 use models::machine::Topology;
 use std::path::Path;
 use std::sync::Arc;
@@ -77,19 +77,23 @@ impl JobTable {
         JobTable::Table(UsedTable { table, ..used.clone() })
     }
 
-    /// Writes a row to the file, if that is this process's part, in the place of what the file has
-    /// for its shape by now.
-    pub(crate) fn write_row(&self, row: &Row) {
+    /// Corrects the row of a query in the file, if that is this process's part. Other communicators
+    /// and jobs may have corrected it meanwhile, which stays.
+    pub(crate) fn correct_file(&self, query: &Query, correct: impl Fn(&Row) -> Row) {
         let JobTable::Table(UsedTable { path, refinement: Refinement::InFile, .. }) = self else {
             return;
         };
         let write = || -> Result<(), FileError> {
+            let _lock = file::lock(path)?;
             let here = Topology::here().fingerprint().clone();
             let table = DecisionTable::read_for(path, &here)?;
-            // The row was one of a table.
-            let Ok(newer) = DecisionTable::new(here, vec![row.clone()]) else {
+            let Ok(row) = table.row(query) else { return Ok(()) };
+            let corrected = correct(row);
+            if corrected.ranges == row.ranges {
                 return Ok(());
-            };
+            }
+            // The row is one of a table.
+            let Ok(newer) = DecisionTable::new(here, vec![corrected]) else { return Ok(()) };
             table.replaced_by(&newer).write(path)
         };
         if let Err(error) = write() {

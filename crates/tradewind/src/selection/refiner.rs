@@ -7,8 +7,8 @@
 //! blocking one.
 //!
 //! What a trial finds holds for the communicator at once, but for reductions whose result depends on
-//! the order of the operands: equal calls of one job keep equal results. The file has all of it, for
-//! later jobs.
+//! the order of the operands: equal calls of one job keep equal results. Rank 0 of the job also
+//! corrects the file, for later jobs; what communicators without it find is not written.
 
 use super::rules::SelectionRules;
 use collectives::{Algorithm, Choice, Collective};
@@ -103,17 +103,16 @@ impl Refiner {
         plans
     }
 
-    /// Corrects the row by the times of a trial, which are the same on all ranks.
+    /// Corrects the row, here and in the file, by the times of a trial, which are the same on all ranks.
     pub(crate) fn settle(&self, query: &Query, measured: &[Measured]) {
         let mut state = self.lock();
         let rules = state.rules;
+        rules.table().correct_file(query, |row| corrected(row, query, measured));
         let Some(row) = rules.row(query.form, query.operation) else { return };
         let corrected = corrected(row, query, measured);
-        if corrected == *row {
-            return;
+        if corrected.ranges != row.ranges {
+            state.rules = rules.with_row(corrected);
         }
-        rules.table().write_row(&corrected);
-        state.rules = rules.with_row(corrected);
     }
 
     /// Makes no more trials: one has failed, perhaps not on all ranks.
@@ -149,11 +148,13 @@ fn corrected(row: &Row, query: &Query, measured: &[Measured]) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use models::decision::{Range, RunnerUp, Times};
+    use crate::selection::job_table::{JobTable, Refinement, UsedTable};
+    use models::decision::{self, DecisionTable, RunnerUp, Times};
+    use std::ops::Range;
 
-    fn range(from: u64, to: Option<u64>, algorithm: Algorithm) -> Range {
+    fn range(from: u64, to: Option<u64>, algorithm: Algorithm) -> decision::Range {
         let (plan, engine, time) = (Choice::of(algorithm), None, Times::predicted(1.0));
-        Range { from, to, plan, engine, at: from, time, runner_up: None }
+        decision::Range { from, to, plan, engine, at: from, time, runner_up: None }
     }
 
     fn row() -> Row {
@@ -163,7 +164,8 @@ mod tests {
             engine: None,
             time: Times::predicted(2.0),
         };
-        let first = Range { runner_up: Some(next), ..range(0, Some(4096), Algorithm::Flat) };
+        let first =
+            decision::Range { runner_up: Some(next), ..range(0, Some(4096), Algorithm::Flat) };
         let ranges = vec![first, range(4096, None, Algorithm::Chain)];
         Row { operation, form, ranks: 4, ranks_per_node: 4, error: None, disturbed: None, ranges }
     }
@@ -204,6 +206,36 @@ mod tests {
         let found = corrected(&row(), &query(100), &times);
         assert_eq!(found.range(100).map(|range| range.plan), Ok(Choice::of(Algorithm::Flat)));
         assert_eq!(found.ranges.len(), 2);
+    }
+
+    #[test]
+    fn corrections_by_several_jobs_stay_in_the_file() {
+        let here = models::machine::Topology::here().fingerprint().clone();
+        let table = DecisionTable::new(here, vec![row()]).expect("a table that can be");
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        table.write(file.path()).expect("room for a table");
+        let (path, table) = (file.path().into(), table.into());
+        // Each has the table as it was at the start of its job.
+        let of_job = JobTable::Table(UsedTable { path, table, refinement: Refinement::InFile });
+        let times = [measured(Algorithm::Flat, 9.0), measured(Algorithm::Binomial, 3.0)];
+        let jobs = [0..6, 6..12u32];
+        let correct = |doublings: Range<u32>| {
+            for query in doublings.map(|doubling| query(1 << doubling)) {
+                of_job.correct_file(&query, |row| corrected(row, &query, &times));
+            }
+        };
+        std::thread::scope(|scope| {
+            for doublings in jobs {
+                scope.spawn(|| correct(doublings));
+            }
+        });
+        let table = DecisionTable::read(file.path()).expect("it is whole");
+        for doubling in 0..12 {
+            let found = table.look_up(&query(1 << doubling)).map(|found| found.range.plan);
+            assert_eq!(found, Ok(Choice::of(Algorithm::Binomial)), "2^{doubling} bytes");
+        }
+        let other = table.look_up(&query(1 << 12)).map(|found| found.range.plan);
+        assert_eq!(other, Ok(Choice::of(Algorithm::Chain)));
     }
 
     #[test]
