@@ -391,7 +391,7 @@ where
     let local = member.rank();
     let group = NodeCommunicator::world(Arc::new(member))?;
     let internode = job.map(|job| InternodeGroup::world(job, &group, rank));
-    let table = job_table::of_job(&node, local);
+    let table = job_table::of_job(&node, rank);
     let world = Communicator::world(group, internode, table);
     catch_unwind(AssertUnwindSafe(|| body(world))).unwrap_or_else(|panic| {
         node.mark(local, engine::Exit::Panicked);
