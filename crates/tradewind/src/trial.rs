@@ -6,6 +6,7 @@ use crate::placement::Placement;
 use crate::reduction::{FoldOrder, Op, OpOnBytes};
 use crate::selection::algorithms::Algorithms;
 use crate::selection::refiner::{EnginePlan, Refiner};
+use crate::selection::rules::SelectionRules;
 use collectives::{Collective, Levels};
 use engine::signature::{CallKind, Signature};
 use goal::arithmetic::DataType;
@@ -49,7 +50,7 @@ impl Communicator {
             match self.trial_on_all(&query, &plans) {
                 Ok(Some(measured)) => refiner.settle(&query, &measured),
                 // A later call of the program may have more memory, but is not worth a count.
-                Ok(None) => log::debug!("no trial of {query}: a rank lacks memory for it"),
+                Ok(None) => log::debug!("no trial of {query}: a rank has no memory for it"),
                 Err(error) => {
                     log::warn!("decisions are refined no more: a trial of {query}: {error}");
                     refiner.stop();
@@ -65,7 +66,8 @@ impl Communicator {
         let handles: Vec<Communicator> =
             plans.iter().map(|plan| self.with_plan(query.operation, plan)).collect();
         // The program's calls may need none of the memory, because their buffers are shared ones.
-        let memory = Memory::of(query).filter(|_| self.has_room(query, &handles));
+        let may = SelectionRules::may_refine() && self.has_room(query, &handles);
+        let memory = if may { Memory::of(query) } else { None };
         let ready = self.allgather_word(u64::from(memory.is_some()), call)?;
         let Some(memory) = memory.filter(|_| ready.iter().all(|ready| *ready == 1)) else {
             return Ok(None);

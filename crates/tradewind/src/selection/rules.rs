@@ -22,6 +22,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// Most segments of a message. Where a decision table has more, another plan runs.
 const MOST_SEGMENTS: u64 = 1024;
 
+/// Most corrections of rules by a process: each keeps a copy of the table.
+const MOST_REFINED: usize = 64;
+
 /// Selection rules for one number of ranks and placement.
 #[derive(Debug)]
 pub(crate) struct SelectionRules {
@@ -51,8 +54,8 @@ pub(crate) fn explanations_enabled() -> bool {
     Environment.get(EXPLAIN).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// All rules of this process, leaked: they are few, one for each number of ranks and placement, and
-/// requests refer to them without a reference count.
+/// All rules of this process, leaked: they are few, one for each number of ranks and placement, besides
+/// [`MOST_REFINED`], and requests refer to them without a reference count.
 static KNOWN: Mutex<Vec<&'static SelectionRules>> = Mutex::new(Vec::new());
 
 impl SelectionRules {
@@ -96,6 +99,12 @@ impl SelectionRules {
     pub(crate) fn with_row(&'static self, row: Row) -> &'static Self {
         let wanted = (self.ranks, self.engine, self.placement);
         SelectionRules::refined_from(Some(self.at_start()), self.table.with_row(row), wanted)
+    }
+
+    /// Returns `true` if this process may correct rules once more.
+    pub(crate) fn may_refine() -> bool {
+        let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().filter(|rules| rules.at_start.is_some()).count() < MOST_REFINED
     }
 
     /// The rules at the start of the job, before it refined any.
