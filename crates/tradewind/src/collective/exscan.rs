@@ -113,6 +113,6 @@ impl Communicator {
         }
         let reduction = Some(known.reduction());
         let path = self.linked_equal((call, &choice), arguments, (0, bytes, reduction))?;
-        Ok(CollectivePlan::new(path, shape))
+        Ok(CollectivePlan::new(path, shape).in_order(known.order()))
     }
 }

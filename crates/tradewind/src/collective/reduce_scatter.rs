@@ -173,7 +173,7 @@ impl Communicator {
         }
         let reduction = Some(known.reduction());
         let path = self.linked_equal((call, &choice), arguments, (0, bytes, reduction))?;
-        Ok(CollectivePlan::new(path, shape))
+        Ok(CollectivePlan::new(path, shape).in_order(known.order()))
     }
 
     fn plan_reduce_scatter<T: Pod>(
@@ -226,6 +226,6 @@ impl Communicator {
         let path = self.linked((call, &choice), (arguments, counts.bytes.to_vec()), |rank| {
             reduce_scatter::graph(choice.algorithm, rank, &sizes, known.reduction())
         })?;
-        Ok(CollectivePlan::new(path, shape))
+        Ok(CollectivePlan::new(path, shape).in_order(known.order()))
     }
 }
