@@ -38,7 +38,7 @@ const BUSY: Duration = Duration::from_secs(2);
 /// handshake, and the time for all attempts: other clients that connect without pause displace
 /// connections.
 const CROWDED_PAUSE: Duration = Duration::from_millis(20);
-const CROWDED_LIMIT: Duration = Duration::from_secs(5);
+const CROWDED_LIMIT: Duration = CONNECT_LIMIT;
 
 /// Codes of refusals of a stream.
 const UNKNOWN: u8 = 1;
