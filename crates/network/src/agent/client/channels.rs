@@ -3,7 +3,6 @@
 use super::AgentClient;
 use crate::agent::channel_end::ChannelEnd;
 use crate::agent::channels::MOST_SLOTS;
-use crate::agent::queues::Refusal;
 use crate::agent::submission::Submission;
 use crate::error::Error;
 use shm::segment::Offset;
@@ -33,22 +32,15 @@ impl AgentClient {
     /// service; also if the port is open already, no window lies there, or the node service has ended.
     pub fn open_window(&self, port: u64, at: Offset, table: Offset) -> Result<(), Error> {
         let open = Submission::OpenWindow { port, at, table };
-        let answer = self.query_for_certain(&mut self.table(), open)?;
-        let why = match answer.first() {
-            None => return Ok(()),
-            Some(refusal) if *refusal == Refusal::Memory as u32 => {
-                return Err(Error::TooLarge {
-                    backend: "agent",
-                    what: "the slots of this rank's windows and channels with other nodes".into(),
-                    needed: MOST_SLOTS + 1,
-                    limit: MOST_SLOTS,
-                    way_out: "drop windows and channels that are no longer used before you open more",
-                });
-            }
-            Some(refusal) if *refusal == Refusal::Taken as u32 => "this rank has it open already",
-            Some(_) => "no such window lies in the segment of the job",
+        let space = Error::TooLarge {
+            backend: "agent",
+            what: "the slots of this rank's windows and channels with other nodes".into(),
+            needed: MOST_SLOTS + 1,
+            limit: MOST_SLOTS,
+            way_out: "drop windows and channels that are no longer used before you open more",
         };
-        Err(Error::Operation(format!("cannot open window {port:#x} for other nodes: {why}")))
+        let missing = "no such window lies in the segment of the job";
+        self.open_elsewhere(open, (format_args!("window {port:#x}"), missing), space)
     }
 
     /// Closes a window for other nodes: commands of their ranks find it withdrawn.

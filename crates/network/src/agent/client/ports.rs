@@ -3,7 +3,7 @@
 use super::AgentClient;
 use crate::agent::messages::area::{self, Area};
 use crate::agent::messages::port::{MessagePort, WaitMark};
-use crate::agent::queues::{MEMORY, Refusal};
+use crate::agent::queues::MEMORY;
 use crate::agent::submission::Submission;
 use crate::backend::ExitedRank;
 use crate::error::{Error, system};
@@ -43,22 +43,15 @@ impl AgentClient {
     /// if the port is open already, no such queues lie there, or the node service has ended.
     pub fn open_port(&self, port: u64, [queue, table, uses]: [Offset; 3]) -> Result<(), Error> {
         let open = Submission::OpenPort { port, at: queue, table, uses };
-        let answer = self.query_for_certain(&mut self.table(), open)?;
-        let why = match answer.first() {
-            None => return Ok(()),
-            Some(refusal) if *refusal == Refusal::Memory as u32 => {
-                return Err(Error::TooLarge {
-                    backend: "agent",
-                    what: "the queues of this rank with other nodes".into(),
-                    needed: MEMORY + 1,
-                    limit: MEMORY,
-                    way_out: "drop ports that are no longer used before you open more",
-                });
-            }
-            Some(refusal) if *refusal == Refusal::Taken as u32 => "this rank has it open already",
-            Some(_) => "no such queues lie in the segment of the job",
+        let space = Error::TooLarge {
+            backend: "agent",
+            what: "the queues of this rank with other nodes".into(),
+            needed: MEMORY + 1,
+            limit: MEMORY,
+            way_out: "drop ports that are no longer used before you open more",
         };
-        Err(Error::Operation(format!("cannot open port {port:#x} for other nodes: {why}")))
+        let missing = "no such queues lie in the segment of the job";
+        self.open_elsewhere(open, (format_args!("port {port:#x}"), missing), space)
     }
 
     /// Closes the receive queue of a port; what arrives for it is lost, and its senders on other

@@ -2,10 +2,12 @@
 
 use super::{AgentClient, LIVENESS_INTERVAL};
 use crate::agent::client_table::ClientTable;
+use crate::agent::queues::Refusal;
 use crate::agent::shared_region::MAX_NAMED;
 use crate::agent::submission::Submission;
 use crate::backend::{Departures, ExitedRank};
 use crate::error::Error;
+use std::fmt::Display;
 use std::time::Duration;
 
 impl AgentClient {
@@ -16,6 +18,24 @@ impl AgentClient {
         const LIMIT: Duration = Duration::from_secs(1);
         let Ok(number) = self.submit_query(table, query) else { return Vec::new() };
         self.region.await_answer(number, LIMIT).unwrap_or_default()
+    }
+
+    /// Opens a port or window of this rank for other nodes. `opened` names it in errors, `missing` is
+    /// the reason if it does not lie at its offset, and `space` is the error if it takes too much memory of the node service.
+    pub(super) fn open_elsewhere(
+        &self,
+        open: Submission,
+        (opened, missing): (impl Display, &'static str),
+        space: Error,
+    ) -> Result<(), Error> {
+        let answer = self.query_for_certain(&mut self.table(), open)?;
+        let why = match answer.first() {
+            None => return Ok(()),
+            Some(refusal) if *refusal == Refusal::Memory as u32 => return Err(space),
+            Some(refusal) if *refusal == Refusal::Taken as u32 => "this rank has it open already",
+            Some(_) => missing,
+        };
+        Err(Error::Operation(format!("cannot open {opened} for other nodes: {why}")))
     }
 
     /// Returns the agent's answer to a query, however long it takes.
