@@ -184,7 +184,7 @@ pub enum Error {
     /// This rank's part of the segment is full.
     #[error(transparent)]
     Arena(#[from] ArenaError),
-    /// A rank's part of the segment has no room for what all ranks of a call need.
+    /// A rank's part of the segment has no space for what all ranks of a call need.
     #[error("{0}")]
     NoMemory(String),
     /// Failure of a system call that the job needs.

@@ -108,7 +108,8 @@ pub(crate) fn neighbor_alltoallv<M: Mode, N: Number, D: Number>(
         0 => Area::empty(),
         sources => call.blocks(receive, sources)?,
     };
-    let (sent_sizes, received_sizes) = (sent.sizes(), received.sizes());
+    let sent_sizes = sent.sizes();
+    let received_sizes = received.sizes();
     exchange(call, topology, (sent, &sent_sizes), (received, &received_sizes))
 }
 
@@ -120,7 +121,8 @@ pub(crate) fn neighbor_alltoallw<M: Mode, N: Number, D: Number>(
     let topology = call.topology()?;
     let sent = call.typed_blocks(send, topology.destinations)?;
     let received = call.typed_blocks(receive, topology.sources)?;
-    let (sent_sizes, received_sizes) = (sent.sizes(), received.sizes());
+    let sent_sizes = sent.sizes();
+    let received_sizes = received.sizes();
     exchange(call, topology, (sent, &sent_sizes), (received, &received_sizes))
 }
 

@@ -122,8 +122,8 @@ static COUNTS: [Counts; Kind::ALL.len()] = [const {
     }
 }; Kind::ALL.len()];
 
-/// True if there will be a report: times are measured, which costs two reads of the clock in each
-/// call, and calls are counted whose count costs a locked instruction.
+/// True if there will be a report. Then each call is timed, by two reads of the clock, and the calls
+/// that are left are counted, by a locked instruction each.
 static TIMES: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn measure_times() {

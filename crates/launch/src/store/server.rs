@@ -261,7 +261,7 @@ impl Space {
             // Latency of the handshake; without it the exchange only takes longer.
             let _ = socket.set_nodelay(true);
             let unproven = |peer: &Peer| !matches!(peer.stage, Stage::Rank(_));
-            // Room for every rank in its handshake beside the strangers: ranks that start at the
+            // Space for every rank in its handshake beside the strangers: ranks that start at the
             // same time do not displace each other.
             let most = MAX_UNPROVEN + self.ranks.len();
             if self.peers.iter().filter(|peer| unproven(peer)).count() >= most

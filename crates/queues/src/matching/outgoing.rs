@@ -177,8 +177,8 @@ impl Outgoing {
         }
         self.producer.skip(gap);
         // The next message is as long, as a rule, and its lines are in the receiver's cache. The call
-        // loads the credit for them, if it lacks, while nobody waits; without credit the lines are in
-        // use.
+        // loads the credit for them, if it lacks, while no rank waits; without credit the lines are
+        // in use.
         self.producer.has_space(self.ring.words(), lines).map_err(|_| Corrupt)?;
         for next in self.producer.free_words::<7>(self.ring.words(), lines) {
             prefetch(next.as_ptr().cast(), size_of_val(next), Purpose::Write);

@@ -182,7 +182,7 @@ impl CarriedWindow {
         failure
     }
 
-    /// Executes one command whose outcome is an error or none.
+    /// Executes one command that returns no bytes.
     fn execute_one(&self, kind: Kind, at: u64, bytes: &[u8]) -> Result<(), WindowError> {
         let piece = (kind, at, 0, Cow::Borrowed(bytes));
         self.execute(std::iter::once(piece), |outcome, _| self.error_of(outcome))

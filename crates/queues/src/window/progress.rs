@@ -13,7 +13,7 @@ pub(super) struct State {
     pub(super) lines: u64,
     /// Conditions that are waited for, or whose cancellation is not answered.
     pub(super) awaited: usize,
-    /// Commands by their numbers, until their answers are taken. No other answer is believed.
+    /// Commands by their numbers, until their answers are taken. An answer to any other is an error.
     pub(super) commands: HashMap<u64, Progress>,
     /// A thread receives answers.
     pub(super) is_receiving: bool,

@@ -1,4 +1,4 @@
-//! A window as the carrier serves it to ranks of other nodes, whose commands it executes.
+//! Execution, by the carrier, of the commands of ranks of other nodes on a window.
 
 use super::condition::Condition;
 use super::error::WindowError;

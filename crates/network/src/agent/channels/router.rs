@@ -34,8 +34,8 @@ pub(crate) struct ChannelRouter {
     requests: Requests,
 }
 
-/// Whether all requested notifications are certain: ranks store a value and then load the word with
-/// the request, and a store may leave its processor after that load.
+/// Certainty of the requested notifications: ranks store a value and then load the word with the
+/// request, and a store may leave its processor after that load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Requests {
     /// A barrier has followed all of them.
@@ -382,10 +382,10 @@ impl ChannelRouter {
         self.windows.request(&mut count);
         // Ranks store values and positions, pass their light half of the barrier and load the word.
         // The heavy half interrupts all processors, so it waits for a sleep after which nothing was
-        // requested anew: values that follow each other quickly do without. A store that is on its
-        // way out of its processor, whose rank has loaded the word before the request, is there a
-        // turn later: it takes less time than the system calls of a turn. No processor promises
-        // that, so the sleep behind that turn is short.
+        // requested anew: values that follow each other quickly do without. A rank may have loaded
+        // the word before the request while its store has not left its processor. That store is
+        // visible a turn later, because it takes less time than the system calls of a turn. No
+        // processor promises that, so the sleep behind that turn is short.
         self.requests = match self.requests {
             _ if is_new => Requests::New,
             _ if is_refused => Requests::Uncertain,

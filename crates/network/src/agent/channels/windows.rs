@@ -1,4 +1,4 @@
-//! The windows of the node's ranks, as ranks of other nodes reach them.
+//! Access of ranks of other nodes to the windows of this node's ranks.
 
 use super::record::{ChannelId, Content, HEAD_BYTES, MAX_BYTES};
 use super::{ANSWERS, COMMANDS};
@@ -57,7 +57,7 @@ struct Exposed {
 struct Link {
     node: u32,
     commands: WindowCommands,
-    /// Lines of answers that were sent, and whose slots have not been released yet.
+    /// Number of lines of answers in slots that have not been released yet.
     in_flight: u64,
     state: LinkState,
     /// The rank sends nothing more: the link goes when everything before is executed.
