@@ -86,7 +86,7 @@ named_enum! {
         Rabenseifner = "rabenseifner",
         /// Each rank sends to all others, in rank order.
         Direct = "direct",
-        /// Each rank sends to all others, the next rank first.
+        /// Each rank sends to all others, the next rank first, and waits for nothing before.
         RotatedDirect = "rotated-direct",
         /// Blocks move by powers of two.
         Bruck = "bruck",
@@ -104,7 +104,9 @@ impl Collective {
     pub const fn algorithms(self) -> &'static [Algorithm] {
         use Algorithm::*;
         match self {
-            Collective::Barrier => &[Dissemination, RecursiveDoubling, Tree, Flat, Join],
+            Collective::Barrier => {
+                &[Dissemination, RecursiveDoubling, Tree, Flat, RotatedDirect, Join]
+            }
             Collective::Bcast => &[
                 Flat,
                 FlatRendezvous,
@@ -123,13 +125,21 @@ impl Collective {
             ],
             Collective::Scatter => &[Flat, Chain, PipelinedChain, Binomial, Join],
             Collective::Gather => &[Flat, Chain, PipelinedChain, Binomial, Join],
-            Collective::Allgather => &[Ring, RecursiveDoubling, Bruck, GatherBcast, Join],
+            Collective::Allgather => {
+                &[Ring, RecursiveDoubling, Bruck, GatherBcast, RotatedDirect, Join]
+            }
             Collective::Reduce => {
                 &[Flat, Chain, SegmentedChain, Binomial, Dary, Rabenseifner, Join]
             }
-            Collective::Allreduce => {
-                &[RecursiveDoubling, Dissemination, Ring, Rabenseifner, ReduceBcast, Join]
-            }
+            Collective::Allreduce => &[
+                RecursiveDoubling,
+                Dissemination,
+                Ring,
+                Rabenseifner,
+                ReduceBcast,
+                RotatedDirect,
+                Join,
+            ],
             Collective::ReduceScatter => {
                 &[Ring, Pairwise, RecursiveHalving, ReduceThenScatter, Join]
             }
@@ -175,7 +185,7 @@ impl Collective {
         use Algorithm::*;
         match self {
             Collective::Reduce => matches!(algorithm, Flat | Join),
-            Collective::Allreduce => matches!(algorithm, Join),
+            Collective::Allreduce => matches!(algorithm, RotatedDirect | Join),
             Collective::ReduceScatter => matches!(algorithm, Pairwise | Join),
             Collective::Scan | Collective::Exscan => matches!(algorithm, Chain | Join),
             _ => true,
@@ -197,6 +207,48 @@ impl Collective {
     /// the same bits whatever the operation, or if the collective combines nothing.
     pub const fn has_common_order(self, algorithm: Algorithm) -> bool {
         !matches!((self, algorithm), (Collective::Allreduce, Algorithm::Dissemination))
+    }
+
+    /// Returns `true` if every rank sends all its messages when it starts, however late the others
+    /// start: between more than two ranks the algorithms of one step, between two more.
+    pub const fn sends_at_start(self, algorithm: Algorithm, ranks: u32) -> bool {
+        use Algorithm::*;
+        let in_any_number = match self {
+            Collective::Bcast => matches!(algorithm, Flat | SegmentedFlat),
+            Collective::Scatter | Collective::Gather | Collective::Reduce => {
+                matches!(algorithm, Flat)
+            }
+            Collective::Barrier | Collective::Allgather | Collective::Allreduce => {
+                matches!(algorithm, RotatedDirect)
+            }
+            Collective::Alltoall => matches!(algorithm, Direct | RotatedDirect),
+            Collective::ReduceScatter | Collective::Scan | Collective::Exscan => false,
+        };
+        let between_two = match self {
+            Collective::Barrier | Collective::Allreduce => {
+                matches!(algorithm, Dissemination | RecursiveDoubling)
+            }
+            Collective::Bcast => matches!(
+                algorithm,
+                Chain
+                    | SegmentedChain
+                    | Binary
+                    | Binomial
+                    | SegmentedBinomial
+                    | Dary
+                    | ScatterAllgather
+                    | TwoTree
+            ),
+            Collective::Scatter | Collective::Gather => {
+                matches!(algorithm, Chain | PipelinedChain | Binomial)
+            }
+            Collective::Allgather => matches!(algorithm, Ring | RecursiveDoubling | Bruck),
+            Collective::Reduce => matches!(algorithm, Chain | SegmentedChain | Binomial | Dary),
+            Collective::ReduceScatter => matches!(algorithm, Ring | Pairwise | RecursiveHalving),
+            Collective::Scan | Collective::Exscan => matches!(algorithm, Chain | RecursiveDoubling),
+            Collective::Alltoall => matches!(algorithm, Bruck | Pairwise | Multiphase),
+        };
+        in_any_number || ranks <= 2 && between_two
     }
 
     const fn algorithm_kind(self) -> &'static str {

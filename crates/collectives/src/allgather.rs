@@ -22,6 +22,8 @@
 //!   nothing here: they arrive where they belong.
 //! - **gather-bcast**: Binomial [`gather`] to rank 0, then binomial
 //!   [`bcast`] from there.
+//! - **rotated-direct**: Every rank sends its block to every other one, the next rank first. `ranks` −
+//!   1 messages a rank, one deep: no rank passes anything on.
 //! - **join**: One join vertex of all ranks. For equal blocks.
 
 use crate::blocks::{Parts, merged};
@@ -70,6 +72,7 @@ pub(crate) fn build(
         Algorithm::Ring => allgather.ring(builder),
         Algorithm::RecursiveDoubling => allgather.recursive_doubling(builder),
         Algorithm::Bruck => allgather.bruck(builder),
+        Algorithm::RotatedDirect => allgather.rotated_direct(builder),
         Algorithm::GatherBcast => {
             let tuning = Tuning::default();
             let target = output.all();
@@ -100,6 +103,15 @@ impl Allgather<'_> {
         for step in 1..member.ranks() {
             builder.send(self.held(builder, member.before(step - 1), 1), member.after(1), step);
             builder.receive(self.output.at(member.before(step)), member.before(1), step);
+        }
+    }
+
+    fn rotated_direct(&self, builder: &mut GraphBuilder) {
+        let member = builder.member();
+        for distance in 1..member.ranks() {
+            builder.send(self.input, member.after(distance), FOLD);
+            let other = member.before(distance);
+            builder.receive(self.output.at(other), other, FOLD);
         }
     }
 

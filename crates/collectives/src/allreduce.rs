@@ -39,12 +39,15 @@
 //!   Computational Science, 2004.
 //! - **reduce-bcast**: Binomial [`reduce`] to rank 0, then binomial
 //!   [`bcast`] from there.
+//! - **rotated-direct**: Every rank sends its contribution to every other one, the next rank first, and
+//!   folds all from the left in rank order. `ranks` − 1 messages a rank, one deep: no rank passes
+//!   anything on. For short vectors on few ranks.
 //! - **join**: One join vertex of all ranks that folds their contributions from the left in rank
 //!   order.
 
 use crate::blocks::Parts;
 use crate::builder::GraphBuilder;
-use crate::fold::fold_in;
+use crate::fold::{fold, fold_in};
 use crate::halving::Halving;
 use crate::member::doublings;
 use crate::power_of_two::{PowerOfTwo, Role};
@@ -111,6 +114,7 @@ pub(crate) fn build(
             core(builder, reduction, input, output, recursive_doubling)?
         }
         Algorithm::Dissemination => dissemination(builder, reduction, input, output)?,
+        Algorithm::RotatedDirect => rotated_direct(builder, reduction, input, output)?,
         Algorithm::Rabenseifner => core(builder, reduction, input, output, rabenseifner)?,
         Algorithm::Ring => {
             let sizes = Sizes::even(member.ranks(), input.length, reduction.unit());
@@ -259,6 +263,30 @@ fn dissemination(
     if let Some(below) = below {
         builder.combine(reduction, below, input, output);
     }
+    Ok(())
+}
+
+fn rotated_direct(
+    builder: &mut GraphBuilder,
+    reduction: Reduction,
+    input: Block,
+    output: Block,
+) -> Result<(), CollectiveError> {
+    let member = builder.member();
+    for distance in 1..member.ranks() {
+        builder.send(input, member.after(distance), FOLD);
+    }
+    let mut operands = Vec::new();
+    for rank in 0..member.ranks() {
+        if rank == member.rank() {
+            operands.push(input);
+            continue;
+        }
+        let theirs = builder.scratchpad(input.length)?;
+        builder.receive(theirs, rank, FOLD);
+        operands.push(theirs);
+    }
+    fold(builder, reduction, &operands, Some(output));
     Ok(())
 }
 

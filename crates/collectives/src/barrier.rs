@@ -22,6 +22,8 @@
 //!   messages, two deep.
 //!
 //!   Mellor-Crummey, Scott 1991, section 3.1: the centralised barrier.
+//! - **rotated-direct**: Every rank signals every other one, the next rank first. `ranks` − 1 messages
+//!   a rank, one deep: no rank passes anything on.
 //! - **join**: One join vertex of all ranks.
 
 use crate::builder::GraphBuilder;
@@ -67,6 +69,7 @@ pub(crate) fn build(
             collect_arrivals(builder, &tree);
             release(builder, &tree);
         }
+        Algorithm::RotatedDirect => rotated_direct(builder),
         Algorithm::Join => {
             builder.join(JoinMode::Barrier, Blocks::none(), Blocks::none());
         }
@@ -95,6 +98,17 @@ pub(crate) fn release(builder: &mut GraphBuilder, tree: &Tree) {
     }
     for child in &tree.children {
         builder.send_signal(*child, DOWN);
+    }
+}
+
+fn rotated_direct(builder: &mut GraphBuilder) {
+    let member = builder.member();
+    // No signal waits for one that has arrived.
+    for distance in 1..member.ranks() {
+        builder.send_signal(member.after(distance), UP);
+    }
+    for distance in 1..member.ranks() {
+        builder.receive_signal(member.before(distance), UP);
     }
 }
 

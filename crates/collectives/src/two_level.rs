@@ -171,7 +171,8 @@ pub fn reduce(
 /// trees back. Buffers are those of [`allreduce::graph`].
 ///
 /// # Errors
-/// As [`allreduce::graph`]; for a join, [`CollectiveError::HasNoLevels`].
+/// As [`allreduce::graph`]; for a join, [`CollectiveError::HasNoLevels`]. An operation that is not
+/// associative is refused for every algorithm.
 pub fn allreduce(
     rank: u32,
     ranks: u32,
@@ -183,6 +184,8 @@ pub fn allreduce(
     check_levels(Collective::Allreduce, algorithm)?;
     let mut builder = GraphBuilder::new(rank, ranks)?;
     reduction.check(bytes)?;
+    // The nodes' combinations are combined, whatever the order between the nodes.
+    reduction.check_associative(algorithm)?;
     let levels = RankLevels::new(rank, ranks, ranks_per_node, 0);
     let tuning = Tuning::default();
     let input = builder.buffer(Access::Input, bytes);

@@ -31,6 +31,7 @@
 //! | scatter, gather | flat, chain, pipelined-chain | 2004, table 2 | exact |
 //! | scatter, gather | binomial | 2004, table 2 | exact for powers of two, upper bound otherwise |
 //! | alltoall | direct, rotated-direct | 2004, table 3 | the rotated exchange lies between the bounds (γ from 0 to 1) |
+//! | barrier, allgather, allreduce | rotated-direct | 2004, table 3 | as the exchange; combinations may overlap with messages |
 //! | alltoall | bruck, pairwise, multiphase | derived | exact |
 //! | reduce | flat, chain, segmented-chain | derived | exact; segmented-chain from 3 ranks on |
 //! | reduce | binomial | derived | exact for powers of two while combining keeps up (or + c×m ≤ g) |

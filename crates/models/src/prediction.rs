@@ -1,6 +1,6 @@
 //! Predictions for the calls of a machine: every plan on every engine that can run it.
 
-use crate::costs::{CostModel, Costs, Sharing};
+use crate::costs::{Candidate, CostModel, Costs, Sharing};
 use crate::machine::PairClass;
 use crate::machine_file::{Engine, Machine};
 use crate::query::{CallForm, Query, private_bytes};
@@ -37,7 +37,16 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Models {
     levels: BTreeMap<(Engine, CallForm), LevelCosts>,
+    /// Bytes that each connection between ranks holds, if the ranks are connected.
+    held: Option<u64>,
 }
+
+/// Bytes that connections between ranks hold where all systems grant that.
+pub const USUALLY_HELD: u64 = 1 << 20;
+
+/// Largest number of ranks that run nonblocking collectives of one step themselves: each of them
+/// builds the graphs of all.
+pub const MOST_RANKS_IN_ONE_STEP: u32 = 16;
 
 /// Costs under one engine, inside nodes and between nodes.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +87,16 @@ impl Models {
                 }
             }
         }
-        Models { levels }
+        Models { levels, held: None }
+    }
+
+    /// The models of jobs whose ranks are connected. Where each rank has a node of its own, they run
+    /// nonblocking calls themselves in which [all messages are sent at the
+    /// start](Collective::sends_at_start) and the connections hold them; such calls cost what they
+    /// cost in [`Engine::Direct`].
+    #[must_use]
+    pub fn with_connected_ranks(self, held: u64) -> Self {
+        Models { held: Some(held), ..self }
     }
 
     /// Returns `true` if messages between nodes under this engine were measured.
@@ -141,11 +159,12 @@ impl Models {
                 is_taken(algorithm) && is_available(query, operation, algorithm, levels)
             };
             let Some(model) = level.model(query, &available) else { continue };
-            let engine = Some(engine).filter(|_| query.nodes() > 1);
-            all.extend(model.candidates(query).into_iter().map(|candidate| Prediction {
-                plan: candidate.plan,
-                engine,
-                microseconds: candidate.microseconds,
+            let named = Some(engine).filter(|_| query.nodes() > 1);
+            all.extend(model.candidates(query).into_iter().map(|candidate| {
+                let Candidate { plan, microseconds } = candidate;
+                let in_ranks = self.price_in_ranks(engine, &plan, query);
+                let microseconds = in_ranks.unwrap_or(microseconds);
+                Prediction { plan, engine: named, microseconds }
             }));
         }
         let too_many = |plan: &Choice| {
@@ -160,8 +179,27 @@ impl Models {
     /// or no costs are known. On one node there is no choice of engines.
     pub fn price(&self, engine: Option<Engine>, plan: &Choice, query: &Query) -> Option<f64> {
         let known = |one: &(Engine, &LevelCosts)| engine.is_none_or(|engine| engine == one.0);
-        let (_, level) = self.engines(query).find(known)?;
-        level.model(query, &|_, _, _| true)?.price(plan, query)
+        let (engine, level) = self.engines(query).find(known)?;
+        let in_ranks = self.price_in_ranks(engine, plan, query);
+        in_ranks.or_else(|| level.model(query, &|_, _, _| true)?.price(plan, query))
+    }
+
+    /// Returns the time of a nonblocking call that the ranks run in the place of this engine, in
+    /// microseconds; `None` if they do not, or no costs are known.
+    fn price_in_ranks(&self, engine: Engine, plan: &Choice, query: &Query) -> Option<f64> {
+        let Query { operation, form, ranks, ranks_per_node, bytes } = *query;
+        let has_few_nodes = ranks_per_node <= 1 && (2..=MOST_RANKS_IN_ONE_STEP).contains(&ranks);
+        let is_of_agent = engine == Engine::Agent && form == CallForm::Nonblocking;
+        let is_in_ranks = is_of_agent
+            && has_few_nodes
+            && plan.levels == Levels::One
+            && operation.sends_at_start(plan.algorithm, ranks)
+            // In one step two ranks exchange one block, or one contribution.
+            && self.held.is_some_and(|held| bytes < held);
+        if !is_in_ranks {
+            return None;
+        }
+        self.levels.get(&(Engine::Direct, form))?.model(query, &|_, _, _| true)?.price(plan, query)
     }
 
     /// The plan to use: the fastest, but where the models leave open which is the fastest, the one
@@ -252,8 +290,14 @@ fn is_available(
     algorithm: Algorithm,
     levels: Levels,
 ) -> bool {
+    let is_one_node = query.nodes() == 1;
     match levels {
-        Levels::One => query.nodes() == 1 || algorithm != Algorithm::Join,
+        Levels::One => match algorithm {
+            Algorithm::Join => is_one_node,
+            // On one node a join has one step, too, and takes fewer messages.
+            Algorithm::RotatedDirect => !is_one_node || collective == Collective::Alltoall,
+            _ => true,
+        },
         Levels::Two => collective.has_two_levels(algorithm),
     }
 }
@@ -286,8 +330,16 @@ mod tests {
                             ..linked::call(collective, ranks, bytes)
                         };
                         let choice = Choice { levels, ..Choice::of(algorithm) };
-                        // A join has a graph on several nodes, too, which no engine runs.
-                        let runs = algorithm != Algorithm::Join || query.nodes() == 1;
+                        // A join has a graph on several nodes, too, which no engine runs; and on one
+                        // node it takes the place of one step.
+                        let is_one_node = query.nodes() == 1;
+                        let is_one_step = algorithm == Algorithm::RotatedDirect
+                            && collective != Collective::Alltoall
+                            && levels == Levels::One;
+                        let runs = match algorithm {
+                            Algorithm::Join => is_one_node,
+                            _ => !is_one_node || !is_one_step,
+                        };
                         let expected = runs && build(&spec, &choice).is_ok();
                         let found = is_available(&query, collective, algorithm, levels);
                         assert_eq!(found, expected, "{query}: {choice}");

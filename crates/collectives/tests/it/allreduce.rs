@@ -77,12 +77,14 @@ fn any_number_of_elements_will_do() {
 }
 
 #[test]
-fn a_join_folds_in_rank_order_whatever_the_operation() {
+fn a_fold_in_rank_order_takes_any_operation() {
     let inputs: Vec<Vec<u8>> = (0..7).map(|rank| exact(DataType::F64, rank, 3)).collect();
     for operation in [Arithmetic::Subtract, Arithmetic::Divide] {
         let expected = fold(operation, DataType::F64, &inputs);
-        let results = results(Algorithm::Join, &inputs, operation, DataType::F64);
-        assert!(results.iter().all(|result| *result == expected), "{operation}");
+        for algorithm in [Algorithm::Join, Algorithm::RotatedDirect] {
+            let results = results(algorithm, &inputs, operation, DataType::F64);
+            assert!(results.iter().all(|result| *result == expected), "{algorithm}: {operation}");
+        }
     }
 }
 
@@ -133,7 +135,7 @@ proptest! {
             }
             let results = results(algorithm, &inputs, operation, data_type);
             prop_assert!(results.iter().all(|result| *result == results[0]));
-            if operation == Arithmetic::Minimum || operation == Arithmetic::Maximum || algorithm == Algorithm::Join {
+            if operation == Arithmetic::Minimum || operation == Arithmetic::Maximum || Collective::Allreduce.folds_from_left(algorithm) {
                 prop_assert_eq!(&results[0], &fold(operation, data_type, &inputs));
             }
         }

@@ -178,16 +178,17 @@ fn algorithms_are_found_by_their_names() {
         }
         collective.algorithms().iter().map(|one| one.name()).collect()
     };
-    assert_eq!(names(Collective::Barrier).len(), 5);
+    assert_eq!(names(Collective::Barrier).len(), 6);
     assert_eq!(names(Collective::Bcast).len(), 14);
     let scatters = ["flat", "chain", "pipelined-chain", "binomial", "join"];
     assert_eq!(names(Collective::Scatter), scatters);
     assert_eq!(names(Collective::Gather), scatters);
-    let allgathers = ["ring", "recursive-doubling", "bruck", "gather-bcast", "join"];
+    let allgathers =
+        ["ring", "recursive-doubling", "bruck", "gather-bcast", "rotated-direct", "join"];
     assert_eq!(names(Collective::Allgather), allgathers);
     assert_eq!(names(Collective::Alltoall).len(), 6);
     assert_eq!(names(Collective::Reduce).len(), 7);
-    assert_eq!(names(Collective::Allreduce).len(), 6);
+    assert_eq!(names(Collective::Allreduce).len(), 7);
     assert_eq!(names(Collective::ReduceScatter).len(), 5);
     assert_eq!(names(Collective::Scan), names(Collective::Exscan));
     let error = Collective::Scatter.algorithm("binary").unwrap_err();

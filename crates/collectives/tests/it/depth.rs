@@ -3,10 +3,10 @@
 use crate::reference::SUM;
 use crate::tuning;
 use collectives::{
-    Algorithm, Sizes, Tuning, allgather, allreduce, alltoall, barrier, bcast, gather, reduce,
-    reduce_scatter,
+    Algorithm, Choice, Collective, GraphSpec, Reduction, Sizes, Tuning, allgather, allreduce,
+    alltoall, barrier, bcast, exscan, gather, reduce, reduce_scatter, scan, scatter,
 };
-use collectives::{exscan, scan, scatter};
+use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::{Graph, Operation};
 
 /// The longest chain of messages, and the number of all messages.
@@ -128,6 +128,7 @@ fn all_to_all_and_allgather() {
         assert_eq!(gathered(Algorithm::Ring), (others, ranks * others));
         is_logarithmic(gathered(Algorithm::Bruck), ranks, ranks * ceiling(ranks));
         is_folded(gathered(Algorithm::RecursiveDoubling), ranks, ranks.ilog2());
+        assert_eq!(gathered(Algorithm::RotatedDirect), (1, ranks * others));
         assert_eq!(gathered(Algorithm::GatherBcast), (2 * ranks.ilog2(), 2 * others));
         assert_eq!(gathered(Algorithm::Join), (1, 0));
     }
@@ -173,6 +174,7 @@ fn reductions() {
         assert_eq!(all(Algorithm::Dissemination), everywhere);
         assert_eq!(all(Algorithm::Ring), (2 * others, 2 * ranks * others));
         is_folded(all(Algorithm::Rabenseifner), ranks, 2 * ranks.ilog2());
+        assert_eq!(all(Algorithm::RotatedDirect), (1, ranks * others));
         assert_eq!(all(Algorithm::ReduceBcast), (2 * ranks.ilog2(), 2 * others));
         assert_eq!(all(Algorithm::Join), (1, 0));
     }
@@ -201,8 +203,43 @@ fn scans_and_barriers() {
         assert_eq!(met(Algorithm::Tree), (2 * ranks.ilog2(), 2 * others));
         is_folded(met(Algorithm::RecursiveDoubling), ranks, ranks.ilog2());
         assert_eq!(met(Algorithm::Flat), (2, 2 * others));
+        assert_eq!(met(Algorithm::RotatedDirect), (1, ranks * others));
         assert_eq!(met(Algorithm::Join), (1, 0));
     }
+}
+
+/// Among more than two of these numbers of ranks no tree of degree 2 is flat, and no exchange of that
+/// degree has one phase.
+#[test]
+fn algorithms_send_at_the_start_where_that_is_claimed() {
+    let mut wrong = Vec::new();
+    for ranks in [2, 6, 8, 9] {
+        for (collective, algorithm) in Collective::ALL
+            .iter()
+            .flat_map(|one| one.algorithms().iter().map(|algorithm| (*one, *algorithm)))
+            .filter(|(_, algorithm)| *algorithm != Algorithm::Join)
+        {
+            let two = std::num::NonZeroU32::new(2);
+            let segment_bytes = std::num::NonZeroU64::new(8);
+            let choice = Choice { segment_bytes, degree: two, ..Choice::of(algorithm) };
+            let sends_at_start = |rank, root| {
+                let bytes = 8 * u64::from(ranks);
+                let ranks_per_node = std::num::NonZeroU32::MIN;
+                let reduction = Reduction::new(Arithmetic::Add, DataType::U64);
+                let spec =
+                    GraphSpec { collective, rank, ranks, ranks_per_node, root, bytes, reduction };
+                let graph = collectives::build(&spec, &choice).unwrap();
+                goal::compile::compile(&graph).unwrap().view().sends_at_start()
+            };
+            for root in [0, 1, ranks - 1] {
+                let found = (0..ranks).all(|rank| sends_at_start(rank, root));
+                if collective.sends_at_start(algorithm, ranks) != found {
+                    wrong.push(format!("{algorithm} {collective} among {ranks}, root {root}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::evaluator::{Evaluation, Protocol};
 use crate::reference::{self, SUM, all_functions, compose, fold};
 use crate::{block, roots, run, run_with, tuning};
-use collectives::{Algorithm, Collective, CollectiveError, Sizes, two_level};
+use collectives::{Algorithm, Collective, CollectiveError, Reduction, Sizes, two_level};
 use goal::graph::{Graph, Operation};
 use std::num::NonZeroU32;
 
@@ -80,6 +80,21 @@ fn all_ranks_get_the_combination_of_all_blocks() {
             for buffers in run_with(apply, &graphs, &inputs) {
                 assert_eq!(buffers[1], expected, "{algorithm}: {ranks} ranks, {per_node} a node");
             }
+        }
+    }
+}
+
+/// Also where a node has one rank, whose own contribution is that of its node.
+#[test]
+fn an_allreduce_of_nodes_takes_no_operation_that_is_not_associative() {
+    use goal::arithmetic::{Arithmetic, DataType};
+    let difference = Reduction::new(Arithmetic::Subtract, DataType::I64);
+    for algorithm in with_two_levels(Collective::Allreduce) {
+        for (ranks, per_node) in shapes() {
+            let refused = |rank: u32| {
+                two_level::allreduce(rank, ranks, per_node, 40, difference, *algorithm).is_err()
+            };
+            assert!((0..ranks).all(refused), "{algorithm}: {ranks} ranks, {per_node} a node");
         }
     }
 }

@@ -207,6 +207,16 @@ impl Costs {
             (Collective::Allreduce, A::Dissemination) => {
                 allreduce::dissemination(network, combine, ranks, bytes)
             }
+            // All ranks send to all others, as in an all-to-all.
+            (Collective::Barrier, A::RotatedDirect) => {
+                alltoall::one_step(network, self.contention, ranks, 0)
+            }
+            (Collective::Allgather, A::RotatedDirect) => {
+                alltoall::one_step(network, self.contention, ranks, bytes)
+            }
+            (Collective::Allreduce, A::RotatedDirect) => {
+                allreduce::rotated_direct(network, (combine, self.contention), ranks, bytes)
+            }
             (Collective::Allreduce, A::Ring) => allreduce::ring(network, combine, ranks, bytes),
             (Collective::Allreduce, A::Rabenseifner) => {
                 allreduce::rabenseifner(network, combine, ranks, bytes)

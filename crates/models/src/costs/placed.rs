@@ -57,7 +57,8 @@ pub(super) fn messages(
         | (C::Alltoall, A::Multiphase) => {
             shared(f64::from(here)).messages(operation, plan, ranks, bytes)
         }
-        (C::Alltoall, A::Direct | A::RotatedDirect | A::Pairwise)
+        (C::Alltoall, A::Direct | A::Pairwise)
+        | (_, A::RotatedDirect)
         | (C::ReduceScatter, A::Pairwise) => {
             // In P − 1 rounds a node sends a message for each pair of a rank here and one elsewhere.
             let crossing = f64::from(here) * f64::from(ranks - here) / f64::from(ranks - 1);

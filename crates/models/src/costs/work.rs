@@ -307,6 +307,8 @@ impl<'a> Tally<'a> {
                 self.tree(Root, |_| 0, |_| one);
                 self.tree(Leaves, |_| 0, |_| one);
             }
+            (O::Barrier | O::Allgather, A::RotatedDirect) => self.all_pairs(one),
+            (O::Allreduce, A::RotatedDirect) => self.all_pairs(one.combined()),
             (O::Bcast, A::ScatterAllgather) => {
                 self.subtrees(Leaves, part);
                 self.shift(1, Messages { count: rounds, ..Messages::one(part) });

@@ -2,7 +2,7 @@
 //! byte.
 
 use super::halving::{halving, part};
-use super::{among, bcast, ceil_log2, core, floor_log2, reduce};
+use super::{alltoall, among, bcast, ceil_log2, core, floor_log2, reduce};
 use crate::parameters::Parameters;
 
 /// Recursive doubling: log₂ P × (exchange(m) + c×m).
@@ -29,6 +29,18 @@ pub fn dissemination(network: &Parameters, combine: f64, ranks: u32, bytes: u64)
     let further_digits = ranks.saturating_sub(1).count_ones().saturating_sub(1);
     let combining = combine * bytes as f64;
     f64::from(rounds) * network.exchange(bytes) + f64::from(rounds + further_digits) * combining
+}
+
+/// Every rank sends its contribution to every other one, and combines all: as
+/// [`alltoall::one_step`], and (P−1) × c×m more, because the processor that receives also combines.
+pub fn rotated_direct(
+    network: &Parameters,
+    (combine, contention): (f64, f64),
+    ranks: u32,
+    bytes: u64,
+) -> f64 {
+    let combining = among(ranks, |others| others * combine * bytes as f64);
+    alltoall::one_step(network, contention, ranks, bytes) + combining
 }
 
 /// Ring: parts of b = ⌈m/P⌉ bytes are combined on one way round and handed out on another:

@@ -48,6 +48,14 @@ pub fn direct(network: &Parameters, contention: f64, ranks: u32, bytes: u64) -> 
     bounds(network, ranks, bytes).at(contention).max(0.0)
 }
 
+/// Every rank sends the same to every other one: the [`direct`] exchange, but never less than the
+/// exchange with one of them. γ is fitted to exchanges among many ranks, and among few may lead
+/// below that.
+pub fn one_step(network: &Parameters, contention: f64, ranks: u32, bytes: u64) -> f64 {
+    let exchange = among(ranks, |_| network.exchange(bytes));
+    direct(network, contention, ranks, bytes).max(exchange)
+}
+
 /// Pairwise: (P−1) × exchange(m).
 pub fn pairwise(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     among(ranks, |others| others * network.exchange(bytes))

@@ -130,6 +130,13 @@ fn further_operations_by_hand() {
     assert_eq!(allreduce::recursive_doubling(n, c, 5, 8), 70.0); // 36 + 2×16 + 2
     assert_eq!(allreduce::dissemination(n, c, 5, 8), 54.0); // 3×18: four others are 100
     assert_eq!(allreduce::dissemination(n, c, 4, 8), 38.0); // 2×18 + 2: three are 11
+    // The exchange of table 3, and four combinations: 32.4 + 4×2. Between two ranks the network is
+    // the limit, 6 + 10, and with a γ below the bounds in any number.
+    assert_eq!(allreduce::rotated_direct(n, (c, 0.4), 5, 8), 40.4);
+    assert_eq!(alltoall::one_step(n, 0.4, 5, 8), alltoall::direct(n, 0.4, 5, 8));
+    assert_eq!(alltoall::one_step(n, 0.4, 2, 8), 16.0);
+    assert_eq!(alltoall::one_step(n, -2.0, 5, 8), 16.0);
+    assert_eq!(alltoall::one_step(n, 0.4, 1, 8), 0.0);
     assert_eq!(allreduce::ring(n, c, 4, 32), 102.0); // 3×(2×16 + 2)
     // 16 and 8 bytes there and back: 2×20 + 4 + 2×16 + 2.
     assert_eq!(allreduce::rabenseifner(n, c, 4, 32), 78.0);

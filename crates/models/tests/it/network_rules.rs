@@ -177,10 +177,20 @@ proptest! {
 
     #[test]
     fn table_3_bounds_the_rotated_exchange(network in networks(), ranks in 2u32..20, bytes in 0u64..20_000) {
-        let check = Check { network, combine: 0.0, ranks };
-        let bounds = alltoall::bounds(&check.network, ranks, bytes);
-        check.lower("lower", bounds.lower, rounds::rotated_direct(ranks, bytes))?;
-        check.upper("upper", bounds.upper, rounds::rotated_direct(ranks, bytes))?;
+        let check = Check { network, combine: 0.003, ranks };
+        let n = &check.network;
+        let bounds = alltoall::bounds(n, ranks, bytes);
+        let exchange = || rounds::rotated_direct(ranks, bytes, false);
+        check.lower("lower", bounds.lower, exchange())?;
+        check.upper("upper", bounds.upper, exchange())?;
+        let one_step = |contention| alltoall::one_step(n, contention, ranks, bytes);
+        check.lower("one step, lower", one_step(0.0), exchange())?;
+        check.upper("one step, upper", one_step(1.0), exchange())?;
+        // Combinations may take place while the others' messages are under way.
+        let combined = || rounds::rotated_direct(ranks, bytes, true);
+        let most = allreduce::rotated_direct(n, (0.003, 1.0), ranks, bytes);
+        check.lower("allreduce, lower", one_step(0.0), combined())?;
+        check.upper("allreduce, upper", most, combined())?;
     }
 
     #[test]

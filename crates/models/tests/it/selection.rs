@@ -11,6 +11,7 @@ use models::decision::{
 };
 use models::machine::PairClass;
 use models::machine_file::Engine;
+use models::parameters::Parameters;
 use models::prediction::{Models, Prediction};
 use proptest::prelude::*;
 use std::sync::LazyLock;
@@ -127,23 +128,57 @@ fn the_built_table_is_whole_and_small_and_changes_where_the_next_plan_becomes_fa
 
 /// By hand, 16 ranks, two on each of 8 nodes, 8 bytes. Inside g + L + c = 0.5008 + 0.25 + 0.008 up
 /// and 0.7508 down. Between, g(8) + L + c = 5.064 + 20 + 0.008 = 25.072 a round: 3 rounds between 8
-/// leaders. In one level, a round inside, and three in which two ranks of a node send one after the
-/// other: 2 × g(8) + L + c = 30.136.
+/// leaders, or one step of seven messages: os = or = 2.008, so 7 × 4.016 + L = 48.112 at least,
+/// 7 × (g(8) + or) + L = 69.504 at most, between them γ = 0.4, and 7 c. In one level, a round inside,
+/// and three in which two ranks of a node send one after the other: 2 × g(8) + L + c = 30.136.
 #[test]
 fn two_levels_are_used_where_they_pay() {
     let here = query(Collective::Allreduce, 16, 2, 8);
     let decision = decide(Some(&TABLE), &here, SHARED);
-    assert_eq!(
-        decision.plan,
-        Choice { levels: Levels::Two, ..Choice::of(Algorithm::RecursiveDoubling) }
-    );
-    assert!(decision.to_string().contains("a node: two-level recursive-doubling\n"), "{decision}");
+    let two_levels = |algorithm| Choice { levels: Levels::Two, ..Choice::of(algorithm) };
+    assert_eq!(decision.plan, two_levels(Algorithm::RotatedDirect));
+    assert!(decision.to_string().contains("a node: two-level rotated-direct\n"), "{decision}");
     with_prices(|prices| {
         let price = |plan: Choice| prices.price(&plan, &here).expect("priced");
-        assert!((price(decision.plan) - (0.7588 + 3.0 * 25.072 + 0.7508)).abs() < 1e-9);
+        let one_step = 48.112 + 0.4 * (69.504 - 48.112) + 7.0 * 0.008;
+        assert!((price(decision.plan) - (0.7588 + one_step + 0.7508)).abs() < 1e-9);
+        let rounds = price(two_levels(Algorithm::RecursiveDoubling));
+        assert!((rounds - (0.7588 + 3.0 * 25.072 + 0.7508)).abs() < 1e-9, "{rounds}");
         let one_level = price(Choice::of(Algorithm::RecursiveDoubling));
         assert!((one_level - (0.7588 + 3.0 * 30.136)).abs() < 1e-9, "{one_level}");
     });
+}
+
+/// Four ranks that have nodes of their own, and connections: what they start in one step costs what it
+/// costs in the ranks, and everything else what it costs in the node service.
+#[test]
+fn calls_of_one_step_cost_what_they_cost_in_the_ranks() {
+    let mut machine = machine();
+    let cheaper = Parameters::linear(10.0, (1.0, 0.0), (1.0, 0.0), (2.0, 0.001)).expect("valid");
+    machine.engine_mut(Engine::Direct).classes.insert(PairClass::OtherNode, cheaper);
+    machine.engine_mut(Engine::Direct).contention.insert(PairClass::OtherNode, 0.5);
+    let (alone, connected) =
+        (Models::of(&machine), Models::of(&machine).with_connected_ranks(1 << 20));
+    let here = query(Collective::Barrier, 4, 1, 0);
+    let one_step = Choice::of(Algorithm::RotatedDirect);
+    let agent = Some(Engine::Agent);
+    // os = or = 1, g = 2: 3 × 2 + 10 at least, 3 × 3 + 10 at most.
+    let price = |models: &Models, plan, here| models.price(agent, plan, here).expect("priced");
+    assert_eq!(price(&connected, &one_step, &here), 17.5);
+    let chosen = connected.choose(&here).expect("known");
+    assert_eq!((chosen.plan, chosen.engine, chosen.microseconds), (one_step, agent, 17.5));
+    let others = [
+        (Choice::of(Algorithm::Dissemination), here),
+        (one_step, query(Collective::Barrier, 4, 2, 0)),
+        (one_step, query(Collective::Barrier, 17, 1, 0)),
+        (one_step, query(Collective::Allgather, 4, 1, 1 << 20)),
+        (one_step, Query { form: CallForm::Blocking, ..here }),
+    ];
+    for (plan, here) in others {
+        let prices = [&alone, &connected].map(|models| models.price(None, &plan, &here));
+        assert!(prices[0].is_some() && prices[0] == prices[1], "{here}: {plan}, {prices:?}");
+    }
+    assert!(price(&alone, &one_step, &here) > 17.5);
 }
 
 /// By hand, 16 ranks, two on each of 8 nodes, 8 bytes: a chain crosses seven borders and has a hop

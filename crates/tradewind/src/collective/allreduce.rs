@@ -111,7 +111,8 @@ impl Communicator {
             return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
         let reduction = known.reduction();
-        let path = if known.order() == FoldOrder::FromLeft {
+        let folds_itself = Collective::Allreduce.folds_from_left(choice.algorithm);
+        let path = if known.order() == FoldOrder::FromLeft && !folds_itself {
             self.linked((call, &choice), (arguments, Vec::new()), |rank| {
                 Collective::Allreduce.check_algorithm(choice.algorithm)?;
                 collectives::allreduce::fold_from_left(rank, self.size(), bytes, reduction)

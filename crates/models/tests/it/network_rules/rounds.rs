@@ -132,11 +132,12 @@ pub(crate) fn pairwise(ranks: u32, bytes: u64) -> Schedule {
 }
 
 /// Everybody sends to everybody, the next rank first, and waits for nothing.
-pub(crate) fn rotated_direct(ranks: u32, bytes: u64) -> Schedule {
+pub(crate) fn rotated_direct(ranks: u32, bytes: u64, combined: bool) -> Schedule {
     let mut schedule = Schedule::default();
     for rank in 0..ranks {
         for distance in 1..ranks {
-            schedule.send(rank, (rank + distance) % ranks, bytes, []);
+            let index = schedule.send(rank, (rank + distance) % ranks, bytes, []);
+            schedule.messages[index].combined = combined;
         }
     }
     schedule
