@@ -10,7 +10,7 @@ use comfy_table::Cell;
 use models::decision::{CallForm, Query};
 use models::file::FileError;
 use models::machine_file::Machine;
-use models::prediction::{Models, Prediction};
+use models::prediction::{Models, Prediction, USUALLY_HELD};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -83,7 +83,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         ranks_per_node: arguments.ranks_per_node.unwrap_or(ranks),
         bytes,
     };
-    let models = Models::of(&machine);
+    let models = Models::of(&machine).with_connected_ranks(USUALLY_HELD);
     let found = models.exact_candidates(&query);
     let Some(least) = found.first().map(|best| best.microseconds) else {
         return Err(Failure::NoParameters { path, query: query.to_string() });

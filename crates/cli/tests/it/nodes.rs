@@ -165,15 +165,20 @@ fn what_a_rank_has_sent_outlives_it() {
 /// Short collectives and a long one are completed for the other rank although one is killed
 /// behind its starts.
 fn what_a_rank_has_started_outlives_its_death() {
-    let testbed = nodes(2);
-    for engine in ["direct", "agent"] {
-        for round in 0..3 {
-            let said = Hydra::new(&testbed, &[1, 1])
+    for ranks in [2, 4] {
+        let testbed = nodes(ranks);
+        for (engine, round) in ["direct", "agent"]
+            .into_iter()
+            .flat_map(|engine| (0..3).map(move |round| (engine, round)))
+        {
+            let said = Hydra::new(&testbed, &vec![1; ranks])
                 .option("-disable-auto-cleanup")
                 .variable("TRADEWIND_INTERNODE", engine)
                 .program("dies-behind-its-starts")
                 .run();
-            assert_eq!(said, [Said::new(1, "has all")], "{engine}, round {round}");
+            let expected: Vec<Said> =
+                (1..ranks as u32).map(|rank| Said::new(rank, "has all")).collect();
+            assert_eq!(said, expected, "{engine}, round {round}");
         }
     }
 }

@@ -16,16 +16,14 @@ use crate::error::Result;
 use goal::compile::compile;
 use goal::graph::Graph;
 use goal::schedule::{Kind, Schedule};
+use models::prediction::MOST_RANKS_IN_ONE_STEP;
 use network::direct::DirectBackend;
-
-/// Largest number of ranks of which every rank builds the graphs.
-const MOST_RANKS: u32 = 16;
 
 /// The backend for nonblocking collectives that need no thread, if another one runs the others. Then
 /// every rank builds the graphs of all ranks.
 fn backend(internode: &InternodeGroup) -> Option<&DirectBackend> {
     let backends = &internode.job().backends;
-    let is_one_of_two = !backends.all_in_ranks && internode.ranks() <= MOST_RANKS;
+    let is_one_of_two = !backends.all_in_ranks && internode.ranks() <= MOST_RANKS_IN_ONE_STEP;
     backends.blocking.as_deref().filter(|_| is_one_of_two)
 }
 

@@ -242,6 +242,13 @@ impl SelectionRules {
                 _ => true,
             };
             let models = builtin::models().clone().only(has);
+            // Ranks that do not lie alike on all nodes count as one a node, too.
+            let models = match layout.in_ranks {
+                InRanks::Blocking(held) if layout.nodes == self.ranks => {
+                    models.with_connected_ranks(held)
+                }
+                _ => models,
+            };
             let shape = self.query(form, operation, 0);
             Row::build(&models, &shape, &Grid::usual(Vec::new(), Vec::new(), LARGEST).bytes)
         };

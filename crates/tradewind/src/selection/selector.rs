@@ -4,7 +4,7 @@ use super::algorithms::Algorithms;
 use super::choice::{ChoiceReason, SelectedAlgorithm, in_rank_order};
 use super::explanation::Explanation;
 use super::rules::SelectionRules;
-use crate::placement::{InRanks, NodeLayout, Placement};
+use crate::placement::{NodeLayout, Placement};
 use crate::reduction::FoldOrder;
 use collectives::{Algorithm, Choice, Collective, Levels};
 use engine::node::EngineKind;
@@ -146,7 +146,9 @@ impl Selector {
             (Algorithm::RecursiveDoubling, ChoiceReason::CommonOrder)
         };
         let Algorithms { tuning, ranks_per_node, .. } = self.algorithms;
-        let ranks_per_node = ranks_per_node.filter(|_| collective.has_two_levels(algorithm));
+        // In two levels the combinations of nodes are combined.
+        let has_levels = order != FoldOrder::FromLeft && collective.has_two_levels(algorithm);
+        let ranks_per_node = ranks_per_node.filter(|_| has_levels);
         let forced = SelectedAlgorithm::new(form, collective, algorithm, why);
         SelectedAlgorithm { tuning, ranks_per_node, ..forced }
     }
@@ -185,8 +187,7 @@ impl Selector {
                 let plan = if is_measured {
                     range.plan
                 } else {
-                    let plan = self.without_short_segments(range.plan, bytes);
-                    self.in_one_step(plan, (form, collective), layout, bytes)
+                    self.without_short_segments(range.plan, bytes)
                 };
                 (plan, range.engine.filter(|_| !self.rules.demands_kernel()))
             }
@@ -219,27 +220,6 @@ impl Selector {
             return plan;
         }
         let algorithm = plan.algorithm.unsegmented().unwrap_or(Algorithm::Binomial);
-        Choice { algorithm, segment_bytes: None, ..plan }
-    }
-
-    /// The same plan in one step where two ranks then run a nonblocking collective themselves. The
-    /// built-in parameters compare algorithms in the node service only.
-    fn in_one_step(
-        &self,
-        plan: Choice,
-        (form, collective): (CallForm, Collective),
-        layout: NodeLayout,
-        bytes: u64,
-    ) -> Choice {
-        let fits = matches!(layout.in_ranks, InRanks::Blocking(held) if bytes < held);
-        if form == CallForm::Blocking || self.rules.ranks() > 2 || !fits {
-            return plan;
-        }
-        let algorithm = match collective {
-            Collective::Allreduce => Algorithm::RecursiveDoubling,
-            Collective::Reduce => Algorithm::Binomial,
-            _ => return plan,
-        };
         Choice { algorithm, segment_bytes: None, ..plan }
     }
 

@@ -213,12 +213,14 @@ fn dies_behind_its_starts() -> Result<()> {
     const LONG: usize = 1 << 20;
     let job = Job::init()?;
     let world = job.world();
-    let rank = world.rank();
-    let (mut sum, mut blocks) = ([0], vec![0; 32_768]);
+    let (rank, size) = (world.rank(), world.size());
+    let (mut sum, mut all) = ([0], vec![0; size as usize]);
+    let mut blocks = vec![0; 32_768];
     let (mut short, mut long) = ([7 - rank], vec![7 - rank; LONG]);
     let given: Vec<u32> = vec![rank + 1; 32_768];
     let own = [rank + 1];
     let adding = world.iallreduce(&own, &mut sum, Op::Sum)?;
+    let gathering = world.iallgather(&own, &mut all)?;
     let exchanging = world.ialltoall(&given, &mut blocks)?;
     let long_bcast = world.ibcast(&mut long, 0)?;
     let short_bcast = world.ibcast(&mut short, 0)?;
@@ -227,12 +229,15 @@ fn dies_behind_its_starts() -> Result<()> {
         kill_process(getpid(), Signal::KILL).expect("a process may signal itself");
     }
     adding.wait()?;
+    gathering.wait()?;
     exchanging.wait()?;
     long_bcast.wait()?;
     short_bcast.wait()?;
     barrier.wait()?;
-    assert_eq!((sum, short), ([3], [7]));
-    assert!(blocks.iter().zip(0..).all(|(word, at)| *word == if at < 16_384 { 1 } else { 2 }));
+    assert_eq!((sum, short), ([size * (size + 1) / 2], [7]));
+    assert!(all.iter().copied().eq(1..=size));
+    let of_each = 32_768 / size;
+    assert!(blocks.iter().zip(0u32..).all(|(word, at)| *word == 1 + at / of_each));
     assert!(long.iter().all(|word| *word == 7));
     say(rank, "has all");
     Ok(())

@@ -6,7 +6,7 @@ use crate::harness::{Error, Setting, StepContext, agreement};
 use collectives::Choice;
 use models::decision::Query;
 use models::machine_file::Machine;
-use models::prediction::Models;
+use models::prediction::{Models, USUALLY_HELD};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -103,7 +103,8 @@ pub(super) fn models_of(directory: &Path) -> Option<Arc<Models>> {
     {
         return Some(Arc::clone(models));
     }
-    let models = Arc::new(Models::of(&Machine::read(&path).ok()?));
+    let models = Models::of(&Machine::read(&path).ok()?).with_connected_ranks(USUALLY_HELD);
+    let models = Arc::new(models);
     known.insert(directory.to_owned(), (written, Arc::clone(&models)));
     Some(models)
 }

@@ -7,7 +7,7 @@ use crate::results::{Categories, Colour, Map, Part, Square};
 use collectives::{Choice, Collective};
 use models::decision::{DecisionTable, Measured, Query};
 use models::machine_file::{Engine, Machine};
-use models::prediction::Models;
+use models::prediction::{Models, USUALLY_HELD};
 use tradewind::CallForm;
 
 /// Name of the part.
@@ -36,8 +36,9 @@ pub fn between_nodes(
     part.tables.push(outline("form of the call"));
     let measured: Vec<Engine> = parts.iter().map(|(_, engine)| *engine).collect();
     // An engine that has no part here is none to be chosen.
-    let models =
-        Models::of(machine).only(|engine| engine == Engine::Direct || measured.contains(&engine));
+    let models = Models::of(machine)
+        .only(|engine| engine == Engine::Direct || measured.contains(&engine))
+        .with_connected_ranks(USUALLY_HELD);
     let choosers: [Chooser<'_>; 2] = [
         (MODELS, &|query| models.choose(query).map(|one| (one.engine, one.plan))),
         (TABLE, &|query| {

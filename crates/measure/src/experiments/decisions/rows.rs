@@ -8,7 +8,7 @@ use collectives::{Algorithm, Choice, Collective, Levels};
 use models::calibration::{TimedCall, calibrate};
 use models::decision::{DecisionTable, Grid, Measured, Query, Range, Row, TableError, Times};
 use models::machine_file::{Engine, Machine};
-use models::prediction::Models;
+use models::prediction::{Models, USUALLY_HELD};
 use std::collections::BTreeMap;
 use tradewind::CallForm;
 
@@ -127,7 +127,7 @@ pub fn between_nodes(
     parts: &[(Part, Engine)],
     machine: &Machine,
 ) -> Result<DecisionTable, TableError> {
-    let models = Models::of(machine);
+    let models = Models::of(machine).with_connected_ranks(USUALLY_HELD);
     let sizes = Grid::usual(Vec::new(), Vec::new(), LARGEST).bytes;
     let mut rows = Vec::new();
     for shape in shapes_of(parts) {

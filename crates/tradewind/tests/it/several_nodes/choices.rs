@@ -8,6 +8,7 @@ testing::tests![
     an_alltoall_of_long_blocks_has_one_level,
     algorithms_that_are_forced_have_the_levels_that_are_asked_for,
     short_collectives_run_in_the_ranks_and_long_ones_by_the_agent,
+    short_collectives_of_few_nodes_take_one_step,
     blocks_with_sizes_that_only_their_ranks_have_are_exchanged_in_the_ranks,
     an_explanation_names_the_engine_that_will_run_the_collective,
 ];
@@ -168,6 +169,56 @@ fn short_collectives_run_in_the_ranks_and_long_ones_by_the_agent() {
     assert_eq!(engine(&[1, 1], 1), ["direct"]);
     assert_eq!(engine(&[1, 1], 1 << 19), ["agent"], "the connections do not hold so much");
     assert_eq!(engine(&[2, 1], 1), ["agent"], "two ranks share a node");
+}
+
+/// A fold in rank order has the same bits as one on one rank, whatever the operation.
+fn short_collectives_of_few_nodes_take_one_step() {
+    let one_step = |explanation: Option<tradewind::Explanation>| {
+        let explanation = explanation.expect("it has algorithms");
+        (explanation.algorithm, explanation.engine)
+    };
+    for ranks in [3, 4, 5, 7] {
+        local_nodes(&vec![1; ranks as usize], |world| {
+            let (rank, size) = (world.rank(), world.size());
+            assert_eq!(size, ranks);
+            let expected = (Algorithm::RotatedDirect, "direct");
+            let value = |rank: u32| [1.0 / f64::from(rank + 3), f64::from(rank)];
+            let folded = |combine: fn(f64, f64) -> f64| {
+                let pairs = (1..size).map(value);
+                pairs.fold(value(0), |[a, b], [c, d]| [combine(a, c), combine(b, d)])
+            };
+            let forced = tradewind::Algorithms {
+                allreduce: Some(Algorithm::RotatedDirect),
+                ranks_per_node: std::num::NonZeroU32::new(2),
+                ..Default::default()
+            };
+            let forced = world.with_algorithms(forced);
+            for _ in 0..100 {
+                let (mut sum, mut all) = ([0.0; 2], vec![[0; 3]; size as usize]);
+                let (given, own) = (value(rank), [[rank; 3]]);
+                let barrier = world.ibarrier()?;
+                let summing = world.iallreduce(&given, &mut sum, Op::Sum)?;
+                let gathering = world.iallgather(&own, &mut all)?;
+                assert_eq!(one_step(barrier.explain()), expected);
+                assert_eq!(one_step(summing.explain()), expected);
+                assert_eq!(one_step(gathering.explain()), expected);
+                gathering.wait()?;
+                summing.wait()?;
+                barrier.wait()?;
+                assert_eq!(sum, folded(|a, b| a + b));
+                assert!(all.iter().zip(0..).all(|(part, rank)| *part == [rank; 3]));
+                // As blocking calls.
+                let mut difference = [0.0; 2];
+                forced.allreduce(&given, &mut difference, Op::Difference)?;
+                assert_eq!(difference, folded(|a, b| a - b));
+                world.allreduce(&given, &mut sum, Op::Maximum)?;
+                assert_eq!(sum, folded(f64::max));
+                world.barrier()?;
+            }
+            Ok(())
+        })
+        .expect("the job is sound");
+    }
 }
 
 /// Every rank sends as many words as its number to the next one, and `longest` more; the all-to-all
