@@ -3,6 +3,7 @@
 mod backend;
 mod doorbell;
 mod drain;
+mod ended_runs;
 pub(crate) mod fault;
 mod limits;
 mod prepared_schedule;

@@ -3,6 +3,7 @@
 use crate::memory::arena::Arena;
 use crate::memory::layout::{ARENA, ARENA_BYTES, RUN_COMPLETE, RUN_UNDER_WAY, Run};
 use crate::memory::mapping::Mapping;
+use crate::rank::ended_runs::EndedRuns;
 use crate::rank::prepared_schedule::PreparedSchedule;
 use goal::schedule::Schedule;
 use network::backend::{CommunicatorContext, ExitedRank, RunId};
@@ -110,6 +111,8 @@ pub(crate) struct RunTable {
     discarded: Vec<u32>,
     /// By communicator, one more than the number of the last run that was started.
     counts: BTreeMap<u32, u64>,
+    /// By communicator, the runs that have ended.
+    ended: BTreeMap<u32, EndedRuns>,
     /// True if runs record the time of each operation.
     pub(crate) timed: bool,
 }
@@ -125,6 +128,7 @@ impl RunTable {
             queue: VecDeque::new(),
             discarded: Vec::new(),
             counts: BTreeMap::new(),
+            ended: BTreeMap::new(),
             timed: false,
         }
     }
@@ -271,6 +275,13 @@ impl RunTable {
     pub(crate) fn end(&mut self, memory: &Mapping, count: u32) {
         let Some(RunEntry { schedule, at, .. }) = self.runs.remove(&count) else { return };
         let Some(prepared) = self.prepared.get_mut(&schedule) else { return };
+        let sequence = match &at {
+            RunLocation::Frame(frame) => Some(read_run(memory, *frame).sequence),
+            RunLocation::Aside { run, .. } => Some(run.sequence),
+            RunLocation::Queue { .. } => None,
+        };
+        let ended = self.ended.entry(prepared.context.number).or_default();
+        sequence.into_iter().for_each(|sequence| ended.add(sequence));
         match at {
             RunLocation::Frame(frame) if state(memory, frame) == RUN_COMPLETE => {
                 prepared.keep_frame(frame)
@@ -297,6 +308,12 @@ impl RunTable {
         self.runs
             .values()
             .any(|entry| !matches!(entry.at, RunLocation::Frame(frame) if frame == entry.named))
+    }
+
+    /// Returns, by communicator, the runs that have ended. Messages that arrive for them find no
+    /// receive any more.
+    pub(super) fn ended(&self) -> BTreeMap<u32, EndedRuns> {
+        self.ended.clone()
     }
 
     /// Returns, by communicator, one more than the number of the last run that was started.

@@ -52,9 +52,12 @@ impl Rank {
         }
         // The table's lock is released before that of the messages is taken: the two are never held
         // together, so their order does not matter.
-        let runs = self.run_table().started(&self.memory);
+        let (runs, ended) = {
+            let table = self.run_table();
+            (table.started(&self.memory), table.ended())
+        };
         let mut unexpected = self.unexpected();
-        let is_put_back = unexpected.put_back(&self.memory, &runs);
+        let is_put_back = unexpected.put_back(&self.memory, &runs, &ended);
         self.has_unexpected.store(!unexpected.is_empty(), Ordering::Relaxed);
         drop(unexpected);
         if is_put_back {

@@ -12,7 +12,8 @@ use crate::memory::layout::{
     SMALL_BYTES, SMALL_SLOTS, WAITING_FIRST, large_slot_bytes,
 };
 use crate::memory::mapping::Mapping;
-use std::collections::{HashMap, VecDeque};
+use crate::rank::ended_runs::EndedRuns;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 
 /// Number of a communicator, and of a run in it.
@@ -82,8 +83,20 @@ impl UnexpectedMessages {
     }
 
     /// Puts messages of these runs into free slots, as many as there are, and drops messages of
-    /// runs that have ended. Returns true if any were put into slots.
-    pub(super) fn put_back(&mut self, memory: &Mapping, runs: &HashMap<RunKey, bool>) -> bool {
+    /// runs that have ended, by communicator. Returns true if any were put into slots.
+    pub(super) fn put_back(
+        &mut self,
+        memory: &Mapping,
+        runs: &HashMap<RunKey, bool>,
+        ended: &BTreeMap<u32, EndedRuns>,
+    ) -> bool {
+        // Their receives are complete, so these are surplus: another rank has sent more messages than
+        // this one receives.
+        self.by_run.retain(|(communicator, sequence), messages| {
+            let is_kept = ended.get(communicator).is_none_or(|runs| !runs.contains(*sequence));
+            self.bytes -= if is_kept { 0 } else { messages.iter().map(Vec::len).sum() };
+            is_kept
+        });
         // Runs may have started since their messages were taken out.
         for name in runs.keys() {
             self.returning.extend(self.by_run.remove(name).unwrap_or_default());

@@ -8,6 +8,7 @@ mod hostile_network;
 mod leaving;
 mod many_runs;
 mod memory_pressure;
+mod mismatches;
 mod object;
 mod packets;
 mod pair;
