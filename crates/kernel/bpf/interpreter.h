@@ -82,6 +82,13 @@ static __always_inline int acquire(__u32 slot)
 	return __sync_val_compare_and_swap(owner_of(slot), UNOWNED, OWNED) == UNOWNED;
 }
 
+/* Records that a rank has suspended sends. A full barrier: an activation that frees a slot or a window from now on sees
+ * the record. The send is tried once more afterwards, which covers the space that was freed before. */
+static __always_inline void announce_stall(__u32 slot)
+{
+	__sync_fetch_and_or(&stalled_ranks, 1ull << (slot & (LOCAL_RANKS - 1)));
+}
+
 /* Becomes the rank's owner, or marks the rank for its owner. Returns true if it became the owner. */
 static __always_inline int acquire_or_leave_word(__u32 slot)
 {
@@ -93,6 +100,8 @@ static __always_inline int acquire_or_leave_word(__u32 slot)
 		if (seen == LOOK_AGAIN || __sync_val_compare_and_swap(owner_of(slot), OWNED, LOOK_AGAIN) != UNOWNED)
 			return 0;
 	}
+	/* Neither owned nor marked: a later activation works for the rank. */
+	announce_stall(slot);
 	return 0;
 }
 
@@ -103,7 +112,6 @@ static __always_inline int release(__u32 slot)
 {
 	return __sync_lock_test_and_set(owner_of(slot), UNOWNED) == LOOK_AGAIN;
 }
-
 
 /* Brings a piece to a rank of this node, which gets its turn later. */
 static __always_inline int bring(__u32 slot, struct message *message)
@@ -130,13 +138,6 @@ static __always_inline int bring(__u32 slot, struct message *message)
 	}
 	here->contended = 1;
 	return NO_ROOM;
-}
-
-/* Records that a rank has suspended sends. A full barrier: an activation that frees a slot or a window from now on sees
- * the record. The send is tried once more afterwards, which covers the space that was freed before. */
-static __always_inline void announce_stall(__u32 slot)
-{
-	__sync_fetch_and_or(&stalled_ranks, 1ull << (slot & (LOCAL_RANKS - 1)));
 }
 
 /* From whom to whom: the sender's slot, and above it the rank of the job that receives. */
@@ -296,8 +297,7 @@ __noinline int unstall(struct rank_memory *rank __arg_nonnull, __u32 slot)
 			make_ready(rank, run, operation - 1);
 			operation = after;
 		}
-		if (run->state == RUN_UNDER_WAY)
-			activate_run(rank, run_place);
+		activate_run(rank, run_place);
 		run_place = next;
 	}
 	count_rounds(seen);
@@ -319,16 +319,18 @@ static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank,
 	if (!run_place)
 		return 0;
 	struct run *run = run_at(rank, run_place);
-	__u32 operation = run->ready_first - 1;
+	/* A run that has failed while it was in the list only leaves it: none of its operations starts any more,
+	 * whatever has become ready. */
+	__u32 first = run->ready_first, operation = first - 1;
+	int is_over = run->state != RUN_UNDER_WAY || !first;
 	struct progress *progress = progress_at(rank, run, operation);
-	/* No ready operation (~0): the run has failed while it was in the list. It only leaves the list. */
-	if (operation != ~0u)
+	if (!is_over)
 		run->ready_first = progress->next;
-	if (operation == ~0u || !run->ready_first) {
+	if (is_over || !run->ready_first) {
 		rank->head.active_first = run->next_active;
 		run->is_active = 0;
 	}
-	if (operation == ~0u)
+	if (is_over)
 		return 1;
 	struct operation_record *record = record_at(rank, run, operation);
 	/* The first time only. A suspended send comes here again in PHASE_RUNNING; its start has been recorded,
@@ -458,13 +460,13 @@ static __always_inline int advance(struct __sk_buff *skb, __u32 slot)
 		}
 		ring(skb, rank, slot);
 		if (!release(slot))
-			break;
+			return progress;
 		progress = 1;
-		if (is_over_budget()) {
-			announce_stall(slot);
+		if (is_over_budget())
 			break;
-		}
 	}
+	/* The last release has taken a mark, so what the mark stands for is left to a later activation. */
+	announce_stall(slot);
 	return progress;
 }
 

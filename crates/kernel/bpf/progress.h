@@ -32,12 +32,12 @@ static __always_inline void slot_free(struct rank_memory *rank, __u32 slot)
 	__sync_lock_test_and_set(&slot_at(rank, slot)->state, SLOT_FREE);
 }
 
-/* Appends a run to the list of active runs. Runs leave it at the front only (`step`), so a run with many
- * ready operations executes them in a row, and every other run keeps its place. */
+/* Appends a run to the list of active runs, unless it has failed. Runs leave it at the front only (`step`), so a run
+ * with many ready operations executes them in a row, and every other run keeps its place. */
 static __always_inline void activate_run(struct rank_memory *rank, __u32 run_place)
 {
 	struct run *run = run_at(rank, run_place);
-	if (run->is_active)
+	if (run->is_active || run->state != RUN_UNDER_WAY)
 		return;
 	run->is_active = 1;
 	run->next_active = 0;
@@ -161,9 +161,6 @@ __noinline int fail(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u
 {
 	struct run *run = run_at(rank, run_place);
 	run->fault = fault;
-	/* The ready operations are dropped. If the run is in the list of active runs, `step` finds it without one
-	 * and removes it from the list. */
-	run->ready_first = 0;
 	__u32 dropped = drop_messages(rank, run->unmatched_first, zero);
 	run->unmatched_first = 0;
 	__u32 i = zero;

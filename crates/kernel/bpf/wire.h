@@ -86,9 +86,9 @@ __noinline int transmit(struct __sk_buff *skb, struct packet *packet __arg_nonnu
 	return put_into_skb(skb, packet);
 }
 
-/* Fills in the fields that differ between packets of a stream. */
-static __always_inline void fill_header(struct packet *packet, struct stream *stream, __u32 flags, __u64 sequence,
-					__u32 length)
+/* Fills in the fields that differ between packets of a stream. Returns the number of packets that it acknowledges. */
+static __always_inline __u64 fill_header(struct packet *packet, struct stream *stream, __u32 flags, __u64 sequence,
+					 __u32 length)
 {
 	struct wire_header *header = &packet->header;
 	__u64 expected = *(volatile __u64 *)&stream->expected;
@@ -98,6 +98,7 @@ static __always_inline void fill_header(struct packet *packet, struct stream *st
 	header->flags = flags;
 	/* Not atomic: two cores may leave the lower value. That costs an acknowledgement more (`receive`). */
 	stream->reported = expected;
+	return expected;
 }
 
 /* Returns true if the window admits another packet. The two words are read one after the other, so the
@@ -159,21 +160,6 @@ static __always_inline void wire_post(struct __sk_buff *skb, __u32 node, struct 
 	put_into_skb(skb, packet);
 }
 
-/* Sends a packet without a message. */
-__noinline int send_control(struct __sk_buff *skb, __u32 node, __u32 flags, __u64 sequence, __u64 arrived)
-{
-	struct stream *stream = stream_to(node);
-	struct peer *peer = bpf_map_lookup_elem(&peers, &node);
-	struct packet *packet = scratch_packet(CONTROL);
-	if (!stream || !peer || !packet)
-		return 0;
-	packet->arrived = arrived;
-	fill_header(packet, stream, flags, sequence, flags ? sizeof(packet->arrived) : 0);
-	finish_packet(packet, peer);
-	transmit(skb, packet);
-	return 0;
-}
-
 /* Returns the word of a packet in `laps` after its arrival. */
 static __always_inline __u64 lap_of(__u64 sequence)
 {
@@ -186,16 +172,33 @@ static __always_inline __u64 *lap_at(struct stream *stream, __u64 sequence)
 	return &stream->laps[sequence];
 }
 
-/* Returns the packets that have arrived, a bit each, from the first missing one on. */
-static __always_inline __u64 arrivals(struct stream *stream)
+/* Returns the packets that have arrived, a bit each, behind so many without a gap. */
+static __always_inline __u64 arrivals(struct stream *stream, __u64 expected)
 {
-	__u64 first = WINDOW + *(volatile __u64 *)&stream->expected, arrived = 0;
+	__u64 first = WINDOW + expected, arrived = 0;
 	/* An odd word belongs to a packet that is being delivered, and counts as missing: if it is resent, the
 	 * other copy is dropped as a duplicate. */
 	for (__u32 i = zero; i < WINDOW && can_loop(); i++)
 		if (*(volatile __u64 *)lap_at(stream, first + i) == lap_of(first + i))
 			arrived |= 1ull << (i & 63);
 	return arrived;
+}
+
+/* Sends a packet without a message. */
+__noinline int send_control(struct __sk_buff *skb, __u32 node, __u32 flags, __u64 sequence)
+{
+	struct stream *stream = stream_to(node);
+	struct peer *peer = bpf_map_lookup_elem(&peers, &node);
+	struct packet *packet = scratch_packet(CONTROL);
+	if (!stream || !peer || !packet)
+		return 0;
+	__u64 expected = fill_header(packet, stream, flags, sequence, flags ? sizeof(packet->arrived) : 0);
+	/* The bits count from the acknowledgement in the same header. From a second reading of `expected`, which
+	 * grows meanwhile, they would name later packets: a lost one would count as arrived. */
+	packet->arrived = flags ? arrivals(stream, expected) : 0;
+	finish_packet(packet, peer);
+	transmit(skb, packet);
+	return 0;
 }
 
 /* Notes that the other node is alive. Only new packets prove that: a stranger can replay old ones. */
@@ -226,7 +229,7 @@ __noinline int wire_request(struct __sk_buff *skb, __u32 node)
 	stream->sent_at_request = *(volatile __u64 *)&stream->sent;
 	__sync_fetch_and_add(&stream->unanswered, 1);
 	count(COUNT_REQUESTED);
-	send_control(skb, node, WIRE_REQUEST, __sync_fetch_and_add(&stream->requested, 1) + 1, arrivals(stream));
+	send_control(skb, node, WIRE_REQUEST, __sync_fetch_and_add(&stream->requested, 1) + 1);
 	return unanswered + 1;
 }
 
@@ -290,7 +293,7 @@ __noinline int answer(struct __sk_buff *skb, __u32 node, __u64 sequence, __u64 a
 	/* Up to `sent`: a packet that is still under way may be sent twice, and a lost one needs no request of
 	 * this node. */
 	resend(skb, node, acknowledged, arrived, WINDOW + *(volatile __u64 *)&stream->sent);
-	send_control(skb, node, WIRE_ANSWER, sequence, arrivals(stream));
+	send_control(skb, node, WIRE_ANSWER, sequence);
 	return 0;
 }
 
@@ -423,7 +426,7 @@ static __always_inline void receive(struct __sk_buff *skb, struct wire *here, st
 		/* Half a window has arrived since the last packet to the other node, which could carry an
 		 * acknowledgement. The sender can use the other half until this one arrives. */
 		count(COUNT_ACKNOWLEDGED);
-		send_control(skb, node, 0, 0, 0);
+		send_control(skb, node, 0, 0);
 	}
 	if (*(volatile __u32 *)&stream->held && has_room(stream) && __sync_lock_test_and_set(&stream->held, 0))
 		interpreter_resume();

@@ -1,4 +1,5 @@
-//! Ranks whose schedules do not fit together: messages that no receive takes need no memory.
+//! Ranks whose schedules do not fit together: nothing is sent behind a fault, and messages that no
+//! receive takes need no memory.
 
 use crate::world::World;
 use goal::compile::compile;
@@ -9,6 +10,7 @@ use network::backend::{Backend, CommunicatorContext, RunId};
 use std::time::{Duration, Instant};
 
 testing::tests![needs(Nodes, Bpf):
+    a_failed_run_sends_nothing_more,
     surplus_messages_of_runs_that_have_ended_need_no_memory,
 ];
 
@@ -46,6 +48,37 @@ fn start(here: &Rank, schedule: &Schedule, communicator: u32) -> RunId {
 fn wait(here: &Rank, run: RunId) {
     let is_complete = here.wait(run, Some(Instant::now() + TIME_LIMIT)).expect("it ends");
     assert!(is_complete, "rank {} waits for {:?}", here.rank(), here.waiting_for(run));
+}
+
+/// Rank 0 receives a message from itself with another length than it has sent; a message to rank 1
+/// depends on the one that it sends to itself.
+fn fails(rank: usize) -> Schedule {
+    if rank == 1 {
+        return message(rank);
+    }
+    let mut graph = Graph::new(0, 2);
+    let input = graph.buffer(Access::Input, 8);
+    let longer = graph.scratchpad(16);
+    graph.receive(longer, 0, 1);
+    let to_itself = graph.send(input, 0, 1);
+    let to_other = graph.send(input, 1, 0);
+    graph.requires(to_other, to_itself);
+    compile(&graph).expect("lengths are compared at run time")
+}
+
+fn a_failed_run_sends_nothing_more() {
+    let world = World::new(2, 1, 1500);
+    world.run(2, |rank, here| {
+        let wrong = start(here, &fails(rank), WRONG);
+        if rank == 0 {
+            wait(here, wrong);
+            let error = here.fetch(wrong, &mut [&mut []]).expect_err("it has failed").to_string();
+            assert!(error.contains("sends 8 bytes to rank 0"), "{error}");
+        }
+        // What rank 0 sends to rank 1 arrives in order on this network.
+        wait(here, start(here, &message(rank), LAST));
+        assert!(rank == 0 || !here.is_complete(wrong), "the failed run has sent a message");
+    });
 }
 
 /// Rank 0 sends a short message, which rank 1 answers, and then a long one that no receive takes. The
