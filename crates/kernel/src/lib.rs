@@ -16,8 +16,9 @@
 //!   doorbell, a datagram that would leave by the loopback interface, where the program is attached
 //!   as well. Where the program does not receive the doorbell, the rank runs the program.
 //! * The program, in C, in `bpf/`: `tradewind.bpf.c` contains its entry points; `interpreter.h`
-//!   executes, `matching.h` matches messages and receives, `arithmetic.h` and `float.h` compute,
-//!   `progress.h` keeps the lists, `memory.h` accesses memory, `budget.h` bounds the time of an
+//!   executes, `sending.h` sends, `matching.h` matches messages and receives, `arithmetic.h` and
+//!   `float.h` compute, `progress.h` keeps the lists, `ranks.h` finds the ranks' memory and their
+//!   owners, `memory.h` accesses memory, `budget.h` bounds the time of an
 //!   activation, `datagram.h` classifies packets, `wire.h` sends and receives ([`wire`]).
 //!   `bpf/build.sh` compiles it. The object file is part of the repository; a test compares it with
 //!   the source.
