@@ -14,10 +14,14 @@ mod capacity;
 mod connect;
 pub(crate) mod connection;
 pub(crate) mod handshake;
+mod neighborhood;
 pub(crate) mod pending;
+mod timeouts;
 mod unacknowledged;
 
 pub use connect::{Listener, MAX_PENDING};
+pub use neighborhood::neighbors;
+pub use timeouts::Timeouts;
 pub use unacknowledged::unacknowledged;
 
 use super::frame::{Frame, Route};
@@ -32,27 +36,11 @@ use connect::{CONNECTING, Connector, Made};
 use connection::{Connection, Reading};
 use interpreter::Packet;
 use rustix::event::epoll::EventFlags;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Time-outs of connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// Time until all nodes are connected.
-    pub connecting: Duration,
-    /// Time until data, or a probe of an idle connection, is acknowledged.
-    pub unanswered: Duration,
-}
-
-impl Default for Timeouts {
-    /// A minute to connect, fifteen seconds without an acknowledgement.
-    fn default() -> Self {
-        Timeouts { connecting: Duration::from_secs(60), unanswered: Duration::from_secs(15) }
-    }
-}
 
 /// One node's connections to the others.
 #[derive(Debug)]
@@ -79,30 +67,6 @@ pub struct Tcp {
     connector: Option<Connector>,
     /// Frames for nodes that are being connected.
     waiting: HashMap<u32, SendQueue>,
-}
-
-/// Distance up to which nodes are connected from the start.
-const NEAR: u32 = 8;
-/// Ratio of the distances of those that are farther.
-const FAR_RATIO: u32 = 4;
-
-/// Returns the nodes with which one of `nodes` nodes is connected from the start: those at the
-/// distances 1 to 8, 32, 128 and so on in the ring of all nodes, both ways. A report passes through
-/// this graph in at most ten steps for 10 000 nodes.
-///
-/// ```
-/// use network::transport::tcp::neighbors;
-///
-/// assert_eq!(neighbors(3, 17).len(), 16);
-/// assert_eq!(neighbors(0, 256).len(), 19);
-/// assert_eq!(neighbors(0, 10_000).len(), 24);
-/// ```
-pub fn neighbors(node: u32, nodes: u32) -> BTreeSet<u32> {
-    let far = std::iter::successors(Some(NEAR * FAR_RATIO), |far| far.checked_mul(FAR_RATIO));
-    let distances = (1..=NEAR).chain(far).take_while(|distance| *distance <= nodes / 2);
-    let both = distances
-        .flat_map(|distance| [(node + distance) % nodes, (node + nodes - distance) % nodes]);
-    both.filter(|other| *other != node).collect()
 }
 
 /// Largest number of connections that are read without asking which of them are readable.
@@ -274,6 +238,7 @@ impl Tcp {
         connector.want(node);
         Some(self.waiting.entry(node).or_default())
     }
+
     /// Writes a connection's queue, and watches for space if the system does not take all of it.
     fn write(&mut self, node: u32, payloads: &mut dyn Payloads) {
         let Some(connection) = self.connections[node as usize].as_mut() else { return };
