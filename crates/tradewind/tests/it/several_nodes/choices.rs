@@ -189,6 +189,7 @@ fn short_collectives_of_few_nodes_take_one_step() {
             };
             let forced = tradewind::Algorithms {
                 allreduce: Some(Algorithm::RotatedDirect),
+                reduce: Some(Algorithm::Flat),
                 ranks_per_node: std::num::NonZeroU32::new(2),
                 ..Default::default()
             };
@@ -211,6 +212,10 @@ fn short_collectives_of_few_nodes_take_one_step() {
                 let mut difference = [0.0; 2];
                 forced.allreduce(&given, &mut difference, Op::Difference)?;
                 assert_eq!(difference, folded(|a, b| a - b));
+                let mut at_root = [0.0; 2];
+                let output = if rank == 0 { &mut at_root[..] } else { &mut [] };
+                forced.reduce(&given, output, Op::Difference, 0)?;
+                assert!(rank != 0 || at_root == difference);
                 world.allreduce(&given, &mut sum, Op::Maximum)?;
                 assert_eq!(sum, folded(f64::max));
                 world.barrier()?;
