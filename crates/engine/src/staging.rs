@@ -3,6 +3,7 @@
 
 use crate::error::Error;
 use shm::arena::Arena;
+use shm::prefetch::populate;
 use shm::segment::Offset;
 use std::sync::Arc;
 
@@ -129,6 +130,8 @@ impl Staging {
 
     fn allocate(&mut self, bytes: u64, run: u64) -> Result<Offset, Error> {
         let at = self.arena.allocate(bytes, 64)?;
+        // In one step: a page fault for each page takes as long as copying the page.
+        populate(self.arena.segment(), at, bytes);
         self.buffers.push(StagingBuffer { at, bytes, run });
         Ok(at)
     }

@@ -5,7 +5,7 @@ use crate::error::{Error, Outcome};
 use shm::mapped::{Mapped, MappedSlice};
 use shm::memory::{Purpose, SegmentMemory};
 use shm::part_claims::PartClaims;
-use shm::prefetch::prefetch;
+use shm::prefetch::{populate, prefetch};
 use shm::process_memory::GuardValue;
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
@@ -153,6 +153,9 @@ impl PieceRing {
     /// Opens the ring at this location. Zeroed memory is an empty ring.
     pub(super) fn new(memory: &SegmentMemory, at: Offset, data: u64) -> Result<Self, Error> {
         let count = data / POSITION_BYTES;
+        // Otherwise the first piece in each position would pay for page faults, which take longer
+        // than a short piece.
+        populate(memory.segment(), at, Self::bytes(data));
         let lines_at = Offset(at.0 + HEADER_BYTES);
         Ok(PieceRing {
             memory: memory.clone(),
