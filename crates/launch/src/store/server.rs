@@ -228,7 +228,11 @@ impl Space {
             watched.push(PollFd::new(stop, PollFlags::IN));
             watched.push(PollFd::new(&self.listener, PollFlags::IN));
         }
-        watched.extend(self.peers.iter().filter(|peer| !peer.is_closed).map(|peer| {
+        // A connection from which nothing is read any more stays ready when its other end is reset:
+        // without anything to send it is not watched.
+        let is_watched =
+            |peer: &&Peer| !peer.is_closed && (stop.is_some() || !peer.unsent.is_empty());
+        watched.extend(self.peers.iter().filter(is_watched).map(|peer| {
             let read = if stop.is_some() { PollFlags::IN } else { PollFlags::empty() };
             let write = if peer.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             PollFd::new(&peer.socket, read | write)
@@ -470,14 +474,4 @@ fn list(ranks: &[u32]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn missing_ranks_are_listed() {
-        assert_eq!(list(&[3]), "rank 3");
-        assert_eq!(list(&[1, 4, 7]), "ranks 1, 4 and 7");
-        let many: Vec<u32> = (0..20).collect();
-        assert!(list(&many).ends_with("14, 15 and 4 others"), "{}", list(&many));
-    }
-}
+mod tests;
