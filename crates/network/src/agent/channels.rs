@@ -33,8 +33,9 @@
 //! the ranks that the owner has named, each from its own node. Its credit for answers is that of any
 //! sender, and it keeps the commands that it has no credit to answer, at most as many lines as a ring
 //! has slots. A damaged command closes the two channels, and nothing else. The agent closes them, too,
-//! when the owner withdraws the window or exits, and as an answer to commands that arrive later. At an
-//! exit it closes the answers to all ranks: a first command that the report of the exit overtakes is lost.
+//! when the owner withdraws the window, and as an answer to commands that arrive later. When the
+//! owner exits, the agents of the other nodes close them as they process the report of the exit,
+//! which follows all answers: a command that still lies in a ring then is lost.
 //!
 //! **Sleep.** A sender that finds no sleeper stores its value and loads one word. Before the agent
 //! sleeps, it registers as a sleeper on the word of each ring that it waits for, and of each condition

@@ -2,7 +2,7 @@
 
 use super::MOST_SLOTS;
 use super::record::{self, ChannelId, Content, HEAD_BYTES, MAX_BYTES};
-use super::windows::{ServedWindows, frame};
+use super::windows::{ServedWindows, frame, has_answers};
 use crate::agent::batches::Batches;
 use crate::agent::channel_end::ChannelEnd;
 use crate::agent::queues::Refusal;
@@ -419,10 +419,20 @@ impl ChannelRouter {
         slots.remove(&rank);
     }
 
-    /// Ends the channels to a rank of another node that takes nothing any more.
+    /// Ends the channels to a rank of another node that takes nothing any more, and those of
+    /// answers from its windows: its agent has sent the answers before it has reported the exit.
+    /// Values of other channels may follow.
     pub(crate) fn end(&mut self, rank: u32) {
-        let ChannelRouter { outgoing, windows, slots, .. } = self;
+        let ChannelRouter { outgoing, incoming, windows, slots, .. } = self;
         windows.orphan(rank);
+        // A command may lie in the ring to the rank when that is closed. It waits for its answer.
+        incoming.retain(|channel| {
+            let remains = channel.id.sender != rank || !has_answers(channel.id);
+            if !remains {
+                release(slots, channel.id.receiver, channel.ring.slots());
+            }
+            remains
+        });
         outgoing.retain(|channel| {
             let remains = channel.id.receiver != rank;
             if !remains {
@@ -447,9 +457,7 @@ impl ChannelRouter {
 
     /// Returns true if values of ranks that have exited, or ends, wait to be sent.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.outgoing.all.iter().any(|channel| channel.is_orphaned)
-            || self.windows.has_unsent()
-            || self.batches.has_records()
+        self.outgoing.all.iter().any(|channel| channel.is_orphaned) || self.batches.has_records()
     }
 }
 

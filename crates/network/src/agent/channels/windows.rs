@@ -37,9 +37,11 @@ pub(super) struct ServedWindows {
     nodes: NodeMap,
     node: u32,
     all: HashMap<WindowId, Exposed>,
-    /// Commands that have arrived on windows that are closed: the rank of each origin, by its node. A
-    /// node that does not read its answers delays those of no other one.
+    /// Commands that have arrived on windows that ranks have closed: the rank of each origin, by its
+    /// node. A node that does not read its answers delays those of no other one.
     late: HashMap<u32, HashSet<(u32, WindowId)>>,
+    /// Ranks of this node that have exited.
+    exited: HashSet<u32>,
 }
 
 /// A window that is open to other nodes.
@@ -94,6 +96,11 @@ fn window_of_commands(id: ChannelId) -> Option<WindowId> {
 /// Returns the window of a channel of answers; `None` for any other channel.
 fn window_of_answers(id: ChannelId) -> Option<WindowId> {
     (id.port & MARKS == ANSWERS).then_some((id.sender, id.port & !MARKS))
+}
+
+/// Returns true if a channel is that of the answers to commands on a window.
+pub(super) fn has_answers(id: ChannelId) -> bool {
+    window_of_answers(id).is_some()
 }
 
 /// Closes both channels of a rank.
@@ -194,7 +201,8 @@ impl Link {
 
 impl ServedWindows {
     pub(super) fn new(nodes: NodeMap, node: u32) -> Self {
-        ServedWindows { nodes, node, all: HashMap::new(), late: HashMap::new() }
+        let (all, late, exited) = (HashMap::new(), HashMap::new(), HashSet::new());
+        ServedWindows { nodes, node, all, late, exited }
     }
 
     /// Opens a window for ranks of other nodes.
@@ -229,16 +237,14 @@ impl ServedWindows {
         let of_rank = |id: &&WindowId| id.0 == owner;
         let windows: Vec<WindowId> = self.all.keys().filter(of_rank).copied().collect();
         for id in windows {
-            // A first command that the report of the exit overtakes never leaves its node, so no
-            // command is late there. But the rank may have opened its end: it waits for the answer.
-            if let Some(Exposed { origins, links, .. }) = self.all.get(&id) {
-                let unlinked = origins.iter().filter(|(origin, _)| !links.contains_key(origin));
-                unlinked.for_each(|(origin, node)| {
-                    batches.of(*node).extend(answers_to(*origin, id).head(Content::SenderClosed));
-                });
-            }
             self.close(id, batches);
         }
+        // The report of the exit ends the channels on the other nodes.
+        self.exited.insert(owner);
+        self.late.retain(|_, late| {
+            late.retain(|(_, (of, _))| *of != owner);
+            !late.is_empty()
+        });
     }
 
     /// Executes commands of all ranks.
@@ -284,7 +290,7 @@ impl ServedWindows {
         let Some(Exposed { origins, links, .. }) = self.all.get_mut(&window) else {
             let is_between_these = self.nodes.of(id.sender) == Some(node)
                 && self.nodes.of(id.receiver) == Some(self.node);
-            if is_between_these {
+            if is_between_these && !self.exited.contains(&id.receiver) {
                 let late = self.late.entry(node).or_default();
                 if late.len() < MOST_LATE {
                     late.insert((id.sender, window));
@@ -387,11 +393,6 @@ impl ServedWindows {
                 || link.credit() > 0 && window.is_ready(&link.commands);
             is_ready && transport.queued(link.node) < limit
         }) || self.late.keys().any(|node| transport.queued(*node) < limit)
-    }
-
-    /// Returns true if commands on closed windows wait for their answer.
-    pub(super) fn has_unsent(&self) -> bool {
-        !self.late.is_empty()
     }
 
     /// Returns true if a rank waits for a condition.

@@ -3,6 +3,7 @@
 mod windows;
 
 use super::*;
+use crate::agent::channels::ANSWERS;
 use crate::transport::memory;
 use queues::channel::{Channel, Receiver, SendError, Sender};
 use queues::error::RecvError;
@@ -122,6 +123,28 @@ fn a_node_that_ignores_credit_ends_its_own_channel() {
         assert_eq!(receiver.try_recv(), Ok(value), "what it may send arrives");
     }
     assert_eq!(receiver.try_recv(), Err(RecvError::Closed));
+}
+
+/// Rank 0 has opened the channels of a window of rank 1, and has put its first command into the ring,
+/// when the report of the exit is processed.
+#[test]
+fn the_exit_of_the_owner_of_a_window_ends_the_answers_to_a_command_that_is_not_sent() {
+    let Node { mut router, mut transport, segment, mut receiver, sender: _sender, rings } = node();
+    let arena = Arc::new(Arena::new(Arc::clone(&segment), 1 << 19..1 << 20).expect("inside"));
+    let ring = Channel::<u64>::create(&arena, 8).expect("memory");
+    let end = ChannelEnd::ReceivesFrom(1);
+    let opened = router.open((0, PORT | ANSWERS, end), &segment, ring.offset(), 1, &mut transport);
+    assert!(opened.is_ok());
+    let mut answers = Receiver::<u64>::connect(&segment, ring.offset()).expect("the first");
+    assert_eq!(answers.try_recv(), Err(RecvError::Empty));
+    let slots = router.slots[&0];
+    router.end(1);
+    assert_eq!(answers.try_recv(), Err(RecvError::Closed));
+    assert!(router.slots[&0] < slots);
+    // Values that it has sent before still arrive.
+    assert_eq!(router.receive(1, &record(FROM, 0..1)), 0);
+    assert_eq!(receiver.try_recv(), Ok(0));
+    drop(rings);
 }
 
 #[test]
