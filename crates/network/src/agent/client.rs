@@ -86,7 +86,8 @@ impl AgentClient {
         // The caller holds the lock of the table, so this thread is the only writer of the ring. If
         // the agent dies while the ring is full, `check_agent` ends the wait.
         let mut polls = 0u32;
-        while table.published - ring.consumed() >= ENTRIES {
+        // Wrapping: the program may have overwritten its own region.
+        while table.published.wrapping_sub(ring.consumed()) >= ENTRIES {
             polls += 1;
             if polls > FULL_RING_POLLS {
                 self.check_agent()?;

@@ -204,6 +204,8 @@ pub(super) struct ShutdownState {
     pub(super) acknowledged: Vec<bool>,
     /// By node: whether its own `Shutdown` has arrived or was reported, or it has failed.
     pub(super) received: Vec<bool>,
+    /// By node: whether its `Shutdown` was answered on its present connection.
+    pub(super) answered: Vec<bool>,
     /// By node: whether its end has been passed on.
     pub(super) passed_on: Vec<bool>,
     /// Messages of another backend of this node.
@@ -225,6 +227,7 @@ impl ShutdownState {
         ShutdownState {
             is_sent: false,
             acknowledged: own.clone(),
+            answered: vec![false; nodes as usize],
             passed_on: own.clone(),
             received: own,
             pending: None,

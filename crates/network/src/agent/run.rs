@@ -124,6 +124,15 @@ impl Run {
                 }
                 self.event(Event::Packet { source, packet }, context)
             }
+            // Without this check a node could make the run keep contributions to any number of
+            // joins.
+            RunInput::Join { ordinal, .. } if ordinal >= self.schedule.joins => {
+                let rank = self.schedule.members.get(source as usize).copied().unwrap_or_default();
+                Some(Err(Error::Operation(format!(
+                    "rank {rank} contributes to join {ordinal} of a run with {}",
+                    self.schedule.joins
+                ))))
+            }
             RunInput::Join { ordinal, contribution } => {
                 self.joins.entry(ordinal).or_default().contributions.insert(source, contribution);
                 self.try_join(ordinal, context)

@@ -16,13 +16,16 @@ use crate::transport::frame::{Frame, Route};
 use crate::transport::payloads::PayloadLocation;
 use crate::transport::{Arrival, Transport};
 use interpreter::{Event, Handle, Interpreter, Packet};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes in the queue of a node from which on it gets no further large message of a run, and no
 /// message of a rank, for the moment.
 pub(super) const QUEUE_LIMIT: u64 = 32 << 20;
+
+/// Most requests of one node that are postponed. They are for messages of 16 KiB and more.
+const MOST_POSTPONED: usize = 1 << 20;
 
 /// The runs of the ranks of one node.
 #[derive(Debug)]
@@ -38,8 +41,8 @@ pub(crate) struct RunTable {
     /// Runs started, by rank and communicator.
     pub(super) run_counts: HashMap<(u32, u32), RunCount>,
     pub(super) membership: Membership,
-    /// Requests for large messages by nodes with a long queue.
-    postponed: VecDeque<(u32, Route, Packet)>,
+    /// Requests for large messages by nodes with a long queue, by node.
+    postponed: BTreeMap<u32, VecDeque<(Route, Packet)>>,
     /// Runs that have ended and that the owner has not taken.
     pub(crate) ended: Vec<EndedRun>,
     /// Runs that have failed while an adapter accesses their memory, which their ranks get back
@@ -83,7 +86,7 @@ impl RunTable {
             unexpected: UnexpectedMessages::new(count),
             run_counts: HashMap::new(),
             membership: Membership::default(),
-            postponed: VecDeque::new(),
+            postponed: BTreeMap::new(),
             ended: Vec::new(),
             detained: Vec::new(),
             sent: Vec::new(),
@@ -143,7 +146,7 @@ impl RunTable {
         let failure = self
             .membership
             .failure_of(&schedule.members, &schedule.nodes, key.communicator, key.sequence)
-            .or_else(|| self.unexpected.failure_of(key));
+            .or_else(|| self.unexpected.failure_of(key, &schedule.nodes));
         self.long_runs += usize::from(schedule.receives_long);
         let (mut run, buffers) = Run::new(key, schedule, prepared);
         let outcome = match failure {
@@ -386,7 +389,12 @@ impl RunTable {
             Frame::Packet(route, packet @ Packet::ClearToSend { .. })
                 if self.context.transport.queued(node) > QUEUE_LIMIT =>
             {
-                self.postponed.push_back((node, route, packet));
+                let postponed = self.postponed.entry(node).or_default();
+                if postponed.len() < MOST_POSTPONED {
+                    postponed.push_back((route, packet));
+                } else {
+                    self.refused += 1;
+                }
             }
             Frame::Packet(route, packet) => self.route(node, route, RunInput::Packet(packet)),
             Frame::Join { route, ordinal, contribution } => {
@@ -405,12 +413,21 @@ impl RunTable {
         self.deliver(key, MessageOrigin { node, source, signature }, input);
     }
 
-    /// Answers the requests that were postponed, as far as the queues are short enough.
+    /// Answers the requests that were postponed, as far as the queues are short enough. A node that
+    /// reads nothing delays those of no other one.
     fn resume_postponed(&mut self) {
-        for _ in 0..self.postponed.len() {
-            let Some((node, route, packet)) = self.postponed.pop_front() else { return };
-            // A packet is for a run, so nothing is returned.
-            let _ = self.handle_frame(node, Frame::Packet(route, packet));
+        if self.postponed.is_empty() {
+            return;
+        }
+        for (node, mut requests) in std::mem::take(&mut self.postponed) {
+            while self.context.transport.queued(node) <= QUEUE_LIMIT
+                && let Some((route, packet)) = requests.pop_front()
+            {
+                self.route(node, route, RunInput::Packet(packet));
+            }
+            if !requests.is_empty() {
+                self.postponed.insert(node, requests);
+            }
         }
     }
 
@@ -421,7 +438,7 @@ impl RunTable {
 
     /// Notes the end of a connection.
     pub(crate) fn lose(&mut self, node: u32) {
-        self.postponed.retain(|(of, ..)| *of != node);
+        self.postponed.remove(&node);
         self.context.lost[node as usize] = true;
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct RegisteredSchedule {
     pub(crate) weight: u64,
     /// Number of operations that send a message or contribute to a join.
     pub(crate) sends: u32,
+    /// Number of joins.
+    pub(crate) joins: u32,
     /// True if it receives messages of [`PLACED`] bytes or more.
     pub(crate) receives_long: bool,
     pub(crate) layout: BufferLayout,
@@ -52,6 +54,7 @@ impl RegisteredSchedule {
         weight: u64,
     ) -> Self {
         let sends = |record: &&OperationRecord| matches!(record.kind(), Kind::Send | Kind::Join);
+        let is_join = |record: &&OperationRecord| record.kind() == Kind::Join;
         let is_long = |record: &OperationRecord| {
             record.kind() == Kind::Receive && record.bytes >= PLACED as u64
         };
@@ -63,6 +66,7 @@ impl RegisteredSchedule {
             nodes,
             weight,
             sends: schedule.view().operations().iter().filter(sends).count() as u32,
+            joins: schedule.view().operations().iter().filter(is_join).count() as u32,
             receives_long: schedule.view().operations().iter().any(is_long),
             layout: BufferLayout::of(&schedule),
             schedule: Arc::new(schedule),

@@ -413,12 +413,7 @@ impl AgentState {
             Frame::NodeEnded { node: ended, failure } => {
                 self.end_reported_node(node, ended, failure);
             }
-            Frame::Shutdown => {
-                // Everything that the node has sent before has been processed by now.
-                self.shutdown.received[node as usize] = true;
-                self.table.transport().send(node, Frame::ShutdownAck);
-                self.pass_on_end(node, None, Some(node));
-            }
+            Frame::Shutdown => self.receive_shutdown(node),
             Frame::ShutdownAck => self.shutdown.acknowledged[node as usize] = true,
             _ => {}
         }
@@ -444,7 +439,7 @@ impl AgentState {
 mod tests {
     use super::*;
     use crate::agent::credits::CREDIT;
-    use crate::agent::unexpected::{MAX_BYTES, MAX_MESSAGES};
+    use crate::agent::unexpected::{MAX_BYTES, MAX_MESSAGES, Total};
     use crate::transport::frame::Route;
     use crate::transport::memory;
     use interpreter::Packet;
@@ -467,14 +462,14 @@ mod tests {
         let unexpected = &state.table.unexpected;
         assert_eq!((unexpected.by_run.len(), unexpected.overrun.len()), (MAX_MESSAGES, 1));
         assert_eq!(
-            unexpected.overrun[&(0, 4)],
+            unexpected.overrun[&(0, 4, 1)],
             MAX_MESSAGES as u64,
             "runs from here on fail when they are started"
         );
         state.exit(0, RankExit::Left);
         assert!(
             state.table.unexpected.by_run.is_empty()
-                && state.table.unexpected.by_rank[&0] == (0, 0)
+                && state.table.unexpected.by_rank[&0] == Total::default()
         );
     }
 
@@ -492,7 +487,7 @@ mod tests {
         }
         let unexpected = &state.table.unexpected;
         assert_eq!(
-            (unexpected.by_run.len() as u64, unexpected.overrun[&(0, 4)]),
+            (unexpected.by_run.len() as u64, unexpected.overrun[&(0, 4, 1)]),
             (most >> 20, most >> 20)
         );
     }

@@ -1,7 +1,9 @@
 //! Messages for runs that ranks of this node have not started.
 //!
 //! Eager payloads are bounded by [credits](super::credits). Everything else is bounded here, by
-//! number and by bytes: further messages are dropped, and their runs fail when they start.
+//! number and by bytes: further messages are dropped, and their runs fail when they start. Each
+//! node has a share, which it may use whatever the others have sent: so a node that sends what no
+//! run receives makes runs without its ranks lose nothing.
 
 use super::credits::CREDIT;
 use super::run_context::{MessageOrigin, RunInput, RunKey};
@@ -24,22 +26,57 @@ pub(super) struct UnexpectedMessage {
 #[derive(Debug)]
 pub(super) struct UnexpectedMessages {
     pub(super) by_run: HashMap<RunKey, Vec<UnexpectedMessage>>,
-    /// Number of messages for each rank, and of their bytes.
-    pub(super) by_rank: HashMap<u32, (usize, u64)>,
-    /// By rank and communicator: the first run for which messages were dropped, because there were
-    /// too many.
-    pub(super) overrun: HashMap<(u32, u32), u64>,
-    /// Largest number of bytes for one rank.
-    max_bytes: u64,
+    /// Messages for each rank.
+    pub(super) by_rank: HashMap<u32, Total>,
+    /// The part of them from each node.
+    by_node: HashMap<(u32, u32), Total>,
+    /// By rank, communicator and node: the first run for which messages of the node were dropped,
+    /// because there were too many.
+    pub(super) overrun: HashMap<(u32, u32, u32), u64>,
+    /// Most messages for a rank.
+    most: Total,
+    /// The share of a node.
+    share: Total,
+}
+
+/// Messages, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Total {
+    pub(super) messages: usize,
+    pub(super) bytes: u64,
+}
+
+impl Total {
+    /// Returns true if a message of so many bytes is more than `most`.
+    fn is_full(self, bytes: u64, most: Total) -> bool {
+        self.messages >= most.messages || self.bytes.saturating_add(bytes) > most.bytes
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.messages += 1;
+        self.bytes += bytes;
+    }
+
+    fn remove(&mut self, bytes: u64) {
+        self.messages -= 1;
+        self.bytes -= bytes;
+    }
 }
 
 impl UnexpectedMessages {
     pub(super) fn new(nodes: u32) -> Self {
+        let bytes = MAX_BYTES + CREDIT * u64::from(nodes);
+        let count = nodes.max(1);
         UnexpectedMessages {
             by_run: HashMap::new(),
             by_rank: HashMap::new(),
+            by_node: HashMap::new(),
             overrun: HashMap::new(),
-            max_bytes: MAX_BYTES + CREDIT * u64::from(nodes),
+            most: Total { messages: MAX_MESSAGES, bytes },
+            share: Total {
+                messages: MAX_MESSAGES / count as usize,
+                bytes: bytes / u64::from(count),
+            },
         }
     }
 
@@ -49,17 +86,20 @@ impl UnexpectedMessages {
         key: RunKey,
         message: UnexpectedMessage,
     ) -> Result<(), UnexpectedMessage> {
-        let (messages, bytes) = self.by_rank.entry(key.rank).or_default();
-        let more = message.input.bytes();
-        if *messages >= MAX_MESSAGES || bytes.saturating_add(more) > self.max_bytes {
+        let node = message.origin.node;
+        let of_rank = self.by_rank.entry(key.rank).or_default();
+        let of_node = self.by_node.entry((key.rank, node)).or_default();
+        let bytes = message.input.bytes();
+        if of_rank.is_full(bytes, self.most) && of_node.is_full(bytes, self.share) {
             // The run cannot complete without this message, nor can later ones be trusted to have
-            // theirs: `failure_of` fails all of them.
-            let lowest = self.overrun.entry((key.rank, key.communicator)).or_insert(key.sequence);
+            // theirs: `failure_of` fails all of them that have a rank of the node.
+            let place = (key.rank, key.communicator, node);
+            let lowest = self.overrun.entry(place).or_insert(key.sequence);
             *lowest = key.sequence.min(*lowest);
             return Err(message);
         }
-        *messages += 1;
-        *bytes += more;
+        of_rank.add(bytes);
+        of_node.add(bytes);
         self.by_run.entry(key).or_default().push(message);
         Ok(())
     }
@@ -69,9 +109,10 @@ impl UnexpectedMessages {
         // The counters follow the table in both directions, so a rank that catches up may fall
         // behind again.
         let messages = self.by_run.remove(&key).unwrap_or_default();
-        if let Some((count, bytes)) = self.by_rank.get_mut(&key.rank) {
-            *count -= messages.len();
-            *bytes -= messages.iter().map(|message| message.input.bytes()).sum::<u64>();
+        for UnexpectedMessage { origin, input } in &messages {
+            let of_rank = self.by_rank.get_mut(&key.rank);
+            let of_node = self.by_node.get_mut(&(key.rank, origin.node));
+            of_rank.into_iter().chain(of_node).for_each(|total| total.remove(input.bytes()));
         }
         messages
     }
@@ -86,15 +127,55 @@ impl UnexpectedMessages {
         self.by_run.keys().filter(|key| key.rank == rank).copied().collect()
     }
 
-    /// The failure of a run that starts although messages for it may have been dropped.
-    pub(super) fn failure_of(&self, key: RunKey) -> Option<Error> {
+    /// The failure of a run with ranks on these nodes that starts although messages for it may have
+    /// been dropped.
+    pub(super) fn failure_of(&self, key: RunKey, nodes: &[u32]) -> Option<Error> {
+        if self.overrun.is_empty() {
+            return None;
+        }
         let RunKey { rank, communicator, sequence } = key;
-        let lowest = self.overrun.get(&(rank, communicator)).filter(|lowest| sequence >= **lowest);
-        lowest.map(|_| {
+        let is_overrun = |node: &u32| {
+            let lowest = self.overrun.get(&(rank, communicator, *node));
+            lowest.is_some_and(|lowest| sequence >= *lowest)
+        };
+        nodes.iter().any(is_overrun).then(|| {
             Error::Operation(format!(
                 "rank {rank} started run {sequence} of communicator {communicator} when more messages of others had come for \
                  runs that it had not started than are kept, and some were dropped: let ranks catch up with a barrier now and then"
             ))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RANK: u32 = 0;
+
+    fn message(node: u32) -> UnexpectedMessage {
+        let origin = MessageOrigin { node, source: 0, signature: 0 };
+        UnexpectedMessage { origin, input: RunInput::Join { ordinal: 0, contribution: vec![0; 8] } }
+    }
+
+    fn key(communicator: u32, sequence: u64) -> RunKey {
+        RunKey { rank: RANK, communicator, sequence }
+    }
+
+    #[test]
+    fn a_node_that_sends_too_much_takes_the_share_of_no_other() {
+        let mut unexpected = UnexpectedMessages::new(3);
+        let more = (0..).find(|run| unexpected.keep(key(1, *run), message(1)).is_err());
+        assert_eq!(more, Some(MAX_MESSAGES as u64), "the others use nothing");
+        assert!(unexpected.keep(key(2, 5), message(1)).is_err());
+        let share = MAX_MESSAGES as u64 / 3;
+        let more = (0..).find(|run| unexpected.keep(key(2, *run), message(2)).is_err());
+        assert_eq!(more, Some(share));
+        let failure = |key, nodes| unexpected.failure_of(key, nodes).is_some();
+        assert!(failure(key(2, 5), &[0, 1]) && !failure(key(2, 4), &[0, 1]));
+        assert!(failure(key(2, share), &[0, 2]) && !failure(key(2, share - 1), &[0, 2]));
+        assert!(!failure(key(2, share), &[0, 3]), "no message of theirs was dropped");
+        assert_eq!(unexpected.take(key(2, 0)).len(), 1);
+        assert!(unexpected.keep(key(2, 0), message(2)).is_ok(), "the rank catches up");
     }
 }

@@ -65,6 +65,23 @@ impl AgentState {
         }
     }
 
+    /// Processes the last ordered frame of a node.
+    pub(super) fn receive_shutdown(&mut self, node: u32) {
+        // Its ranks exit first. Otherwise its end would be none in order, and runs would wait for
+        // what its ranks have not sent. A repeated frame is not answered: a node that reads nothing
+        // would make the queue for it grow.
+        let has_exited = |rank| self.table.membership.has_exited(rank);
+        let is_in_order = self.table.context.nodes.members(node).all(has_exited);
+        if !is_in_order || std::mem::replace(&mut self.shutdown.answered[node as usize], true) {
+            self.table.refused += 1;
+            return;
+        }
+        // Everything that the node has sent before has been processed by now.
+        self.shutdown.received[node as usize] = true;
+        self.transport().send(node, Frame::ShutdownAck);
+        self.pass_on_end(node, None, Some(node));
+    }
+
     /// Passes on the end of a node, once. Returns true the first time. A failure is passed on even
     /// where all nodes are connected: this node may have noticed it earlier than others, which then
     /// expect it when ranks leave because of it (`held_reports`).
@@ -109,6 +126,8 @@ impl AgentState {
     /// has sent no report are not among that: over other nodes they would overtake messages of
     /// their ranks.
     pub(super) fn greet(&mut self, node: u32) {
+        // A node that has shut down without a connection does so anew.
+        self.shutdown.answered[node as usize] = false;
         let ended = (0..).zip(&self.shutdown.received).zip(&self.shutdown.passed_on);
         let own = self.table.context.transport.node();
         let in_order = ended.filter(|((other, has_ended), is_passed_on)| {
@@ -342,6 +361,28 @@ mod tests {
     }
 
     #[test]
+    fn a_node_shuts_down_once_and_behind_its_ranks() {
+        let mut transports = memory::connect(2).expect("descriptors");
+        let mut other = transports.remove(1);
+        let transport = Box::new(transports.remove(0));
+        let nodes = NodeMap::new(["a", "b"]);
+        let mut state = AgentState::new(nodes, transport, Limits::new(16 << 10));
+        let mut answers = |state: &mut AgentState, frame: Frame| {
+            let mut arrivals = Vec::new();
+            state.handle(Arrival::Frame { node: 1, frame });
+            state.transport().flush(&mut NoPayloads);
+            other.poll(&mut NoPayloads, &mut arrivals).expect("it works");
+            arrivals.len()
+        };
+        let exit = Frame::RankExited { rank: 1, how: RankExit::Left, started: Vec::new() };
+        assert_eq!(answers(&mut state, Frame::Shutdown), 0, "its rank may send");
+        assert_eq!(answers(&mut state, exit), 0);
+        assert_eq!(answers(&mut state, Frame::Shutdown), 1);
+        assert_eq!(answers(&mut state, Frame::Shutdown), 0);
+        assert_eq!(state.refused(), 2);
+    }
+
+    #[test]
     fn an_agent_with_another_backend_ends_when_the_ranks_of_all_nodes_have_exited() {
         let transport = memory::connect(3).expect("descriptors").remove(0);
         let nodes = NodeMap::new(["a", "b", "c"]);
@@ -353,7 +394,10 @@ mod tests {
             state.handle(Arrival::Frame { node, frame: Frame::ShutdownAck });
         }
         assert!(!state.is_over(), "ranks of two nodes may need something");
-        state.handle(Arrival::Frame { node: 1, frame: Frame::Shutdown });
+        let exit = Frame::RankExited { rank: 1, how: RankExit::Left, started: Vec::new() };
+        for frame in [exit, Frame::Shutdown] {
+            state.handle(Arrival::Frame { node: 1, frame });
+        }
         assert!(!state.is_over(), "those of node 2 may still");
         state.handle(Arrival::NodeLost { node: 2, why: String::new() });
         state.complete_runs();
