@@ -23,7 +23,7 @@ fn route() -> impl Strategy<Value = Route> {
 }
 
 /// Records with these destinations, words and numbers of bytes.
-fn records(heads: &[(u32, [u64; 3], usize)]) -> Vec<u8> {
+pub(crate) fn records(heads: &[(u32, [u64; 3], usize)]) -> Vec<u8> {
     let mut records = Vec::new();
     for (peer, words, bytes) in heads.iter().copied() {
         records.extend(Head { peer, class: Class::Message, bytes, words }.encode());
@@ -33,7 +33,7 @@ fn records(heads: &[(u32, [u64; 3], usize)]) -> Vec<u8> {
 }
 
 /// Records of messages for queues with these owners, ports and numbers of words.
-fn queue_records(queues: &[(u32, u64, usize)]) -> Vec<u8> {
+pub(crate) fn queue_records(queues: &[(u32, u64, usize)]) -> Vec<u8> {
     let mut records = Vec::new();
     for (owner, port, words) in queues.iter().copied() {
         records.extend((u64::from(owner) | (8 * words as u64) << 32).to_le_bytes());
@@ -45,7 +45,7 @@ fn queue_records(queues: &[(u32, u64, usize)]) -> Vec<u8> {
 }
 
 /// Records of values for channels with these ranks, ports and numbers of words, each with its end.
-fn channel_records(channels: &[([u32; 2], u64, usize)]) -> Vec<u8> {
+pub(crate) fn channel_records(channels: &[([u32; 2], u64, usize)]) -> Vec<u8> {
     let mut records = Vec::new();
     for ([sender, receiver], port, words) in channels.iter().copied() {
         let ranks = u64::from(sender) | u64::from(receiver) << 32;

@@ -10,6 +10,7 @@ mod emulated_adapters;
 mod fabric;
 mod failures;
 mod frames;
+mod hostile;
 mod job_nodes;
 mod jobs;
 mod long_messages;
