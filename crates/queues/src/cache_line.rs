@@ -59,7 +59,7 @@ use crate::sync::{Ordering, fence};
 use shm::segment::{Offset, SegmentReader};
 use shm::shared::Shared as SharedMemory;
 
-pub use crate::queue::{Closing, Consumers, Multi, RecvError, SendError, Single};
+pub use crate::queue::{Closing, Consumers, Multi, RecvError, SendError, Sent, Single};
 pub use message::{CacheLineHeader, CacheLineMessage, LINE_DATA};
 
 mod message;

@@ -47,7 +47,7 @@ use crate::queue::{Queue, QueueKind, Receiver, Sender};
 use crate::sync::AtomicU64;
 use shm::segment::{Offset, SegmentReader};
 
-pub use crate::queue::{Closing, Consumers, Multi, RecvError, SendError, Single};
+pub use crate::queue::{Closing, Consumers, Multi, RecvError, SendError, Sent, Single};
 
 mod ring;
 mod slot;

@@ -42,7 +42,7 @@ mod sender;
 pub(crate) use kind::sealed;
 pub use kind::{Closing, QueueKind};
 pub use receiver::Receiver;
-pub use sender::Sender;
+pub use sender::{Sender, Sent};
 
 /// Queue in a segment, from which senders and receivers are created.
 pub struct Queue<K: QueueKind> {

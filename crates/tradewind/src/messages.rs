@@ -27,6 +27,7 @@ pub use ::queues::error::{CreateError, RecvError, SendError};
 pub use ::queues::express::{ExpressMessage, ExpressReceiver, ExpressSender};
 pub use ::queues::id::SourceName;
 pub use ::queues::one_poll::{OnePoll, PollSet, Polled};
+pub use ::queues::queue::Sent;
 pub use ::queues::window::{Condition, Fetch, FetchRequest, RemoteWindow, Window, WindowError};
 pub use error::MessageError;
 pub use with_memory::{ChannelReceiver, WithMemory};

@@ -283,6 +283,23 @@ impl<S: MessageSlot> RingMemory<S> {
         head.wrapping_sub(due).cast_signed() >= 0
     }
 
+    /// Returns true if the receivers have taken the message at a position.
+    #[inline]
+    pub(crate) fn is_taken(&self, position: u64) -> bool {
+        // Acquire: pairs with the Release of the receiver that advanced the head. It has copied the
+        // message before.
+        let head = self.control.head.position.load(Ordering::Acquire);
+        head.wrapping_sub(position).cast_signed() > 0
+    }
+
+    /// Returns true if the queue is closed and has no receiver, so that nothing is taken any more.
+    pub(crate) fn is_closed_without_receivers(&self) -> bool {
+        // Relaxed: the bit is set before the wake-ups of the end, and never cleared in a generation.
+        let is_closed = self.control.settings.gate.load(Ordering::Relaxed) & 1 != 0;
+        // Acquire: pairs with the Release in `leave_receiver`, so that the last head is visible.
+        is_closed && self.control.head.receivers.load(Ordering::Acquire) == 0
+    }
+
     /// Notifies waiting senders of free space.
     #[inline(always)]
     pub(crate) fn announce_space(&self) {

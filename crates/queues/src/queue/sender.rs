@@ -105,6 +105,53 @@ impl<K: QueueKind> Sender<K> {
         }
     }
 
+    /// Sends a message if there is free space, as [`try_send`](Self::try_send) does, and returns its
+    /// place in the queue, by which this sender finds out whether a receiver has taken it.
+    ///
+    /// A message to another node counts as taken when the carrier between the nodes has taken it.
+    ///
+    /// # Errors
+    /// [`SendError`]; the message was not sent.
+    ///
+    /// ```
+    /// use queues::{express::{ExpressMessage, ExpressQueue}, id::SourceName};
+    /// # use shm::{arena::Arena, segment::{Backing, Segment}};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let segment = std::sync::Arc::new(Segment::create(1 << 20, Backing::Memory)?);
+    /// # let queue = ExpressQueue::create(&Arena::new(segment, 0..1 << 20)?, 64, None)?;
+    /// # let sender = queue.sender();
+    /// # let mut receiver = queue.receiver()?;
+    /// let sent = sender.try_send_tracked(&ExpressMessage::default())?;
+    /// assert!(!sender.is_taken(sent));
+    /// receiver.try_recv()?;
+    /// assert!(sender.wait_taken(sent, None)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn try_send_tracked(&self, message: &K::Item) -> Result<Sent, SendError> {
+        let position = K::try_send(&self.ring, message, self.generation, &self.state)?;
+        self.announce();
+        Ok(Sent { position })
+    }
+
+    /// Returns true if a receiver has taken a message of this sender, or of a clone of it.
+    #[inline]
+    pub fn is_taken(&self, sent: Sent) -> bool {
+        self.ring.is_taken(sent.position)
+    }
+
+    /// Waits until a receiver has taken a message of this sender, until `deadline` at the latest.
+    /// Returns whether one has.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] if the queue is closed and has no receiver,
+    /// [`SendError::RankExited`], [`SendError::CarrierEnded`]: nobody takes the message any more.
+    pub fn wait_taken(&self, sent: Sent, deadline: Option<Instant>) -> Result<bool, SendError> {
+        let taken = wait(&mut Taken { sender: self, sent }, SpinPolicy::MESSAGE, deadline);
+        taken.unwrap_or(Ok(())).map(|()| self.is_taken(sent))
+    }
+
     #[cold]
     fn send_later(&self, message: &K::Item, deadline: Option<Instant>) -> Result<(), SendError> {
         // Without a deadline the wait ends only with a result.
@@ -118,6 +165,48 @@ impl<K: QueueKind> Sender<K> {
         self.ring.announce(self.event.as_ref(), || {
             K::holds(&self.ring, self.ring.slots.len() as u64 / 2)
         });
+    }
+}
+
+/// Place of a message in its queue, of [`Sender::try_send_tracked`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    position: u64,
+}
+
+/// Message waiting for a receiver.
+struct Taken<'a, K: QueueKind> {
+    sender: &'a Sender<K>,
+    sent: Sent,
+}
+
+impl<K: QueueKind> Waiter for Taken<'_, K> {
+    type Output = Result<(), SendError>;
+
+    fn sleeper(&self) -> impl Sleeper {
+        // Receivers announce the space of every message that they take.
+        self.sender.ring.space()
+    }
+
+    fn poll(&mut self) -> Option<Self::Output> {
+        let Taken { sender, sent } = self;
+        if sender.is_taken(*sent) {
+            return Some(Ok(()));
+        }
+        let is_over = K::generation(&sender.ring) != sender.generation
+            || sender.ring.is_closed_without_receivers();
+        // The last action of a receiver that has left may have been to take it.
+        is_over.then(|| if sender.is_taken(*sent) { Ok(()) } else { Err(SendError::Closed) })
+    }
+
+    fn check(&mut self) -> Option<Self::Output> {
+        let exit = self.sender.watched.exited()?;
+        // As in `Later`.
+        Some(self.poll().unwrap_or(Err(exit.into())))
+    }
+
+    fn describe(&self) -> Wait {
+        Wait::QueueSpace { queue: self.sender.ring.offset() }
     }
 }
 

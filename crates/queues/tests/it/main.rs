@@ -13,6 +13,7 @@ mod one_poll;
 mod receive_queues;
 mod remote;
 mod tag_on;
+mod taken;
 mod window;
 
 fn main() -> std::process::ExitCode {

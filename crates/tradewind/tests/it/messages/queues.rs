@@ -11,6 +11,7 @@ testing::tests![
     all_ranks_write_to_all_ranks,
     wide_messages_carry_their_bytes,
     several_threads_send_to_one_queue_of_another_node,
+    senders_find_out_when_their_messages_are_taken,
     a_queue_that_is_full_stops_its_own_senders_only,
     the_event_of_a_sender_to_another_node_stays_that_of_the_carrier,
 ];
@@ -63,6 +64,25 @@ fn wide_messages_carry_their_bytes() {
         let message = port.receiver.recv()?;
         let left = (world.rank() + world.size() - 1) % world.size();
         assert_eq!(message.data(), format!("rank {left} says: a line holds this").as_bytes());
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+/// By the receiver, or by the node service on the way to another node.
+fn senders_find_out_when_their_messages_are_taken() {
+    everywhere(3, |world| {
+        let mut port = world.express(8)?;
+        let message = ExpressMessage::of_number(name(world.rank()), 1, 5).expect("five bytes");
+        let sent: Vec<_> = (port.senders.iter())
+            .map(|sender| sender.try_send_tracked(&message))
+            .collect::<Result<_, _>>()?;
+        for _ in 0..world.size() {
+            port.receiver.recv()?;
+        }
+        for (sender, sent) in port.senders.iter().zip(sent) {
+            assert!(sender.wait_taken(sent, None)?);
+        }
         world.barrier()
     })
     .expect("the job succeeds");
