@@ -24,6 +24,8 @@ pub struct Receiver<K: QueueKind, C: Consumers = Multi> {
     flow: Flow,
     watched: RankWatch,
     remote: Option<RemoteSenders>,
+    /// See [`set_wakeup_interval`](Self::set_wakeup_interval).
+    interval: Duration,
     form: PhantomData<C>,
 }
 
@@ -43,6 +45,7 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
             flow: Flow::of_slots(size_of::<K::RingSlot>()),
             watched: RankWatch::default(),
             remote: None,
+            interval: Duration::ZERO,
             form: PhantomData,
         }
     }
@@ -69,8 +72,34 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
         }
     }
 
+    /// Has senders wake this receiver at most once in an interval: a wait that finds no message
+    /// sleeps for so long first, and can be woken only after that. A message that arrives meanwhile
+    /// costs its sender no system call, and waits for the rest of the interval. None by default.
+    pub fn set_wakeup_interval(&mut self, interval: Duration) {
+        self.interval = interval;
+    }
+
+    /// Sleeps for the interval, or until the deadline, without a registration that senders see.
+    #[cold]
+    fn sleep_for_interval(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Option<<Self as Waiter>::Output> {
+        if let Some(received) = (0..SpinPolicy::MESSAGE.eager).find_map(|_| self.poll()) {
+            return Some(received);
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        std::thread::sleep(left.map_or(self.interval, |left| left.min(self.interval)));
+        None
+    }
+
     /// Waits for a message until the deadline.
     fn wait(&mut self, deadline: Option<Instant>) -> Option<Result<K::Item, RecvError>> {
+        if !self.interval.is_zero()
+            && let Some(received) = self.sleep_for_interval(deadline)
+        {
+            return Some(received);
+        }
         let Some(RemoteSenders { waits, .. }) = self.remote.clone() else {
             return wait(self, SpinPolicy::MESSAGE, deadline);
         };
@@ -229,6 +258,7 @@ impl<K: QueueKind> Clone for Receiver<K, Multi> {
         let mut clone = Receiver::of(self.ring.clone());
         clone.watched.clone_from(&self.watched);
         clone.remote.clone_from(&self.remote);
+        clone.interval = self.interval;
         clone
     }
 }

@@ -1,4 +1,4 @@
-//! Senders find out when a receiver has taken a message.
+//! Senders find out when a receiver has taken a message, and receivers limit how often they are woken.
 
 use queues::cache_line::{CacheLine, CacheLineMessage};
 use queues::express::{Express, ExpressMessage};
@@ -6,12 +6,13 @@ use queues::queue::{Multi, Queue, QueueKind, Receiver, SendError, Sender};
 use shm::arena::Arena;
 use shm::segment::{Backing, Segment};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 testing::tests![
     messages_are_taken_in_their_order,
     a_sender_sleeps_until_its_message_is_taken,
     a_message_of_a_queue_without_receivers_is_never_taken,
+    receivers_with_an_interval_get_every_message,
 ];
 
 /// A queue of two messages.
@@ -90,6 +91,36 @@ fn a_message_of_a_queue_without_receivers_is_never_taken() {
         assert_eq!(sender.wait_taken(sent, Some(Instant::now())), Ok(false), "it may be received");
         drop(receiver);
         assert_eq!(sender.wait_taken(sent, None), Err(SendError::Closed));
+    }
+    of_both_kinds!(test);
+}
+
+fn receivers_with_an_interval_get_every_message() {
+    fn test<K: QueueKind>(message: K::Item)
+    where
+        Sender<K>: Sync,
+        K::Item: Sync,
+    {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let (queue, sender, mut receiver) = queue::<K>();
+        receiver.set_wakeup_interval(HOUR);
+        sender.try_send(&message).expect("there is space");
+        assert!(receiver.recv().is_ok(), "a message that is there is received at once");
+        let soon = Instant::now() + Duration::from_millis(1);
+        assert!(matches!(receiver.recv_deadline(soon), Ok(None)), "the deadline comes first");
+        assert!(Instant::now() >= soon);
+        receiver.set_wakeup_interval(Duration::from_micros(100));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    let sent = sender.send(&message);
+                    assert_eq!(sent, Ok(()));
+                }
+                queue.close();
+            });
+            let received = (0..).take_while(|_| receiver.clone().recv().is_ok()).count();
+            assert_eq!(received, 200);
+        });
     }
     of_both_kinds!(test);
 }
