@@ -117,7 +117,8 @@ fn is_in_place(buffer: Pointer) -> bool {
 
 /// Number of ranks that a rank exchanges data with.
 fn ranks(communicator: Handle) -> usize {
-    let (mut is_inter, mut ranks) = (0, 0);
+    let mut is_inter = 0;
+    let mut ranks = 0;
     call!(Comm_test_inter(communicator, &raw mut is_inter));
     match is_inter {
         0 => call!(Comm_size(communicator, &raw mut ranks)),
@@ -128,7 +129,8 @@ fn ranks(communicator: Handle) -> usize {
 
 /// Number of ranks if this one is the root, whose lists alone count, and none otherwise.
 fn ranks_at_root(communicator: Handle, root: c_int) -> usize {
-    let (mut is_inter, mut rank) = (0, 0);
+    let mut is_inter = 0;
+    let mut rank = 0;
     call!(Comm_test_inter(communicator, &raw mut is_inter));
     call!(Comm_rank(communicator, &raw mut rank));
     // Between two groups the root passes MPI_ROOT, its group MPI_PROC_NULL, and the others its
@@ -151,12 +153,11 @@ pub(crate) fn Igatherv(
     (root, communicator): (c_int, Handle),
     (request, form): (Pointer, Form),
 ) -> c_int {
-    let (mut narrow, ranks) = (Narrowed::new(), ranks_at_root(communicator, root));
-    let (n, c, d) = (
-        narrow.count_of(send, sent),
-        narrow.list(counts, ranks),
-        narrow.list(displacements, ranks),
-    );
+    let mut narrow = Narrowed::new();
+    let ranks = ranks_at_root(communicator, root);
+    let n = narrow.count_of(send, sent);
+    let c = narrow.list(counts, ranks);
+    let d = narrow.list(displacements, ranks);
     call_narrow!(narrow, (request, form), Gatherv Igatherv Gatherv_init(send, n, send_type, receive, c, d, receive_type, root, communicator))
 }
 
@@ -166,12 +167,11 @@ pub(crate) fn Iscatterv(
     (root, communicator): (c_int, Handle),
     (request, form): (Pointer, Form),
 ) -> c_int {
-    let (mut narrow, ranks) = (Narrowed::new(), ranks_at_root(communicator, root));
-    let (n, c, d) = (
-        narrow.count_of(receive, received),
-        narrow.list(counts, ranks),
-        narrow.list(displacements, ranks),
-    );
+    let mut narrow = Narrowed::new();
+    let ranks = ranks_at_root(communicator, root);
+    let n = narrow.count_of(receive, received);
+    let c = narrow.list(counts, ranks);
+    let d = narrow.list(displacements, ranks);
     call_narrow!(narrow, (request, form), Scatterv Iscatterv Scatterv_init(send, c, d, send_type, receive, n, receive_type, root, communicator))
 }
 
@@ -181,12 +181,11 @@ pub(crate) fn Iallgatherv(
     communicator: Handle,
     (request, form): (Pointer, Form),
 ) -> c_int {
-    let (mut narrow, ranks) = (Narrowed::new(), ranks(communicator));
-    let (n, c, d) = (
-        narrow.count_of(send, sent),
-        narrow.list(counts, ranks),
-        narrow.list(displacements, ranks),
-    );
+    let mut narrow = Narrowed::new();
+    let ranks = ranks(communicator);
+    let n = narrow.count_of(send, sent);
+    let c = narrow.list(counts, ranks);
+    let d = narrow.list(displacements, ranks);
     call_narrow!(narrow, (request, form), Allgatherv Iallgatherv Allgatherv_init(send, n, send_type, receive, c, d, receive_type, communicator))
 }
 
@@ -196,7 +195,8 @@ pub(crate) fn Ialltoallv(
     communicator: Handle,
     (request, form): (Pointer, Form),
 ) -> c_int {
-    let (mut narrow, ranks) = (Narrowed::new(), ranks(communicator));
+    let mut narrow = Narrowed::new();
+    let ranks = ranks(communicator);
     let s = narrow.list_of(send, sent, ranks);
     let sd = narrow.list_of(send, send_at, ranks);
     let r = narrow.list(received, ranks);
@@ -210,7 +210,8 @@ pub(crate) fn Ialltoallw(
     communicator: Handle,
     (request, form): (Pointer, Form),
 ) -> c_int {
-    let (mut narrow, ranks) = (Narrowed::new(), ranks(communicator));
+    let mut narrow = Narrowed::new();
+    let ranks = ranks(communicator);
     let s = narrow.list_of(send, sent, ranks);
     let sd = narrow.list_of(send, send_at, ranks);
     let r = narrow.list(received, ranks);
@@ -225,7 +226,8 @@ pub(crate) fn Ireduce_scatter(
     communicator: Handle,
     (request, form): (Pointer, Form),
 ) -> c_int {
-    let (mut narrow, mut ranks) = (Narrowed::new(), 0);
+    let mut narrow = Narrowed::new();
+    let mut ranks = 0;
     call!(Comm_size(communicator, &raw mut ranks));
     let c = narrow.list(counts, ranks.max(0) as usize);
     call_narrow!(narrow, (request, form), Reduce_scatter Ireduce_scatter Reduce_scatter_init(send, receive, c, datatype, operation, communicator))
@@ -237,9 +239,11 @@ pub(crate) fn Ineighbor_allgatherv(
     communicator: Handle,
     (request, form): (Pointer, Form),
 ) -> c_int {
-    let (mut narrow, (sources, _)) = (Narrowed::new(), neighbors(communicator));
-    let (n, c, d) =
-        (narrow.count(sent), narrow.list(counts, sources), narrow.list(displacements, sources));
+    let mut narrow = Narrowed::new();
+    let (sources, _) = neighbors(communicator);
+    let n = narrow.count(sent);
+    let c = narrow.list(counts, sources);
+    let d = narrow.list(displacements, sources);
     call_narrow!(narrow, (request, form), Neighbor_allgatherv Ineighbor_allgatherv Neighbor_allgatherv_init(send, n, send_type, receive, c, d, receive_type, communicator))
 }
 
@@ -249,7 +253,8 @@ pub(crate) fn Ineighbor_alltoallv(
     communicator: Handle,
     (request, form): (Pointer, Form),
 ) -> c_int {
-    let (mut narrow, (sources, destinations)) = (Narrowed::new(), neighbors(communicator));
+    let mut narrow = Narrowed::new();
+    let (sources, destinations) = neighbors(communicator);
     let s = narrow.list(sent, destinations);
     let sd = narrow.list(send_at, destinations);
     let r = narrow.list(received, sources);
@@ -263,7 +268,8 @@ pub(crate) fn Ineighbor_alltoallw(
     communicator: Handle,
     (request, form): (Pointer, Form),
 ) -> c_int {
-    let (mut narrow, (sources, destinations)) = (Narrowed::new(), neighbors(communicator));
+    let mut narrow = Narrowed::new();
+    let (sources, destinations) = neighbors(communicator);
     let s = narrow.list(sent, destinations);
     let r = narrow.list(received, sources);
     call_narrow!(narrow, (request, form), Neighbor_alltoallw Ineighbor_alltoallw Neighbor_alltoallw_init(send, s, send_at, send_types, receive, r, receive_at, receive_types, communicator))

@@ -9,20 +9,20 @@
 //! that another thread holds. Therefore no lock of this module is held during a call of the
 //! library.
 
+mod attendance;
+
 use crate::abi::Abi;
 use crate::buffers::{Area, Staging};
 use crate::communicators::{Origin, poke, private};
 use crate::handles::HandleMap;
 use crate::host::{Handle, Pointer, call};
 use crate::reductions::Fold;
-use crate::relief;
 use crate::report::{self, Kind};
+use attendance::Needs;
 use shm::biased_mutex::BiasedMutex;
 use std::ffi::c_int;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError};
-use std::thread::Thread;
-use std::time::Duration;
 use tradewind::Request;
 
 /// A started collective of tradewind.
@@ -144,7 +144,7 @@ struct Requests {
     operations: HandleMap<Box<Operation>>,
     /// Requests of the MPI library that no operation uses.
     spare: Vec<Handle>,
-    /// The thread of [`attend`] advances the queued operations, or is about to.
+    /// The thread of `attendance` advances the queued operations, or is about to.
     is_attended: bool,
 }
 
@@ -378,74 +378,6 @@ pub(crate) fn free(handle: Handle) -> bool {
 /// Advances tradewind's part of all operations; calls nothing of the MPI library.
 pub(crate) fn advance_all(abi: &Abi) {
     with(|requests| requests.advance_all(abi));
-}
-
-/// The threads that a new operation needs.
-struct Needs {
-    attendance: bool,
-    relief: bool,
-}
-
-impl Needs {
-    #[inline]
-    fn of(started: &Started) -> Self {
-        Needs { attendance: started.is_queued(), relief: started.uses_arena() }
-    }
-
-    /// Starts the threads, after the operation has been entered.
-    #[inline]
-    fn fulfil(self, abi: &'static Abi) {
-        if self.attendance {
-            attend(abi);
-        }
-        if self.relief {
-            relief::start(|| advance_all(abi));
-        }
-    }
-}
-
-/// Interval at which the operations are advanced while one of them is queued.
-const ATTENDED_EVERY: Duration = Duration::from_micros(200);
-
-/// Makes a thread advance the operations while one of them is queued. A queued one starts in a later
-/// call of this rank, which may be inside a blocking function of the MPI library until then. A rank
-/// queues even its only active call where it is ahead of the others, such as the root of broadcasts.
-///
-/// An operation that is not queued needs no thread: it has contributed. If it occupies the place of
-/// another rank's next call, this rank has not started that call, or has queued it.
-#[cold]
-fn attend(abi: &'static Abi) {
-    static THREAD: Mutex<Option<Thread>> = Mutex::new(None);
-    if with(|requests| std::mem::replace(&mut requests.is_attended, true)) {
-        return;
-    }
-    let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
-    // Once started, the thread stays, parked while no operation is queued.
-    if let Some(thread) = &*thread {
-        return thread.unpark();
-    }
-    let attend = move || {
-        loop {
-            std::thread::sleep(ATTENDED_EVERY);
-            // With one hold of the lock: an operation that is entered later finds `is_attended`
-            // false, and `attend` unparks this thread. An unpark that precedes the park makes the
-            // park return at once.
-            let goes_on = with(|requests| {
-                requests.is_attended = requests.advance_all(abi);
-                requests.is_attended
-            });
-            if !goes_on {
-                std::thread::park();
-            }
-        }
-    };
-    match std::thread::Builder::new().name("tradewind".into()).spawn(attend) {
-        Ok(handle) => *thread = Some(handle.thread().clone()),
-        Err(error) => {
-            with(|requests| requests.is_attended = false);
-            log::warn!("no thread advances queued collectives: {error}");
-        }
-    }
 }
 
 /// Frees the requests of the MPI library, before it is finalized.
