@@ -8,7 +8,7 @@
 use crate::abi::{Abi, abi};
 use crate::communicators::poke;
 use crate::host::{self, Handle, Pointer, call, pass};
-use crate::incomplete;
+use crate::incomplete::Incomplete;
 use crate::persistent;
 use crate::request_array::{Array, Survey, write_flag, write_number};
 use crate::requests::{self, Look, Pause, is_idle, is_own};
@@ -170,12 +170,12 @@ pub(crate) fn test_all(
 fn advance_library(array: &Array, (count, flag): (c_int, *mut c_int)) -> c_int {
     let abi = array.abi;
     let mut copy = array.without_own();
-    let stand_in = if array.has_others(&mut copy) { incomplete::request(abi) } else { None };
+    let stand_in = if array.has_others(&mut copy) { Incomplete::new(abi) } else { None };
     let Some(stand_in) = stand_in else {
         poke(abi);
         return 0;
     };
-    copy.set_own(abi, 0, stand_in);
+    copy.set_own(abi, 0, stand_in.handle);
     let outcome = call!(Testall(count, copy.requests(), flag, array.statuses));
     array.copy_back(copy);
     outcome

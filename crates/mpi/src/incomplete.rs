@@ -1,33 +1,45 @@
-//! A request of the MPI library that is never complete.
+//! Requests of the MPI library that are never complete.
 //!
-//! In a test of all requests of an array it takes the place of one of this library that is active:
-//! the MPI library then advances its own requests, and completes none of them.
+//! In a test of all requests of an array one takes the place of one of this library that is active:
+//! the MPI library then advances its own requests, and completes none of them. Each test has one of
+//! its own, because MPI forbids two threads to test the same request at once.
 
 use crate::abi::Abi;
 use crate::host::{Handle, Pointer, call};
 use std::ffi::c_int;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-static REQUEST: OnceLock<Handle> = OnceLock::new();
+/// The requests that no test uses.
+static SPARE: Mutex<Vec<Handle>> = Mutex::new(Vec::new());
 
-/// Returns the request; `None` if the MPI library cannot create it.
-pub(crate) fn request(abi: &Abi) -> Option<Handle> {
-    if let Some(known) = REQUEST.get() {
-        return Some(*known);
-    }
-    // Without a lock: another thread may hold one of the MPI library.
-    let new = create(abi)?;
-    if REQUEST.set(new).is_err() {
-        free(abi, new);
-    }
-    REQUEST.get().copied()
+fn spare() -> MutexGuard<'static, Vec<Handle>> {
+    SPARE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Frees the request, before the MPI library is finalized.
-pub(crate) fn close(abi: &Abi) {
-    if let Some(request) = REQUEST.get() {
-        free(abi, *request);
+/// A request for one test.
+pub(crate) struct Incomplete {
+    pub(crate) handle: Handle,
+}
+
+impl Incomplete {
+    /// Returns a request; `None` if the MPI library cannot create one.
+    pub(crate) fn new(abi: &Abi) -> Option<Self> {
+        let known = spare().pop();
+        // Without the lock: another thread may hold one of the MPI library.
+        Some(Incomplete { handle: known.or_else(|| create(abi))? })
     }
+}
+
+impl Drop for Incomplete {
+    fn drop(&mut self) {
+        spare().push(self.handle);
+    }
+}
+
+/// Frees the requests, before the MPI library is finalized.
+pub(crate) fn close(abi: &Abi) {
+    let all = std::mem::take(&mut *spare());
+    all.into_iter().for_each(|request| free(abi, request));
 }
 
 /// A generalized request, which is complete when this library says so.
