@@ -124,6 +124,7 @@ fn decide(
         Ok(outcome) => {
             report::taken_blocking(kind);
             report::exposed(kind, begun);
+            report::compare(kind, served.size());
             Ok(outcome)
         }
         Err(Refusal::Left(reason)) => {

@@ -11,7 +11,7 @@ use crate::host::{Handle, Pointer};
 use crate::lists::{Lists, Number};
 use crate::mode::{Background, Mode};
 use crate::refusal::Refusal;
-use crate::report::Reason;
+use crate::report::{self, Reason};
 use crate::requests::Rest;
 use std::ffi::c_int;
 use tradewind::{Communicator, InPlace};
@@ -74,7 +74,14 @@ impl<M: Mode> Call<M> {
     /// Leaves a call to the MPI library because of its length, `bytes` bytes `times` over, which all
     /// ranks find alike.
     pub(crate) fn check_length(self, bytes: usize, times: usize) -> Result<(), Refusal> {
+        report::note_length(bytes.checked_mul(times));
         self.mode.check_length(bytes, times)
+    }
+
+    /// As [`check_length`](Self::check_length), for contributions of `bytes` bytes that the MPI
+    /// library combines. No time of such a call is measured.
+    pub(crate) fn check_contributions(self, bytes: usize) -> Result<(), Refusal> {
+        self.mode.check_length(bytes, self.served.size())
     }
 
     /// As [`check_length`](Self::check_length), for a block of an all-to-all with equal blocks.
@@ -84,6 +91,7 @@ impl<M: Mode> Call<M> {
 
     /// Leaves a call to the MPI library because only some ranks have the lengths of its blocks.
     pub(crate) fn check_unknown_lengths(self) -> Result<(), Refusal> {
+        report::note_length(None);
         self.mode.check_unknown_lengths(self.served)
     }
 

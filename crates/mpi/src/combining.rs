@@ -116,7 +116,7 @@ pub(crate) fn allreduce<M: Mode>(
     let (own, is_in_place) =
         input_of_reduction(call, (buffers.send, buffers.receive, true), (count, element))?;
     let Some(op) = native else {
-        call.check_length(own.bytes(), served.size())?;
+        call.check_contributions(own.bytes())?;
         let communicator = call.communicator()?;
         let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
         let started = M::allgather(communicator, input.bytes.unwrap_or_default(), bytes)?;
@@ -149,7 +149,7 @@ pub(crate) fn reduce<M: Mode>(
     let (own, is_in_place) =
         input_of_reduction(call, (buffers.send, buffers.receive, is_root), (count, element))?;
     let Some(op) = native else {
-        call.check_length(own.bytes(), served.size())?;
+        call.check_contributions(own.bytes())?;
         let communicator = call.communicator()?;
         if !is_root {
             let input = Input::of(abi, &own);
@@ -198,7 +198,7 @@ pub(crate) fn scan<M: Mode>(
     let (own, is_in_place) =
         input_of_reduction(call, (buffers.send, buffers.receive, true), (count, element))?;
     let Some(op) = native else {
-        call.check_length(own.bytes(), served.size())?;
+        call.check_contributions(own.bytes())?;
         let communicator = call.communicator()?;
         let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
         let started = M::allgather(communicator, input.bytes.unwrap_or_default(), bytes)?;

@@ -7,7 +7,7 @@ use crate::host::{Handle, Pointer, call};
 use crate::report::Kind;
 use crate::request_array::examine_empty_status;
 use crate::settings::Settings;
-use crate::table::Takeover;
+use crate::table::{Parts, Takeover};
 use crate::{buffers, incomplete, persistent, relief, report, requests, take};
 use launch::environment::{Environment, Lookup};
 use std::ffi::{CStr, OsStr, c_int};
@@ -162,7 +162,8 @@ impl World {
         let ranks = self.ranks.cast_unsigned();
         let command = own_command();
         // The first exchange carries the table of rank 0 as well.
-        let mut table = Some(self.own_table(settings));
+        let parts = Parts { sizes: settings.uses_table, times: agreement.reports };
+        let mut table = Some(self.own_table(parts));
         let mut received = None;
         let job = Job::join(rank, ranks, command.as_deref(), |own| match table.take() {
             Some(table) => {
@@ -196,13 +197,18 @@ impl World {
     }
 
     /// The part of this rank's table that concerns the job, as a message. Rank 0's counts.
-    fn own_table(&self, settings: &Settings) -> Vec<u8> {
+    fn own_table(&self, parts: Parts) -> Vec<u8> {
         let path = Environment.mpi_table_file().filter(|path| path.is_file());
-        let Some(path) = path.filter(|_| self.rank == 0 && settings.uses_table) else {
+        let Some(path) = path.filter(|_| self.rank == 0 && (parts.sizes || parts.times)) else {
             return Vec::new();
         };
-        match Takeover::read(&path, &library_name(), self.ranks.cast_unsigned()) {
+        let job = self.ranks.cast_unsigned();
+        match Takeover::read(&path, (&library_name(), job), parts) {
             Ok(takeover) => takeover.to_message(),
+            Err(error) if !parts.sizes => {
+                log::warn!("the report has no times of the MPI library: {error}");
+                Vec::new()
+            }
             Err(error) => {
                 log::warn!("blocking collectives are left to the MPI library: {error}");
                 Vec::new()

@@ -72,6 +72,7 @@ impl Prepared {
             Ok(operation) => {
                 requests::activate(abi, key, operation, handle);
                 report::exposed(self.kind, begun);
+                report::compare(self.kind, self.served.size());
                 0
             }
             Err(Refusal::Failed(error)) => failed(abi, key, &error),

@@ -1,8 +1,10 @@
-//! Counts of the calls that were taken over or left to the MPI library, and the time that the
-//! program spent in them.
+//! Counts of the calls that were taken over or left to the MPI library, the time that the program
+//! spent in them, and the time that the MPI library has taken for such calls in a measurement.
 
 use crate::abi::Abi;
 use crate::host::{Handle, Pointer, call};
+use crate::table;
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,6 +62,10 @@ impl Kind {
 
     const END: u128 = 1 << Kind::ALL.len();
 
+    pub(crate) fn is_blocking(self) -> bool {
+        self as u32 >= Kind::Barrier as u32
+    }
+
     /// The length of a blocking one counts the blocks of all ranks.
     pub(crate) fn counts_all_blocks(self) -> bool {
         use Kind::*;
@@ -73,6 +79,19 @@ impl Kind {
                 | Reduce_scatter
                 | Reduce_scatter_block
         )
+    }
+
+    /// The form that `tradewind tune --mpi` measures: the nonblocking one of a persistent collective.
+    pub(crate) fn measured_form(self) -> Kind {
+        match self as usize / Kind::BLOCKING.len() {
+            1 => Kind::ALL[self as usize % Kind::BLOCKING.len()],
+            _ => self,
+        }
+    }
+
+    /// The blocking form of any one.
+    pub(crate) fn blocking_form(self) -> Kind {
+        Kind::BLOCKING[self as usize % Kind::BLOCKING.len()]
     }
 
     /// The place of a blocking one among them.
@@ -112,6 +131,9 @@ struct Counts {
     left: [AtomicU64; REASONS],
     /// Nanoseconds inside the start and the completion of calls that were taken.
     exposed: AtomicU64,
+    /// Calls that were taken and whose time in the MPI library is known, and nanoseconds of that.
+    compared: AtomicU64,
+    library: AtomicU64,
 }
 
 static COUNTS: [Counts; Kind::ALL.len()] = [const {
@@ -119,6 +141,8 @@ static COUNTS: [Counts; Kind::ALL.len()] = [const {
         taken: AtomicU64::new(0),
         left: [const { AtomicU64::new(0) }; REASONS],
         exposed: AtomicU64::new(0),
+        compared: AtomicU64::new(0),
+        library: AtomicU64::new(0),
     }
 }; Kind::ALL.len()];
 
@@ -157,7 +181,10 @@ pub(crate) fn left(kind: Kind, reason: Reason) {
 /// The start of a call, if times are measured.
 #[inline]
 pub(crate) fn now() -> Option<Instant> {
-    TIMES.load(Ordering::Relaxed).then(Instant::now)
+    TIMES.load(Ordering::Relaxed).then(|| {
+        LENGTH.set(None);
+        Instant::now()
+    })
 }
 
 /// Adds the time since `start` to a collective.
@@ -169,8 +196,37 @@ pub(crate) fn exposed(kind: Kind, start: Option<Instant>) {
     }
 }
 
+thread_local! {
+    /// Length of the call that this thread starts, as the table counts it; `None` if no time of the
+    /// MPI library is measured for it.
+    static LENGTH: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Notes the length of the call that this thread starts, if there will be a report.
+#[inline]
+pub(crate) fn note_length(bytes: Option<usize>) {
+    if TIMES.load(Ordering::Relaxed) {
+        LENGTH.set(bytes.map(|bytes| bytes as u64));
+    }
+}
+
+/// Adds the time of the MPI library for the call that this thread has started, on a communicator of
+/// `ranks` ranks, if there will be a report and the time is known.
+#[inline]
+pub(crate) fn compare(kind: Kind, ranks: usize) {
+    if TIMES.load(Ordering::Relaxed) {
+        let bytes = if kind.blocking_form() == Kind::Barrier { Some(0) } else { LENGTH.take() };
+        let time = bytes.and_then(|bytes| table::library_time(kind, ranks as u32, bytes));
+        if let Some(time) = time {
+            let counts = &COUNTS[kind as usize];
+            counts.compared.fetch_add(1, Ordering::Relaxed);
+            counts.library.fetch_add(time, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Number of values of a collective in the sum over all ranks.
-const VALUES: usize = REASONS + 2;
+const VALUES: usize = REASONS + 4;
 
 /// Sums the counts of all ranks at rank 0 of the world, which prints them. `sum` is the handle of
 /// MPI_SUM and `element` that of a type of 64 bits.
@@ -179,7 +235,9 @@ pub(crate) fn print(abi: &Abi, rank: c_int, (element, sum): (Handle, Handle), se
     for (counts, values) in COUNTS.iter().zip(own.chunks_exact_mut(VALUES)) {
         values[0] = counts.taken.load(Ordering::Relaxed);
         values[1] = counts.exposed.load(Ordering::Relaxed);
-        for (value, left) in values[2..].iter_mut().zip(&counts.left) {
+        values[2] = counts.compared.load(Ordering::Relaxed);
+        values[3] = counts.library.load(Ordering::Relaxed);
+        for (value, left) in values[4..].iter_mut().zip(&counts.left) {
             *value = left.load(Ordering::Relaxed);
         }
     }
@@ -194,47 +252,101 @@ pub(crate) fn print(abi: &Abi, rank: c_int, (element, sum): (Handle, Handle), se
     }
 }
 
+const REASON_NAMES: [&str; REASONS] = [
+    "communicator",
+    "TRADEWIND_MPI_ONLY",
+    "length",
+    "arguments",
+    "form",
+    "nodes",
+    "memory",
+    "no table",
+    "not faster",
+];
+
 fn text(all: &[u64], served: &str) -> String {
     let mut text = format!("tradewind: {served}\n");
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "tradewind: {:<30}{:>10}{:>10}  {:>14}  left because of",
-        "collective (all ranks)", "taken", "left", "exposed each"
+        "tradewind: {:<30}{:>10}{:>10}  {:>14}  {:>14}  left because of",
+        "collective (all ranks)", "taken", "left", "exposed each", "library's"
     );
+    let mut has_unknown = false;
     for (kind, values) in Kind::ALL.iter().zip(all.chunks_exact(VALUES)) {
-        let [taken, exposed, left @ ..] = values else { continue };
+        let [taken, exposed, compared, library, left @ ..] = values else { continue };
         let total: u64 = left.iter().sum();
         if *taken + total == 0 {
             continue;
         }
-        let reasons = [
-            "communicator",
-            "TRADEWIND_MPI_ONLY",
-            "length",
-            "arguments",
-            "form",
-            "nodes",
-            "memory",
-            "no table",
-            "not faster",
-        ];
-        let reasons: Vec<String> = reasons
-            .iter()
-            .zip(left)
-            .filter(|(_, count)| **count > 0)
-            .map(|(reason, count)| format!("{reason} {count}"))
-            .collect();
-        let each = match taken {
-            0 => String::new(),
-            _ => format!("{:.2} µs", *exposed as f64 / *taken as f64 / 1000.0),
-        };
+        let reasons = REASON_NAMES.iter().zip(left).filter(|(_, count)| **count > 0);
+        let reasons: Vec<String> =
+            reasons.map(|(reason, count)| format!("{reason} {count}")).collect();
         let name = format!("MPI_{}", kind.name());
-        let _ = writeln!(
-            text,
-            "tradewind: {name:<30}{taken:>10}{total:>10}  {each:>14}  {}",
-            reasons.join(", ")
+        let mean = |sum, count| mean(sum, count).unwrap_or_default();
+        // A mean of some of the calls would be of other lengths than the time beside it.
+        let is_known = compared == taken;
+        has_unknown |= !is_known;
+        let library = if is_known { mean(*library, *compared) } else { "not measured".to_owned() };
+        let each = mean(*exposed, *taken);
+        let reasons = reasons.join(", ");
+        let line = format!(
+            "tradewind: {name:<30}{taken:>10}{total:>10}  {each:>14}  {library:>14}  {reasons}"
+        );
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    if has_unknown {
+        text.push_str(
+            "tradewind: the library's times are those of `tradewind tune --mpi` with this library \
+             and number of ranks\n",
         );
     }
     text
+}
+
+/// The mean of times in nanoseconds, if there are any.
+fn mean(sum: u64, count: u64) -> Option<String> {
+    (count > 0).then(|| format!("{:.2} µs", sum as f64 / count as f64 / 1000.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of a report about calls of one kind.
+    fn lines(taken: u64, compared: u64, left: u64) -> Vec<String> {
+        let mut all = [0; VALUES * Kind::ALL.len()];
+        let values = &mut all[VALUES * Kind::Iallreduce as usize..][..VALUES];
+        values[..4].copy_from_slice(&[taken, taken * 1500, compared, compared * 2500]);
+        values[4 + Reason::Length as usize] = left;
+        text(&all, "two ranks").lines().skip(2).map(str::to_owned).collect()
+    }
+
+    fn words(line: &str) -> Vec<&str> {
+        line.split_whitespace().skip(2).collect()
+    }
+
+    #[test]
+    fn times_of_the_library_stand_where_all_calls_have_one() {
+        let all = lines(4, 4, 0);
+        assert_eq!(words(&all[0]), ["4", "0", "1.50", "µs", "2.50", "µs"]);
+        assert_eq!(all.len(), 1);
+        let some = lines(4, 3, 1);
+        let expected = ["4", "1", "1.50", "µs", "not", "measured", "length", "1"];
+        assert_eq!(words(&some[0]), expected);
+        assert!(some[1].contains("`tradewind tune --mpi`"), "{}", some[1]);
+        let left = lines(0, 0, 2);
+        assert_eq!(words(&left[0]), ["0", "2", "length", "2"]);
+        assert_eq!(left.len(), 1);
+    }
+
+    #[test]
+    fn forms_of_a_collective_belong_together() {
+        for (name, blocking) in Kind::ALL.iter().zip(Kind::BLOCKING.iter().cycle()) {
+            assert_eq!(name.blocking_form(), *blocking);
+        }
+        assert_eq!(Kind::Scan_init.measured_form(), Kind::Iscan);
+        assert_eq!(Kind::Iscan.measured_form(), Kind::Iscan);
+        assert_eq!(Kind::Scan.measured_form(), Kind::Scan);
+    }
 }

@@ -1,17 +1,15 @@
 //! The blocking collectives that run here: those that are faster than the MPI library's, by the
 //! table of `tradewind tune --mpi`, or those that the user names.
 //!
-//! Rank 0 reads the table and sends what concerns the job to all ranks, so all decide alike.
+//! Rank 0 reads the table and sends what concerns the job to all ranks, so all decide alike. For a
+//! report it also sends the measured times of the MPI library.
 
 use crate::report::Kind;
 use models::file::FileError;
 use models::machine::Topology;
-use models::mpi_table::MpiTable;
+use models::mpi_table::{MpiRow, MpiTable};
 use std::path::Path;
 use std::sync::OnceLock;
-
-/// Number of blocking collectives.
-pub(crate) const BLOCKING: usize = Kind::BLOCKING.len();
 
 /// Calls with lengths that only some ranks have. They run here if that is faster at all lengths.
 const HAVE_UNKNOWN_LENGTHS: [Kind; 5] = [
@@ -46,12 +44,16 @@ impl Sizes {
 /// The sizes of all blocking collectives on one communicator.
 pub(crate) type SizesByKind = Box<[Option<Sizes>]>;
 
-/// The sizes of one collective on communicators of one size.
+/// What the table has of one collective on communicators of one size.
 #[derive(Clone, Debug)]
 struct Entry {
-    kind: usize,
+    /// Blocking or nonblocking.
+    kind: Kind,
     ranks: u32,
+    /// The sizes at which a blocking one runs here.
     sizes: Sizes,
+    /// Times of the MPI library by ascending size, in nanoseconds.
+    times: Vec<(u64, u64)>,
 }
 
 /// The blocking collectives of a job that run here.
@@ -64,23 +66,28 @@ pub(crate) struct Takeover {
     entries: Vec<Entry>,
 }
 
+/// The parts of the table that a job uses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts {
+    /// The sizes at which blocking collectives run here.
+    pub(crate) sizes: bool,
+    /// The times of the MPI library.
+    pub(crate) times: bool,
+}
+
 static TAKEOVER: OnceLock<Takeover> = OnceLock::new();
 
 impl Takeover {
     /// The entries of a table for a job of this number of ranks with this library.
-    pub(crate) fn read(path: &Path, library: &str, job: u32) -> Result<Self, FileError> {
+    pub(crate) fn read(
+        path: &Path,
+        (library, job): (&str, u32),
+        parts: Parts,
+    ) -> Result<Self, FileError> {
         let table = MpiTable::read_for(path, Topology::here().fingerprint())?;
-        let entries = table.rows(library, job).filter_map(|row| {
-            let kind = Kind::BLOCKING.iter().position(|kind| kind.name() == row.collective)?;
-            let ranges: Vec<_> = row.taken().iter().map(|one| (*one.start(), *one.end())).collect();
-            let all = row.is_taken_at_any_size();
-            if HAVE_UNKNOWN_LENGTHS.contains(&Kind::BLOCKING[kind]) && !all {
-                return None;
-            }
-            let sizes = Sizes { ranges, all, is_forced: false };
-            (!sizes.ranges.is_empty()).then_some(Entry { kind, ranks: row.ranks, sizes })
-        });
-        Ok(Takeover { forced: 0, is_measured: true, entries: entries.collect() })
+        let rows = table.rows(library, job);
+        let entries = rows.filter_map(|row| Entry::of(row, parts)).collect();
+        Ok(Takeover { forced: 0, is_measured: parts.sizes, entries })
     }
 
     /// The entries in a message of rank 0; those before the first that is incomplete. Without a table
@@ -89,32 +96,15 @@ impl Takeover {
         let mut words = message
             .chunks_exact(8)
             .map(|word| u64::from_le_bytes(*word.first_chunk().unwrap_or(&[0; 8])));
-        let is_measured = words.next().is_some();
-        let mut entries = Vec::new();
-        while let Some(head) = words.next() {
-            let Some(ranges) =
-                (0..head >> 48).map(|_| Some((words.next()?, words.next()?))).collect()
-            else {
-                break;
-            };
-            let kind = (head >> 32 & 0xff) as usize;
-            let all = head >> 40 & 1 == 1;
-            let sizes = Sizes { ranges, all, is_forced: false };
-            entries.push(Entry { kind, ranks: head as u32, sizes });
-        }
+        let is_measured = words.next() == Some(1);
+        let entries = std::iter::from_fn(|| Entry::next_in(&mut words)).collect();
         Takeover { forced: 0, is_measured, entries }
     }
 
-    /// The entries as a message: their number, and for each a word with its call and its number of
-    /// ranges, and those.
+    /// The entries as a message: whether it is a table for decisions, and the entries.
     pub(crate) fn to_message(&self) -> Vec<u8> {
-        let mut words = vec![self.entries.len() as u64];
-        for Entry { kind, ranks, sizes } in &self.entries {
-            let length = sizes.ranges.len() as u64;
-            let head = length << 48 | u64::from(sizes.all) << 40 | (*kind as u64) << 32;
-            words.push(head | u64::from(*ranks));
-            words.extend(sizes.ranges.iter().flat_map(|(first, last)| [*first, *last]));
-        }
+        let mut words = vec![u64::from(self.is_measured)];
+        self.entries.iter().for_each(|entry| entry.add_to(&mut words));
         words.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
@@ -125,17 +115,82 @@ impl Takeover {
 
     /// The kinds of which some calls run here, a bit for each.
     pub(crate) fn kinds(&self) -> u128 {
-        let kinds = self.entries.iter().filter_map(|entry| Kind::BLOCKING.get(entry.kind));
-        kinds.fold(self.forced & Kind::ALL_BLOCKING, |kinds, kind| kinds | kind.bit())
+        let entries = self.entries.iter().filter(|entry| entry.runs_here());
+        let forced = self.forced & Kind::ALL_BLOCKING;
+        entries.fold(forced, |kinds, entry| kinds | entry.kind.bit())
     }
 
-    fn sizes(&self, index: usize, ranks: u32) -> Option<Sizes> {
-        if self.forced & Kind::BLOCKING[index].bit() != 0 {
+    fn entry(&self, kind: Kind, ranks: u32) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.kind == kind && entry.ranks == ranks)
+    }
+
+    fn sizes(&self, kind: Kind, ranks: u32) -> Option<Sizes> {
+        if self.forced & kind.bit() != 0 {
             return Some(Sizes::FORCED);
         }
-        let mut entries = self.entries.iter();
-        let found = entries.find(|entry| entry.kind == index && entry.ranks == ranks)?;
+        let found = self.entry(kind, ranks).filter(|entry| entry.runs_here())?;
         Some(found.sizes.clone())
+    }
+}
+
+impl Entry {
+    /// The parts of a row that the job uses; `None` if there is nothing in them.
+    fn of(row: &MpiRow, parts: Parts) -> Option<Self> {
+        let kind = *Kind::ALL.iter().find(|kind| kind.name() == row.collective)?;
+        let mut entry =
+            Entry { kind, ranks: row.ranks, sizes: Sizes::default(), times: Vec::new() };
+        let all = row.is_taken_at_any_size();
+        let decides = parts.sizes && Kind::BLOCKING.contains(&kind);
+        if decides && (all || !HAVE_UNKNOWN_LENGTHS.contains(&kind)) {
+            let taken = row.taken();
+            entry.sizes.ranges = taken.iter().map(|one| (*one.start(), *one.end())).collect();
+            entry.sizes.all = all;
+        }
+        if parts.times {
+            let times = row.sizes.iter().map(|size| (size.bytes, (1e3 * size.library) as u64));
+            entry.times = times.collect();
+        }
+        (entry.runs_here() || !entry.times.is_empty()).then_some(entry)
+    }
+
+    /// Returns whether there are sizes at which the collective runs here.
+    fn runs_here(&self) -> bool {
+        !self.sizes.ranges.is_empty()
+    }
+
+    /// Adds the entry to a message: a word with its call and the lengths of its lists, and the lists.
+    fn add_to(&self, words: &mut Vec<u64>) {
+        let Entry { kind, ranks, sizes, times } = self;
+        let lengths = (sizes.ranges.len() as u64) << 56 | (times.len() as u64) << 48;
+        let call = u64::from(sizes.all) << 40 | (*kind as u64) << 32 | u64::from(*ranks);
+        words.push(lengths | call);
+        let pairs = sizes.ranges.iter().chain(times);
+        words.extend(pairs.flat_map(|(first, second)| [*first, *second]));
+    }
+
+    /// The next entry of a message, unless it is incomplete.
+    fn next_in(words: &mut impl Iterator<Item = u64>) -> Option<Self> {
+        let head = words.next()?;
+        let mut pairs = |count: u64| {
+            (0..count & 0xff).map(|_| Some((words.next()?, words.next()?))).collect::<Option<_>>()
+        };
+        let ranges = pairs(head >> 56)?;
+        let times = pairs(head >> 48)?;
+        let kind = *Kind::ALL.get((head >> 32 & 0xff) as usize)?;
+        let sizes = Sizes { ranges, all: head >> 40 & 1 == 1, is_forced: false };
+        Some(Entry { kind, ranks: head as u32, sizes, times })
+    }
+
+    /// The time of the MPI library for this length, between those of the next measured ones; `None`
+    /// for lengths above all of them.
+    fn time(&self, bytes: u64) -> Option<u64> {
+        let next = self.times.partition_point(|(size, _)| *size < bytes);
+        let (to, later) = *self.times.get(next)?;
+        let Some((from, earlier)) = next.checked_sub(1).map(|last| self.times[last]) else {
+            return Some(later);
+        };
+        let share = (bytes - from) as f64 / (to - from) as f64;
+        Some((earlier as f64 + share * (later as f64 - earlier as f64)) as u64)
     }
 }
 
@@ -148,5 +203,68 @@ pub(crate) fn set(takeover: Takeover) {
 /// of nodes. Between nodes nothing has been measured.
 pub(crate) fn sizes_on((ranks, nodes): (u32, u32)) -> SizesByKind {
     let Some(takeover) = TAKEOVER.get().filter(|_| nodes == 1) else { return Box::default() };
-    (0..BLOCKING).map(|index| takeover.sizes(index, ranks)).collect()
+    Kind::BLOCKING.iter().map(|kind| takeover.sizes(*kind, ranks)).collect()
+}
+
+/// The time in nanoseconds that a call of this length has taken in the MPI library, as measured on
+/// communicators of this number of ranks. That of a persistent collective is that of its nonblocking
+/// form.
+pub(crate) fn library_time(kind: Kind, ranks: u32, bytes: u64) -> Option<u64> {
+    TAKEOVER.get()?.entry(kind.measured_form(), ranks)?.time(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use models::mpi_table::MpiSize;
+
+    fn row(collective: &str, ratio: f64) -> MpiRow {
+        let size = |bytes, time| MpiSize::new(bytes, (time, ratio * time), &[ratio]);
+        let sizes = vec![size(8, 1.0), size(1024, 2.0), size(65536, 10.0)];
+        MpiRow { library: String::new(), job: 4, ranks: 2, collective: collective.into(), sizes }
+    }
+
+    fn sent(parts: Parts) -> Takeover {
+        let rows = [row("Allreduce", 0.5), row("Bcast", 2.0), row("Iallreduce", 0.5)];
+        let entries = rows.iter().filter_map(|row| Entry::of(row, parts)).collect();
+        let own = Takeover { forced: 0, is_measured: parts.sizes, entries };
+        Takeover::from_message(&own.to_message())
+    }
+
+    #[test]
+    fn jobs_receive_the_parts_that_they_use() {
+        for (sizes, times) in [(false, false), (false, true), (true, false), (true, true)] {
+            let sent = sent(Parts { sizes, times });
+            assert_eq!(sent.is_measured, sizes);
+            let decided = if sizes { Kind::Allreduce.bit() } else { 0 };
+            assert_eq!(sent.kinds(), decided);
+            let contained = sent.sizes(Kind::Allreduce, 2).map(|sizes| sizes.contain(65536));
+            assert_eq!(contained, sizes.then_some(true));
+            for kind in [Kind::Allreduce, Kind::Bcast, Kind::Iallreduce] {
+                let time = sent.entry(kind, 2).and_then(|entry| entry.time(1024));
+                assert_eq!(time, times.then_some(2000), "{kind:?}");
+            }
+            assert!(sent.entry(Kind::Allreduce, 4).is_none());
+        }
+    }
+
+    #[test]
+    fn times_lie_between_the_measured_ones() {
+        let sent = sent(Parts { sizes: false, times: true });
+        let entry = sent.entry(Kind::Iallreduce, 2).expect("it is sent");
+        let times = [0, 8, 516, 1024, 33280, 65536, 65537].map(|bytes| entry.time(bytes));
+        let expected = [1000, 1000, 1500, 2000, 6000, 10_000].map(Some);
+        assert_eq!(times[..6], expected);
+        assert_eq!(times[6], None);
+    }
+
+    #[test]
+    fn an_incomplete_message_ends_before_its_last_entry() {
+        let own = sent(Parts { sizes: true, times: true });
+        let message = own.to_message();
+        for length in (0..message.len()).step_by(8) {
+            let part = Takeover::from_message(&message[..length]);
+            assert!(part.entries.len() < own.entries.len());
+        }
+    }
 }

@@ -66,6 +66,7 @@ pub(crate) unsafe fn take(
             // SAFETY: the caller's promise.
             let outcome = unsafe { launch(abi, (kind, origin), operation, request) };
             report::exposed(kind, begun);
+            report::compare(kind, served.size());
             return outcome;
         }
         Err(Refusal::Left(reason)) => reason,

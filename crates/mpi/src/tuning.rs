@@ -1,15 +1,17 @@
-//! Measurement of the blocking collectives, here and in the MPI library in turns, for the table by
-//! which later jobs take them over.
+//! Measurement of collectives, here and in the MPI library in turns: of the blocking ones for the
+//! table by which later jobs take them over, and of the nonblocking ones for their reports.
 //!
 //! `tradewind tune --mpi` calls [`tradewind_mpi_tune`] in each rank of a job.
 
+mod calls;
+
 use crate::abi::{Abi, abi, library_name};
-use crate::collective_names::{self, int};
 use crate::communicators::{self, created};
 use crate::host::{Handle, Pointer, call};
 use crate::life;
 use crate::report::Kind;
 use crate::settings::Settings;
+use calls::{Calls, Side, blocks_in_buffer, blocks_of, length};
 use models::machine::Topology;
 use models::mpi_table::{MpiRow, MpiSize, MpiTable};
 use models::statistics::median;
@@ -22,6 +24,9 @@ use tradewind::{DataType, Op};
 
 /// Bytes of a block, of which collectives send or receive one for each rank, or one in all.
 const BLOCKS: [usize; 8] = [8, 128, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+
+/// The same for nonblocking collectives.
+const BLOCKS_OF_REPORTS: [usize; 5] = [8, 1 << 10, 16 << 10, 128 << 10, 1 << 20];
 
 /// Repetitions in turns.
 const ROUNDS: usize = 9;
@@ -39,14 +44,7 @@ const MOST_CALLS: f64 = 2000.0;
 /// Calls before the measurement: the first ones create what the later ones use.
 const WARM_UP: usize = 3;
 
-/// Side that runs a call.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Library,
-    Here,
-}
-
-/// Measures the blocking collectives of the MPI library that this process has loaded, and adds the
+/// Measures the collectives of the MPI library that this process has loaded, and adds the
 /// result to the table in the file `out`. `seconds` is the time for all of it. To be called in each
 /// rank of a job instead of all other functions of MPI; returns the status for the process. When
 /// the table is written, `show` is called with a terminated string that describes the result, on
@@ -161,37 +159,41 @@ impl Measurement {
         sizes.push(self.ranks);
         // The communicators of the whole job first: the time may be over before the others.
         sizes.reverse();
-        let measured: Vec<Kind> =
-            Kind::BLOCKING.iter().copied().filter(|kind| blocks_of(*kind).is_some()).collect();
-        let library = library_name();
+        let groups: Vec<Group> = sizes.into_iter().map(|size| self.group(size)).collect();
+        let mut measured: Vec<Kind> =
+            Kind::ALL.iter().copied().filter(|kind| blocks_of(*kind).is_some()).collect();
+        // The blocking ones first: their times decide.
+        measured.sort_by_key(|kind| !kind.is_blocking());
+        let lengths: usize =
+            measured.iter().filter_map(|kind| blocks_of(*kind)).map(<[_]>::len).sum();
+        let count = groups.len() * lengths * 2 * ROUNDS;
+        let share = self.time.as_secs_f64() / count as f64;
         let mut rows = Vec::new();
-        let count = sizes.len() * measured.len() * BLOCKS.len();
-        let share = self.time.as_secs_f64() / count as f64 / (2 * ROUNDS) as f64;
-        for size in sizes {
-            let group = self.group(size);
-            for kind in &measured {
-                let blocks = blocks_of(*kind).unwrap_or_default();
-                let fits = |block: &&usize| **block * blocks_in_buffer(*kind, size) <= MOST_BYTES;
-                let blocks: Vec<usize> = blocks.iter().take_while(fits).copied().collect();
-                let sizes = blocks.iter().map_while(|block| {
-                    (!self.is_over()).then(|| self.times(&group, (*kind, *block), share))
-                });
-                let sizes: Vec<MpiSize> = sizes.collect();
-                // A row with a part of the lengths would decide about calls of unknown length, and
-                // would replace a whole row of an earlier measurement.
-                if sizes.len() < blocks.len() {
-                    continue;
-                }
-                rows.push(MpiRow {
-                    library: library.clone(),
-                    job: self.ranks as u32,
-                    ranks: size as u32,
-                    collective: kind.name().to_owned(),
-                    sizes,
-                });
+        for of_kind in measured.chunk_by(|one, other| one.is_blocking() == other.is_blocking()) {
+            for group in &groups {
+                rows.extend(of_kind.iter().filter_map(|kind| self.row(group, *kind, share)));
             }
         }
         rows
+    }
+
+    /// Measures a collective at all lengths; `None` if the time is over before the last one. A row
+    /// with a part of the lengths would decide about calls of unknown length, and would replace a
+    /// whole row of an earlier measurement.
+    fn row(&mut self, group: &Group, kind: Kind, share: f64) -> Option<MpiRow> {
+        let blocks = blocks_of(kind).unwrap_or_default();
+        let fits = |block: &&usize| **block * blocks_in_buffer(kind, group.size) <= MOST_BYTES;
+        let blocks = blocks.iter().take_while(fits);
+        let sizes: Option<Vec<MpiSize>> = blocks
+            .map(|block| (!self.is_over()).then(|| self.times(group, (kind, *block), share)))
+            .collect();
+        Some(MpiRow {
+            library: library_name(),
+            job: self.ranks as u32,
+            ranks: group.size as u32,
+            collective: kind.name().to_owned(),
+            sizes: sizes?,
+        })
     }
 
     /// Creates communicators of this number of ranks; the ranks that are left over take no part.
@@ -231,28 +233,50 @@ impl Measurement {
 
     /// The maximum over all ranks of each number.
     fn largest(&self, own: &[f64]) -> Vec<f64> {
+        self.combined(own, self.maximum)
+    }
+
+    /// The numbers of all ranks, combined by this operation.
+    fn combined(&self, own: &[f64], operation: Handle) -> Vec<f64> {
         let mut all = own.to_vec();
         let from: Pointer = own.as_ptr().cast_mut().cast();
         let to: Pointer = all.as_mut_ptr().cast();
         let count = own.len() as c_int;
-        call!(Allreduce(from, to, count, self.double, self.maximum, self.abi.comm_world));
+        call!(Allreduce(from, to, count, self.double, operation, self.abi.comm_world));
         all
+    }
+
+    /// The time of a call, of the times of all ranks: the longest of a blocking one, which lasts
+    /// until the slowest rank has its result, and the mean exposed time of a nonblocking one, as a
+    /// report has it.
+    fn of_all_ranks(&self, kind: Kind, group: &Group, own: &[f64]) -> Vec<f64> {
+        if kind.is_blocking() {
+            return self.largest(own);
+        }
+        let members = (self.ranks / group.size * group.size) as f64;
+        self.combined(own, self.sum).into_iter().map(|sum| sum / members).collect()
     }
 
     /// Times a collective with blocks of `block` bytes, for about `share` seconds a repetition.
     fn times(&mut self, group: &Group, (kind, block): (Kind, usize), share: f64) -> MpiSize {
-        let mut arguments = Arguments::new(self, group, block);
-        let mut repeat = |side, calls| match group.takes_part {
-            true => arguments.repeat(kind, side, calls),
+        let calls = Calls::new(self, group, (kind, block));
+        let repeat = |side, count, computation| match group.takes_part {
+            true => calls.repeat(side, count, computation),
             false => 0.0,
         };
         let sides = [Side::Library, Side::Here];
         let first = sides.map(|side| {
-            repeat(side, WARM_UP);
-            repeat(side, 2)
+            repeat(side, WARM_UP, 0.0);
+            repeat(side, 2, 0.0)
         });
         let slowest = self.largest(&first).into_iter().fold(1e-9, f64::max);
-        let calls = (share / slowest).clamp(1.0, MOST_CALLS) as usize;
+        let count = (share / slowest).clamp(1.0, MOST_CALLS) as usize;
+        // A nonblocking one is timed beside a computation that takes as long as the call alone.
+        let alone = match kind.is_blocking() {
+            true => 0.0,
+            false => self.largest(&[repeat(Side::Library, count.div_ceil(8), 0.0)])[0],
+        };
+        let count = if kind.is_blocking() { count } else { count.div_ceil(3) };
         let mut all = Vec::new();
         loop {
             let own: Vec<f64> = (0..ROUNDS)
@@ -260,167 +284,22 @@ impl Measurement {
                     // In turns, and each side first in every other round.
                     let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
                     let mut times = [0.0; 2];
-                    order.into_iter().for_each(|side| times[side] = repeat(sides[side], calls));
+                    let time = |side: usize| times[side] = repeat(sides[side], count, alone);
+                    order.into_iter().for_each(time);
                     times
                 })
                 .collect();
             // The same on all ranks, so all of them end together.
-            all.extend(self.largest(&own));
+            all.extend(self.of_all_ranks(kind, group, &own));
             let of = |side: usize| all.iter().skip(side).step_by(2).map(|time| 1e6 * time);
             let [library, here] = [0, 1].map(|side| median(&of(side).collect::<Vec<_>>()));
             let ratios: Vec<f64> = all.chunks(2).map(|pair| pair[1] / pair[0]).collect();
             let bytes = length(kind, block, group.size) as u64;
             let result = MpiSize::new(bytes, (library, here), &ratios);
-            if !result.is_close() || all.len() >= MOST_BATCHES * 2 * ROUNDS {
+            let is_sure = !kind.is_blocking() || !result.is_close();
+            if is_sure || all.len() >= MOST_BATCHES * 2 * ROUNDS {
                 return result;
             }
-        }
-    }
-}
-
-/// The blocks with which a kind is measured; `None` for those that are not.
-fn blocks_of(kind: Kind) -> Option<&'static [usize]> {
-    match kind {
-        Kind::Barrier => Some(&[0]),
-        // Their lists of types are read in each call: no table says when that is worth it.
-        Kind::Alltoallw | Kind::Neighbor_alltoallw => None,
-        _ => Some(&BLOCKS),
-    }
-}
-
-/// Number of blocks in the longest buffer of a call.
-fn blocks_in_buffer(kind: Kind, ranks: usize) -> usize {
-    match kind {
-        Kind::Barrier
-        | Kind::Bcast
-        | Kind::Reduce
-        | Kind::Allreduce
-        | Kind::Scan
-        | Kind::Exscan => 1,
-        Kind::Neighbor_allgather
-        | Kind::Neighbor_allgatherv
-        | Kind::Neighbor_alltoall
-        | Kind::Neighbor_alltoallv => 2,
-        _ => ranks,
-    }
-}
-
-/// The length of a call as the decision sees it.
-fn length(kind: Kind, block: usize, ranks: usize) -> usize {
-    if kind.counts_all_blocks() { block * ranks } else { block }
-}
-
-/// The arguments of calls with blocks of one size.
-struct Arguments {
-    communicator: Handle,
-    ring: Handle,
-    size: usize,
-    sent: Pointer,
-    received: Pointer,
-    byte: Handle,
-    double: Handle,
-    sum: Handle,
-    /// Bytes of a block, and its floating-point numbers.
-    bytes: c_int,
-    numbers: c_int,
-    counts: Vec<c_int>,
-    numbers_of_all: Vec<c_int>,
-    displacements: Vec<c_int>,
-}
-
-impl Arguments {
-    fn new(job: &mut Measurement, group: &Group, block: usize) -> Self {
-        let bytes = block as c_int;
-        Arguments {
-            communicator: group.communicator,
-            ring: group.ring,
-            size: group.size,
-            sent: job.sent.as_mut_ptr().cast(),
-            received: job.received.as_mut_ptr().cast(),
-            byte: job.abi.byte,
-            double: job.double,
-            sum: job.sum,
-            bytes,
-            numbers: bytes / 8,
-            counts: vec![bytes; group.size],
-            numbers_of_all: vec![bytes / 8; group.size],
-            displacements: (0..group.size as c_int).map(|rank| rank * bytes).collect(),
-        }
-    }
-
-    /// Calls a collective, with each rank as root in turn, and returns the time of a call in seconds.
-    fn repeat(&mut self, kind: Kind, side: Side, calls: usize) -> f64 {
-        call!(Barrier(self.communicator));
-        let begun = Instant::now();
-        for call in 0..calls {
-            self.call(kind, side, (call % self.size) as c_int);
-        }
-        begun.elapsed().as_secs_f64() / calls as f64
-    }
-
-    fn call(&self, kind: Kind, side: Side, root: c_int) -> c_int {
-        /// One function with the same arguments on both sides.
-        macro_rules! both {
-            ($library:ident $here:path, ($($argument:expr),*)) => {
-                match side {
-                    Side::Library => call!($library($($argument),*)),
-                    // SAFETY: the buffers are long enough for a block of each rank, and the lists
-                    // have a number for each.
-                    Side::Here => unsafe { $here($($argument),*) },
-                }
-            };
-        }
-        let Arguments { communicator: c, ring, sent: s, received: r, byte: t, bytes: n, .. } =
-            *self;
-        let Arguments { double: d, sum, numbers: m, .. } = *self;
-        let counts = self.counts.as_ptr();
-        let numbers = self.numbers_of_all.as_ptr();
-        let at = self.displacements.as_ptr();
-        match kind {
-            Kind::Barrier => both!(Barrier collective_names::MPI_Barrier, (c)),
-            Kind::Bcast => both!(Bcast int::MPI_Bcast, (r, n, t, root, c)),
-            Kind::Gather => both!(Gather int::MPI_Gather, (s, n, t, r, n, t, root, c)),
-            Kind::Gatherv => {
-                both!(Gatherv int::MPI_Gatherv, (s, n, t, r, counts, at, t, root, c))
-            }
-            Kind::Scatter => both!(Scatter int::MPI_Scatter, (s, n, t, r, n, t, root, c)),
-            Kind::Scatterv => {
-                both!(Scatterv int::MPI_Scatterv, (s, counts, at, t, r, n, t, root, c))
-            }
-            Kind::Allgather => both!(Allgather int::MPI_Allgather, (s, n, t, r, n, t, c)),
-            Kind::Allgatherv => {
-                both!(Allgatherv int::MPI_Allgatherv, (s, n, t, r, counts, at, t, c))
-            }
-            Kind::Alltoall => both!(Alltoall int::MPI_Alltoall, (s, n, t, r, n, t, c)),
-            Kind::Alltoallv => {
-                both!(Alltoallv int::MPI_Alltoallv, (s, counts, at, t, r, counts, at, t, c))
-            }
-            Kind::Reduce => both!(Reduce int::MPI_Reduce, (s, r, m, d, sum, root, c)),
-            Kind::Allreduce => both!(Allreduce int::MPI_Allreduce, (s, r, m, d, sum, c)),
-            Kind::Reduce_scatter => {
-                both!(Reduce_scatter int::MPI_Reduce_scatter, (s, r, numbers, d, sum, c))
-            }
-            Kind::Reduce_scatter_block => {
-                both!(Reduce_scatter_block int::MPI_Reduce_scatter_block, (s, r, m, d, sum, c))
-            }
-            Kind::Scan => both!(Scan int::MPI_Scan, (s, r, m, d, sum, c)),
-            Kind::Exscan => both!(Exscan int::MPI_Exscan, (s, r, m, d, sum, c)),
-            Kind::Neighbor_allgather => {
-                both!(Neighbor_allgather int::MPI_Neighbor_allgather, (s, n, t, r, n, t, ring))
-            }
-            Kind::Neighbor_allgatherv => both!(
-                Neighbor_allgatherv int::MPI_Neighbor_allgatherv,
-                (s, n, t, r, counts, at, t, ring)
-            ),
-            Kind::Neighbor_alltoall => {
-                both!(Neighbor_alltoall int::MPI_Neighbor_alltoall, (s, n, t, r, n, t, ring))
-            }
-            Kind::Neighbor_alltoallv => both!(
-                Neighbor_alltoallv int::MPI_Neighbor_alltoallv,
-                (s, counts, at, t, r, counts, at, t, ring)
-            ),
-            // No other kind is measured.
-            _ => 0,
         }
     }
 }
@@ -433,12 +312,17 @@ fn text(rows: &[MpiRow], out: &Path) -> String {
     for row in rows {
         let _ = write!(text, "MPI_{:<20}{:>6}  ", row.collective, row.ranks);
         for size in &row.sizes {
-            let mark = if size.is_faster() { "*" } else { "" };
+            let decides = Kind::BLOCKING.iter().any(|kind| kind.name() == row.collective);
+            let mark = if decides && size.is_faster() { "*" } else { "" };
             let _ = write!(text, " {}: {:.2}{mark}", size.bytes, size.ratio);
         }
         text.push('\n');
     }
-    text.push_str("* runs on tradewind from now on, as calls do between two such sizes\n");
+    text.push_str(
+        "* runs on tradewind from now on, as calls do between two such sizes\n\
+         MPI_I...: the time inside the start and the completion, beside a computation that takes as \
+         long as the call alone\n",
+    );
     let _ = writeln!(text, "written to {}", out.display());
     text
 }

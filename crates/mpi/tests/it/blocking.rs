@@ -1,6 +1,6 @@
 //! Blocking collectives: all of them here, and those that a measured table selects.
 
-use crate::harness::{Host, Job};
+use crate::harness::{Finished, Host, Job};
 use crate::programs::COLLECTIVES;
 use serde_json::Value;
 use testing::mpi::Family;
@@ -9,6 +9,7 @@ testing::tests![needs(Mpich):
     mpich_has_every_blocking_collective,
     blocking_calls_drive_messages,
     a_table_selects_blocking_calls,
+    reports_name_the_times_of_the_library,
     without_a_table_blocking_calls_are_left,
     an_unusable_table_is_named_once,
     mpich_ends_mismatched_collectives,
@@ -70,6 +71,9 @@ fn blocking_calls_drive_messages() {
     }
 }
 
+/// Time of the MPI library in the tables that tests change, in microseconds.
+const LIBRARY_TIME: f64 = 777.25;
+
 /// A table that one job has measured in a second, in which not all calls have their turn, and
 /// which tests then change.
 struct Table {
@@ -96,7 +100,8 @@ impl Table {
         Table { directory, content }
     }
 
-    /// Keeps a row for each of these collectives, with these ratios at 8 B, 1 KiB and 64 KiB.
+    /// Keeps a row for each of these collectives, with these ratios at 8 B, 1 KiB and 64 KiB, and one
+    /// time of the MPI library.
     fn set(&mut self, collectives: &[&str], ratios: [f64; 3]) {
         let rows = &mut self.content["content"]["rows"];
         let mut row = rows[0].clone();
@@ -104,6 +109,7 @@ impl Table {
         let sizes = [8, 1024, 1 << 16].into_iter().zip(ratios).map(|(bytes, ratio)| {
             size["bytes"] = bytes.into();
             (size["ratio"], size["upper"]) = (ratio.into(), ratio.into());
+            size["library"] = LIBRARY_TIME.into();
             size.clone()
         });
         row["sizes"] = sizes.collect();
@@ -147,6 +153,30 @@ fn a_table_selects_blocking_calls() {
     let finished = table.job(host, "blocking", 2).preloaded().expect_success();
     assert_eq!(finished.calls("MPI_Allreduce"), (40, 20), "{finished:?}");
     assert!(finished.errors.contains("not faster 20"), "{finished:?}");
+}
+
+fn reports_name_the_times_of_the_library() {
+    let host = Host::of_debian().unwrap_or_else(|| Host::all(Family::Mpich)[0]);
+    let mut table = Table::measure(host);
+    table.set(&["Allreduce", "Iallreduce"], [0.5, 0.5, 0.5]);
+    let in_line = |finished: &Finished, name: &str, text: &str| {
+        let mut lines = finished.errors.lines();
+        let line = lines.find(|line| line.split_whitespace().nth(1) == Some(name));
+        line.is_some_and(|line| line.contains(text))
+    };
+    let finished = table.job(host, "blocking", 2).preloaded().expect_success();
+    for name in ["MPI_Allreduce", "MPI_Iallreduce"] {
+        assert!(in_line(&finished, name, " 777.25 µs"), "{name}: {finished:?}");
+    }
+    // A choice of the user's replaces the decisions of the table, and not its times.
+    let job = table.job(host, "blocking", 2).variable("TRADEWIND_MPI_ONLY", "iallreduce");
+    let finished = job.preloaded().expect_success();
+    assert!(in_line(&finished, "MPI_Iallreduce", " 777.25 µs"), "{finished:?}");
+    assert!(!in_line(&finished, "MPI_Allreduce", "µs"), "{finished:?}");
+    // The table has no jobs of three ranks.
+    let finished = table.job(host, "blocking", 3).preloaded().expect_success();
+    assert!(in_line(&finished, "MPI_Iallreduce", "not measured"), "{finished:?}");
+    assert!(finished.errors.contains("`tradewind tune --mpi`"), "{finished:?}");
 }
 
 /// Ranks that wait in two libraries for each other end, and a line names what they are in.

@@ -1,0 +1,243 @@
+//! The calls that are measured, in both forms and on both sides.
+
+use super::{BLOCKS, BLOCKS_OF_REPORTS, Group, Measurement};
+use crate::abi::Abi;
+use crate::collective_names::{self, int};
+use crate::completion;
+use crate::host::{Handle, Pointer, call};
+use crate::report::Kind;
+use std::ffi::c_int;
+use std::time::{Duration, Instant};
+
+/// Side that runs a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Library,
+    Here,
+}
+
+/// The blocks with which a kind is measured; `None` for those that are not: persistent ones, and
+/// nonblocking ones of which a rank has not the lengths that the table counts.
+pub(super) fn blocks_of(kind: Kind) -> Option<&'static [usize]> {
+    match kind.blocking_form() {
+        _ if kind.measured_form() != kind => None,
+        Kind::Barrier => Some(&[0]),
+        // Their lists of types are read in each call: no table says when that is worth it.
+        Kind::Alltoallw | Kind::Neighbor_alltoallw => None,
+        _ if kind.is_blocking() => Some(&BLOCKS),
+        Kind::Gatherv
+        | Kind::Scatterv
+        | Kind::Alltoallv
+        | Kind::Neighbor_allgatherv
+        | Kind::Neighbor_alltoallv => None,
+        // Reports need fewer than decisions do.
+        _ => Some(&BLOCKS_OF_REPORTS),
+    }
+}
+
+/// Number of blocks in the longest buffer of a call.
+pub(super) fn blocks_in_buffer(kind: Kind, ranks: usize) -> usize {
+    match kind.blocking_form() {
+        Kind::Barrier
+        | Kind::Bcast
+        | Kind::Reduce
+        | Kind::Allreduce
+        | Kind::Scan
+        | Kind::Exscan => 1,
+        Kind::Neighbor_allgather
+        | Kind::Neighbor_allgatherv
+        | Kind::Neighbor_alltoall
+        | Kind::Neighbor_alltoallv => 2,
+        _ => ranks,
+    }
+}
+
+/// The length of a call as the decision sees it.
+pub(super) fn length(kind: Kind, block: usize, ranks: usize) -> usize {
+    if kind.blocking_form().counts_all_blocks() { block * ranks } else { block }
+}
+
+/// Calls of one collective, with blocks of one size.
+pub(super) struct Calls {
+    kind: Kind,
+    abi: &'static Abi,
+    communicator: Handle,
+    ring: Handle,
+    size: usize,
+    sent: Pointer,
+    received: Pointer,
+    byte: Handle,
+    double: Handle,
+    sum: Handle,
+    /// Bytes of a block, and its floating-point numbers.
+    bytes: c_int,
+    numbers: c_int,
+    counts: Vec<c_int>,
+    numbers_of_all: Vec<c_int>,
+    displacements: Vec<c_int>,
+}
+
+impl Calls {
+    pub(super) fn new(job: &mut Measurement, group: &Group, (kind, block): (Kind, usize)) -> Self {
+        let bytes = block as c_int;
+        Calls {
+            kind,
+            abi: job.abi,
+            communicator: group.communicator,
+            ring: group.ring,
+            size: group.size,
+            sent: job.sent.as_mut_ptr().cast(),
+            received: job.received.as_mut_ptr().cast(),
+            byte: job.abi.byte,
+            double: job.double,
+            sum: job.sum,
+            bytes,
+            numbers: bytes / 8,
+            counts: vec![bytes; group.size],
+            numbers_of_all: vec![bytes / 8; group.size],
+            displacements: (0..group.size as c_int).map(|rank| rank * bytes).collect(),
+        }
+    }
+
+    /// Calls the collective `count` times, with each rank as root in turn, and returns the time of a
+    /// call in seconds. Of a nonblocking one it is the time inside the start and the completion,
+    /// between which the rank computes for this many seconds.
+    pub(super) fn repeat(&self, side: Side, count: usize, computation: f64) -> f64 {
+        let roots = (0..count).map(|call| (call % self.size) as c_int);
+        if self.kind.is_blocking() {
+            call!(Barrier(self.communicator));
+            let begun = Instant::now();
+            roots.for_each(|root| _ = self.call(side, root, std::ptr::null_mut()));
+            return begun.elapsed().as_secs_f64() / count as f64;
+        }
+        let computation = Duration::from_secs_f64(computation);
+        roots.map(|root| self.expose(side, root, computation)).sum::<f64>() / count as f64
+    }
+
+    /// Calls a nonblocking collective, and returns the time inside its start and its completion.
+    fn expose(&self, side: Side, root: c_int, computation: Duration) -> f64 {
+        let mut in_memory: isize = 0;
+        let request: Pointer = (&raw mut in_memory).cast();
+        call!(Barrier(self.communicator));
+        let begun = Instant::now();
+        self.call(side, root, request);
+        let started = Instant::now();
+        while started.elapsed() < computation {
+            std::hint::spin_loop();
+        }
+        let computed = Instant::now();
+        let status = self.abi.ignored_status();
+        match side {
+            Side::Library => call!(Wait(request, status)),
+            Side::Here => completion::wait(request, status),
+        };
+        ((started - begun) + computed.elapsed()).as_secs_f64()
+    }
+
+    /// Calls the collective. `request` receives the request of a nonblocking one.
+    fn call(&self, side: Side, root: c_int, request: Pointer) -> c_int {
+        /// Both forms of a collective, with the same arguments on both sides.
+        macro_rules! forms {
+            ($library:ident $here:path, $start:ident $start_here:path, ($($argument:expr),*)) => {
+                match (side, self.kind.is_blocking()) {
+                    (Side::Library, true) => call!($library($($argument),*)),
+                    (Side::Library, false) => call!($start($($argument,)* request)),
+                    // SAFETY: the buffers are long enough for a block of each rank, the lists have
+                    // a number for each, and the request has room for a handle.
+                    (Side::Here, true) => unsafe { $here($($argument),*) },
+                    // SAFETY: as above.
+                    (Side::Here, false) => unsafe { $start_here($($argument,)* request) },
+                }
+            };
+        }
+        let Calls { communicator: c, ring, sent: s, received: r, byte: t, bytes: n, .. } = *self;
+        let Calls { double: d, sum, numbers: m, .. } = *self;
+        let counts = self.counts.as_ptr();
+        let numbers = self.numbers_of_all.as_ptr();
+        let at = self.displacements.as_ptr();
+        match self.kind.blocking_form() {
+            Kind::Barrier => forms!(
+                Barrier collective_names::MPI_Barrier,
+                Ibarrier collective_names::MPI_Ibarrier, (c)
+            ),
+            Kind::Bcast => forms!(
+                Bcast int::MPI_Bcast, Ibcast int::MPI_Ibcast,
+                (r, n, t, root, c)
+            ),
+            Kind::Gather => forms!(
+                Gather int::MPI_Gather, Igather int::MPI_Igather,
+                (s, n, t, r, n, t, root, c)
+            ),
+            Kind::Gatherv => forms!(
+                Gatherv int::MPI_Gatherv, Igatherv int::MPI_Igatherv,
+                (s, n, t, r, counts, at, t, root, c)
+            ),
+            Kind::Scatter => forms!(
+                Scatter int::MPI_Scatter, Iscatter int::MPI_Iscatter,
+                (s, n, t, r, n, t, root, c)
+            ),
+            Kind::Scatterv => forms!(
+                Scatterv int::MPI_Scatterv, Iscatterv int::MPI_Iscatterv,
+                (s, counts, at, t, r, n, t, root, c)
+            ),
+            Kind::Allgather => forms!(
+                Allgather int::MPI_Allgather, Iallgather int::MPI_Iallgather,
+                (s, n, t, r, n, t, c)
+            ),
+            Kind::Allgatherv => forms!(
+                Allgatherv int::MPI_Allgatherv, Iallgatherv int::MPI_Iallgatherv,
+                (s, n, t, r, counts, at, t, c)
+            ),
+            Kind::Alltoall => forms!(
+                Alltoall int::MPI_Alltoall, Ialltoall int::MPI_Ialltoall,
+                (s, n, t, r, n, t, c)
+            ),
+            Kind::Alltoallv => forms!(
+                Alltoallv int::MPI_Alltoallv, Ialltoallv int::MPI_Ialltoallv,
+                (s, counts, at, t, r, counts, at, t, c)
+            ),
+            Kind::Reduce => forms!(
+                Reduce int::MPI_Reduce, Ireduce int::MPI_Ireduce,
+                (s, r, m, d, sum, root, c)
+            ),
+            Kind::Allreduce => forms!(
+                Allreduce int::MPI_Allreduce, Iallreduce int::MPI_Iallreduce,
+                (s, r, m, d, sum, c)
+            ),
+            Kind::Reduce_scatter => forms!(
+                Reduce_scatter int::MPI_Reduce_scatter, Ireduce_scatter int::MPI_Ireduce_scatter,
+                (s, r, numbers, d, sum, c)
+            ),
+            Kind::Reduce_scatter_block => forms!(
+                Reduce_scatter_block int::MPI_Reduce_scatter_block, Ireduce_scatter_block int::MPI_Ireduce_scatter_block,
+                (s, r, m, d, sum, c)
+            ),
+            Kind::Scan => forms!(
+                Scan int::MPI_Scan, Iscan int::MPI_Iscan,
+                (s, r, m, d, sum, c)
+            ),
+            Kind::Exscan => forms!(
+                Exscan int::MPI_Exscan, Iexscan int::MPI_Iexscan,
+                (s, r, m, d, sum, c)
+            ),
+            Kind::Neighbor_allgather => forms!(
+                Neighbor_allgather int::MPI_Neighbor_allgather, Ineighbor_allgather int::MPI_Ineighbor_allgather,
+                (s, n, t, r, n, t, ring)
+            ),
+            Kind::Neighbor_allgatherv => forms!(
+                Neighbor_allgatherv int::MPI_Neighbor_allgatherv, Ineighbor_allgatherv int::MPI_Ineighbor_allgatherv,
+                (s, n, t, r, counts, at, t, ring)
+            ),
+            Kind::Neighbor_alltoall => forms!(
+                Neighbor_alltoall int::MPI_Neighbor_alltoall, Ineighbor_alltoall int::MPI_Ineighbor_alltoall,
+                (s, n, t, r, n, t, ring)
+            ),
+            Kind::Neighbor_alltoallv => forms!(
+                Neighbor_alltoallv int::MPI_Neighbor_alltoallv, Ineighbor_alltoallv int::MPI_Ineighbor_alltoallv,
+                (s, counts, at, t, r, counts, at, t, ring)
+            ),
+            // No other kind is measured.
+            _ => 0,
+        }
+    }
+}
