@@ -308,9 +308,9 @@ impl Measurement {
 fn text(rows: &[MpiRow], out: &Path) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "{:<24}{:>6}  bytes: time here / in the MPI library", "", "ranks");
+    let _ = writeln!(text, "{:<26}{:>6}  bytes: time here / in the MPI library", "", "ranks");
     for row in rows {
-        let _ = write!(text, "MPI_{:<20}{:>6}  ", row.collective, row.ranks);
+        let _ = write!(text, "MPI_{:<22}{:>6}  ", row.collective, row.ranks);
         for size in &row.sizes {
             let decides = Kind::BLOCKING.iter().any(|kind| kind.name() == row.collective);
             let mark = if decides && size.is_faster() { "*" } else { "" };

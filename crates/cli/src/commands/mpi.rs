@@ -23,7 +23,8 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["report", "only", "program"])]
     library: bool,
 
-    /// Print at the end which collectives ran on tradewind, and for how long the program waited.
+    /// Print at the end which collectives ran on tradewind, for how long the program waited, and how
+    /// long it takes in the MPI library, where `tradewind tune --mpi` has measured that.
     #[arg(long)]
     report: bool,
 
