@@ -3,7 +3,19 @@
 use super::program::{Constants, Counts, Moment, Program, weights};
 use std::collections::VecDeque;
 
-/// When the last process is done, and what lies on the way there.
+/// Number of orders in which the ranks begin.
+const ORDERS: u64 = 3;
+/// Interval in which the ranks begin, in operations: it only decides who is last.
+const BEGIN: f64 = 1e-6;
+
+/// When the last process is done, and what lies on the way there: the mean of some orders in which
+/// the ranks begin.
+///
+/// Ranks never begin at the same moment. Each count that they arrive at then has one last arrival,
+/// whose process executes what follows. A process without a last arrival has nothing to do until
+/// its rank is complete, so the work concentrates in ever fewer processes. If all began at once,
+/// every arrival of a ring or of an exchange in pairs would tie, and all processes would stay at
+/// work to the end.
 ///
 /// Rank r has core r mod `cores`. The processes of a core take turns in rank order; a process that
 /// is not done is asked again when what it waits for has come.
@@ -20,7 +32,32 @@ use std::collections::VecDeque;
 /// assert_eq!(run(&program, 1, &constants).microseconds, 8.0);
 /// ```
 pub fn run(program: &Program, cores: usize, constants: &Constants) -> Moment {
-    Play::new(program, cores.max(1), constants).run()
+    let orders = if cores > 1 { ORDERS } else { 1 };
+    let mut mean = Moment::default();
+    for order in 0..orders {
+        let moment = Play::new(program, cores.max(1), constants, order).run();
+        mean.microseconds += moment.microseconds / orders as f64;
+        mean.counts.add(&moment.counts.scaled(1.0 / orders as f64));
+    }
+    mean
+}
+
+/// Moment at which a rank begins. Processes of one core begin in turns anyway.
+fn begin(order: u64, rank: usize, cores: usize, constants: &Constants) -> Moment {
+    if cores == 1 {
+        return Moment::default();
+    }
+    let operations = BEGIN * fraction(order << 32 | rank as u64);
+    let counts = Counts { operations, ..Counts::default() };
+    Moment { microseconds: constants.price(&counts), counts }
+}
+
+/// Fraction below 1 that looks random, by SplitMix64.
+fn fraction(seed: u64) -> f64 {
+    let mut bits = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// State of a process.
@@ -37,12 +74,14 @@ struct Play<'a> {
     /// When each core is free again, and for which of its processes it last worked.
     cores: Vec<(Moment, Option<usize>)>,
     stages: Vec<Stage>,
+    /// When each rank begins.
+    begins: Vec<Moment>,
     /// Operations that each process has enabled and not yet executed.
     work: Vec<VecDeque<usize>>,
     /// Arrivals that each operation still waits for.
     missing: Vec<u32>,
-    /// The latest of what each operation waits for.
-    arrived: Vec<Moment>,
+    /// The latest of what each operation waits for, and the process that brought it.
+    arrived: Vec<(Moment, usize)>,
     /// Operations of each rank that are not complete, and when and on which core the last one was.
     open: Vec<usize>,
     completed: Vec<(Moment, usize)>,
@@ -52,7 +91,7 @@ struct Play<'a> {
 }
 
 impl<'a> Play<'a> {
-    fn new(program: &'a Program, cores: usize, constants: &'a Constants) -> Self {
+    fn new(program: &'a Program, cores: usize, constants: &'a Constants, order: u64) -> Self {
         let ranks = program.ranks.len();
         let mut open = vec![0; ranks];
         program
@@ -65,9 +104,10 @@ impl<'a> Play<'a> {
             constants,
             cores: vec![(Moment::default(), None); cores.min(ranks.max(1))],
             stages: vec![Stage::Waiting; ranks],
+            begins: (0..ranks).map(|rank| begin(order, rank, cores, constants)).collect(),
             work: vec![VecDeque::new(); ranks],
             missing: program.steps.iter().map(|step| step.waits).collect(),
-            arrived: vec![Moment::default(); program.steps.len()],
+            arrived: vec![(Moment::default(), 0); program.steps.len()],
             open,
             completed: (0..ranks).map(|rank| (Moment::default(), rank % cores)).collect(),
             writers: (0..ranks).map(|rank| rank % cores).collect(),
@@ -109,7 +149,7 @@ impl<'a> Play<'a> {
     /// From when on a process has something to do.
     fn ready(&self, rank: usize, core: usize) -> Option<Moment> {
         match self.stages[rank] {
-            Stage::Waiting => Some(Moment::default()),
+            Stage::Waiting => Some(self.begins[rank]),
             Stage::Begun if !self.work[rank].is_empty() => Some(Moment::default()),
             Stage::Begun if self.open[rank] == 0 => {
                 let (mut at, by) = self.completed[rank];
@@ -160,8 +200,7 @@ impl<'a> Play<'a> {
     fn execute(&mut self, number: usize, by: usize, core: usize, now: &mut Moment) {
         let program = self.program;
         let step = &program.steps[number];
-        // Of those it waited for the one that was played last need not have come last.
-        *now = now.later(self.arrived[number]);
+        *now = now.later(self.arrived[number].0);
         let fixed = Counts { operations: 1.0, combined: step.combined as f64, ..Counts::default() };
         self.spend(now, copy(step.copied, self.writers[step.from] != core, fixed));
         for complete in &step.completes {
@@ -181,10 +220,15 @@ impl<'a> Play<'a> {
 
     /// Records one arrival at an operation; the process of the last arrival executes it.
     fn arrive(&mut self, step: usize, by: usize, at: Moment) {
-        self.arrived[step] = self.arrived[step].later(at);
+        // The arrival that is played last need not have come last.
+        let latest = &mut self.arrived[step];
+        if at.microseconds >= latest.0.microseconds {
+            *latest = (at, by);
+        }
         self.missing[step] = self.missing[step].saturating_sub(1);
         if self.missing[step] == 0 {
-            self.work[by].push_back(step);
+            let (_, last) = self.arrived[step];
+            self.work[last].push_back(step);
         }
     }
 
@@ -204,6 +248,14 @@ fn copy(bytes: u64, fetched: bool, mut counts: Counts) -> Counts {
 }
 
 impl Counts {
+    fn scaled(mut self, factor: f64) -> Self {
+        let Counts { starts, operations, crossings, switches, combined, copies, fetches } =
+            &mut self;
+        let single = [starts, operations, crossings, switches, combined];
+        single.into_iter().chain(copies).chain(fetches).for_each(|count| *count *= factor);
+        self
+    }
+
     pub(super) fn add(&mut self, other: &Counts) {
         self.starts += other.starts;
         self.operations += other.operations;

@@ -4,8 +4,10 @@
 //! `data/` has a machine's file and the median times of every plan that was measured on that
 //! machine with `tradewind tune --measure-all`: on one node, and between two nodes of two ranks, of
 //! which `two-nodes-later.csv` has a run that no parameter and no factor was fitted to.
+//! `sixteen-cores.csv` has the plans that `tradewind tune --check` timed on 16 cores. The constants of
+//! cooperative progress beside it are fitted to the simplest algorithm of each collective in it.
 
-use collectives::{Choice, Collective, Levels};
+use collectives::{Algorithm, Choice, Collective, Levels};
 use models::builtin;
 use models::calibration::{TimedCall, calibrate};
 use models::decision::rules::{self, MachineClass};
@@ -253,9 +255,8 @@ fn errors_beside_flat(models: &Models, calls: &Calls, ranks: u32) -> Vec<f64> {
         let ratio = |(engine, plan, time): &(Option<Engine>, Choice, f64)| {
             models.price(*engine, plan, &query).map(|predicted| predicted / time)
         };
-        let is_flat = |(_, plan, _): &&(Option<Engine>, Choice, f64)| {
-            plan.algorithm == collectives::Algorithm::Join
-        };
+        let is_flat =
+            |(_, plan, _): &&(Option<Engine>, Choice, f64)| plan.algorithm == Algorithm::Join;
         let Some(pace) = plans.iter().find(is_flat).and_then(ratio) else { continue };
         let graphs = plans.iter().filter(|one| !is_flat(one)).filter_map(ratio);
         errors.extend(graphs.map(|ratio| (ratio / pace - 1.0).abs()));
@@ -273,6 +274,46 @@ fn graphs_beside_flat_collectives_of_the_same_run() {
     for (ranks, limits) in [(2, [0.2, 0.55]), (4, [0.2, 0.7])] {
         let errors = errors_beside_flat(&models, &calls, ranks);
         assert_within(&format!("errors among {ranks} beside flat ones"), &errors, limits);
+    }
+}
+
+/// Graphs among ranks with a core each, by algorithms that nothing was fitted to. Among 16 ranks
+/// short calls are held apart: a copy has a cost by its length alone, and with more than 256 KiB of
+/// each rank the caches end.
+#[test]
+fn graphs_among_ranks_with_a_core_each() {
+    let models = Models::of(&Machine::read(&data("sixteen-cores.json")).unwrap());
+    let mut calls = recorded("sixteen-cores.csv");
+    for ((operation, ..), plans) in &mut calls {
+        let fitted = [Some(&Algorithm::Join), operation.algorithms().first()];
+        plans.retain(|(_, plan, _)| {
+            let is_segmented_flat = plan.algorithm == Algorithm::SegmentedFlat;
+            !fitted.contains(&Some(&plan.algorithm)) && !is_segmented_flat
+        });
+    }
+    let all = 1 << 30;
+    for (ranks, below, limits) in [
+        (2, all, [0.12, 0.31]),
+        (4, all, [0.11, 0.63]),
+        (8, all, [0.165, 0.57]),
+        (16, all, [0.25, 0.77]),
+        (16, 16 << 10, [0.205, 0.69]),
+    ] {
+        let of = |query: &Query| query.ranks == ranks && query.bytes < below;
+        let what = format!("errors of graphs among {ranks}, below {below} bytes");
+        assert_within(&what, &errors(&models, &calls, of), limits);
+    }
+}
+
+#[test]
+fn choices_among_ranks_with_a_core_each() {
+    let models = Models::of(&Machine::read(&data("sixteen-cores.json")).unwrap());
+    let calls = recorded("sixteen-cores.csv");
+    for ranks in [2, 4, 8, 16] {
+        let regrets = regrets(&models, &calls, |query| query.ranks == ranks);
+        let what = format!("regret among {ranks} with a core each");
+        assert_within(&what, &regrets, [1.0, 1.1]);
+        assert!(regrets.iter().all(|regret| *regret < 3.7), "{what}: {regrets:?}");
     }
 }
 

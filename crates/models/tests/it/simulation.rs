@@ -48,11 +48,16 @@ fn flat(ranks: usize) -> Program {
     program
 }
 
+/// Ranks begin apart by less than a millionth of an operation.
+fn assert_near(found: f64, expected: f64) {
+    assert!((found - expected).abs() < 1e-6, "{found}, not {expected}");
+}
+
 #[test]
 fn one_message_between_two_cores() {
     // Rank 0: begins 1, copies its input 1, sends 0.5 + 1. Rank 1 sees it 0.25 later and copies its
     // output, 1.
-    assert_eq!(run(&flat(2), 2, &constants()).microseconds, 1.0 + 1.0 + 1.5 + 0.25 + 1.0);
+    assert_near(run(&flat(2), 2, &constants()).microseconds, 1.0 + 1.0 + 1.5 + 0.25 + 1.0);
 }
 
 #[test]
@@ -72,8 +77,10 @@ fn the_last_to_arrive_runs_what_waits_for_both() {
     program.ranks[0].starts.push(0);
     program.ranks[1].starts.push(0);
     let end = run(&program, 2, &constants());
-    assert_eq!(end.microseconds, 3.75);
-    assert_eq!((end.counts.starts, end.counts.operations, end.counts.crossings), (1.0, 1.0, 1.0));
+    assert_near(end.microseconds, 3.75);
+    assert_near(end.counts.starts, 1.0);
+    assert_near(end.counts.operations, 1.0);
+    assert_near(end.counts.crossings, 1.0);
 }
 
 #[test]
@@ -87,7 +94,7 @@ fn a_chain_of_ranks_that_have_begun_is_run_by_one_process() {
         program.steps.push(step(rank + 1, if rank == 0 { 1 } else { 2 }, 0, &next, rank));
         program.ranks[rank].starts.push(rank);
     }
-    assert_eq!(run(&program, 4, &constants()).microseconds, 2.75);
+    assert_near(run(&program, 4, &constants()).microseconds, 2.75);
 }
 
 #[test]
@@ -96,7 +103,7 @@ fn what_another_core_wrote_is_dearer() {
     let dear = Constants { fetch, ..constants() };
     // The output of rank 1 was written on the core of rank 0: 2 µs more. On one core there is none
     // such.
-    assert_eq!(run(&flat(2), 2, &dear).microseconds, 4.75 + 2.0);
+    assert_near(run(&flat(2), 2, &dear).microseconds, 4.75 + 2.0);
     assert_eq!(run(&flat(2), 1, &dear), run(&flat(2), 1, &constants()));
 }
 
