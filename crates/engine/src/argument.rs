@@ -34,7 +34,8 @@ impl<'a> Argument<'a> {
         Argument { binding: Binding::Private, data: &[], length }
     }
 
-    /// Returns a buffer in the segment.
+    /// Returns a buffer in the segment. An input is not changed while other ranks
+    /// [read it](crate::InputReaders).
     pub fn segment(at: Offset, length: u64) -> Self {
         Argument { binding: Binding::Segment(at), data: &[], length }
     }

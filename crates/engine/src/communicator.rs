@@ -2,6 +2,7 @@
 
 mod blocking;
 mod external;
+pub(crate) mod input_readers;
 mod link;
 pub(crate) mod linked_schedule;
 mod placement;

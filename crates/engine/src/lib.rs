@@ -37,6 +37,7 @@ pub mod trace;
 mod wait;
 mod window;
 
+pub use communicator::input_readers::InputReaders;
 pub use communicator::linked_schedule::LinkedSchedule;
 pub use communicator::request::Request;
 pub use error::{Error, Exit, Outcome, Straggler};

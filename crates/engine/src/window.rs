@@ -423,6 +423,13 @@ impl<P: Executor> InflightWindow<P> {
         self.executor.states()[rank as usize].has_begun(run)
     }
 
+    /// Returns whether no other rank reads the contribution of this one to a run any more.
+    pub(crate) fn is_read(&self, run: u64) -> bool {
+        let own = self.executor.rank();
+        let others = (0..).zip(self.executor.states()).filter(|(rank, _)| *rank != own);
+        others.map(|(_, states)| states).all(|states| states.is_past(run))
+    }
+
     /// Moves the runs on that no request uses any more, as far as this rank can. Returns what other
     /// ranks still need.
     pub(crate) fn settle(&self) -> Remains {

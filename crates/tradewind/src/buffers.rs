@@ -1,10 +1,12 @@
 //! Buffers of collectives: borrowed slices, or memory of the segment that moves in and is returned.
 
+use crate::deferred::DeferredBuffers;
 use crate::error::{Error, argument};
+use crate::lendable::LendableBytes;
 use bytemuck::Pod;
+use engine::InputReaders;
 use engine::argument::Argument;
 use engine::communicator::Communicator as NodeCommunicator;
-use shm::owned::OwnedBytes;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
@@ -14,6 +16,10 @@ use std::ops::{Deref, DerefMut};
 /// Allocated by [`Communicator::alloc`](crate::Communicator::alloc) for the collectives of all
 /// communicators of the job on this node. A collective takes it by value and returns it when it is
 /// complete, so that no other code can access it while other ranks do.
+///
+/// Ranks read the input of a long collective in place when they fetch their results, which may be
+/// after this rank has its buffer back. The buffer can be read meanwhile. Its first change copies it,
+/// if another rank has yet to read it; its address changes then.
 ///
 /// ```
 /// # fn main() -> Result<(), tradewind::Error> {
@@ -29,13 +35,17 @@ use std::ops::{Deref, DerefMut};
 /// ```
 #[derive(Debug)]
 pub struct SharedBuffer<T: Pod> {
-    memory: OwnedBytes,
+    memory: LendableBytes,
     count: usize,
     element: PhantomData<fn() -> T>,
 }
 
 impl<T: Pod> SharedBuffer<T> {
-    pub(crate) fn new(group: &NodeCommunicator, count: usize) -> Result<Self, Error> {
+    pub(crate) fn new(
+        group: &NodeCommunicator,
+        deferred: &DeferredBuffers,
+        count: usize,
+    ) -> Result<Self, Error> {
         let bytes = (count as u64).checked_mul(size_of::<T>() as u64).ok_or_else(|| {
             let expected = "a number whose bytes can be counted in 64 bits";
             argument("the number of elements", count.to_string(), expected)
@@ -47,17 +57,37 @@ impl<T: Pod> SharedBuffer<T> {
             let found = format!("{alignment} bytes");
             return Err(argument("the alignment of an element", found, "a page at most"));
         }
-        let memory = group.allocate(bytes, alignment as u64)?;
+        let memory = LendableBytes::new(group, deferred, (bytes, alignment as u64))?;
         Ok(SharedBuffer { memory, count, element: PhantomData })
     }
 
     /// Returns `true` if the communicator's ranks on this node find the memory at its offset.
     pub(crate) fn is_shared_with(&self, group: &NodeCommunicator) -> bool {
-        self.memory.lies_in(group.member().node().segment())
+        let segment = group.member().node().segment();
+        self.memory.memory().is_some_and(|memory| memory.lies_in(segment))
     }
 
     pub(crate) fn place(&self) -> Argument<'static> {
-        Argument::segment(self.memory.offset(), self.memory.bytes())
+        match self.memory.memory() {
+            Some(memory) => Argument::segment(memory.offset(), memory.bytes()),
+            None => Argument::output(0),
+        }
+    }
+
+    /// Prepares a change by other ranks.
+    pub(crate) fn make_writable(&mut self) {
+        self.memory.make_writable();
+    }
+
+    fn reserve(&mut self, group: &NodeCommunicator) -> bool {
+        self.memory.reserve(group, align_of::<T>() as u64)
+    }
+
+    fn lend_to(mut self, readers: Option<InputReaders>) -> Self {
+        if let Some(readers) = readers {
+            self.memory.lend_to(readers);
+        }
+        self
     }
 }
 
@@ -134,9 +164,18 @@ pub trait Input<'a, T: Pod>: sealed::Sealed {
         true
     }
 
-    /// Turns the input into the buffer that is returned.
+    /// Prepares the input for ranks that read it in place, also after this rank's call. Returns
+    /// `false` if it must be copied instead.
     #[doc(hidden)]
-    fn into_back(self) -> Self::Back;
+    #[inline]
+    fn reserve(&mut self, _group: &NodeCommunicator) -> bool {
+        true
+    }
+
+    /// Turns the input into the buffer that is returned. The function returns the ranks that read
+    /// memory of the segment in place.
+    #[doc(hidden)]
+    fn into_back(self, readers: impl FnOnce() -> Option<InputReaders>) -> Self::Back;
 }
 
 /// An output of a collective: a slice, or a [`SharedBuffer`] by value; [`InPlace`] at the root of a
@@ -160,9 +199,25 @@ pub trait Output<'a, T: Pod>: sealed::Sealed {
         true
     }
 
-    /// The private memory that the result is fetched into, and the buffer that is returned.
+    /// Prepares changes of the buffer by other ranks.
     #[doc(hidden)]
-    fn into_parts(self) -> (&'a mut [u8], Self::Back);
+    #[inline]
+    fn make_writable(&mut self) {}
+
+    /// As [`Input::reserve`], for an output that is read.
+    #[doc(hidden)]
+    #[inline]
+    fn reserve(&mut self, _group: &NodeCommunicator) -> bool {
+        true
+    }
+
+    /// The private memory that the result is fetched into, and the buffer that is returned. The
+    /// function returns the ranks that read memory of the segment in place.
+    #[doc(hidden)]
+    fn into_parts(
+        self,
+        readers: impl FnOnce() -> Option<InputReaders>,
+    ) -> (&'a mut [u8], Self::Back);
 
     /// Bytes of the buffer that is returned.
     #[doc(hidden)]
@@ -196,7 +251,7 @@ macro_rules! private_inputs {
                 }
 
                 #[inline]
-                fn into_back(self) {}
+                fn into_back(self, _readers: impl FnOnce() -> Option<InputReaders>) {}
             }
         )+
     };
@@ -226,7 +281,10 @@ macro_rules! private_outputs {
                 }
 
                 #[inline]
-                fn into_parts(self) -> (&'a mut [u8], ()) {
+                fn into_parts(
+                    self,
+                    _readers: impl FnOnce() -> Option<InputReaders>,
+                ) -> (&'a mut [u8], ()) {
                     (bytemuck::cast_slice_mut::<T, u8>(self), ())
                 }
 
@@ -263,8 +321,13 @@ impl<'a, T: Pod> Input<'a, T> for SharedBuffer<T> {
     }
 
     #[inline]
-    fn into_back(self) -> SharedBuffer<T> {
-        self
+    fn reserve(&mut self, group: &NodeCommunicator) -> bool {
+        SharedBuffer::reserve(self, group)
+    }
+
+    #[inline]
+    fn into_back(self, readers: impl FnOnce() -> Option<InputReaders>) -> SharedBuffer<T> {
+        self.lend_to(readers())
     }
 }
 
@@ -287,8 +350,21 @@ impl<'a, T: Pod> Output<'a, T> for SharedBuffer<T> {
     }
 
     #[inline]
-    fn into_parts(self) -> (&'a mut [u8], SharedBuffer<T>) {
-        (&mut [], self)
+    fn make_writable(&mut self) {
+        SharedBuffer::make_writable(self);
+    }
+
+    #[inline]
+    fn reserve(&mut self, group: &NodeCommunicator) -> bool {
+        SharedBuffer::reserve(self, group)
+    }
+
+    #[inline]
+    fn into_parts(
+        self,
+        readers: impl FnOnce() -> Option<InputReaders>,
+    ) -> (&'a mut [u8], SharedBuffer<T>) {
+        (&mut [], self.lend_to(readers()))
     }
 
     fn bytes_of_back(back: &mut SharedBuffer<T>) -> &mut [u8] {
@@ -310,7 +386,7 @@ impl<'a, T: Pod> Input<'a, T> for InPlace {
     }
 
     #[inline]
-    fn into_back(self) {}
+    fn into_back(self, _readers: impl FnOnce() -> Option<InputReaders>) {}
 }
 
 impl<'a, T: Pod> Output<'a, T> for InPlace {
@@ -327,7 +403,7 @@ impl<'a, T: Pod> Output<'a, T> for InPlace {
     }
 
     #[inline]
-    fn into_parts(self) -> (&'a mut [u8], ()) {
+    fn into_parts(self, _readers: impl FnOnce() -> Option<InputReaders>) -> (&'a mut [u8], ()) {
         (&mut [], ())
     }
 

@@ -232,7 +232,7 @@ impl Communicator {
     /// page.
     pub fn alloc<T: Pod>(&self, count: usize) -> Result<SharedBuffer<T>> {
         self.shared.deferred.sweep();
-        SharedBuffer::new(self.group(), count)
+        SharedBuffer::new(self.group(), self.deferred(), count)
     }
 
     /// Records a collective that another library runs on the same ranks, for programs that run

@@ -2,7 +2,7 @@
 //! and queues.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Memory of the segment that outlives its owner: other ranks may still read and write it.
 ///
@@ -13,7 +13,7 @@ pub(crate) struct DeferredBuffers(Arc<DeferredList>);
 #[derive(Debug, Default)]
 struct DeferredList(Mutex<Vec<DeferredFree>>);
 
-/// Memory to drop once nothing uses it.
+/// Memory to drop once nothing uses it. The condition, which may hold the request, is dropped first.
 struct DeferredFree {
     is_unused: Box<dyn Fn() -> bool + Send>,
     memory: Box<dyn Any + Send>,
@@ -37,7 +37,15 @@ impl DeferredBuffers {
 
     /// Frees what is unused by now.
     pub(crate) fn sweep(&self) {
-        self.lock().retain(|deferred| !(deferred.is_unused)());
+        let unused: Vec<_> =
+            self.lock().extract_if(.., |deferred| (deferred.is_unused)()).collect();
+        // After the unlock: a buffer that other ranks still read adds its memory when it is dropped.
+        drop(unused);
+    }
+
+    /// A handle for memory that may be held itself.
+    pub(crate) fn downgrade(&self) -> WeakDeferredBuffers {
+        WeakDeferredBuffers(Arc::downgrade(&self.0))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<DeferredFree>> {
@@ -45,13 +53,45 @@ impl DeferredBuffers {
     }
 }
 
+/// As [`DeferredBuffers`], without keeping the list.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakDeferredBuffers(Weak<DeferredList>);
+
+impl WeakDeferredBuffers {
+    /// Frees what is unused by now.
+    pub(crate) fn sweep(&self) {
+        if let Some(list) = self.0.upgrade() {
+            DeferredBuffers(list).sweep();
+        }
+    }
+
+    /// Drops memory once it is unused: now or in a sweep. If no sweep comes any more, it leaks.
+    pub(crate) fn drop_once(
+        &self,
+        is_unused: impl Fn() -> bool + Send + 'static,
+        memory: impl Any + Send,
+    ) {
+        if is_unused() {
+            return;
+        }
+        match self.0.upgrade() {
+            Some(list) => DeferredBuffers(list).hold(is_unused, Box::new(memory)),
+            None => std::mem::forget(memory),
+        }
+    }
+}
+
 impl Drop for DeferredList {
     fn drop(&mut self) {
         let list = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         for DeferredFree { is_unused, memory } in list.drain(..) {
-            if !is_unused() {
-                // No sweep comes after this one. Memory that other ranks may still write must not
-                // be reused, so it leaks instead.
+            if is_unused() {
+                // The request in the condition goes before its buffers.
+                drop(is_unused);
+                drop(memory);
+            } else {
+                // No sweep comes after this one. Memory that other ranks may still use must not be
+                // reused, so it leaks instead.
                 std::mem::forget(memory);
             }
         }

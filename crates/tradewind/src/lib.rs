@@ -76,6 +76,7 @@ mod graph_path;
 mod internode;
 mod job;
 mod join;
+mod lendable;
 mod link_key;
 pub mod messages;
 pub mod names;

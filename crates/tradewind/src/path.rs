@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::internode::request::InternodeRequest;
 use crate::internode::schedule::InternodeSchedule;
+use engine::InputReaders;
 use engine::LinkedSchedule;
 use engine::Request as NodeRequest;
 use engine::argument::Argument;
@@ -29,6 +30,12 @@ impl ExecutionPath {
     #[inline]
     pub(crate) fn is_internode(&self) -> bool {
         matches!(self, ExecutionPath::Internode(_))
+    }
+
+    /// Returns `true` if the ranks read an input in the segment in place, also after this rank's call.
+    #[inline]
+    pub(crate) fn reads_in_place(&self, group: &NodeCommunicator) -> bool {
+        matches!(self, ExecutionPath::Flat(flat) if group.reads_in_place(flat))
     }
 
     /// The schedule, if a blocking call runs it on the buffers themselves.
@@ -80,6 +87,14 @@ impl StartedCollective {
         match self {
             StartedCollective::Node(pending) => pending.call(),
             StartedCollective::Internode(request) => request.call(),
+        }
+    }
+
+    /// The ranks that read an input in the segment in place, if any.
+    pub(crate) fn input_readers(&self) -> Option<InputReaders> {
+        match self {
+            StartedCollective::Node(pending) => pending.input_readers(),
+            StartedCollective::Internode(_) => None,
         }
     }
 

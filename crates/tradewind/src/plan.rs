@@ -161,6 +161,9 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
     ) -> Result<Request<'a, O::Back>> {
         let OneBuffer { bytes, is_root, .. } = self.buffers;
         check_memory(&self.path, buffer.suits(communicator.group()))?;
+        if !is_root {
+            buffer.make_writable();
+        }
         let written = buffer.argument().filter(|argument| argument.length == bytes);
         let Some(written) = written else {
             let found = format!("{} bytes long", buffer.bytes().len());
@@ -170,20 +173,21 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
         // that the rank uses.
         let is_flat = matches!(self.path, ExecutionPath::Flat(_));
         let group = communicator.group();
+        let mut is_lent = None;
         let started = if is_root {
+            is_lent = self.path.reads_in_place(group).then(|| buffer.reserve(group));
             let in_segment = matches!(written.binding, Binding::Segment(_));
-            let read = if in_segment && !self.path.is_internode() {
-                written
-            } else {
-                Argument::input(buffer.bytes())
-            };
+            let is_copied = self.path.is_internode() || is_lent == Some(false);
+            let read =
+                if in_segment && !is_copied { written } else { Argument::input(buffer.bytes()) };
             let arguments = [read, written];
             self.path.start(group, form, if is_flat { &arguments } else { &arguments[..1] })?
         } else {
             let arguments = [Argument::input(&[]), written];
             self.path.start(group, form, if is_flat { &arguments } else { &arguments[1..] })?
         };
-        let (private, back) = buffer.into_parts();
+        let readers = || started.input_readers().filter(|_| is_lent == Some(true));
+        let (private, back) = buffer.into_parts(readers);
         let outputs = match &self.path {
             _ if is_root => Outputs::None,
             ExecutionPath::Flat(_) => Outputs::Second(private),
@@ -295,8 +299,8 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         input: I,
         mut output: O,
     ) -> Result<()> {
-        let held = group.start_blocking(flat, &self.arguments(&input, &mut output))?;
-        let (private, _) = output.into_parts();
+        let held = group.start_blocking(flat, &self.arguments(&input, &mut output, false))?;
+        let (private, _) = output.into_parts(|| None);
         let private = self.buffers.shape.result_in(private);
         Ok(group.finish_blocking(held, flat, &mut [&mut [], private])?)
     }
@@ -384,13 +388,17 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         &self,
         communicator: &Communicator,
         form: CallForm,
-        input: I,
+        mut input: I,
         mut output: O,
     ) -> Result<Request<'o, (I::Back, O::Back)>> {
         let TwoBuffers { shape, fold, .. } = &self.buffers;
-        let arguments = self.arguments(&input, &mut output);
-        let started = self.path.start(communicator.group(), form, &arguments)?;
-        let (private, back) = output.into_parts();
+        let group = communicator.group();
+        output.make_writable();
+        let is_lent = self.path.reads_in_place(group).then(|| input.reserve(group));
+        let is_copied = self.path.is_internode() || is_lent == Some(false);
+        let arguments = self.arguments(&input, &mut output, is_copied);
+        let started = self.path.start(group, form, &arguments)?;
+        let (private, back) = output.into_parts(|| None);
         let private = shape.result_in(private);
         let bytes = shape.output.unwrap_or(0) as usize;
         let outputs = match fold {
@@ -410,7 +418,8 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
                 Outputs::Folded(Box::new(folded), output_of_back::<T, I, O>)
             }
         };
-        let request = Request::new(communicator, started, outputs, (input.into_back(), back));
+        let input = input.into_back(|| started.input_readers().filter(|_| is_lent == Some(true)));
+        let request = Request::new(communicator, started, outputs, (input, back));
         Ok(request.in_order(self.order))
     }
 
@@ -452,12 +461,14 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         }
     }
 
-    /// The engine's arguments for buffers that have been checked.
+    /// The engine's arguments for buffers that have been checked. With `is_copied`, an input in the
+    /// segment is read as private memory.
     #[inline]
     fn arguments<'b, 'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
         &self,
         input: &'b I,
         output: &'b mut O,
+        is_copied: bool,
     ) -> [Argument<'b>; 2] {
         let TwoBuffers { shape, fold, .. } = &self.buffers;
         let written = match (fold, shape.output, output.argument()) {
@@ -466,10 +477,7 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
             (None, length, _) => Argument::output(length.unwrap_or(0)),
         };
         let read = match (shape.input, input.argument(), shape.in_place) {
-            // A backend between nodes reads private memory only.
-            (Some(_), Some(read), _)
-                if matches!(read.binding, Binding::Segment(_)) && self.path.is_internode() =>
-            {
+            (Some(_), Some(Argument { binding: Binding::Segment(_), .. }), _) if is_copied => {
                 Argument::input(input.bytes())
             }
             (Some(_), Some(read), _) => read,

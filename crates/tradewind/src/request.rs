@@ -339,15 +339,19 @@ impl<'a, B: Send + 'static> Request<'a, B> {
 impl<B: Send + 'static> Drop for Request<'_, B> {
     #[inline]
     fn drop(&mut self) {
-        // Other ranks may still read and write segment memory of an incomplete collective, so it
-        // is freed later. Between nodes the backend works on copies.
+        // Between nodes the backend works on copies.
         if let Some(deferred) = &self.deferred
             && let Some(back) = self.back.take()
-            && !self.started.is_complete()
             && let StartedCollective::Node(pending) = &mut self.started
         {
+            // Dropped before its buffers: a start by another thread may move an unfetched result to
+            // the output.
             let pending = pending.transfer();
-            deferred.hold(move || matches!(pending.test(), Ok(true)), Box::new(back));
+            // Other ranks may still read and write segment memory of an incomplete collective, so it
+            // is freed later.
+            if !pending.is_complete() {
+                deferred.hold(move || matches!(pending.test(), Ok(true)), Box::new(back));
+            }
         }
     }
 }

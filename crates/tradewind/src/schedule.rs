@@ -102,8 +102,13 @@ impl Schedule {
     fn start<'a>(
         &self,
         form: CallForm,
-        buffers: Buffers<'a>,
+        mut buffers: Buffers<'a>,
     ) -> Result<Request<'a, Vec<SharedBuffer<u8>>>> {
+        for entry in &mut buffers.entries {
+            if let Entry::Shared(buffer) = entry {
+                buffer.make_writable();
+            }
+        }
         let between_nodes = self.path.is_internode();
         let group = self.communicator.group();
         let suits = |entry: &Entry<'_>| match entry {

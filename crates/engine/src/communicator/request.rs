@@ -88,6 +88,10 @@ impl Request {
         Request { execution, tests: AtomicU32::new(0) }
     }
 
+    pub(super) fn execution(&self) -> &Execution {
+        &self.execution
+    }
+
     /// Returns the communicator.
     pub fn communicator(&self) -> &Arc<Communicator> {
         match &self.execution {

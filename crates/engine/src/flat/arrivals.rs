@@ -25,7 +25,6 @@ impl FlatExecutor {
     #[inline(always)]
     pub(super) fn arrive(&self, run: u64, collective: &FlatCollective) -> Outcome {
         let slot = self.slot(run);
-        let placement = self.placement(collective);
         let role = self.role(collective);
         // The completion word stands still in runs without chunked work. Laps are compared by the
         // sign of their difference, so the word must not fall behind by half of their range.
@@ -46,14 +45,6 @@ impl FlatExecutor {
             &slot.rank_cells[self.rank as usize].arrived,
             arrival::word(run, collective.call.digest24()),
         );
-        if placement == ContributionPlacement::Arena
-            && role.contributes
-            && self.is_staged_broadcast(run, collective)?
-        {
-            // The staged copy does not change until every rank has consumed the run, so the broadcast
-            // is complete without a wait. Ranks that find it complete also find the digest.
-            slot.work.done.set(Self::lap(run).wrapping_add(1));
-        }
         if role.reduced_by == ReducedBy::Chunks {
             // If two ranks arrive last at the same time, at least one of them sees the other's
             // arrival and begins the work.

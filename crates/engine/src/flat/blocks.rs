@@ -2,7 +2,8 @@
 //! states where the blocks end, so a reader can check that a block has the length it expects.
 //!
 //! The cell of a rank in the slot holds the total number of bytes and, behind it, table and blocks,
-//! or the offset of memory for those too long for a cell. The table has the end of each block. In a
+//! or, if those are too long for a cell, the offset of the table and that of the blocks, which may lie
+//! in the caller's own memory of the segment. The table has the end of each block. In a
 //! neighbour collective no rank knows the number of blocks of the others, so the table begins with
 //! this number and has the key of its edge before each end.
 
@@ -11,30 +12,38 @@ use crate::error::{Error, Outcome};
 use crate::flat::executor::FlatExecutor;
 use crate::flat::pattern::{ContributionPlacement, FlatCollective};
 use crate::flat::role::ResultRule;
-use crate::flat::variable_blocks::{Edge, EdgeKey, VariableBlocks, block};
+use crate::flat::variable_blocks::{Edge, EdgeKey, VariableBlocks, WORD, block};
 use crate::state::CONTRIBUTION_BYTES;
 use shm::segment::Offset;
 use std::ops::Range;
-
-/// Bytes of a word of the table.
-const WORD: u64 = 8;
 
 fn aligned(table: u64) -> u64 {
     table.next_multiple_of(64)
 }
 
-fn table_bytes(blocks: &VariableBlocks) -> u64 {
-    let words = match blocks.edge_keys() {
-        None => blocks.sent.len(),
-        Some(edge_keys) => 1 + 2 * edge_keys.len(),
-    };
-    WORD * words as u64
+/// Location of a contribution with a table.
+struct VariableContribution {
+    /// Bytes of table and blocks.
+    length: u64,
+    table: Offset,
+    /// The blocks, unless they lie behind the table.
+    blocks: Option<Offset>,
+}
+
+impl VariableContribution {
+    /// Returns location and length of a block behind a table of `table` bytes.
+    #[inline]
+    fn block(&self, table: u64, block: Range<u64>) -> (Offset, u64) {
+        let blocks = self.blocks.unwrap_or(Offset(self.table.0.saturating_add(table)));
+        let length = block.end.saturating_sub(block.start);
+        (Offset(blocks.0.saturating_add(block.start)), length)
+    }
 }
 
 impl FlatExecutor {
     /// Returns the bytes of table and blocks. More than a cell holds needs arena memory.
     pub(crate) fn table_and_blocks_bytes(&self, blocks: &VariableBlocks) -> u64 {
-        let table = table_bytes(blocks);
+        let table = blocks.table_bytes();
         let packed = table.saturating_add(blocks.contribution());
         if packed <= self.cell_bytes {
             packed
@@ -43,14 +52,8 @@ impl FlatExecutor {
         }
     }
 
-    /// Returns the offset of the blocks behind a table of `table` bytes. In arena memory they begin
-    /// at a line.
-    fn blocks_at(&self, table: u64, length: u64) -> u64 {
-        if length <= self.cell_bytes { table } else { aligned(table) }
-    }
-
-    /// Publishes this rank's blocks; `staged` is arena memory for blocks too long for a
-    /// cell.
+    /// Publishes this rank's blocks; `staged` is arena memory for the table of blocks too long for a
+    /// cell, and for those that lie in private memory.
     pub(crate) fn publish_blocks(
         &self,
         run: u64,
@@ -62,18 +65,29 @@ impl FlatExecutor {
         let behind = Offset(line.0 + WORD);
         // The length selects the place, so a reader finds the blocks from the first word alone.
         let length = self.table_and_blocks_bytes(blocks);
-        let at = match staged {
-            Some(staged) => {
-                self.memory.write(behind, &staged.0.to_le_bytes())?;
-                staged
+        let table = blocks.table_bytes();
+        let (at, data) = match (staged, input.binding) {
+            // Read in place; the caller's memory does not change before (see `InputReaders`).
+            (Some(staged), Binding::Segment(data)) => (staged, data),
+            (Some(staged), Binding::Private) => (staged, Offset(staged.0 + aligned(table))),
+            (None, _) => {
+                let at = if length <= CONTRIBUTION_BYTES - WORD {
+                    behind
+                } else {
+                    self.cell(run, ContributionPlacement::Cell, self.rank)
+                };
+                (at, Offset(at.0 + table))
             }
-            None if length <= CONTRIBUTION_BYTES - WORD => behind,
-            None => self.cell(run, ContributionPlacement::Cell, self.rank),
         };
         // The arrival publishes length, table and blocks together.
         self.memory.write(line, &length.to_le_bytes())?;
         self.put_table(at, blocks)?;
-        let data = Offset(at.0 + self.blocks_at(table_bytes(blocks), length));
+        if staged.is_some() {
+            self.memory.write(behind, [at.0, data.0].map(u64::to_le_bytes).as_flattened())?;
+            if matches!(input.binding, Binding::Segment(_)) {
+                return Ok(());
+            }
+        }
         // No rank reads the blocks that this rank has for itself.
         if let Some(edge_keys) = blocks.edge_keys().filter(|_| collective.leaves_own) {
             for (number, edge_key) in edge_keys.iter().enumerate() {
@@ -195,12 +209,13 @@ impl FlatExecutor {
         collective: &FlatCollective,
         edge: Edge,
     ) -> Outcome<(Offset, u64)> {
-        let (at, length) = self.variable_contribution(run, edge.rank)?;
-        let word =
-            |number: u64| self.read_word(Offset(at.0.saturating_add(WORD.saturating_mul(number))));
+        let contribution = self.variable_contribution(run, edge.rank)?;
+        let word = |number: u64| {
+            self.read_word(Offset(contribution.table.0.saturating_add(WORD.saturating_mul(number))))
+        };
         // The owner's table may be corrupt. The count is bounded by the length, and every offset
         // saturates: a bad one leads out of the segment, where the read is refused.
-        let count = word(0)?.min(length / (2 * WORD));
+        let count = word(0)?.min(contribution.length / (2 * WORD));
         let mut start = 0;
         let mut before = edge.number;
         for entry in 0..count {
@@ -208,8 +223,7 @@ impl FlatExecutor {
             let end = word(2 + 2 * entry)?;
             if found == EdgeKey::new(self.rank, edge.tag).0 {
                 if before == 0 {
-                    let data = at.0.saturating_add(self.blocks_at(WORD * (1 + 2 * count), length));
-                    return Ok((Offset(data.saturating_add(start)), end.saturating_sub(start)));
+                    return Ok(contribution.block(WORD * (1 + 2 * count), start..end));
                 }
                 before -= 1;
             }
@@ -223,22 +237,23 @@ impl FlatExecutor {
         .into())
     }
 
-    /// Returns location and length of a rank's contribution.
+    /// Returns the location of a rank's contribution.
     #[inline]
-    fn variable_contribution(&self, run: u64, source: u32) -> Outcome<(Offset, u64)> {
+    fn variable_contribution(&self, run: u64, source: u32) -> Outcome<VariableContribution> {
         let line = self.cell(run, ContributionPlacement::Inline, source);
         let behind = Offset(line.0 + WORD);
         // The source has arrived, and the caller has acquired that. The arrival publishes the
         // length and everything it leads to.
         let length = self.read_word(line)?;
-        let at = if length <= CONTRIBUTION_BYTES - WORD {
-            behind
+        let (table, blocks) = if length <= CONTRIBUTION_BYTES - WORD {
+            (behind, None)
         } else if length <= self.cell_bytes {
-            self.cell(run, ContributionPlacement::Cell, source)
+            (self.cell(run, ContributionPlacement::Cell, source), None)
         } else {
-            Offset(self.read_word(behind)?)
+            let blocks = self.read_word(Offset(behind.0 + WORD))?;
+            (Offset(self.read_word(behind)?), Some(Offset(blocks)))
         };
-        Ok((at, length))
+        Ok(VariableContribution { length, table, blocks })
     }
 
     /// Returns location and length of block `wanted` of the contribution of `source`, which has
@@ -247,13 +262,13 @@ impl FlatExecutor {
     fn find_block(&self, run: u64, source: u32, count: u32, wanted: u32) -> Outcome<(Offset, u64)> {
         // As in `find_edge`: a corrupt table leads out of the segment at worst, where the read is
         // refused.
-        let (at, length) = self.variable_contribution(run, source)?;
-        let end_of =
-            |number: u32| self.read_word(Offset(at.0.saturating_add(WORD * u64::from(number))));
+        let contribution = self.variable_contribution(run, source)?;
+        let end_of = |number: u32| {
+            self.read_word(Offset(contribution.table.0.saturating_add(WORD * u64::from(number))))
+        };
         let start = if wanted == 0 { 0 } else { end_of(wanted - 1)? };
         let end = end_of(wanted)?;
-        let data = self.blocks_at(WORD * u64::from(count), length);
-        Ok((Offset(at.0.saturating_add(data).saturating_add(start)), end.saturating_sub(start)))
+        Ok(contribution.block(WORD * u64::from(count), start..end))
     }
 
     #[inline]

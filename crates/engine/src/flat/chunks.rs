@@ -1,11 +1,9 @@
-//! Work of large flat collectives, in chunks that any waiting rank claims.
+//! Reductions of large flat collectives, in chunks that any waiting rank claims.
 //!
 //! The last rank to arrive begins; waiting ranks take part. A chunk is claimed by one
 //! compare-exchange, so a preempted process delays one chunk only.
 
 use crate::error::Error;
-use crate::flat::pattern::{ContributionPlacement, FlatCollective};
-use crate::flat::role::ResultRule;
 use crate::protocol::chunk_claims::next_in_lap;
 use crate::reduction::{combine, is_division};
 use goal::arithmetic::{self, Arithmetic, DataType};
@@ -63,13 +61,11 @@ impl WorkLine {
 /// Locations of one rank's bytes during a large collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContributionLocation {
-    /// The contribution.
+    /// The contribution, in staging or in the caller's memory. A result in chunks may replace one in
+    /// staging; apart from that it does not change until every rank has consumed the run.
     pub(crate) contribution: Offset,
-    /// The destination of the result.
+    /// The destination of a result in chunks.
     pub(crate) result: Offset,
-    /// Destination for a copy of the contribution, for ranks that fetch by themselves; 0 if the
-    /// contribution does not change until every rank has consumed the run.
-    pub(crate) spare: Offset,
     /// The owner fetches the result, so any rank's copy of it suffices.
     pub(crate) fetches: bool,
 }
@@ -77,41 +73,23 @@ pub(crate) struct ContributionLocation {
 impl ContributionLocation {
     /// Returns a location that holds the contribution, then the result, and is fetched from.
     pub(crate) fn staged(at: Offset) -> Self {
-        ContributionLocation { contribution: at, result: at, spare: Offset(0), fetches: true }
+        ContributionLocation { contribution: at, result: at, fetches: true }
     }
 
     pub(crate) fn write(self, memory: &SegmentMemory, cell: Offset) -> Result<(), Error> {
-        let words = [self.contribution.0, self.result.0, self.spare.0, u64::from(self.fetches)];
+        let words = [self.contribution.0, self.result.0, u64::from(self.fetches)];
         Ok(memory.write(cell, words.map(u64::to_le_bytes).as_flattened())?)
     }
 
     pub(crate) fn read(memory: &SegmentMemory, cell: Offset) -> Result<Self, Error> {
-        let mut words = [[0; 8]; 4];
+        let mut words = [[0; 8]; 3];
         memory.read(cell, words.as_flattened_mut())?;
-        let [contribution, result, spare, fetches] = words.map(u64::from_le_bytes);
+        let [contribution, result, fetches] = words.map(u64::from_le_bytes);
         Ok(ContributionLocation {
             contribution: Offset(contribution),
             result: Offset(result),
-            spare: Offset(spare),
             fetches: fetches != 0,
         })
-    }
-
-    /// Returns whether the contribution is a staged copy, which only a reduction's result can
-    /// overwrite before every rank has consumed the run.
-    fn is_staged(&self) -> bool {
-        self.fetches && self.result == self.contribution
-    }
-
-    /// Returns whether every rank reduces for itself when it fetches. With two ranks this moves
-    /// every line between the cores once; one rank's result would have to travel back.
-    pub(crate) fn readers_reduce(all: &[ContributionLocation]) -> bool {
-        all.len() <= 2 && all.iter().all(ContributionLocation::is_staged)
-    }
-
-    /// Returns the location to fetch the contribution from when the run is complete.
-    pub(crate) fn kept(&self) -> Offset {
-        if self.spare.0 == 0 { self.contribution } else { self.spare }
     }
 
     /// Returns the first destination of a reduction's result: at the first rank that fetches, or at
@@ -124,93 +102,25 @@ impl ContributionLocation {
     }
 }
 
-/// Work divided into chunks.
+/// A reduction of all contributions, divided into chunks.
 #[derive(Debug)]
-pub(crate) enum ChunkedWork {
-    /// Reduction of all contributions of `bytes` bytes.
-    Reduce { arithmetic: (Arithmetic, DataType), locations: Vec<ContributionLocation>, bytes: u64 },
-    /// Copies: source, destination, length.
-    Copy(Vec<(Offset, Offset, u64)>),
+pub(crate) struct ChunkedReduction {
+    pub(crate) arithmetic: (Arithmetic, DataType),
+    pub(crate) locations: Vec<ContributionLocation>,
+    /// Length of a contribution.
+    pub(crate) bytes: u64,
 }
 
-/// Largest chunk of a copy.
-const COPY_CHUNK: u64 = 64 << 10;
-
-impl ChunkedWork {
-    /// Returns the work of a large collective after all ranks have arrived; `None` if the ranks
-    /// that fetch need none.
-    pub(crate) fn new(
-        collective: &FlatCollective,
-        in_arena: bool,
-        locations: Vec<ContributionLocation>,
-    ) -> Option<ChunkedWork> {
-        let ranks = locations.len() as u32;
-        let role = |rank: u32| collective.role(rank, ranks, ContributionPlacement::Arena);
-        if let (ResultRule::Fold { .. }, Some(arithmetic)) = (role(0).result, collective.arithmetic)
-        {
-            if in_arena && ContributionLocation::readers_reduce(&locations) {
-                return None;
-            }
-            return Some(ChunkedWork::Reduce { arithmetic, locations, bytes: collective.bytes });
-        }
-        // The order of the copies is part of the protocol: it numbers the chunks.
-        let mut copies = Vec::new();
-        let any_fetches = locations.iter().any(|location| location.fetches);
-        for (from, source) in (0..).zip(&locations) {
-            // A contribution in the caller's own segment memory may change after the call. A rank
-            // that fetches later reads the copy.
-            if source.spare.0 != 0 && any_fetches {
-                copies.push((source.contribution, source.spare, collective.bytes));
-            }
-            for (to, target) in (0..).zip(&locations).filter(|(_, target)| !target.fetches) {
-                let ResultRule::Blocks { first, .. } = role(to).result else { continue };
-                let Some(part) = collective.part(from, to, ranks) else { continue };
-                if collective.leaves_own && from == to {
-                    continue;
-                }
-                let length = part.end - part.start;
-                let source_at = Offset(source.contribution.0 + part.start);
-                let target_at = Offset(target.result.0 + u64::from(from - first) * length);
-                copies.push((source_at, target_at, length));
-            }
-        }
-        // In-place calls.
-        copies.retain(|(from, to, _)| from != to);
-        (!copies.is_empty()).then_some(ChunkedWork::Copy(copies))
-    }
-
+impl ChunkedReduction {
     fn chunks(&self) -> u32 {
-        match self {
-            ChunkedWork::Reduce { bytes, .. } => bytes.div_ceil(reduce_chunk(*bytes)) as u32,
-            ChunkedWork::Copy(copies) => {
-                copies.iter().map(|(_, _, length)| length.div_ceil(COPY_CHUNK) as u32).sum()
-            }
-        }
+        self.bytes.div_ceil(reduce_chunk(self.bytes)) as u32
     }
 
     /// Executes one chunk. Returns whether an integer was divided by zero.
     fn run(&self, memory: &SegmentMemory, chunk: u32) -> Result<bool, Error> {
-        match self {
-            ChunkedWork::Reduce { arithmetic, locations, bytes } => {
-                let size = reduce_chunk(*bytes);
-                let from = u64::from(chunk) * size;
-                fold_chunk(memory, *arithmetic, locations, from, size.min(bytes - from))
-            }
-            ChunkedWork::Copy(copies) => {
-                let mut before = u64::from(chunk);
-                for (from, to, length) in copies {
-                    let pieces = length.div_ceil(COPY_CHUNK);
-                    if before < pieces {
-                        let at = before * COPY_CHUNK;
-                        let bytes = COPY_CHUNK.min(length - at);
-                        memory.copy(Offset(from.0 + at), Offset(to.0 + at), bytes)?;
-                        return Ok(false);
-                    }
-                    before -= pieces;
-                }
-                Ok(false)
-            }
-        }
+        let size = reduce_chunk(self.bytes);
+        let from = u64::from(chunk) * size;
+        fold_chunk(memory, self.arithmetic, &self.locations, from, size.min(self.bytes - from))
     }
 
     /// Claims and executes chunks until none is left. Returns whether there were any. All

@@ -7,7 +7,7 @@
 
 use crate::argument::{Argument, Binding};
 use crate::error::{Error, Outcome};
-use crate::flat::chunks::{ChunkedWork, ContributionLocation, WorkLine};
+use crate::flat::chunks::{ChunkedReduction, ContributionLocation, WorkLine};
 use crate::flat::pattern::{ContributionPlacement, FlatCollective};
 use crate::flat::result_binding::ResultBinding;
 use crate::flat::role::{ReducedBy, ResultRule, Role};
@@ -149,10 +149,10 @@ impl FlatExecutor {
     /// Returns this rank's part in a collective.
     #[inline(always)]
     pub(crate) fn role(&self, collective: &FlatCollective) -> Role {
-        collective.role(self.rank, self.ranks, self.placement(collective))
+        collective.role(self.rank, self.ranks)
     }
 
-    /// Returns the executor of the collective's reduction or copies.
+    /// Returns the executor of the collective's reduction.
     #[inline(always)]
     pub(crate) fn reduced_by(&self, collective: &FlatCollective) -> ReducedBy {
         self.role(collective).reduced_by
@@ -181,32 +181,28 @@ impl FlatExecutor {
         let mut stage = |bytes: u64| staging.take(bytes, run, consumed_by_all);
         let [input, output] = arguments else { return Ok(()) };
         let role = self.role(collective);
-        let reduces = matches!(role.result, ResultRule::Fold { .. });
-        let owners = role.reduced_by == ReducedBy::Reader;
-        let (contribution, spare) = match input.binding {
-            _ if !role.contributes => (Offset(0), Offset(0)),
-            // Readers may read after the caller has its buffer back, so the bytes must be staged.
-            _ if owners || input.binding == Binding::Private => {
+        let contribution = match input.binding {
+            _ if !role.contributes => Offset(0),
+            // Read in place; the caller's memory does not change before (see `InputReaders`).
+            Binding::Segment(at) => at,
+            Binding::Private => {
                 let at = stage(collective.bytes)?;
                 self.stage(at, collective, input)?;
-                (at, Offset(0))
+                at
             }
-            Binding::Private => (Offset(0), Offset(0)),
-            // A reduction reads contributions before it completes; in all other patterns, a rank
-            // may read them afterwards.
-            Binding::Segment(at) if reduces => (at, Offset(0)),
-            Binding::Segment(at) => (at, stage(collective.bytes)?),
         };
-        let (result, fetches) = match (output.binding, input.binding) {
-            _ if owners => (contribution, true),
-            (Binding::Segment(at), _) => (at, false),
-            (Binding::Private, Binding::Segment(_)) if reduces => (stage(collective.bytes)?, true),
-            (Binding::Private, _) => (contribution, true),
+        let (result, fetches) = match (role.reduced_by, output.binding, input.binding) {
+            (ReducedBy::Reader, ..) => (contribution, true),
+            (ReducedBy::Chunks, Binding::Segment(at), _) => (at, false),
+            // The caller's input is not written.
+            (ReducedBy::Chunks, Binding::Private, Binding::Segment(_)) => {
+                (stage(collective.bytes)?, true)
+            }
+            (ReducedBy::Chunks, Binding::Private, Binding::Private) => (contribution, true),
         };
         // Plain writes: the arrival publishes the cell, and readers wait for the arrival.
         let cell = self.cell(run, ContributionPlacement::Arena, self.rank);
-        Ok(ContributionLocation { contribution, result, spare, fetches }
-            .write(&self.memory, cell)?)
+        Ok(ContributionLocation { contribution, result, fetches }.write(&self.memory, cell)?)
     }
 
     /// Copies a contribution to its staging memory, except the part that no rank reads.
@@ -227,14 +223,15 @@ impl FlatExecutor {
         if slot.work.done.reached(lap) || !self.have_all_arrived(run, collective) {
             return Ok(false);
         }
-        if self.signatures_differ(run, collective) {
+        let arithmetic = collective.arithmetic.filter(|_| !self.signatures_differ(run, collective));
+        let Some(arithmetic) = arithmetic else {
             // The ranks are in different collectives, so their contributions do not match. Each
             // rank detects this when it fetches. All ranks that find the mismatch here set the same
             // count. The slot is not used again before this rank has consumed the run, so a late
             // store cannot hide a later lap.
             slot.work.done.set(lap);
             return Ok(true);
-        }
+        };
         let placement = self.placement(collective);
         let locations = match placement {
             ContributionPlacement::Arena => self.all_locations(run)?,
@@ -242,18 +239,10 @@ impl FlatExecutor {
                 .map(|rank| ContributionLocation::staged(self.cell(run, placement, rank)))
                 .collect(),
         };
-        let staged = placement == ContributionPlacement::Arena
-            && self.is_staged_broadcast(run, collective)?;
         // Every helping rank computes the same list of chunks from the same locations, so a chunk's
         // number means the same bytes on all ranks.
-        match ChunkedWork::new(collective, placement == ContributionPlacement::Arena, locations) {
-            Some(work) if !staged => Ok(work.claim(&self.memory, &slot.work, Self::lap(run))?),
-            _ => {
-                // No chunks: the readers reduce or fetch for themselves, or nothing has to move.
-                slot.work.done.set(lap);
-                Ok(true)
-            }
-        }
+        let reduction = ChunkedReduction { arithmetic, locations, bytes: collective.bytes };
+        Ok(reduction.claim(&self.memory, &slot.work, Self::lap(run))?)
     }
 
     /// Returns the wait condition of a collective with chunked work.
@@ -270,29 +259,6 @@ impl FlatExecutor {
                 )?)
             })
             .collect()
-    }
-
-    /// Returns whether the chunked work has written the result to its final location in the
-    /// segment.
-    fn is_in_place(&self, run: u64, collective: &FlatCollective) -> Outcome<bool> {
-        if self.placement(collective) != ContributionPlacement::Arena
-            || self.reduced_by(collective) == ReducedBy::Reader
-        {
-            return Ok(false);
-        }
-        Ok(!self.is_staged_broadcast(run, collective)?)
-    }
-
-    /// Returns whether this is a broadcast that its root has staged: it is complete immediately,
-    /// and every rank fetches by itself. Only for large collectives after the root's arrival.
-    pub(super) fn is_staged_broadcast(
-        &self,
-        run: u64,
-        collective: &FlatCollective,
-    ) -> Outcome<bool> {
-        let Some(root) = self.role(collective).chunked_root else { return Ok(false) };
-        let cell = self.cell(run, ContributionPlacement::Arena, root);
-        Ok(ContributionLocation::read(&self.memory, cell)?.spare.0 == 0)
     }
 
     pub(crate) fn claimed_failure(&self, run: u64, collective: &FlatCollective) -> Outcome {
@@ -354,13 +320,20 @@ impl Executor for FlatExecutor {
 
     #[inline]
     fn memory_needed(&self, collective: &FlatCollective, arguments: &[Argument<'_>]) -> u64 {
-        let Some(bytes) = self.large_bytes(collective) else { return 0 };
-        let in_segment = |argument: &Argument<'_>| matches!(argument.binding, Binding::Segment(_));
-        match arguments.iter().any(in_segment) {
-            // A copy of the input, and the result of a reduction.
-            true => class_of(bytes).saturating_mul(2),
-            false if self.role(collective).contributes => class_of(bytes),
-            false => 0,
+        let (Some(bytes), [input, output]) = (self.large_bytes(collective), arguments) else {
+            return 0;
+        };
+        let role = self.role(collective);
+        match (input.binding, &collective.blocks) {
+            (Binding::Private, _) if role.contributes => class_of(bytes),
+            (Binding::Segment(_), Some(blocks)) => class_of(blocks.table_bytes()),
+            // The result of a reduction, which does not replace the caller's input.
+            (Binding::Segment(_), None)
+                if role.reduced_by == ReducedBy::Chunks && output.binding == Binding::Private =>
+            {
+                class_of(bytes)
+            }
+            _ => 0,
         }
     }
 
@@ -394,7 +367,10 @@ impl Executor for FlatExecutor {
                 self.publish_locations(staging, run, consumed_by_all, collective, arguments)
             }
             (Some(blocks), [input, ..]) => {
-                let bytes = self.table_and_blocks_bytes(blocks);
+                let bytes = match input.binding {
+                    Binding::Private => self.table_and_blocks_bytes(blocks),
+                    Binding::Segment(_) => blocks.table_bytes(),
+                };
                 let staged = staging.take(bytes, run, consumed_by_all)?;
                 self.publish_blocks(run, (collective, blocks), input, Some(staged))
             }
@@ -429,7 +405,11 @@ impl Executor for FlatExecutor {
                 Err(Error::BufferLength { buffer: 1, expected, found: output.len() as u64 }.into())
             }
             Binding::Private => self.fetch(run, collective, output),
-            Binding::Segment(_) if self.is_in_place(run, collective)? => {
+            // The chunks are written to their place.
+            Binding::Segment(_)
+                if role.reduced_by == ReducedBy::Chunks
+                    && self.placement(collective) == ContributionPlacement::Arena =>
+            {
                 self.claimed_failure(run, collective)
             }
             Binding::Segment(at) => {

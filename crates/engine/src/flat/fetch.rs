@@ -58,9 +58,7 @@ impl FlatExecutor {
         let cell = self.cell(run, placement, rank);
         match placement {
             ContributionPlacement::Arena => {
-                // The copy if there is one: the rank's own buffer may have changed since its call
-                // returned.
-                Ok(ContributionLocation::read(&self.memory, cell)?.kept())
+                Ok(ContributionLocation::read(&self.memory, cell)?.contribution)
             }
             _ => Ok(cell),
         }
@@ -86,16 +84,12 @@ impl FlatExecutor {
         Ok(())
     }
 
-    /// Copies a result that may have been reduced in chunks.
+    /// Copies a result that has been reduced in chunks.
     fn fetch_reduced(&self, run: u64, collective: &FlatCollective, result: &mut [u8]) -> Outcome {
         self.claimed_failure(run, collective)?;
         let place = match self.placement(collective) {
             ContributionPlacement::Arena => {
-                let all = self.all_locations(run)?;
-                if ContributionLocation::readers_reduce(&all) {
-                    return self.fold(run, collective, (0..self.ranks, 0), result);
-                }
-                ContributionLocation::first_result(&all)
+                ContributionLocation::first_result(&self.all_locations(run)?)
             }
             placement => self.cell(run, placement, 0),
         };
@@ -112,7 +106,7 @@ impl FlatExecutor {
         result: &mut [u8],
     ) -> Outcome {
         let Some((operation, data_type)) = collective.arithmetic else { return Ok(()) };
-        // The contributions do not change: their slots are free again only after this rank has
+        // The contributions do not change: their memory is free again only after this rank has
         // consumed the run.
         let mut locations = SmallVec::<[Offset; 8]>::with_capacity(ranks.len());
         for rank in ranks {

@@ -1,13 +1,11 @@
 //! Part of each rank in a flat collective: its contribution, its result, and the ranks that it waits
 //! for. All of it follows from the [`Pattern`].
 
-use crate::flat::pattern::{
-    ContributionPlacement, FlatCollective, OWNER_REDUCES, Pattern, part_bytes,
-};
+use crate::flat::pattern::{FlatCollective, OWNER_REDUCES, Pattern, part_bytes};
 use crate::flat::variable_blocks::block;
 use std::ops::Range;
 
-/// Executor of a reduction or copy.
+/// Executor of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReducedBy {
     /// By each rank for itself, when it fetches.
@@ -77,11 +75,8 @@ pub(crate) struct Role {
     pub(crate) division: u32,
     /// A contribution has a block for each rank, its own included.
     is_divided: bool,
-    /// Executor of the reduction or the copies.
+    /// Executor of the reduction. Results that are copies are fetched by their readers.
     pub(crate) reduced_by: ReducedBy,
-    /// Root of a broadcast in chunks. If the root has staged its contribution, the broadcast is
-    /// complete at the root's arrival.
-    pub(crate) chunked_root: Option<u32>,
     /// Every byte of a contribution goes to one rank only.
     pub(crate) is_pairwise: bool,
 }
@@ -93,14 +88,12 @@ impl FlatCollective {
     /// Always inlined, so a caller that uses one field of a known pattern computes nothing else.
     /// For the same reason nothing here can panic.
     #[inline(always)]
-    pub(crate) fn role(&self, rank: u32, ranks: u32, placement: ContributionPlacement) -> Role {
+    pub(crate) fn role(&self, rank: u32, ranks: u32) -> Role {
         let bytes = self.bytes;
-        let in_arena = placement == ContributionPlacement::Arena;
         let is_root = |root: u32| rank == root;
         let block_of = |first: u32, index: u32| ResultRule::Blocks { first, sources: 1, index };
         let blocks_of_all = |index: u32| ResultRule::Blocks { first: 0, sources: ranks, index };
         let fold = |ranks: u32, at: u64| ResultRule::Fold { ranks, at };
-        let chunks_if = |large: bool| if large { ReducedBy::Chunks } else { ReducedBy::Reader };
         let all = Role {
             contributes: self.blocks.is_some() || bytes > 0,
             awaited: true,
@@ -112,7 +105,6 @@ impl FlatCollective {
             division: 1,
             is_divided: false,
             reduced_by: ReducedBy::Reader,
-            chunked_root: None,
             is_pairwise: false,
         };
         // The last rank to arrive among the awaited ranks wakes the waiter: all ranks before it
@@ -130,15 +122,9 @@ impl FlatCollective {
             Pattern::Barrier => Role { contributes: false, result_bytes: 0, ..all },
             Pattern::Broadcast { root } => Role {
                 contributes: is_root(root),
-                // Chunks are copied into the memory of the receivers, which state it when they
-                // arrive.
-                awaited: in_arena || is_root(root),
-                // If the root has staged a large broadcast, only the root's arrival is known.
-                compared: RankSet::One(root),
+                awaited: is_root(root),
                 result: if is_root(root) { ResultRule::Nothing } else { block_of(root, 0) },
-                reduced_by: chunks_if(in_arena),
-                chunked_root: in_arena.then_some(root),
-                ..waiting_for(if in_arena { RankSet::All } else { RankSet::One(root) })
+                ..waiting_for(RankSet::One(root))
             },
             Pattern::Scatter { root } => Role {
                 contributes: is_root(root),
@@ -158,7 +144,6 @@ impl FlatCollective {
             Pattern::Gather => Role {
                 result: blocks_of_all(0),
                 result_bytes: bytes.saturating_mul(u64::from(ranks)),
-                reduced_by: chunks_if(in_arena),
                 ..all
             },
             Pattern::GatherTo { root } => Role {
@@ -172,14 +157,15 @@ impl FlatCollective {
                 result: blocks_of_all(rank),
                 division: ranks,
                 is_divided: true,
-                reduced_by: chunks_if(in_arena),
                 is_pairwise: true,
                 ..all
             },
             Pattern::Reduce => {
-                let total = bytes.saturating_mul(u64::from(ranks));
-                let large = in_arena || (ranks > 2 && total > OWNER_REDUCES);
-                Role { result: fold(ranks, 0), reduced_by: chunks_if(large), ..all }
+                // With two ranks every line moves between the cores once; one rank's result would
+                // have to travel back.
+                let is_long = ranks > 2 && bytes.saturating_mul(u64::from(ranks)) > OWNER_REDUCES;
+                let reduced_by = if is_long { ReducedBy::Chunks } else { ReducedBy::Reader };
+                Role { result: fold(ranks, 0), reduced_by, ..all }
             }
             Pattern::ReduceTo { root } => Role {
                 result: if is_root(root) { fold(ranks, 0) } else { ResultRule::Nothing },
@@ -211,7 +197,7 @@ impl FlatCollective {
     /// contributions have equal lengths. Of a reduce-scatter, a rank has the place of its own block
     /// only: `to` is this rank.
     pub(crate) fn part(&self, from: u32, to: u32, ranks: u32) -> Option<Range<u64>> {
-        let role = self.role(to, ranks, ContributionPlacement::Arena);
+        let role = self.role(to, ranks);
         match role.result {
             ResultRule::Blocks { first, sources, index } => {
                 let part = part_bytes(self.bytes, role.division);
@@ -232,7 +218,7 @@ impl FlatCollective {
             _ => match &self.blocks {
                 None => self.part(rank, to, ranks),
                 Some(blocks) => {
-                    let role = self.role(to, ranks, ContributionPlacement::Variable);
+                    let role = self.role(to, ranks);
                     let ResultRule::Blocks { first, sources, index } = role.result else {
                         return None;
                     };
@@ -287,9 +273,6 @@ mod tests {
     use crate::signature::{CallKind, Signature};
     use proptest::prelude::*;
 
-    const PLACEMENTS: [ContributionPlacement; 3] =
-        [ContributionPlacement::Inline, ContributionPlacement::Cell, ContributionPlacement::Arena];
-
     fn members(set: RankSet, ranks: u32) -> Vec<u32> {
         (0..ranks)
             .filter(|rank| match set {
@@ -331,16 +314,14 @@ mod tests {
         /// A rank that another rank's result needs contributes and is waited for.
         #[test]
         fn needed_ranks_contribute_and_are_awaited((collective, ranks) in collective()) {
-            for placement in PLACEMENTS {
-                let role = |rank| collective.role(rank, ranks, placement);
-                for to in 0..ranks {
-                    for from in (0..ranks).filter(|from| *from != to) {
-                        if collective.part(from, to, ranks).is_some() {
-                            prop_assert!(role(from).contributes);
-                            prop_assert!(role(from).awaited);
-                            prop_assert!(members(role(to).waits_for, ranks).contains(&from));
-                            prop_assert!(members(role(to).compared, ranks).contains(&from));
-                        }
+            let role = |rank| collective.role(rank, ranks);
+            for to in 0..ranks {
+                for from in (0..ranks).filter(|from| *from != to) {
+                    if collective.part(from, to, ranks).is_some() {
+                        prop_assert!(role(from).contributes);
+                        prop_assert!(role(from).awaited);
+                        prop_assert!(members(role(to).waits_for, ranks).contains(&from));
+                        prop_assert!(members(role(to).compared, ranks).contains(&from));
                     }
                 }
             }
@@ -349,31 +330,27 @@ mod tests {
         /// A rank is awaited exactly if another rank waits for it.
         #[test]
         fn ranks_wait_for_the_awaited_only((collective, ranks) in collective()) {
-            for placement in PLACEMENTS {
-                let role = |rank| collective.role(rank, ranks, placement);
-                for awaited in 0..ranks {
-                    let waits = |rank| members(role(rank).waits_for, ranks).contains(&awaited);
-                    let any = (0..ranks).any(|rank| rank != awaited && waits(rank));
-                    prop_assert_eq!(role(awaited).awaited, any, "rank {}", awaited);
-                }
+            let role = |rank| collective.role(rank, ranks);
+            for awaited in 0..ranks {
+                let waits = |rank| members(role(rank).waits_for, ranks).contains(&awaited);
+                let any = (0..ranks).any(|rank| rank != awaited && waits(rank));
+                prop_assert_eq!(role(awaited).awaited, any, "rank {}", awaited);
             }
         }
 
         /// The last awaited rank to arrive wakes its waiters.
         #[test]
         fn the_last_awaited_rank_wakes((collective, ranks) in collective()) {
-            for placement in PLACEMENTS {
-                let role = |rank| collective.role(rank, ranks, placement);
-                for waiter in 0..ranks {
-                    let awaited = members(role(waiter).waits_for, ranks);
-                    for last in awaited.iter().filter(|last| **last != waiter) {
-                        let needed = members(role(*last).wakes_after, ranks);
-                        prop_assert!(
-                            needed.iter().all(|rank| rank == last || awaited.contains(rank)),
-                            "rank {} waits for {:?}, rank {} wakes after {:?}",
-                            waiter, awaited, last, needed
-                        );
-                    }
+            let role = |rank| collective.role(rank, ranks);
+            for waiter in 0..ranks {
+                let awaited = members(role(waiter).waits_for, ranks);
+                for last in awaited.iter().filter(|last| **last != waiter) {
+                    let needed = members(role(*last).wakes_after, ranks);
+                    prop_assert!(
+                        needed.iter().all(|rank| rank == last || awaited.contains(rank)),
+                        "rank {} waits for {:?}, rank {} wakes after {:?}",
+                        waiter, awaited, last, needed
+                    );
                 }
             }
         }
@@ -382,7 +359,7 @@ mod tests {
         #[test]
         fn results_have_the_length_of_their_parts((collective, ranks) in collective()) {
             for rank in 0..ranks {
-                let role = collective.role(rank, ranks, ContributionPlacement::Arena);
+                let role = collective.role(rank, ranks);
                 let parts = (0..ranks).filter_map(|from| collective.part(from, rank, ranks));
                 let lengths = parts.map(|part| part.end - part.start);
                 let expected: u64 = match role.result {

@@ -8,6 +8,9 @@ use std::sync::Arc;
 /// collective.
 type BlockEnds = SmallVec<[u64; 8]>;
 
+/// Bytes of a word of the table that states where the blocks of a contribution end.
+pub(crate) const WORD: u64 = 8;
+
 /// Sizes of this rank's blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableBlocks {
@@ -102,6 +105,15 @@ impl VariableBlocks {
     /// Returns the keys of the contribution's blocks, if receivers find them by keys.
     pub(crate) fn edge_keys(&self) -> Option<&Arc<[EdgeKey]>> {
         self.destinations.as_ref().filter(|_| !self.is_shared)
+    }
+
+    /// Returns the length of the contribution's table.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        let words = match self.edge_keys() {
+            None => self.sent.len(),
+            Some(edge_keys) => 1 + 2 * edge_keys.len(),
+        };
+        WORD * words as u64
     }
 
     /// Returns the ranks of this rank's sources, in a neighbour collective.

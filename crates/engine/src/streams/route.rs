@@ -2,7 +2,7 @@
 
 use super::transfer::Transfer;
 use crate::error::{Error, Outcome};
-use crate::flat::pattern::{ContributionPlacement, FlatCollective, Pattern};
+use crate::flat::pattern::{FlatCollective, Pattern};
 use crate::flat::role::ResultRule;
 use crate::flat::variable_blocks::{EdgeKey, block};
 use smallvec::SmallVec;
@@ -21,7 +21,7 @@ pub(super) fn fill<'a>(
     (input, keeps_own): (&'a [u8], bool),
     memory: &'a mut [u8],
 ) -> Outcome {
-    let role = collective.role(me, ranks, ContributionPlacement::Arena);
+    let role = collective.role(me, ranks);
     if role.result == ResultRule::Edges {
         return neighbors(transfer, collective, me, input, memory);
     }

@@ -8,6 +8,7 @@ mod decisions;
 mod every_collective;
 mod examples;
 mod job_kinds;
+mod lent_inputs;
 mod messages;
 mod point_to_point;
 mod requests;

@@ -1,0 +1,266 @@
+//! Inputs in memory of the segment that other ranks read after their owner has them back.
+
+use std::sync::Barrier;
+use tradewind::{Communicator, Op, Request, Result, SharedBuffer, local};
+
+testing::tests![
+    a_returned_input_may_change_before_other_ranks_have_read_it,
+    a_returned_input_may_be_lent_again_and_then_change,
+    a_returned_input_may_be_dropped_before_other_ranks_have_read_it,
+    a_dropped_request_leaves_its_input_to_the_other_ranks,
+    an_input_waits_for_memory_where_none_is_left_for_a_copy,
+    the_bytes_of_dropped_inputs_are_free_again,
+];
+
+/// More than a cell holds, so that the ranks read it in place.
+const COUNT: usize = 20_000;
+
+/// Value of an element of a rank's input in a round.
+fn value(rank: u32, round: u64) -> u64 {
+    u64::from(rank) * 1000 + round
+}
+
+fn input(world: &Communicator, elements: usize, round: u64) -> Result<SharedBuffer<u64>> {
+    let mut buffer = world.alloc::<u64>(elements)?;
+    buffer.fill(value(world.rank(), round));
+    Ok(buffer)
+}
+
+/// A request that is complete for the first rank, before the others have read anything.
+type Started<'a> = Box<dyn FnOnce() -> Result<Option<(SharedBuffer<u64>, Vec<u64>)>> + 'a>;
+
+fn two<'a>(
+    request: Result<Request<'a, (SharedBuffer<u64>, SharedBuffer<u64>)>>,
+) -> Result<Started<'a>> {
+    let request = request?;
+    Ok(Box::new(move || {
+        let (input, output) = request.wait()?;
+        Ok(Some((input, output.to_vec())))
+    }))
+}
+
+/// Starts a collective with buffers of the segment. Returns the elements that it delivers.
+fn start<'a>(world: &Communicator, number: usize, round: u64) -> Result<(Started<'a>, Vec<u64>)> {
+    let ranks = world.size();
+    let size = ranks as usize;
+    let rank = world.rank();
+    let of = |rank| vec![value(rank, round); COUNT];
+    let all = || (0..ranks).flat_map(of).collect::<Vec<_>>();
+    let sum = |ranks: std::ops::Range<u32>| {
+        vec![ranks.map(|rank| value(rank, round)).sum::<u64>(); COUNT]
+    };
+    let one = || input(world, COUNT, round);
+    let each = || input(world, COUNT * size, round);
+    let out = |blocks: usize| world.alloc::<u64>(COUNT * blocks);
+    let counts = vec![COUNT; size];
+    Ok(match number {
+        0 => (two(world.ialltoall(each()?, out(size)?))?, all()),
+        1 => (two(world.iallgather(one()?, out(size)?))?, all()),
+        2 => (two(world.iallreduce(one()?, out(1)?, Op::Sum))?, sum(0..ranks)),
+        3 => (two(world.iscan(one()?, out(1)?, Op::Sum))?, sum(0..rank + 1)),
+        4 => (two(world.ialltoallv(each()?, &counts, out(size)?, &counts))?, all()),
+        5 => {
+            let sums = two(world.ireduce_scatter_block(each()?, out(1)?, Op::Sum))?;
+            (sums, sum(0..ranks))
+        }
+        6 => {
+            let everyone: Vec<u32> = (0..ranks).collect();
+            let neighbors = world.neighbors(&everyone, &everyone)?;
+            (two(neighbors.ineighbor_alltoall(each()?, out(size)?))?, all())
+        }
+        7 => {
+            let everyone: Vec<u32> = (0..ranks).collect();
+            let neighbors = world.neighbors(&everyone, &everyone)?;
+            (two(neighbors.ineighbor_allgather(one()?, out(size)?))?, all())
+        }
+        8 => (two(world.iscatter(each()?, out(1)?, 0))?, of(0)),
+        9 => {
+            let (input, output) = (one()?, out(size)?);
+            let request = world.igather(input, output, 1)?;
+            let expected = if rank == 1 { all() } else { vec![0; COUNT * size] };
+            (two(Ok(request))?, expected)
+        }
+        _ => {
+            let request = world.ibcast(one()?, 0)?;
+            let wait = move || {
+                let buffer = request.wait()?;
+                let values = buffer.to_vec();
+                Ok(Some((buffer, values)))
+            };
+            (Box::new(wait), of(0))
+        }
+    })
+}
+
+const COLLECTIVES: usize = 11;
+
+/// Runs `use_input` on rank 0 with the input of each collective, after its wait and before those of
+/// the other ranks, which must get the bytes of the start.
+fn before_the_others(
+    ranks: u32,
+    use_input: impl Fn(&Communicator, SharedBuffer<u64>) -> Result<()> + Sync,
+) {
+    let gate = Barrier::new(ranks as usize);
+    local(ranks, |world| {
+        for number in 0..COLLECTIVES {
+            for round in 0..4 {
+                let (wait, expected) = start(&world, number, round)?;
+                gate.wait();
+                if world.rank() != 0 {
+                    gate.wait();
+                }
+                let outcome = wait()?;
+                if let Some((input, output)) = outcome {
+                    assert!(output == expected, "collective {number}, round {round}");
+                    if world.rank() == 0 {
+                        use_input(&world, input)?;
+                        gate.wait();
+                    }
+                }
+            }
+        }
+        Ok(())
+    })
+    .expect("every rank gets the bytes of the start");
+}
+
+fn a_returned_input_may_change_before_other_ranks_have_read_it() {
+    for ranks in [2, 3] {
+        before_the_others(ranks, |_, mut input| {
+            let before = input[0];
+            assert!(input.iter().all(|value| *value == before));
+            input[7] = u64::MAX;
+            assert!(
+                input
+                    .iter()
+                    .enumerate()
+                    .all(|(index, value)| { *value == if index == 7 { u64::MAX } else { before } })
+            );
+            input.fill(u64::MAX);
+            Ok(())
+        });
+    }
+}
+
+fn a_returned_input_may_be_dropped_before_other_ranks_have_read_it() {
+    before_the_others(2, |world, input| {
+        let elements = input.len();
+        drop(input);
+        // Whatever memory is free is used now.
+        for _ in 0..3 {
+            world.alloc::<u64>(elements)?.fill(u64::MAX);
+        }
+        Ok(())
+    });
+}
+
+fn a_returned_input_may_be_lent_again_and_then_change() {
+    let gate = Barrier::new(2);
+    local(2, |world| {
+        let mut outputs = vec![vec![0u64; 2 * COUNT]; 6];
+        if world.rank() == 0 {
+            let mut buffer = world.alloc::<u64>(COUNT)?;
+            for (round, output) in (0..).zip(&mut outputs) {
+                // Two calls lend the same bytes.
+                if round % 2 == 0 {
+                    buffer.fill(value(0, round));
+                }
+                buffer = world.iallgather(buffer, output)?.wait()?.0;
+            }
+            buffer.fill(u64::MAX);
+            gate.wait();
+        } else {
+            let mut requests = Vec::new();
+            for (round, output) in (0..).zip(&mut outputs) {
+                requests.push(world.iallgather(input(&world, COUNT, round)?, output)?);
+            }
+            gate.wait();
+            for request in requests {
+                request.wait()?;
+            }
+        }
+        for (round, output) in (0..).zip(&outputs) {
+            assert!(output[..COUNT].iter().all(|element| *element == value(0, round / 2 * 2)));
+            assert!(output[COUNT..].iter().all(|element| *element == value(1, round)));
+        }
+        Ok(())
+    })
+    .expect("every rank gets the bytes of each start");
+}
+
+fn a_dropped_request_leaves_its_input_to_the_other_ranks() {
+    let gate = Barrier::new(2);
+    local(2, |world| {
+        for round in 0..20 {
+            let mine = input(&world, 2 * COUNT, round)?;
+            let theirs = world.alloc::<u64>(2 * COUNT)?;
+            if world.rank() == 0 {
+                drop(world.ialltoall(mine, theirs)?);
+                for _ in 0..3 {
+                    world.alloc::<u64>(2 * COUNT)?.fill(u64::MAX);
+                }
+                gate.wait();
+            } else {
+                gate.wait();
+                let (_, theirs) = world.ialltoall(mine, theirs)?.wait()?;
+                assert!(theirs[..COUNT].iter().all(|element| *element == value(0, round)));
+            }
+        }
+        Ok(())
+    })
+    .expect("the other rank gets the bytes of the start");
+}
+
+/// Allocates what is left of this rank's part of the segment, down to pieces of a page.
+fn fill_memory(world: &Communicator) -> Vec<SharedBuffer<u8>> {
+    let mut kept = Vec::new();
+    for bytes in (12..32).rev().map(|bits| 1 << bits) {
+        kept.extend(std::iter::from_fn(|| world.alloc::<u8>(bytes).ok()));
+    }
+    kept
+}
+
+fn an_input_waits_for_memory_where_none_is_left_for_a_copy() {
+    let gate = Barrier::new(2);
+    local(2, |world| {
+        let mut first = vec![0u64; 2 * COUNT];
+        let mut sum = vec![0u64; COUNT];
+        let mine = input(&world, COUNT, 3)?;
+        let private = mine.to_vec();
+        let held = world.iallgather(&private, &mut first)?;
+        if world.rank() == 0 {
+            // The other rank has not read the staged bytes, so they stay.
+            held.wait()?;
+            let kept = fill_memory(&world);
+            let request = world.iallreduce(mine, &mut sum, Op::Sum)?;
+            assert!(request.is_queued());
+            gate.wait();
+            let (mut mine, ()) = request.wait()?;
+            mine.fill(u64::MAX);
+            drop(kept);
+        } else {
+            gate.wait();
+            held.wait()?;
+            world.iallreduce(mine, &mut sum, Op::Sum)?.wait()?;
+        }
+        assert!(sum.iter().all(|element| *element == value(0, 3) + value(1, 3)));
+        Ok(())
+    })
+    .expect("the call starts when there is memory");
+}
+
+fn the_bytes_of_dropped_inputs_are_free_again() {
+    local(2, |world| {
+        // Many times the memory of a rank.
+        for round in 0..3000 {
+            let mine = input(&world, COUNT, round)?;
+            let theirs = world.alloc::<u64>(2 * COUNT)?;
+            let (mut mine, theirs) = world.iallgather(mine, theirs)?.wait()?;
+            mine.fill(u64::MAX);
+            assert_eq!(theirs[..1], [value(0, round)]);
+            assert_eq!(theirs[COUNT..=COUNT], [value(1, round)]);
+        }
+        Ok(())
+    })
+    .expect("no memory is lost");
+}
