@@ -6,10 +6,10 @@ use crate::collective_forms::{AddHandle, Narrow, collectives, decisive, handles,
 use crate::collectives::{self, Blocks, Elements, TypedBlocks};
 use crate::combining::{self, Prefix, Reduced, Reduction};
 use crate::host::{self, Aint, Count, Handle, Pointer, call, pass};
+use crate::kind::Kind;
 use crate::names::export;
 use crate::narrow::{self, Form};
 use crate::neighbors;
-use crate::report::Kind;
 use crate::take::{prepare, take};
 use std::ffi::c_int;
 

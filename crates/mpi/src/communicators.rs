@@ -7,7 +7,7 @@
 
 use crate::abi::{Abi, abi};
 use crate::host::{self, Handle, Pointer, Thread, call, pass};
-use crate::report::Kind;
+use crate::kind::Kind;
 use crate::table::{Sizes, SizesByKind, sizes_on};
 use crate::topology::Topology;
 use crate::watch;

@@ -39,6 +39,7 @@ pub(crate) mod handles;
 pub(crate) mod host;
 pub(crate) mod incomplete;
 pub(crate) mod kept;
+pub(crate) mod kind;
 pub(crate) mod life;
 pub(crate) mod lists;
 pub(crate) mod mode;

@@ -4,7 +4,7 @@ use crate::abi::{Abi, abi, library_name, library_version};
 use crate::blocking;
 use crate::communicators;
 use crate::host::{Handle, Pointer, call};
-use crate::report::Kind;
+use crate::kind::Kind;
 use crate::request_array::examine_empty_status;
 use crate::settings::Settings;
 use crate::table::{Parts, Takeover};

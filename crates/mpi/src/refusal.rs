@@ -2,7 +2,8 @@
 
 use crate::abi::Abi;
 use crate::communicators::Origin;
-use crate::report::{Kind, Reason};
+use crate::kind::Kind;
+use crate::report::Reason;
 use std::ffi::c_int;
 
 /// Why a call does not start here.

@@ -3,102 +3,13 @@
 
 use crate::abi::Abi;
 use crate::host::{Handle, Pointer, call};
+use crate::kind::Kind;
 use crate::table;
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-
-macro_rules! kinds {
-    ($($kind:ident),* $(,)?) => {
-        /// A collective of MPI: nonblocking, persistent or blocking.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[repr(u32)]
-        #[allow(non_camel_case_types, reason = "the names of the MPI standard")]
-        pub(crate) enum Kind { $($kind),* }
-
-        impl Kind {
-            pub(crate) const ALL: &[Kind] = &[$(Kind::$kind),*];
-
-            /// The kind's place in a set of kinds.
-            pub(crate) fn bit(self) -> u128 {
-                1 << self as u32
-            }
-
-            /// Name of the call without `MPI_`.
-            pub(crate) fn name(self) -> &'static str {
-                match self { $(Kind::$kind => stringify!($kind)),* }
-            }
-        }
-    };
-}
-
-kinds! {
-    Ibarrier, Ibcast, Igather, Igatherv, Iscatter, Iscatterv, Iallgather, Iallgatherv, Ialltoall,
-    Ialltoallv, Ialltoallw, Ireduce, Iallreduce, Ireduce_scatter, Ireduce_scatter_block, Iscan,
-    Iexscan, Ineighbor_allgather, Ineighbor_allgatherv, Ineighbor_alltoall, Ineighbor_alltoallv,
-    Ineighbor_alltoallw,
-    Barrier_init, Bcast_init, Gather_init, Gatherv_init, Scatter_init, Scatterv_init,
-    Allgather_init, Allgatherv_init, Alltoall_init, Alltoallv_init, Alltoallw_init,
-    Reduce_init, Allreduce_init, Reduce_scatter_init, Reduce_scatter_block_init, Scan_init,
-    Exscan_init, Neighbor_allgather_init, Neighbor_allgatherv_init, Neighbor_alltoall_init,
-    Neighbor_alltoallv_init, Neighbor_alltoallw_init,
-    Barrier, Bcast, Gather, Gatherv, Scatter, Scatterv, Allgather, Allgatherv, Alltoall, Alltoallv,
-    Alltoallw, Reduce, Allreduce, Reduce_scatter, Reduce_scatter_block, Scan, Exscan,
-    Neighbor_allgather, Neighbor_allgatherv, Neighbor_alltoall, Neighbor_alltoallv,
-    Neighbor_alltoallw,
-}
-
-impl Kind {
-    /// The blocking ones.
-    pub(crate) const BLOCKING: &[Kind] = Kind::ALL.split_at(Kind::Barrier as usize).1;
-
-    /// The set of the blocking ones.
-    pub(crate) const ALL_BLOCKING: u128 = Kind::END - (1 << Kind::Barrier as u32);
-
-    /// The set of all others.
-    pub(crate) const ALL_BACKGROUND: u128 = (1 << Kind::Barrier as u32) - 1;
-
-    const END: u128 = 1 << Kind::ALL.len();
-
-    pub(crate) fn is_blocking(self) -> bool {
-        self as u32 >= Kind::Barrier as u32
-    }
-
-    /// The length of a blocking one counts the blocks of all ranks.
-    pub(crate) fn counts_all_blocks(self) -> bool {
-        use Kind::*;
-        matches!(
-            self,
-            Gather
-                | Scatter
-                | Allgather
-                | Allgatherv
-                | Alltoall
-                | Reduce_scatter
-                | Reduce_scatter_block
-        )
-    }
-
-    /// The form that `tradewind tune --mpi` measures: the nonblocking one of a persistent collective.
-    pub(crate) fn measured_form(self) -> Kind {
-        match self as usize / Kind::BLOCKING.len() {
-            1 => Kind::ALL[self as usize % Kind::BLOCKING.len()],
-            _ => self,
-        }
-    }
-
-    /// The blocking form of any one.
-    pub(crate) fn blocking_form(self) -> Kind {
-        Kind::BLOCKING[self as usize % Kind::BLOCKING.len()]
-    }
-
-    /// The place of a blocking one among them.
-    pub(crate) fn place_among_blocking(self) -> usize {
-        (self as usize).wrapping_sub(Kind::Barrier as usize)
-    }
-}
 
 /// Why a call is left to the MPI library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

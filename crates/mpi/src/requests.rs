@@ -16,9 +16,11 @@ use crate::buffers::{Area, Staging};
 use crate::communicators::{Origin, poke, private};
 use crate::handles::HandleMap;
 use crate::host::{Handle, Pointer, call};
+use crate::kind::Kind;
 use crate::reductions::Fold;
-use crate::report::{self, Kind};
-use attendance::Needs;
+use crate::relief;
+use crate::report;
+use attendance::attend;
 use shm::biased_mutex::BiasedMutex;
 use std::ffi::c_int;
 use std::sync::LazyLock;
@@ -378,6 +380,55 @@ pub(crate) fn free(handle: Handle) -> bool {
 /// Advances tradewind's part of all operations; calls nothing of the MPI library.
 pub(crate) fn advance_all(abi: &Abi) {
     with(|requests| requests.advance_all(abi));
+}
+
+/// The threads that a new operation needs.
+struct Needs {
+    attendance: bool,
+    relief: bool,
+}
+
+impl Needs {
+    #[inline]
+    fn of(started: &Started) -> Self {
+        Needs { attendance: started.is_queued(), relief: started.uses_arena() }
+    }
+
+    /// Starts the threads, after the operation has been entered.
+    #[inline]
+    fn fulfil(self, abi: &'static Abi) {
+        if self.attendance {
+            attend_queued(abi);
+        }
+        if self.relief {
+            relief::start(|| advance_all(abi));
+        }
+    }
+}
+
+/// Makes a thread advance the operations while one of them is queued. A queued one starts in a later
+/// call of this rank, which may be inside a blocking function of the MPI library until then. A rank
+/// queues even its only active call where it is ahead of the others, such as the root of broadcasts.
+///
+/// An operation that is not queued needs no thread: it has contributed. If it occupies the place of
+/// another rank's next call, this rank has not started that call, or has queued it.
+#[cold]
+fn attend_queued(abi: &'static Abi) {
+    if with(|requests| std::mem::replace(&mut requests.is_attended, true)) {
+        return;
+    }
+    // With one hold of the lock: an operation that is entered later finds `is_attended` false, and
+    // wakes the thread.
+    let advance = move || {
+        with(|requests| {
+            requests.is_attended = requests.advance_all(abi);
+            requests.is_attended
+        })
+    };
+    if let Err(error) = attend(advance) {
+        with(|requests| requests.is_attended = false);
+        log::warn!("no thread advances queued collectives: {error}");
+    }
 }
 
 /// Frees the requests of the MPI library, before it is finalized.

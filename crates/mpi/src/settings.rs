@@ -1,6 +1,6 @@
 //! The user's settings: use of the library, the calls it takes, and its report.
 
-use crate::report::Kind;
+use crate::kind::Kind;
 use launch::environment::{Environment, Lookup, MPI, MPI_ONLY, MPI_REPORT};
 
 /// The settings of this process.

@@ -4,7 +4,7 @@
 //! Rank 0 reads the table and sends what concerns the job to all ranks, so all decide alike. For a
 //! report it also sends the measured times of the MPI library.
 
-use crate::report::Kind;
+use crate::kind::Kind;
 use models::file::FileError;
 use models::machine::Topology;
 use models::mpi_table::{MpiRow, MpiTable};

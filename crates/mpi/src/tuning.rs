@@ -8,10 +8,10 @@ mod calls;
 use crate::abi::{Abi, abi, library_name};
 use crate::communicators::{self, created};
 use crate::host::{Handle, Pointer, call};
+use crate::kind::Kind;
 use crate::life;
-use crate::report::Kind;
 use crate::settings::Settings;
-use calls::{Calls, Side, blocks_in_buffer, blocks_of, length};
+use calls::{BLOCKS, Calls, Group, Side, blocks_in_buffer, blocks_of, length};
 use models::machine::Topology;
 use models::mpi_table::{MpiRow, MpiSize, MpiTable};
 use models::statistics::median;
@@ -21,12 +21,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tradewind::{DataType, Op};
-
-/// Bytes of a block, of which collectives send or receive one for each rank, or one in all.
-const BLOCKS: [usize; 8] = [8, 128, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
-
-/// The same for nonblocking collectives.
-const BLOCKS_OF_REPORTS: [usize; 5] = [8, 1 << 10, 16 << 10, 128 << 10, 1 << 20];
 
 /// Repetitions in turns.
 const ROUNDS: usize = 9;
@@ -120,16 +114,6 @@ struct Measurement {
     /// Memory for a block to and from each rank.
     sent: Vec<u64>,
     received: Vec<u64>,
-}
-
-/// A communicator for the measured collectives.
-struct Group {
-    communicator: Handle,
-    /// The same ranks as a ring.
-    ring: Handle,
-    size: usize,
-    /// This rank is in a group of that size.
-    takes_part: bool,
 }
 
 impl Measurement {
@@ -259,7 +243,8 @@ impl Measurement {
 
     /// Times a collective with blocks of `block` bytes, for about `share` seconds a repetition.
     fn times(&mut self, group: &Group, (kind, block): (Kind, usize), share: f64) -> MpiSize {
-        let calls = Calls::new(self, group, (kind, block));
+        let buffers = (self.sent.as_mut_ptr().cast(), self.received.as_mut_ptr().cast());
+        let calls = Calls::new(self.abi, group, (kind, block), (self.double, self.sum), buffers);
         let repeat = |side, count, computation| match group.takes_part {
             true => calls.repeat(side, count, computation),
             false => 0.0,

@@ -1,13 +1,29 @@
 //! The calls that are measured, in both forms and on both sides.
 
-use super::{BLOCKS, BLOCKS_OF_REPORTS, Group, Measurement};
 use crate::abi::Abi;
 use crate::collective_names::{self, int};
 use crate::completion;
 use crate::host::{Handle, Pointer, call};
-use crate::report::Kind;
+use crate::kind::Kind;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
+
+/// Bytes of a block, of which collectives send or receive one for each rank, or one in all.
+pub(super) const BLOCKS: [usize; 8] =
+    [8, 128, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+
+/// The same for nonblocking collectives.
+const BLOCKS_OF_REPORTS: [usize; 5] = [8, 1 << 10, 16 << 10, 128 << 10, 1 << 20];
+
+/// A communicator for the measured collectives.
+pub(super) struct Group {
+    pub(super) communicator: Handle,
+    /// The same ranks as a ring.
+    pub(super) ring: Handle,
+    pub(super) size: usize,
+    /// This rank is in a group of that size.
+    pub(super) takes_part: bool,
+}
 
 /// Side that runs a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -78,19 +94,26 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) fn new(job: &mut Measurement, group: &Group, (kind, block): (Kind, usize)) -> Self {
+    /// `buffers` are long enough for a block to and from each rank, as long as the calls are used.
+    pub(super) fn new(
+        abi: &'static Abi,
+        group: &Group,
+        (kind, block): (Kind, usize),
+        (double, sum): (Handle, Handle),
+        (sent, received): (Pointer, Pointer),
+    ) -> Self {
         let bytes = block as c_int;
         Calls {
             kind,
-            abi: job.abi,
+            abi,
             communicator: group.communicator,
             ring: group.ring,
             size: group.size,
-            sent: job.sent.as_mut_ptr().cast(),
-            received: job.received.as_mut_ptr().cast(),
-            byte: job.abi.byte,
-            double: job.double,
-            sum: job.sum,
+            sent,
+            received,
+            byte: abi.byte,
+            double,
+            sum,
             bytes,
             numbers: bytes / 8,
             counts: vec![bytes; group.size],
