@@ -41,12 +41,15 @@ mod memory;
 pub(crate) mod records;
 
 use crate::error::{RecvError, SendError};
+use crate::one_poll::{PollSet, SetMember};
+use crate::remote_waits::{RemoteWaits, wait_beside};
 use crate::slot_ring::{RecvState, SenderId, VoidPolicy, is_recovery_due};
 use crate::sync::{Ordering, fence};
 use memory::AppendMemory;
 pub(crate) use memory::observe;
 use shm::arena::Arena;
-use shm::liveness::ProcessWatch;
+use shm::event::Event;
+use shm::liveness::{ProcessWatch, RankLiveness, RankWatch};
 use shm::object::CreateError;
 use shm::process_table::Entry;
 use shm::published_wait::Wait;
@@ -60,8 +63,32 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Receiver {
     memory: AppendMemory,
-    arena: Arc<Arena>,
+    /// Arena of the memory, if this end owns it.
+    arena: Option<Arc<Arena>>,
     state: RecvState,
+    watched: RankWatch,
+    remote: Option<RemoteSenders>,
+}
+
+/// What connects a buffer with senders on other nodes.
+#[derive(Debug)]
+struct RemoteSenders {
+    /// Event of the carrier, which waits for free space.
+    space: Event,
+    waits: Arc<dyn RemoteWaits>,
+}
+
+/// Creates a buffer for records that a carrier takes to the buffer of a receiver on another node.
+/// To release the memory, free the offset in the arena once no process uses the buffer any more.
+///
+/// # Errors
+/// Those of [`Receiver::create`].
+pub fn create_outgoing(
+    arena: &Arena,
+    records: u64,
+    record_bytes: u64,
+) -> Result<Offset, CreateError> {
+    Ok(AppendMemory::create(arena, records, record_bytes)?.object().offset())
 }
 
 impl Receiver {
@@ -75,9 +102,50 @@ impl Receiver {
         record_bytes: u64,
     ) -> Result<Self, CreateError> {
         let memory = AppendMemory::create(arena, records, record_bytes)?;
+        Ok(Receiver::of(memory, Some(Arc::clone(arena))))
+    }
+
+    /// Connects the carrier to the receiving end of an outgoing buffer.
+    pub(crate) fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
+        Ok(Receiver::of(AppendMemory::find(segment, offset)?, None))
+    }
+
+    fn of(memory: AppendMemory, arena: Option<Arc<Arena>>) -> Self {
         let policy = VoidPolicy::for_words(memory.slot_words() as u32);
         let state = RecvState::with_policy(policy);
-        Ok(Receiver { memory, arena: Arc::clone(arena), state })
+        Receiver { memory, arena, state, watched: RankWatch::default(), remote: None }
+    }
+
+    /// Sets what connects the buffer with senders on other nodes: the event of their carrier, which
+    /// is notified of free space on request, and its marks of waiting threads.
+    #[must_use]
+    pub fn with_remote_senders(mut self, space: Event, waits: Arc<dyn RemoteWaits>) -> Self {
+        self.remote = Some(RemoteSenders { space, waits });
+        self
+    }
+
+    /// Adds a liveness check: waiting ends when it reports that no sender is left. The check is
+    /// dropped with the receiver.
+    #[must_use]
+    pub fn watching(mut self, senders: Arc<dyn RankLiveness>) -> Self {
+        self.watched = std::mem::take(&mut self.watched).and(senders);
+        self
+    }
+
+    /// Returns the maximum size of a record in bytes.
+    pub fn record_bytes(&self) -> u64 {
+        self.memory.record_bytes()
+    }
+
+    /// Returns whether a record waits, or a slot that blocks later records and that further polls
+    /// will void.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.memory.ring(SenderId::NONE).is_ready()
+    }
+
+    /// Closes the buffer to senders.
+    pub(crate) fn close(&self) {
+        self.memory.close();
     }
 
     /// Returns the offset of the buffer, to which senders connect.
@@ -96,15 +164,22 @@ impl Receiver {
         let received = records::receive(&ring, &mut self.state, max_bytes, record)?;
         if received {
             self.memory.senders_wakeup().notify();
+            if let Some(RemoteSenders { space, .. }) = &self.remote {
+                // The slot was released before the light fence in `notify`; the carrier requests,
+                // passes the heavy one and tries once more.
+                let request = self.memory.space_request();
+                request.serve(|| self.memory.is_space_due(), || space.notify());
+            }
         }
         Ok(received)
     }
 
     /// Receives like [`Receiver::try_recv`], waiting for a record. The end of a sender does not end
-    /// the wait, because another one may connect.
+    /// the wait, because another one may connect, but what [`watching`](Receiver::watching) reports
+    /// does.
     ///
     /// # Errors
-    /// [`RecvError::Corrupt`].
+    /// [`RecvError::Corrupt`], [`RecvError::RankExited`], [`RecvError::CarrierEnded`].
     pub fn recv(&mut self, record: &mut Vec<u8>) -> Result<(), RecvError> {
         // Without a deadline the wait ends only with a result.
         while !self.recv_before(record, None)? {}
@@ -115,7 +190,7 @@ impl Receiver {
     /// record.
     ///
     /// # Errors
-    /// [`RecvError::Corrupt`].
+    /// Those of [`Receiver::recv`].
     pub fn recv_timeout(
         &mut self,
         record: &mut Vec<u8>,
@@ -128,7 +203,7 @@ impl Receiver {
     /// there was a record.
     ///
     /// # Errors
-    /// [`RecvError::Corrupt`].
+    /// Those of [`Receiver::recv`].
     pub fn recv_deadline(
         &mut self,
         record: &mut Vec<u8>,
@@ -142,8 +217,13 @@ impl Receiver {
         record: &mut Vec<u8>,
         deadline: Option<Instant>,
     ) -> Result<bool, RecvError> {
-        wait(&mut RecordWait { receiver: self, record }, SpinPolicy::CHANNEL, deadline)
-            .unwrap_or(Ok(false))
+        let waits = self.remote.as_ref().map(|remote| Arc::clone(&remote.waits));
+        let mut waiter = RecordWait { receiver: self, record };
+        let received = match waits {
+            None => wait(&mut waiter, SpinPolicy::CHANNEL, deadline),
+            Some(waits) => wait_beside(&*waits, &mut waiter, deadline),
+        };
+        received.unwrap_or(Ok(false))
     }
 }
 
@@ -164,6 +244,12 @@ impl Waiter for RecordWait<'_> {
         Some(self.receiver.try_recv(self.record)).filter(|received| *received != Ok(false))
     }
 
+    fn check(&mut self) -> Option<Self::Output> {
+        let exit = self.receiver.watched.exited()?;
+        // What it sent before comes first.
+        Some(self.poll().unwrap_or(Err(exit.into())))
+    }
+
     fn describe(&self) -> Wait {
         Wait::QueueMessage { queue: self.receiver.memory.object().offset() }
     }
@@ -176,7 +262,10 @@ impl Waiter for RecordWait<'_> {
 impl Drop for Receiver {
     fn drop(&mut self) {
         // A living sender keeps the memory; its next send finds the buffer withdrawn.
-        self.memory.retire(&self.arena);
+        match &self.arena {
+            Some(arena) => self.memory.retire(arena),
+            None => self.memory.close(),
+        }
     }
 }
 
@@ -185,6 +274,16 @@ impl Drop for Receiver {
 pub struct Sender {
     memory: AppendMemory,
     entry: Entry,
+    watched: RankWatch,
+    carrier: Option<Carrier>,
+}
+
+/// The carrier that receives what a sender sends to another node: its event, and the index of the
+/// buffer in its poll set.
+#[derive(Debug)]
+struct Carrier {
+    member: SetMember,
+    event: Event,
 }
 
 impl Sender {
@@ -195,7 +294,29 @@ impl Sender {
     /// [`CreateError::Segment`], [`CreateError::Process`].
     pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
         let (memory, entry) = AppendMemory::connect(segment, offset)?;
-        Ok(Sender { memory, entry })
+        Ok(Sender { memory, entry, watched: RankWatch::default(), carrier: None })
+    }
+
+    /// Sets the event of the carrier that receives from this buffer, the member of its poll set with
+    /// this index, and takes the records to another node.
+    ///
+    /// # Errors
+    /// [`CreateError::NoIndex`].
+    pub fn to_carrier(
+        mut self,
+        (set, index): (&PollSet, usize),
+        event: Event,
+    ) -> Result<Self, CreateError> {
+        self.carrier = Some(Carrier { member: set.member(index)?, event });
+        Ok(self)
+    }
+
+    /// Adds a liveness check, instead of that of the process that owns the buffer: waiting for space
+    /// ends when it reports an exit. The check is dropped with the sender.
+    #[must_use]
+    pub fn watching(mut self, receiver: Arc<dyn RankLiveness>) -> Self {
+        self.watched = std::mem::take(&mut self.watched).and(receiver);
+        self
     }
 
     /// Returns the maximum size of a record in bytes.
@@ -226,8 +347,22 @@ impl Sender {
             return Err(SendError::Closed);
         }
         records::send(&self.memory.ring(AppendMemory::sender(&self.entry)), record)?;
-        self.memory.receiver_wakeup().notify();
+        self.announce();
         Ok(())
+    }
+
+    /// Requests a notification of the receiver's carrier event when there is space. A heavy fence
+    /// and one more attempt must follow.
+    pub(crate) fn request_space(&self) {
+        self.memory.request_space();
+    }
+
+    /// Notifies the receiver of a record that was just published by an exchange.
+    fn announce(&self) {
+        self.memory.receiver_wakeup().notify();
+        if let Some(Carrier { member, event }) = &self.carrier {
+            member.announce(Some(event));
+        }
     }
 
     /// Recovers slots of killed senders if they block the buffer.
@@ -237,14 +372,15 @@ impl Sender {
             // Orders the recovered slots before the load of the wake-up word: the receiver may not
             // have been notified of voided slots that it can skip.
             fence(Ordering::SeqCst);
-            self.memory.receiver_wakeup().notify();
+            self.announce();
         }
     }
 
     /// Appends like [`Sender::try_send`], waiting for free space.
     ///
     /// # Errors
-    /// [`SendError::TooLong`], [`SendError::Closed`], [`SendError::ProcessExited`], [`SendError::Corrupt`].
+    /// [`SendError::TooLong`], [`SendError::Closed`], [`SendError::ProcessExited`] or
+    /// [`SendError::RankExited`], [`SendError::CarrierEnded`], [`SendError::Corrupt`].
     pub fn send(&self, record: &[u8]) -> Result<(), SendError> {
         self.send_before(record, None)
     }
@@ -300,11 +436,14 @@ impl Waiter for SpaceWait<'_> {
     fn check(&mut self) -> Option<Self::Output> {
         self.sender.recover();
         let owner = self.sender.memory.object().owner();
-        if !self.watch.has_ended(owner) {
-            return None;
-        }
+        let error = match &self.sender.watched {
+            RankWatch(None) if self.watch.has_ended(owner) => {
+                SendError::ProcessExited { pid: owner.pid() }
+            }
+            watched => watched.exited()?.into(),
+        };
         // It may have received a record before it ended.
-        Some(self.poll().unwrap_or(Err(SendError::ProcessExited { pid: owner.pid() })))
+        Some(self.poll().unwrap_or(Err(error)))
     }
 }
 

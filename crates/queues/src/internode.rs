@@ -7,10 +7,11 @@
 //! A queue of the sender's node stands for the one of the receiver, and senders see no difference.
 //! The carrier between the nodes is its only receiver ([`outgoing`]), and one more sender of the
 //! receiver's queue on the other node ([`incoming`]). So it is with Basic rings ([`outgoing_basic`],
-//! [`incoming_basic`]). Messages are encoded here, so that a carrier need not distinguish kinds of
-//! queues. It trusts neither the memory of the queues, which ranks may damage, nor the bytes from
-//! another node.
+//! [`incoming_basic`]), and with [append buffers](crate::append). Messages are encoded here, so that
+//! a carrier need not distinguish kinds of queues. It trusts neither the memory of the queues, which
+//! ranks may damage, nor the bytes from another node.
 
+mod append;
 mod basic;
 mod ends;
 
@@ -28,16 +29,21 @@ use std::sync::Arc;
 const BATCH: usize = 128;
 
 pub use basic::{incoming_basic, outgoing_basic};
-pub use ends::{IncomingError, IncomingQueue, MAX_BASIC_LINES, MAX_MESSAGE, OutgoingQueue};
+pub use ends::{
+    IncomingError, IncomingQueue, MAX_BASIC_LINES, MAX_MESSAGE, MAX_RECORD_BYTES, OutgoingQueue,
+};
 
 /// Opens the receiving end of the outgoing queue at an offset, of any kind.
 ///
 /// # Errors
 /// [`CreateError::NotFound`] if there is none, [`CreateError::Held`] if it has a receiver already.
 pub fn outgoing(segment: &Arc<Segment>, at: Offset) -> Result<Box<dyn OutgoingQueue>, CreateError> {
-    match Queue::<Express>::connect(segment, at) {
+    if let Ok(queue) = Queue::<Express>::connect(segment, at) {
+        return Ok(Box::new(Outgoing::new(&queue)?));
+    }
+    match Queue::<CacheLine>::connect(segment, at) {
         Ok(queue) => Ok(Box::new(Outgoing::new(&queue)?)),
-        Err(_) => Ok(Box::new(Outgoing::new(&Queue::<CacheLine>::connect(segment, at)?)?)),
+        Err(_) => append::outgoing(segment, at),
     }
 }
 
@@ -46,12 +52,12 @@ pub fn outgoing(segment: &Arc<Segment>, at: Offset) -> Result<Box<dyn OutgoingQu
 /// # Errors
 /// [`CreateError::NotFound`] if there is none.
 pub fn incoming(segment: &Arc<Segment>, at: Offset) -> Result<Box<dyn IncomingQueue>, CreateError> {
-    match Queue::<Express>::connect(segment, at) {
+    if let Ok(queue) = Queue::<Express>::connect(segment, at) {
+        return Ok(Box::new(Incoming { sender: queue.sender() }));
+    }
+    match Queue::<CacheLine>::connect(segment, at) {
         Ok(queue) => Ok(Box::new(Incoming { sender: queue.sender() })),
-        Err(_) => {
-            let sender = Queue::<CacheLine>::connect(segment, at)?.sender();
-            Ok(Box::new(Incoming { sender }))
-        }
+        Err(_) => append::incoming(segment, at),
     }
 }
 

@@ -4,6 +4,7 @@
 //! Each method is a collective call that creates shared objects and exchanges their offsets;
 //! messages then take no call into the communicator. The mechanisms are those of [`queues`](::queues).
 
+mod append;
 mod basic;
 mod channels;
 mod error;
@@ -15,6 +16,7 @@ mod ranks;
 mod windows;
 mod with_memory;
 
+pub use ::queues::append::{Receiver as AppendReceiver, Sender as AppendSender};
 pub use ::queues::basic::{
     BasicHeader, BasicMessage, Receiver as BasicReceiver, Sender as BasicSender,
 };
@@ -89,6 +91,15 @@ pub struct Windows {
     pub own: Window,
     /// Access to the windows of all ranks, by rank, this one included.
     pub all: Vec<RemoteWindow>,
+}
+
+/// This rank's ends of an append buffer.
+#[derive(Debug)]
+pub struct AppendEnds {
+    /// Takes the records of all ranks; `None` on ranks other than the receiver.
+    pub receiver: Option<AppendReceiver>,
+    /// Appends records of this rank, from any thread.
+    pub sender: AppendSender,
 }
 
 /// A receive queue of this rank and senders to the queues of all ranks.

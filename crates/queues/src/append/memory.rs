@@ -7,6 +7,7 @@ use crate::slot_ring::{MAX_SENDERS, POSITION, SenderId, SlotMemory, SlotRing, Sl
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use shm::arena::Arena;
 use shm::connecting::Connecting;
+use shm::event::{EventRequest, Notify};
 use shm::liveness::ProcessWatch;
 use shm::mapped::MappedSlice;
 use shm::object::{CreateError, Label, Object, ObjectHeader};
@@ -50,9 +51,12 @@ shm::shared_lines! {
         word: AtomicU32,
     }
 
-    /// Wake-up word of senders that wait for free space.
+    /// Wake-up word of senders that wait for free space, and their event request.
     struct SendersWakeup {
         word: AtomicU32,
+        request: AtomicU32,
+        /// Position of the receiver from which on the request is due.
+        due: AtomicU64,
     }
 
     /// All lines before the slots.
@@ -154,6 +158,11 @@ impl AppendMemory {
         Connecting::to(segment, offset)?.attach_numbered(MAX_SENDERS - 1, Self::map, recover)
     }
 
+    /// Finds the buffer at `offset`, whose owner does not free it meanwhile.
+    pub(super) fn find(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
+        Self::map(Object::find(segment, offset)?)
+    }
+
     fn map(object: Object<AppendHeader>) -> Result<Self, CreateError> {
         // Relaxed: the label published it. The memory may have been overwritten since, so both
         // numbers are checked before any range is computed from them.
@@ -221,6 +230,30 @@ impl AppendMemory {
         Wakeup::by_store(&self.object.senders_wakeup.word)
     }
 
+    /// Returns the event request of a carrier that waits for free space.
+    pub(super) fn space_request(&self) -> EventRequest<'_> {
+        EventRequest(&self.object.senders_wakeup.request)
+    }
+
+    /// Requests a notification of the carrier when the receiver has taken as many records as half
+    /// of the buffer holds. The caller passes a heavy fence and tries once more.
+    pub(super) fn request_space(&self) {
+        let AppendHeader { receiver, senders_wakeup, .. } = &*self.object;
+        let half = u64::from(self.object.parameter() / 2);
+        let due = receiver.head.load(Ordering::Relaxed).wrapping_add(half);
+        // Relaxed: the request publishes it.
+        senders_wakeup.due.store(due, Ordering::Relaxed);
+        self.space_request().request(Notify::HalfFull);
+    }
+
+    /// Returns true if the receiver has taken enough records since the request.
+    pub(super) fn is_space_due(&self) -> bool {
+        let AppendHeader { receiver, senders_wakeup, .. } = &*self.object;
+        // Relaxed: the receiver has seen the request, and its position is its own.
+        let due = senders_wakeup.due.load(Ordering::Relaxed);
+        receiver.head.load(Ordering::Relaxed).wrapping_sub(due).cast_signed() >= 0
+    }
+
     /// Returns the table of processes that send.
     pub(super) fn processes(&self) -> &ProcessTable {
         &self.object.processes
@@ -229,10 +262,15 @@ impl AppendMemory {
     /// Withdraws the buffer and wakes waiting senders. The memory is freed once no living process
     /// is connected.
     pub(super) fn retire(&self, arena: &Arena) {
+        self.close();
+        self.object.retire(arena);
+    }
+
+    /// Closes the buffer and wakes waiting senders.
+    pub(super) fn close(&self) {
         // The closed table precedes the wake-up: a sender that wakes finds the buffer closed.
         self.processes().close();
         self.senders_wakeup().notify();
-        self.object.retire(arena);
     }
 }
 

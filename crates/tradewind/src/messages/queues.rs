@@ -225,7 +225,7 @@ fn creation_failed(rank: usize) -> Error {
 
 /// Returns true if this rank creates the queues that lead to the other nodes: of the communicator's
 /// ranks on this node it has the lowest number in the job.
-fn is_opener(group: &InternodeGroup, ranks: &PortRanks) -> bool {
+pub(super) fn is_opener(group: &InternodeGroup, ranks: &PortRanks) -> bool {
     let members = &group.context().members;
     let here =
         members.iter().zip(ranks.places()).filter(|(_, place)| matches!(place, Place::Here(_)));

@@ -1,6 +1,7 @@
 //! Messages between the ranks of a job, on several rank counts: bulk connections; queues, Basic rings,
 //! channels and windows are in modules.
 
+mod append;
 mod basic;
 mod channels;
 mod ends;
