@@ -6,6 +6,7 @@
 //! | in place | for bytes that already lie in the segment | none: the receiver reads them there |
 //! | direct | if the kernel permits at least one of the two processes to access the other's memory | one; if both may, both copy parts of it concurrently |
 //! | staged | for messages up to twice the staging area, and if there is no direct path | two, through a staging area in the segment; one process copies in while the other copies out |
+//! | carried | between nodes, by [`CarriedSender`] and [`CarriedReceiver`] | in pieces through rings of both nodes |
 //!
 //! A probe transfer determines whether the direct path exists, because containers and security
 //! modules can forbid it in many ways; [`Sender::direct_path`] returns the reason. A [`BulkLink`]
@@ -35,6 +36,7 @@
 //! # }
 //! ```
 
+mod carried;
 mod direct_access;
 mod error;
 mod header;
@@ -46,6 +48,7 @@ mod receiver;
 mod sender;
 mod shared_transfer;
 
+pub use carried::{CarriedReceiver, CarriedSender, lines_for};
 pub use error::{BulkError, DirectAccessError};
 pub use link::{BulkLink, DEFAULT_STAGING_BYTES, pair};
 pub use path::{DirectPath, Path, Policy, Received};

@@ -6,6 +6,7 @@
 
 mod append;
 mod basic;
+mod bulk;
 mod channels;
 mod error;
 mod internode;
@@ -20,7 +21,7 @@ pub use ::queues::append::{Receiver as AppendReceiver, Sender as AppendSender};
 pub use ::queues::basic::{
     BasicHeader, BasicMessage, Receiver as BasicReceiver, Sender as BasicSender,
 };
-pub use ::queues::bulk::{BulkError, DEFAULT_STAGING_BYTES, Sender as BulkSender};
+pub use ::queues::bulk::{BulkError, DEFAULT_STAGING_BYTES, DirectPath, Path, Policy, Received};
 pub use ::queues::cache_line::{
     CacheLineHeader, CacheLineMessage, CacheLineReceiver, CacheLineSender, LINE_DATA,
 };
@@ -31,18 +32,18 @@ pub use ::queues::id::SourceName;
 pub use ::queues::one_poll::{OnePoll, PollSet, Polled};
 pub use ::queues::queue::Sent;
 pub use ::queues::window::{Condition, Fetch, FetchRequest, RemoteWindow, Window, WindowError};
+pub use bulk::{BulkReceiver, BulkSender};
 pub use error::MessageError;
 pub use with_memory::{ChannelReceiver, WithMemory};
 
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::error::argument;
-use ::queues::bulk::{self, BulkLink};
 use ::queues::channel;
 use channels::Channels;
 use engine::signature::{CallKind, Signature};
 use shm::arena::Arena;
-use shm::segment::{Offset, Segment};
+use shm::segment::Segment;
 use std::sync::Arc;
 
 /// This rank's end of a channel.
@@ -58,7 +59,7 @@ pub enum ChannelEnd<T: Value> {
 #[derive(Debug)]
 pub enum BulkEnd {
     /// The sending end.
-    Sender(bulk::Sender),
+    Sender(BulkSender),
     /// The receiving end.
     Receiver(BulkReceiver),
 }
@@ -71,9 +72,6 @@ pub enum BasicEnd {
     /// The receiving end.
     Receiver(::queues::basic::Receiver),
 }
-
-/// Receiving end of a bulk connection.
-pub type BulkReceiver = WithMemory<bulk::Receiver, BulkLink>;
 
 /// This rank's ends of a row of channels, from each rank to the next.
 #[derive(Debug)]
@@ -169,30 +167,6 @@ impl Communicator {
         self.arena().segment()
     }
 
-    /// Creates an object on every rank, exchanges the offsets, and opens those that this rank uses;
-    /// fails on all ranks if one rank fails.
-    fn share<M, E>(
-        &self,
-        what: &'static str,
-        call: Signature,
-        made: std::result::Result<M, impl Into<crate::Error>>,
-        at: impl Fn(&M) -> Offset,
-        open: impl FnOnce(M, &[Offset]) -> Result<E>,
-    ) -> Result<E> {
-        self.expect_one_node("messages that no collective describes")?;
-        let mine = match &made {
-            Ok(made) => [at(made).0, 0, 0, 0, 0, 0],
-            Err(_) => [0, 1, 0, 0, 0, 0],
-        };
-        let all = self.group().exchange_words(mine, call)?;
-        let made = made.map_err(Into::into)?;
-        if let Some(rank) = all.iter().position(|words| words[1] != 0) {
-            return Err(crate::Error::CreationFailed { rank: rank as u32, what });
-        }
-        let places: Vec<_> = all.iter().map(|words| Offset(words[0])).collect();
-        self.opened_by_all(what, call, open(made, &places))
-    }
-
     /// Exposes `bytes` zeroed bytes of every rank to all others, which access them with remote
     /// memory commands; the target takes no part in them. A collective call; `bytes` may differ
     /// between ranks.
@@ -273,6 +247,10 @@ impl Communicator {
     /// buffer of `staging` bytes ([`DEFAULT_STAGING_BYTES`] is a good size); `None` on the
     /// other ranks. A collective call.
     ///
+    /// The ranks may be on different nodes. The messages then pass in pieces through a ring on either
+    /// node, from which the node services carry them; each has as many bytes as the staging buffer, at
+    /// most 64 KiB.
+    ///
     /// ```
     /// use tradewind::messages::{BulkEnd, DEFAULT_STAGING_BYTES};
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -297,24 +275,7 @@ impl Communicator {
     /// The errors of [`channel`](Self::channel); fails if the staging buffer has no bytes.
     pub fn bulk(&self, from: u32, to: u32, staging: u64) -> Result<Option<BulkEnd>> {
         self.check_pair(from, to)?;
-        let call = Signature::new(CallKind::BulkLink, staging, pair(from, to));
-        let rank = self.rank();
-        let made = (rank == to).then(|| BulkLink::create(self.arena(), staging)).transpose();
-        let at = |made: &Option<BulkLink>| made.as_ref().map_or(Offset(0), BulkLink::offset);
-        self.share("a link", call, made, at, |made, places| {
-            let segment = self.segment();
-            Ok(match made {
-                Some(memory) => {
-                    let receiver = bulk::Receiver::connect(segment, memory.offset())?;
-                    Some(BulkEnd::Receiver(WithMemory::new(receiver, memory)))
-                }
-                None if rank == from => {
-                    let sender = bulk::Sender::connect(segment, places[to as usize])?;
-                    Some(BulkEnd::Sender(sender))
-                }
-                None => None,
-            })
-        })
+        self.open_bulk(from, to, staging)
     }
 
     fn check_pair(&self, from: u32, to: u32) -> Result<()> {

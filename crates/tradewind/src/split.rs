@@ -1,7 +1,7 @@
 //! Communicators made from others.
 
 use crate::communicator::Communicator;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::internode::group::InternodeGroup;
 use crate::placement::Placement;
 use engine::signature::{CallKind, Signature};
@@ -80,11 +80,6 @@ impl Communicator {
     /// Number of this rank's node.
     pub(crate) fn node(&self) -> u32 {
         self.internode().and_then(|internode| internode.node_of(internode.rank())).unwrap_or(0)
-    }
-
-    /// Fails on a communicator with several nodes; `what` needs shared memory.
-    pub(crate) fn expect_one_node(&self, what: &'static str) -> Result<()> {
-        if self.internode().is_none() { Ok(()) } else { Err(Error::NeedsSharedMemory { what }) }
     }
 
     /// Splits a communicator on several nodes. The group of each node is split alike, even where

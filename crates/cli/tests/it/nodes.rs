@@ -8,6 +8,7 @@ mod messages;
 mod networks;
 mod queues;
 mod rank;
+mod records;
 mod windows;
 
 use harness::{Hydra, SIGN, Said, User};

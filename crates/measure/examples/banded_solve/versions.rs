@@ -1,12 +1,12 @@
 //! The four ways in which a product comes from the column before and goes to the one after.
 
 use clap::ValueEnum;
-use queues::bulk::{self, DEFAULT_STAGING_BYTES};
+use queues::bulk::DEFAULT_STAGING_BYTES;
 use queues::cache_line::{CacheLineHeader, CacheLineMessage};
 use queues::id::SourceName;
 use queues::window::Condition;
 use std::hint::black_box;
-use tradewind::messages::{BulkEnd, BulkReceiver, CacheLinePort, Pipeline, Windows};
+use tradewind::messages::{BulkEnd, BulkReceiver, BulkSender, CacheLinePort, Pipeline, Windows};
 use tradewind::{Communicator, Result};
 
 /// A version of the solve.
@@ -73,7 +73,7 @@ impl Stage for Alone {
 /// The general library: messages of any length from buffer to buffer, as MPI's.
 pub(crate) struct SendReceive {
     previous: Option<BulkReceiver>,
-    next: Option<bulk::Sender>,
+    next: Option<BulkSender>,
 }
 
 impl SendReceive {

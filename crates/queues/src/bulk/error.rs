@@ -28,6 +28,9 @@ pub enum DirectAccessError {
         /// Number of the process.
         process: u32,
     },
+    /// The other end is on another node.
+    #[error("the other end is on another node")]
+    OtherNode,
     /// The other end is not connected yet, so there was no probe.
     #[error("the other end is not connected yet, so that access to its memory is not yet probed")]
     Unknown,
@@ -86,6 +89,23 @@ pub enum BulkError {
         link: Offset,
         /// Number that the process had.
         pid: u32,
+    },
+    /// The rank at the other end has left or failed. Reported by links between nodes.
+    #[error("rank {rank}, at the other end of the link at {link}, has left or failed")]
+    RankExited {
+        /// Offset of the link.
+        link: Offset,
+        /// Its rank.
+        rank: u32,
+    },
+    /// The node service of this node, which carries the messages of the link, has ended.
+    #[error(
+        "the node service, which carries the messages of the link at {link} between nodes, has \
+         ended: start the job again"
+    )]
+    CarrierEnded {
+        /// Offset of the link.
+        link: Offset,
     },
     /// The kernel could not copy all bytes, because one process had unmapped them.
     #[error(

@@ -12,6 +12,8 @@ pub enum Path {
     Direct,
     /// Through the staging area.
     Staged,
+    /// In pieces to another node.
+    Carried,
 }
 
 /// Choice of the path for messages from private memory.

@@ -18,10 +18,10 @@ use std::sync::Arc;
 
 /// The two ranks of a ring.
 #[derive(Clone, Copy)]
-struct Pair {
-    from: u32,
-    to: u32,
-    lines: u64,
+pub(super) struct Pair {
+    pub(super) from: u32,
+    pub(super) to: u32,
+    pub(super) lines: u64,
 }
 
 /// Objects of a rank for a ring.
@@ -62,12 +62,25 @@ impl Communicator {
     /// or to 2048 between nodes, a rank has no memory left, is gone or in another collective.
     pub fn basic(&self, from: u32, to: u32, lines: u64) -> Result<Option<BasicEnd>> {
         self.check_pair(from, to)?;
-        self.deferred().sweep();
-        let (internode, ranks) = self.next_port_ranks();
         // Apart from the numbers of the kinds of queues.
         let call = Signature::new(CallKind::Queues, lines, 1 << 63 | pair(from, to));
+        let (internode, ranks) = self.next_port_ranks();
+        let end = self.open_basic(call, Pair { from, to, lines }, internode, ranks)?;
+        Ok(end.map(|(end, _)| end))
+    }
+
+    /// Opens a ring for the call with this signature, by this port. Returns this rank's end, with the
+    /// offset of its ring.
+    pub(super) fn open_basic(
+        &self,
+        call: Signature,
+        ends: Pair,
+        internode: Option<Internode<'_>>,
+        ranks: Arc<PortRanks>,
+    ) -> Result<Option<(BasicEnd, Offset)>> {
+        self.deferred().sweep();
+        let Pair { from, to, .. } = ends;
         let internode = internode.filter(|one| one.group.node_of(from) != one.group.node_of(to));
-        let ends = Pair { from, to, lines };
         let created = self.create_ring(ends, internode.as_ref());
         let own = match &created {
             Ok(Some(Created { ring, table, memory })) => {
@@ -125,7 +138,7 @@ impl Communicator {
         offered: &[Offered],
         ranks: &Arc<PortRanks>,
         internode: Option<&Internode<'_>>,
-    ) -> Result<Option<BasicEnd>> {
+    ) -> Result<Option<(BasicEnd, Offset)>> {
         let Pair { from, to, lines } = ends;
         let rank = self.rank();
         if rank != from && rank != to {
@@ -159,18 +172,20 @@ impl Communicator {
             let receiver = ReceivingRank { ranks, rank: to, _end };
             let sender = Sender::connect(self.segment(), ring.queue, lines)?;
             let sender = sender.watching_rank(Arc::new(receiver));
-            return Ok(Some(BasicEnd::Sender(match carrier {
+            let sender = match carrier {
                 None => sender,
                 Some((event, _)) => sender.to_carrier(event),
-            })));
+            };
+            return Ok(Some((BasicEnd::Sender(sender), ring.queue)));
         }
         let _end = ReceiverEnd { agent, _use: uses };
         let senders = SendingRanks { ranks, only: Some(from), _end };
         let receiver = Receiver::connect(self.segment(), ring.queue, lines)?;
         let receiver = receiver.watching_rank(Arc::new(senders));
-        Ok(Some(BasicEnd::Receiver(match carrier {
+        let receiver = match carrier {
             None => receiver,
             Some((event, waits)) => receiver.with_remote_sender(event, waits),
-        })))
+        };
+        Ok(Some((BasicEnd::Receiver(receiver), ring.queue)))
     }
 }

@@ -50,10 +50,7 @@ fn splits_of_a_job_on_several_nodes_are_communicators_like_any_other() {
         let mut sum = [0];
         here.allreduce(&[rank], &mut sum, Op::Sum)?;
         assert_eq!(sum, [if rank < 3 { 3 } else { 7 }]);
-        let link = here.bulk(0, 1, 4096)?;
-        let refused = world.bulk(0, 1, 4096).expect_err("they share no memory").to_string();
-        assert!(refused.contains("split_by_node"), "{refused}");
-        drop(link);
+        drop(here.bulk(0, 1, 4096)?);
         Ok(())
     })
     .expect("the job is sound");

@@ -9,7 +9,7 @@ mod broadcast;
 mod hello;
 
 use crate::nodes::harness::{PROGRAM, SIGN};
-use crate::nodes::{channels, deaths, messages, networks, queues, windows};
+use crate::nodes::{channels, deaths, messages, networks, queues, records, windows};
 use rustix::process::{Signal, getpid, kill_process};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -47,6 +47,8 @@ fn program() {
         "queues-beside-a-killed-rank" => queues::beside_a_killed_rank(),
         "queues-of-a-rank-that-leaves" => queues::of_a_rank_that_leaves(),
         "queues-without-node-service" => queues::without_node_service(),
+        "records-beside-a-killed-rank" => records::beside_a_killed_rank(),
+        "records-to-a-vanished-node" => records::to_a_vanished_node(),
         "windows" => windows::exchange(),
         "windows-of-a-stopped-rank" => windows::of_a_stopped_rank(),
         "windows-beside-a-killed-rank" => windows::beside_a_killed_rank(),

@@ -2,9 +2,9 @@
 
 use super::message_path::{MessagePath, pattern};
 use crate::harness::Error;
-use queues::bulk::{DEFAULT_STAGING_BYTES, Policy, Sender};
+use queues::bulk::{DEFAULT_STAGING_BYTES, Policy};
 use std::hint::black_box;
-use tradewind::messages::BulkReceiver;
+use tradewind::messages::{BulkReceiver, BulkSender};
 
 /// Every message has a line of its own before its bytes.
 const HEADER: u64 = 64;
@@ -14,9 +14,10 @@ const MAY_BE_DIRECT: u64 = 2 * DEFAULT_STAGING_BYTES;
 /// A link in each direction.
 #[derive(Debug)]
 pub(crate) struct Bulk {
-    pub(super) sender: Sender,
+    pub(super) sender: BulkSender,
     pub(super) receiver: BulkReceiver,
     pub(super) policy: Policy,
+    pub(super) is_between_nodes: bool,
     pub(super) payload: Vec<u8>,
     pub(super) received: Vec<u8>,
 }
@@ -30,6 +31,8 @@ impl MessagePath for Bulk {
     fn room(&self) -> usize {
         let bytes = self.payload.len() as u64;
         match self.policy {
+            // Its rings hold few messages, and as much may be on the way between them.
+            _ if self.is_between_nodes => 0,
             Policy::Direct => 0,
             Policy::Automatic if bytes > MAY_BE_DIRECT => 0,
             _ => (DEFAULT_STAGING_BYTES / (HEADER + bytes.next_multiple_of(HEADER))) as usize,

@@ -148,6 +148,7 @@ impl Mechanism {
                 | Mechanism::Wide
                 | Mechanism::Basic
                 | Mechanism::BasicLocked
+                | Mechanism::Bulk
                 | Mechanism::Channel
                 | Mechanism::Write
                 | Mechanism::Read

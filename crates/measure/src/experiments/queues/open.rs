@@ -272,5 +272,7 @@ pub(crate) fn bulk(
         ));
     }
     sender.set_policy(policy);
-    Ok((vec![Bulk { sender, receiver, policy, payload: Vec::new(), received: Vec::new() }], None))
+    let is_between_nodes = world.nodes() > 1;
+    let (payload, received) = (Vec::new(), Vec::new());
+    Ok((vec![Bulk { sender, receiver, policy, is_between_nodes, payload, received }], None))
 }

@@ -1,0 +1,184 @@
+//! Bulk connections, on one node and between nodes.
+
+use super::everywhere;
+use std::time::{Duration, Instant};
+use tradewind::messages::{BulkEnd, BulkError, DEFAULT_STAGING_BYTES, Path, Policy};
+use tradewind::{Communicator, Result, local_nodes};
+
+testing::tests![
+    a_bulk_link_carries_messages_of_any_length_one_way,
+    a_bulk_message_longer_than_the_buffer_stays_available,
+    a_bulk_message_that_was_given_up_counts_as_never_sent,
+    what_is_dropped_at_once_is_closed_for_the_other_ranks,
+    a_bulk_link_between_nodes_ends_behind_its_last_message,
+    bulk_links_between_nodes_have_no_direct_path,
+];
+
+fn message(length: usize) -> Vec<u8> {
+    (0..length).map(|index| (index % 251) as u8).collect()
+}
+
+fn a_bulk_link_carries_messages_of_any_length_one_way() {
+    let body = |world: Communicator| {
+        for (from, to, staging) in [(2, 0, DEFAULT_STAGING_BYTES), (0, 1, 4096), (1, 2, 65_536)] {
+            let mut end = world.bulk(from, to, staging)?;
+            for length in [0, 1, 8, 5000, 0, 16_368, 16_376, 65_536, 1 << 20] {
+                let message = message(length);
+                match &mut end {
+                    Some(BulkEnd::Sender(sender)) if length == 8 => {
+                        let (seven, sent) = sender.send_while(&message, || 7);
+                        sent?;
+                        assert_eq!(seven, 7);
+                    }
+                    Some(BulkEnd::Sender(sender)) => _ = sender.send(&message)?,
+                    Some(BulkEnd::Receiver(receiver)) if length == 5000 => {
+                        assert!(receiver.recv_with(|bytes| bytes == message)?);
+                    }
+                    Some(BulkEnd::Receiver(receiver)) => {
+                        let mut buffer = vec![255; length + 1];
+                        let received = receiver.recv(&mut buffer)?;
+                        assert_eq!(received.bytes, length);
+                        assert!(buffer[..length] == message, "{length} bytes");
+                        assert_eq!(buffer[length], 255);
+                    }
+                    None => assert!(world.rank() != from && world.rank() != to),
+                }
+            }
+            world.barrier()?;
+        }
+        let error = world.bulk(1, 1, DEFAULT_STAGING_BYTES).expect_err("a link has two ends");
+        assert!(error.to_string().contains("two ranks"), "{error}");
+        assert!(world.bulk(0, 1, 0).is_err(), "no staging area");
+        world.barrier()
+    };
+    everywhere(3, body).expect("the job succeeds");
+    local_nodes(&[2, 1], body).expect("the job succeeds");
+    local_nodes(&[2, 2], body).expect("the job succeeds");
+    local_nodes(&[1, 1, 1, 1], body).expect("the job succeeds");
+}
+
+fn a_bulk_message_longer_than_the_buffer_stays_available() {
+    everywhere(2, |world| {
+        match world.bulk(0, 1, 4096)? {
+            Some(BulkEnd::Sender(mut sender)) => {
+                for length in [100, 40_000] {
+                    sender.send(&message(length))?;
+                }
+            }
+            Some(BulkEnd::Receiver(mut receiver)) => {
+                for length in [100, 40_000] {
+                    let error = receiver.recv(&mut [0; 99]).expect_err("too short");
+                    let expected = (length as u64, 99);
+                    assert!(
+                        matches!(error, BulkError::TooLong { bytes, capacity, .. }
+                        if (bytes, capacity) == expected),
+                        "{error}"
+                    );
+                    let mut buffer = vec![0; length];
+                    receiver.recv(&mut buffer)?;
+                    assert!(buffer == message(length));
+                }
+            }
+            None => {}
+        }
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn a_bulk_message_that_was_given_up_counts_as_never_sent() {
+    everywhere(2, |world| {
+        let end = world.bulk(0, 1, 4096)?;
+        if let Some(BulkEnd::Sender(sender)) = end {
+            let mut sender = sender;
+            let long = message(4 << 20);
+            // The policy keeps one node from a direct transfer, which has no pieces.
+            sender.set_policy(Policy::Staged);
+            let error = sender.send_timeout(&long, Duration::from_millis(30)).expect_err("full");
+            assert!(matches!(error, BulkError::Timeout { .. }), "{error}");
+            let soon = Instant::now() + Duration::from_millis(30);
+            let error = sender.send_deadline(&long, soon).expect_err("full");
+            assert!(matches!(error, BulkError::Timeout { .. }), "{error}");
+            world.barrier()?;
+            sender.send(&message(70_000))?;
+            sender.send(&[])?;
+            return world.barrier();
+        }
+        world.barrier()?;
+        if let Some(BulkEnd::Receiver(mut receiver)) = end {
+            let mut buffer = vec![0; 4 << 20];
+            assert_eq!(receiver.recv(&mut buffer)?.bytes, 70_000);
+            assert!(buffer[..70_000] == message(70_000));
+            assert_eq!(receiver.recv(&mut buffer)?.bytes, 0);
+            let error = receiver.recv_timeout(&mut buffer, Duration::from_millis(5));
+            assert!(matches!(error, Err(BulkError::Timeout { .. } | BulkError::Closed { .. })));
+        }
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+/// The other rank may still be about to connect.
+fn what_is_dropped_at_once_is_closed_for_the_other_ranks() {
+    everywhere(2, |world| {
+        for _ in 0..50 {
+            match world.bulk(1, 0, 4096)? {
+                Some(BulkEnd::Sender(mut sender)) => {
+                    let mut sent = std::iter::repeat_with(|| sender.send(&[1; 10_000]));
+                    let error = sent.find_map(std::result::Result::err).expect("no rank receives");
+                    assert!(matches!(error, BulkError::Closed { .. }), "{error}");
+                }
+                Some(BulkEnd::Receiver(receiver)) => drop(receiver),
+                None => {}
+            }
+        }
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn a_bulk_link_between_nodes_ends_behind_its_last_message() {
+    let body = |world: Communicator| -> Result<()> {
+        let last = world.size() - 1;
+        match world.bulk(0, last, DEFAULT_STAGING_BYTES)? {
+            // The rank leaves, or drops its end.
+            Some(BulkEnd::Sender(mut sender)) => {
+                (0..20).try_for_each(|number| sender.send(&message(number * 9000)).map(drop))?;
+            }
+            Some(BulkEnd::Receiver(mut receiver)) => {
+                let mut buffer = vec![0; 200_000];
+                for number in 0..20 {
+                    assert_eq!(receiver.recv(&mut buffer)?.bytes, number * 9000);
+                }
+                let error = receiver.recv(&mut buffer).expect_err("nothing follows");
+                assert!(matches!(error, BulkError::Closed { .. }), "{error}");
+            }
+            None => {}
+        }
+        Ok(())
+    };
+    local_nodes(&[1, 1], body).expect("the job succeeds");
+    local_nodes(&[2, 2], body).expect("the job succeeds");
+}
+
+fn bulk_links_between_nodes_have_no_direct_path() {
+    local_nodes(&[1, 1], |world| {
+        match world.bulk(0, 1, 4096)? {
+            Some(BulkEnd::Sender(mut sender)) => {
+                assert!(!sender.direct_path().exists());
+                sender.set_policy(Policy::Direct);
+                let error = sender.send(&[1]).expect_err("there is none").to_string();
+                assert!(error.contains("on another node"), "{error}");
+                sender.set_policy(Policy::Automatic);
+                assert_eq!(sender.send(&[1])?, Path::Carried);
+            }
+            Some(BulkEnd::Receiver(mut receiver)) => {
+                assert!(!receiver.direct_path().exists());
+                assert_eq!(receiver.recv(&mut [0])?.path, Path::Carried);
+            }
+            None => {}
+        }
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
