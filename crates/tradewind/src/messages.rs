@@ -10,6 +10,7 @@ mod bulk;
 mod channels;
 mod error;
 mod internode;
+mod links;
 mod peer;
 mod port;
 mod queues;

@@ -1,21 +1,10 @@
 //! Bulk connections, on one node and between nodes.
 
-use super::basic::Pair;
-use super::internode::Internode;
-use super::queues::Offered;
-use super::ranks::{Place, PortRanks};
-use super::{BasicEnd, BulkEnd, WithMemory, pair};
-use crate::communicator::Communicator;
-use crate::error::{Error, Result};
-use engine::signature::{CallKind, Signature};
+use super::with_memory::WithMemory;
 use queues::bulk::{
     self, BulkError, BulkLink, CarriedReceiver, CarriedSender, DirectPath, Path, Policy, Received,
-    lines_for,
 };
-use queues::error::CreateError;
 use shm::owned::OwnedBytes;
-use shm::segment::Offset;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The sending end of a bulk connection. Used by one thread at a time.
@@ -42,6 +31,14 @@ type Sent = std::result::Result<Path, BulkError>;
 type Arrived = std::result::Result<Received, BulkError>;
 
 impl BulkSender {
+    pub(super) fn here(sender: bulk::Sender) -> Self {
+        BulkSender(Sending::Here(sender))
+    }
+
+    pub(super) fn elsewhere(sender: CarriedSender) -> Self {
+        BulkSender(Sending::Elsewhere(sender))
+    }
+
     /// Sends a message. Blocks until `bytes` may be modified, and returns the path that was used.
     ///
     /// # Errors
@@ -57,8 +54,8 @@ impl BulkSender {
     }
 
     /// Sends a message as [`send`](Self::send) does, but fails if there was no space for it, or the
-    /// receiver has not joined a direct transfer, within `timeout`. The message then counts as never
-    /// sent.
+    /// receiver has not joined a direct transfer, within `timeout`. The message then counts as
+    /// never sent.
     ///
     /// # Errors
     /// [`BulkError::Timeout`] and those of [`send`](Self::send).
@@ -81,8 +78,8 @@ impl BulkSender {
     }
 
     /// Sends a message while `compute` runs in this thread: the receiver copies it alone (see
-    /// [`bulk::Sender::send_while`]). Short messages, those that the receiver may not read from this
-    /// process's memory, and those to another node are sent before the computation begins.
+    /// [`bulk::Sender::send_while`]). Short messages, those that the receiver may not read from
+    /// this process's memory, and those to another node are sent before the computation begins.
     ///
     /// # Errors
     /// Those of [`send`](Self::send), beside the result of `compute`, which runs in any case.
@@ -96,8 +93,8 @@ impl BulkSender {
         }
     }
 
-    /// Sends bytes of the connection's segment: on one node without a copy, because the receiver reads
-    /// them in place. Blocks until it has.
+    /// Sends bytes of the connection's segment: on one node without a copy, because the receiver
+    /// reads them in place. Blocks until it has.
     ///
     /// # Errors
     /// [`BulkError::OtherSegment`] and those of [`send`](Self::send).
@@ -126,11 +123,19 @@ impl BulkSender {
 }
 
 impl BulkReceiver {
+    pub(super) fn here(receiver: bulk::Receiver, memory: BulkLink) -> Self {
+        BulkReceiver(Receiving::Here(WithMemory::new(receiver, memory)))
+    }
+
+    pub(super) fn elsewhere(receiver: CarriedReceiver) -> Self {
+        BulkReceiver(Receiving::Elsewhere(receiver))
+    }
+
     /// Receives the next message into `buffer`. Blocks until it has arrived.
     ///
     /// # Errors
-    /// [`BulkError::TooLong`], after which the message remains available, [`BulkError::Closed`] behind
-    /// the last message, [`BulkError::ProcessExited`] or [`BulkError::RankExited`],
+    /// [`BulkError::TooLong`], after which the message remains available, [`BulkError::Closed`]
+    /// behind the last message, [`BulkError::ProcessExited`] or [`BulkError::RankExited`],
     /// [`BulkError::CarrierEnded`], [`BulkError::Copy`], [`BulkError::Corrupt`].
     #[inline]
     pub fn recv(&mut self, buffer: &mut [u8]) -> Arrived {
@@ -140,7 +145,8 @@ impl BulkReceiver {
         }
     }
 
-    /// Receives as [`recv`](Self::recv) does, but waits at most for `timeout` for a message to begin.
+    /// Receives as [`recv`](Self::recv) does, but waits at most for `timeout` for a message to
+    /// begin.
     ///
     /// # Errors
     /// [`BulkError::Timeout`] and those of [`recv`](Self::recv).
@@ -153,7 +159,8 @@ impl BulkReceiver {
         }
     }
 
-    /// Receives as [`recv`](Self::recv) does, but waits at most until `deadline` for a message to begin.
+    /// Receives as [`recv`](Self::recv) does, but waits at most until `deadline` for a message to
+    /// begin.
     ///
     /// # Errors
     /// [`BulkError::Timeout`] and those of [`recv`](Self::recv).
@@ -185,65 +192,5 @@ impl BulkReceiver {
             Receiving::Here(receiver) => receiver.direct_path(),
             Receiving::Elsewhere(_) => DirectPath::between_nodes(),
         }
-    }
-}
-
-impl Communicator {
-    /// Opens a bulk connection between two ranks that exist.
-    pub(super) fn open_bulk(&self, from: u32, to: u32, staging: u64) -> Result<Option<BulkEnd>> {
-        let call = Signature::new(CallKind::BulkLink, staging, pair(from, to));
-        let (internode, ranks) = self.next_port_ranks();
-        let is_between = |one: &Internode<'_>| one.group.node_of(from) != one.group.node_of(to);
-        if !internode.as_ref().is_some_and(is_between) {
-            return self.open_link(call, Pair { from, to, lines: 0 }, staging, &ranks);
-        }
-        if staging == 0 {
-            let (requested, unit) = (staging, "bytes");
-            let (object, limits) = ("staging area", "at least one");
-            return Err(CreateError::Size { object, requested, unit, limits }.into());
-        }
-        let ends = Pair { from, to, lines: lines_for(staging) };
-        let end = self.open_basic(call, ends, internode, ranks)?;
-        Ok(end.map(|(end, at)| match end {
-            BasicEnd::Sender(ring) => {
-                BulkEnd::Sender(BulkSender(Sending::Elsewhere(CarriedSender::new(ring, at))))
-            }
-            BasicEnd::Receiver(ring) => BulkEnd::Receiver(BulkReceiver(Receiving::Elsewhere(
-                CarriedReceiver::new(ring, at),
-            ))),
-        }))
-    }
-
-    /// Opens a link between two ranks of a node.
-    fn open_link(
-        &self,
-        call: Signature,
-        Pair { from, to, .. }: Pair,
-        staging: u64,
-        ranks: &Arc<PortRanks>,
-    ) -> Result<Option<BulkEnd>> {
-        let rank = self.rank();
-        let made = (rank == to).then(|| BulkLink::create(self.arena(), staging)).transpose();
-        let link = made.as_ref().ok().and_then(Option::as_ref).map(BulkLink::offset);
-        let own = Offered { queue: link.unwrap_or_default(), ..Offered::default() };
-        self.agree_on_port(call, own, |offered| {
-            if let Some(memory) = made? {
-                let receiver = bulk::Receiver::connect(self.segment(), memory.offset())?;
-                let receiver = WithMemory::new(receiver, memory);
-                return Ok(Some(BulkEnd::Receiver(BulkReceiver(Receiving::Here(receiver)))));
-            }
-            if rank != from {
-                return Ok(None);
-            }
-            let place = ranks.places().get(to as usize);
-            let link = match place {
-                Some(Place::Here(member)) => offered.get(*member as usize).map(|one| one.queue),
-                _ => None,
-            };
-            let link = link.filter(|link| *link != Offset(0));
-            let link = link.ok_or(Error::CreationFailed { rank: to, what: "a link" })?;
-            let sender = bulk::Sender::connect(self.segment(), link)?;
-            Ok(Some(BulkEnd::Sender(BulkSender(Sending::Here(sender)))))
-        })
     }
 }
