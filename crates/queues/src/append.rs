@@ -297,8 +297,8 @@ impl Sender {
         Ok(Sender { memory, entry, watched: RankWatch::default(), carrier: None })
     }
 
-    /// Sets the event of the carrier that receives from this buffer, the member of its poll set with
-    /// this index, and takes the records to another node.
+    /// Sets the event of the carrier that receives from this buffer, the member of its poll set
+    /// with this index, and takes the records to another node.
     ///
     /// # Errors
     /// [`CreateError::NoIndex`].
@@ -311,8 +311,8 @@ impl Sender {
         Ok(self)
     }
 
-    /// Adds a liveness check, instead of that of the process that owns the buffer: waiting for space
-    /// ends when it reports an exit. The check is dropped with the sender.
+    /// Adds a liveness check, instead of that of the process that owns the buffer: waiting for
+    /// space ends when it reports an exit. The check is dropped with the sender.
     #[must_use]
     pub fn watching(mut self, receiver: Arc<dyn RankLiveness>) -> Self {
         self.watched = std::mem::take(&mut self.watched).and(receiver);

@@ -6,10 +6,10 @@
 //!
 //! A queue of the sender's node stands for the one of the receiver, and senders see no difference.
 //! The carrier between the nodes is its only receiver ([`outgoing`]), and one more sender of the
-//! receiver's queue on the other node ([`incoming`]). So it is with Basic rings ([`outgoing_basic`],
-//! [`incoming_basic`]), and with [append buffers](crate::append). Messages are encoded here, so that
-//! a carrier need not distinguish kinds of queues. It trusts neither the memory of the queues, which
-//! ranks may damage, nor the bytes from another node.
+//! receiver's queue on the other node ([`incoming`]). So it is with Basic rings
+//! ([`outgoing_basic`], [`incoming_basic`]), and with [append buffers](crate::append). Messages are
+//! encoded here, so that a carrier need not distinguish kinds of queues. It trusts neither the
+//! memory of the queues, which ranks may damage, nor the bytes from another node.
 
 mod append;
 mod basic;

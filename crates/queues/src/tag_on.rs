@@ -10,6 +10,10 @@
 //! buffer its bytes and 8 more. The references of a receiver that dies stay counted, in its memory
 //! and in its queue; [`TagOnPool::is_idle`] reports whether any reference is left.
 //!
+//! **Between nodes** a multicast stores the data once for each node ([`LandingPool`]): in a window of one
+//! of the receivers there, from which all of them read it. The headers follow through cache-line
+//! queues.
+//!
 //! After Ang et al. 1996, section 5.2. Only between processes of one job: a receiver reads memory
 //! that its sender could modify.
 //!
@@ -46,9 +50,10 @@
 
 pub(crate) mod references;
 
+mod landing;
 mod pool;
+mod pools;
 
-pub use pool::{
-    BufferMut, MAX_BUFFERS, NOTE_BYTES, ReceivedBuffer, SharedBuffer, TagOnError, TagOnPool,
-    TagOnPools,
-};
+pub use landing::{Landed, LandingPlace, LandingPool};
+pub use pool::{BufferMut, MAX_BUFFERS, NOTE_BYTES, SharedBuffer, TagOnError, TagOnPool};
+pub use pools::{ReceivedBuffer, TagOnPools};

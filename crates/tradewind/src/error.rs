@@ -342,4 +342,5 @@ from_messages!(
     queues::error::RecvError,
     queues::window::WindowError,
     queues::bulk::BulkError,
+    queues::tag_on::TagOnError,
 );

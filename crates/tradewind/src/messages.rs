@@ -15,6 +15,7 @@ mod peer;
 mod port;
 mod queues;
 mod ranks;
+mod tag_on;
 mod windows;
 mod with_memory;
 
@@ -32,9 +33,13 @@ pub use ::queues::express::{ExpressMessage, ExpressReceiver, ExpressSender};
 pub use ::queues::id::SourceName;
 pub use ::queues::one_poll::{OnePoll, PollSet, Polled};
 pub use ::queues::queue::Sent;
+pub use ::queues::tag_on::{
+    BufferMut, NOTE_BYTES, ReceivedBuffer, SharedBuffer, TagOnError, TagOnPool,
+};
 pub use ::queues::window::{Condition, Fetch, FetchRequest, RemoteWindow, Window, WindowError};
 pub use bulk::{BulkReceiver, BulkSender};
 pub use error::MessageError;
+pub use tag_on::{TagOnMessage, TagOnPort, TagOnReceiver, TagOnSender};
 pub use with_memory::{ChannelReceiver, WithMemory};
 
 use crate::communicator::Communicator;
@@ -248,9 +253,9 @@ impl Communicator {
     /// buffer of `staging` bytes ([`DEFAULT_STAGING_BYTES`] is a good size); `None` on the
     /// other ranks. A collective call.
     ///
-    /// The ranks may be on different nodes. The messages then pass in pieces through a ring on either
-    /// node, from which the node services carry them; each has as many bytes as the staging buffer, at
-    /// most 64 KiB.
+    /// The ranks may be on different nodes. The messages then pass in pieces through a ring on
+    /// either node, from which the node services carry them; each has as many bytes as the staging
+    /// buffer, at most 64 KiB.
     ///
     /// ```
     /// use tradewind::messages::{BulkEnd, DEFAULT_STAGING_BYTES};

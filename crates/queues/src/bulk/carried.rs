@@ -1,9 +1,9 @@
 //! Links between nodes: a message in pieces through a Basic ring, which a carrier takes to the
 //! receiver's node.
 //!
-//! The first piece of a message begins with the length of the message, and its handler is [`FIRST`].
-//! A sender that gives up has sent some of the pieces: the first piece of the next message ends what
-//! was received of this one.
+//! The first piece of a message begins with the length of the message, and its handler is
+//! [`FIRST`]. A sender that gives up has sent some of the pieces: the first piece of the next
+//! message ends what was received of this one.
 
 use super::error::{BulkError, DirectAccessError};
 use super::path::{DirectPath, Path, Policy, Received};
@@ -17,8 +17,8 @@ const FIRST: u8 = 1;
 /// Bytes of the length in the first piece.
 const LENGTH_BYTES: usize = 8;
 
-/// Number of lines of the rings of a link with so many bytes of staging area. Four pieces fit into a
-/// ring, and as much as one of 1024 lines holds may be under way between the nodes.
+/// Number of lines of the rings of a link with so many bytes of staging area. Four pieces fit into
+/// a ring, and as much as one of 1024 lines holds may be under way between the nodes.
 #[must_use]
 pub fn lines_for(staging: u64) -> u64 {
     (staging / 64).clamp(16, 1024).next_power_of_two()
@@ -172,8 +172,8 @@ impl CarriedReceiver {
         }
     }
 
-    /// Receives the pieces of the message that has begun, or of one that follows after its sender has
-    /// given it up. The former fits into the buffer.
+    /// Receives the pieces of the message that has begun, or of one that follows after its sender
+    /// has given it up. The former fits into the buffer.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<Received, BulkError> {
         let link = self.at;
         let (mut bytes, first) = self.begun.take().ok_or_else(|| self.broken())?;

@@ -61,5 +61,6 @@ pub const MAX_MESSAGE: usize = 32 << 10;
 /// [`MAX_MESSAGE`] bytes with their stamps.
 pub const MAX_BASIC_LINES: u64 = 4 * (MAX_MESSAGE / 64) as u64;
 
-/// Longest record of an append buffer that is carried: with its length it has [`MAX_MESSAGE`] bytes.
+/// Longest record of an append buffer that is carried: with its length it has [`MAX_MESSAGE`]
+/// bytes.
 pub const MAX_RECORD_BYTES: u64 = MAX_MESSAGE as u64 - 8;

@@ -3,6 +3,7 @@
 use super::references::{self, Generation};
 use crate::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineSender, LINE_DATA, SendError};
 use crate::sync::{AtomicU64, Ordering};
+use crate::window::{RemoteWindow, WindowError};
 use shm::arena::Arena;
 use shm::mapped::MappedSlice;
 use shm::object::{CreateError, Label, Object, ObjectHeader};
@@ -18,9 +19,9 @@ pub const MAX_BUFFERS: u64 = 1 << 20;
 
 /// Bytes of a reference: offset of the pool, index and generation of the buffer, length of the
 /// data.
-const REFERENCE_BYTES: usize = 24;
+pub(super) const REFERENCE_BYTES: usize = 24;
 
-const INDEX_BITS: u32 = 24;
+pub(super) const INDEX_BITS: u32 = 24;
 
 shm::shared_lines! {
     /// Description of the pool.
@@ -70,34 +71,71 @@ pub enum TagOnError {
     /// The header could not be sent.
     #[error(transparent)]
     Send(#[from] SendError),
+    /// There is no such receiver.
+    #[error("there is no rank {rank}")]
+    NoRank {
+        /// The rank.
+        rank: u32,
+    },
+    /// The data do not fit into the buffers on another node.
+    #[error("{bytes} bytes do not fit into the buffers on another node, which have {most}")]
+    TooLong {
+        /// Length of the data.
+        bytes: u64,
+        /// Size of the buffers.
+        most: u64,
+    },
+    /// The data could not be stored on another node.
+    #[error(transparent)]
+    Land(#[from] WindowError),
 }
 
 /// The mapped buffers of a pool.
 #[derive(Clone, Debug)]
-struct PoolBuffers {
-    header: Object<PoolHeader>,
-    words: MappedSlice<AtomicU64>,
+pub(super) struct PoolBuffers {
+    place: Place,
+    pub(super) words: MappedSlice<AtomicU64>,
     /// Size of one buffer.
-    bytes: u64,
+    pub(super) bytes: u64,
     /// Offset of the first buffer.
     data: Offset,
 }
 
-/// A counted reference to a buffer, released on drop.
-#[derive(Debug)]
-struct BufferReference {
-    buffers: PoolBuffers,
-    index: u64,
-    generation: Generation,
-    length: u64,
+/// What keeps the memory of a pool.
+#[derive(Clone, Debug)]
+enum Place {
+    Pool(Object<PoolHeader>),
+    /// A window of a rank of this node, in which data from another node lie.
+    Window {
+        segment: Arc<Segment>,
+        _kept: Arc<RemoteWindow>,
+    },
 }
 
-fn words_bytes(count: u64) -> u64 {
+impl Place {
+    fn segment(&self) -> &Arc<Segment> {
+        match self {
+            Place::Pool(header) => header.segment(),
+            Place::Window { segment, .. } => segment,
+        }
+    }
+}
+
+/// A counted reference to a buffer, released on drop.
+#[derive(Debug)]
+pub(super) struct BufferReference {
+    pub(super) buffers: PoolBuffers,
+    pub(super) index: u64,
+    pub(super) generation: Generation,
+    pub(super) length: u64,
+}
+
+pub(super) fn words_bytes(count: u64) -> u64 {
     (8 * count).next_multiple_of(64)
 }
 
 /// Returns the number of bytes behind the header of a pool.
-fn pool_bytes(count: u64, bytes: u64) -> Result<u64, CreateError> {
+pub(super) fn pool_bytes(count: u64, bytes: u64) -> Result<u64, CreateError> {
     let invalid = |requested, unit, limits| CreateError::Size {
         object: PoolHeader::NAME,
         requested,
@@ -125,17 +163,46 @@ impl PoolBuffers {
             words: header.trailing(0, count as usize)?,
             bytes,
             data: header.behind_header(words_bytes(count)),
-            header,
+            place: Place::Pool(header),
         })
     }
 
-    /// Returns true if the memory still holds a pool with these buffers.
-    fn is_current(&self) -> bool {
-        // Relaxed: the Acquire load of the label precedes it.
-        self.header.is_labelled() && self.header.bytes.load(Ordering::Relaxed) == self.bytes
+    /// Maps the buffers that lie from an offset on in a window of this node.
+    pub(super) fn in_window(
+        segment: &Arc<Segment>,
+        window: &Arc<RemoteWindow>,
+        at: Offset,
+        (count, bytes): (u64, u64),
+    ) -> Result<Self, CreateError> {
+        segment.bytes_ptr(at, pool_bytes(count, bytes)?)?;
+        Ok(PoolBuffers {
+            words: MappedSlice::new(segment, at, count as usize)?,
+            bytes,
+            data: Offset(at.0 + words_bytes(count)),
+            place: Place::Window { segment: Arc::clone(segment), _kept: Arc::clone(window) },
+        })
     }
 
-    fn connect(segment: &Arc<Segment>, at: Offset) -> Result<Self, TagOnError> {
+    fn offset(&self) -> Offset {
+        match &self.place {
+            Place::Pool(header) => header.offset(),
+            // No buffer that a window holds is sent on.
+            Place::Window { .. } => Offset(0),
+        }
+    }
+
+    /// Returns true if the memory still holds a pool with these buffers.
+    pub(super) fn is_current(&self) -> bool {
+        match &self.place {
+            // Relaxed: the Acquire load of the label precedes it.
+            Place::Pool(header) => {
+                header.is_labelled() && header.bytes.load(Ordering::Relaxed) == self.bytes
+            }
+            Place::Window { .. } => true,
+        }
+    }
+
+    pub(super) fn connect(segment: &Arc<Segment>, at: Offset) -> Result<Self, TagOnError> {
         Object::find(segment, at).and_then(Self::map).map_err(|_| TagOnError::NoData)
     }
 
@@ -153,10 +220,10 @@ impl BufferReference {
         // `map` has checked the range of all buffers, so that this cannot fail; if it did, the
         // slice made of it is empty.
         let at = self.buffers.offset_of(self.index);
-        self.buffers.header.segment().bytes_ptr(at, self.length).unwrap_or(std::ptr::null_mut())
+        self.buffers.place.segment().bytes_ptr(at, self.length).unwrap_or(std::ptr::null_mut())
     }
 
-    fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         let start = self.start();
         if start.is_null() {
             return &[];
@@ -235,8 +302,10 @@ impl TagOnPool {
 impl Drop for TagOnPool {
     fn drop(&mut self) {
         // The memory of a pool with references stays allocated for good.
-        if self.is_idle() {
-            self.buffers.header.free(&self.arena);
+        if let Place::Pool(header) = &self.buffers.place
+            && self.is_idle()
+        {
+            header.free(&self.arena);
         }
     }
 }
@@ -336,21 +405,9 @@ impl SharedBuffer {
         send: impl FnOnce(&CacheLineMessage) -> Result<(), SendError>,
     ) -> Result<(), TagOnError> {
         let held = &self.0;
-        let pool = held.buffers.header.offset().0;
-        let mut line = [0; LINE_DATA];
-        for (bytes, word) in line.chunks_exact_mut(8).zip([
-            pool,
-            u64::from(held.generation) << INDEX_BITS | held.index,
-            held.length,
-        ]) {
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-        let length = REFERENCE_BYTES + note.len();
-        line.get_mut(REFERENCE_BYTES..length)
-            .ok_or(TagOnError::Note { bytes: note.len() })?
-            .copy_from_slice(note);
-        let message = CacheLineMessage::new(header, &line[..length])
-            .ok_or(TagOnError::Note { bytes: note.len() })?;
+        let pool = held.buffers.offset().0;
+        let reference = [pool, word_of(held.index, held.generation), held.length];
+        let message = line(header, reference, note)?;
         // Counted before the message is visible, so that the buffer is not free when it arrives.
         references::send(held.word(), held.generation).map_err(|_| TagOnError::TooMany)?;
         send(&message).inspect_err(|_| {
@@ -362,82 +419,31 @@ impl SharedBuffer {
     }
 }
 
+/// Returns the second word of a reference.
+pub(super) fn word_of(index: u64, generation: Generation) -> u64 {
+    u64::from(generation) << INDEX_BITS | index
+}
+
+/// Composes a message of a reference and a note.
+pub(super) fn line(
+    header: CacheLineHeader,
+    reference: [u64; 3],
+    note: &[u8],
+) -> Result<CacheLineMessage, TagOnError> {
+    let mut line = [0; LINE_DATA];
+    for (bytes, word) in line.chunks_exact_mut(8).zip(reference) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    let length = REFERENCE_BYTES + note.len();
+    let too_long = || TagOnError::Note { bytes: note.len() };
+    line.get_mut(REFERENCE_BYTES..length).ok_or_else(too_long)?.copy_from_slice(note);
+    CacheLineMessage::new(header, &line[..length]).ok_or_else(too_long)
+}
+
 impl Deref for SharedBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         self.0.bytes()
-    }
-}
-
-/// Received data, read in place. Dropping it releases the reference.
-#[derive(Debug)]
-pub struct ReceivedBuffer(BufferReference);
-
-impl Deref for ReceivedBuffer {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.0.bytes()
-    }
-}
-
-/// The pools that a receiver's messages refer to, mapped at their first use.
-#[derive(Debug)]
-pub struct TagOnPools {
-    segment: Arc<Segment>,
-    known: Vec<(u64, PoolBuffers)>,
-}
-
-impl TagOnPools {
-    /// Creates an empty cache for messages between processes that share this segment.
-    #[must_use]
-    pub fn new(segment: &Arc<Segment>) -> Self {
-        TagOnPools { segment: Arc::clone(segment), known: Vec::new() }
-    }
-
-    /// Returns the note of a header.
-    #[must_use]
-    pub fn note(message: &CacheLineMessage) -> &[u8] {
-        message.data().get(REFERENCE_BYTES..).unwrap_or(&[])
-    }
-
-    /// Returns the data of a message. Each message can be opened once.
-    ///
-    /// # Errors
-    /// [`TagOnError::NoData`].
-    pub fn open(&mut self, message: &CacheLineMessage) -> Result<ReceivedBuffer, TagOnError> {
-        let reference = message.data().get(..REFERENCE_BYTES).ok_or(TagOnError::NoData)?;
-        let mut words = reference
-            .chunks_exact(8)
-            .map(|bytes| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
-        let mut word = || words.next().ok_or(TagOnError::NoData);
-        let pool = word()?;
-        let reference = word()?;
-        let length = word()?;
-        let buffers = self.pool(pool)?;
-        let index = reference & ((1 << INDEX_BITS) - 1);
-        let generation = (reference >> INDEX_BITS) as Generation;
-        let word = buffers.words.get(index as usize).ok_or(TagOnError::NoData)?;
-        // The generation makes a message about an earlier use of the buffer fail. A second `open`
-        // of a message fails, or takes the count of another message.
-        if length > buffers.bytes || references::open(word, generation).is_err() {
-            return Err(TagOnError::NoData);
-        }
-        Ok(ReceivedBuffer(BufferReference { buffers, index, generation, length }))
-    }
-
-    fn pool(&mut self, at: u64) -> Result<PoolBuffers, TagOnError> {
-        if let Some((_, buffers)) = self.known.iter().find(|(known, _)| *known == at) {
-            // The memory of a dropped pool no longer has the label, unless a pool with as many buffers
-            // has been created there since.
-            if buffers.is_current() {
-                return Ok(buffers.clone());
-            }
-            self.known.retain(|(known, _)| *known != at);
-        }
-        let buffers = PoolBuffers::connect(&self.segment, Offset(at))?;
-        self.known.push((at, buffers.clone()));
-        Ok(buffers)
     }
 }

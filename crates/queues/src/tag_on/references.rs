@@ -50,6 +50,13 @@ impl ReferenceCounts {
     }
 }
 
+/// The word of a buffer of a generation with so many holders and unopened messages.
+#[allow(dead_code, reason = "the loom models have no other nodes")]
+pub(crate) fn word(generation: Generation, holders: u16, in_flight: u16) -> u64 {
+    let (holders, in_flight) = (holders.into(), in_flight.into());
+    ReferenceCounts { generation, in_flight, holders }.word()
+}
+
 /// Takes the buffer if it is free.
 pub(crate) fn take(word: &AtomicU64) -> Option<Generation> {
     // Relaxed: the exchange below decides, and fails if any count has changed since.

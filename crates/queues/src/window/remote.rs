@@ -79,6 +79,14 @@ impl RemoteWindow {
         }
     }
 
+    /// Returns the offset of its bytes in the segment, if the window is on this node.
+    pub(crate) fn memory(&self) -> Option<Offset> {
+        match &self.place {
+            Place::Here(memory, _) => Some(memory.object().behind_header(0)),
+            Place::Elsewhere(_) => None,
+        }
+    }
+
     /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -33,15 +33,15 @@ struct Created {
 }
 
 impl Communicator {
-    /// Creates a buffer for `records` records of up to `record_bytes` bytes each, to which all ranks
-    /// append and from which rank `to` takes them. A collective call.
+    /// Creates a buffer for `records` records of up to `record_bytes` bytes each, to which all
+    /// ranks append and from which rank `to` takes them. A collective call.
     ///
-    /// A record is in the buffer as a whole or not at all, and the records of a rank keep their order.
-    /// Appending needs no action of the receiver: it may compute, sleep or be stopped.
+    /// A record is in the buffer as a whole or not at all, and the records of a rank keep their
+    /// order. Appending needs no action of the receiver: it may compute, sleep or be stopped.
     ///
-    /// The ranks may be on several nodes. The senders of a node then share a buffer of the same size on
-    /// their node, from which the node services carry the records; these have at most 32,760 bytes.
-    /// Ends are reported as those of [`express`](Self::express).
+    /// The ranks may be on several nodes. The senders of a node then share a buffer of the same
+    /// size on their node, from which the node services carry the records; these have at most
+    /// 32,760 bytes. Ends are reported as those of [`express`](Self::express).
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -62,9 +62,9 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// Fails if there is no rank `to`, the buffer has no records or more than 16,777,216, a record has
-    /// more than 2³⁰ bytes, or more than 32,760 between nodes, a rank has no memory left, is gone or in
-    /// another collective.
+    /// Fails if there is no rank `to`, the buffer has no records or more than 16,777,216, a record
+    /// has more than 2³⁰ bytes, or more than 32,760 between nodes, a rank has no memory left, is
+    /// gone or in another collective.
     pub fn append_buffer(&self, to: u32, records: u64, record_bytes: u64) -> Result<AppendEnds> {
         let size = self.size();
         if to >= size {

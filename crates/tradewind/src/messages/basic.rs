@@ -69,8 +69,8 @@ impl Communicator {
         Ok(end.map(|(end, _)| end))
     }
 
-    /// Opens a ring for the call with this signature, by this port. Returns this rank's end, with the
-    /// offset of its ring.
+    /// Opens a ring for the call with this signature, by this port. Returns this rank's end, with
+    /// the offset of its ring.
     pub(super) fn open_basic(
         &self,
         call: Signature,

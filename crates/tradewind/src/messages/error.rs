@@ -15,4 +15,6 @@ pub enum MessageError {
     Window(#[from] queues::window::WindowError),
     #[error(transparent)]
     Link(#[from] queues::bulk::BulkError),
+    #[error(transparent)]
+    TagOn(#[from] queues::tag_on::TagOnError),
 }

@@ -7,6 +7,7 @@ mod bulk;
 mod channels;
 mod ends;
 mod queues;
+mod tag_on;
 mod windows;
 
 use ::queues::express::ExpressMessage;

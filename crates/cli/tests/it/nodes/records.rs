@@ -1,14 +1,14 @@
-//! Append buffers and bulk connections between ranks that are processes on several nodes, one of which
-//! is killed or vanishes.
+//! Append buffers, bulk connections and Tag-On between ranks that are processes on several nodes,
+//! one of which is killed or vanishes.
 
 use super::rank::say;
 use super::{VICTIM, after_a_disconnection, after_a_kill};
 use rustix::process::{Signal, getpid, kill_process};
 use tradewind::messages::{
-    AppendEnds, BulkEnd, BulkError, BulkReceiver, BulkSender, DEFAULT_STAGING_BYTES, RecvError,
-    SendError,
+    AppendEnds, BulkEnd, BulkError, BulkReceiver, BulkSender, CacheLineHeader,
+    DEFAULT_STAGING_BYTES, MessageError, RecvError, SendError, TagOnError, TagOnPort, WindowError,
 };
-use tradewind::{Communicator, Job, Result};
+use tradewind::{Communicator, Error, Job, Result};
 
 testing::tests![
     needs(Nodes, Mpiexec):
@@ -19,13 +19,14 @@ testing::tests![
 const EACH: u64 = 1000;
 const BULK_BYTES: usize = 100_000;
 
-/// Ends with the victim: buffers of ranks 1 and 2, and a connection from rank 0 to the victim and one
-/// from the victim to rank 1.
+/// Ends with the victim: buffers of ranks 1 and 2, and a connection from rank 0 to the victim and
+/// one from the victim to rank 1.
 struct Ends {
     to_1: AppendEnds,
     to_victim: AppendEnds,
     sender: Option<BulkSender>,
     receiver: Option<BulkReceiver>,
+    tagged: TagOnPort,
 }
 
 impl Ends {
@@ -40,7 +41,8 @@ impl Ends {
                 None => {}
             }
         }
-        Ok(Ends { to_1, to_victim, sender, receiver })
+        let tagged = world.tag_on(64, 16, 1000)?;
+        Ok(Ends { to_1, to_victim, sender, receiver, tagged })
     }
 
     /// Waits at the ends of ranks 0 and 1 until they report that the victim has failed.
@@ -58,6 +60,25 @@ impl Ends {
             let error = receiver.recv(&mut [0; BULK_BYTES]).expect_err("nothing follows");
             assert!(is_victim(&error), "{error}");
         }
+        let data = self.tagged.pool.take().expect("none is in use").finish(1000);
+        let mut sent = std::iter::repeat_with(|| {
+            self.tagged.sender.send(&data, &[VICTIM], CacheLineHeader::default(), &[])
+        });
+        let error = sent.find_map(std::result::Result::err).expect("no rank receives");
+        let is_victim = matches!(
+            error,
+            TagOnError::Send(SendError::RankExited { rank: VICTIM })
+                | TagOnError::Land(WindowError::RankExited { rank: VICTIM })
+        );
+        assert!(is_victim, "{error}");
+        let end = self.tagged.receiver.recv().map(drop);
+        assert!(
+            matches!(
+                end,
+                Err(Error::Message(MessageError::Recv(RecvError::RankExited { rank: VICTIM })))
+            ),
+            "{end:?}"
+        );
         if let Some(receiver) = &mut self.to_1.receiver {
             let end = receiver.recv(&mut Vec::new());
             assert_eq!(end, Err(RecvError::RankExited { rank: VICTIM }));
@@ -80,6 +101,12 @@ pub(super) fn beside_a_killed_rank() -> Result<()> {
         if let Some(sender) = &mut ends.sender {
             (0..5).try_for_each(|number| sender.send(&[number; BULK_BYTES]).map(drop))?;
         }
+        for number in 0..10 {
+            let mut buffer = ends.tagged.pool.take()?;
+            buffer.fill(number);
+            let data = buffer.finish(1000);
+            ends.tagged.sender.send(&data, &[0, 1], CacheLineHeader::default(), &[])?;
+        }
         let _ = kill_process(getpid(), Signal::KILL);
     }
     if let Some(receiver) = &mut ends.to_1.receiver {
@@ -95,6 +122,10 @@ pub(super) fn beside_a_killed_rank() -> Result<()> {
             assert_eq!(receiver.recv(&mut buffer)?.bytes, BULK_BYTES);
             assert!(buffer.iter().all(|byte| *byte == number), "what it sent comes first");
         }
+    }
+    for number in 0..10 {
+        let message = ends.tagged.receiver.recv()?;
+        assert_eq!(message.data[..], [number; 1000], "what it sent comes first");
     }
     ends.wait_for_end();
     say(rank, "rank 2 has failed");

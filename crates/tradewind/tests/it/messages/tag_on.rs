@@ -1,0 +1,234 @@
+//! Tag-On, on one node and between nodes.
+
+use super::{everywhere, name};
+use std::time::Duration;
+use tradewind::messages::{
+    CacheLineHeader, MessageError, RecvError, SendError, TagOnError, TagOnPort,
+};
+use tradewind::{Communicator, Error, Result, local_nodes};
+
+testing::tests![
+    every_rank_multicasts_to_all_and_reads_every_byte,
+    a_multicast_between_nodes_stores_its_data_once_on_each,
+    a_full_receiver_stops_its_senders_only,
+    a_receiver_that_is_gone_keeps_the_others_from_nothing,
+    what_was_sent_with_data_before_an_exit_is_received_first,
+    tag_on_is_refused_on_all_ranks,
+];
+
+fn header(rank: u32, tag: u16) -> CacheLineHeader {
+    CacheLineHeader { source: name(rank), handler: 0, tag }
+}
+
+/// Sends data of a length to ranks, once a buffer is free.
+fn send(port: &TagOnPort, rank: u32, number: u32, length: usize, to: &[u32]) -> Result<()> {
+    let mut buffer = loop {
+        match port.pool.take() {
+            Ok(buffer) => break buffer,
+            Err(TagOnError::Exhausted { .. }) => std::thread::yield_now(),
+            Err(other) => return Err(other.into()),
+        }
+    };
+    buffer[..length].fill(number as u8 ^ rank as u8);
+    let data = buffer.finish(length as u64);
+    let note = number.to_le_bytes();
+    Ok(port.sender.send(&data, to, header(rank, 7), &note)?)
+}
+
+fn length(number: u32) -> usize {
+    [0, 1, 20_000, number as usize * 37 % 20_001][number as usize % 4]
+}
+
+fn every_rank_multicasts_to_all_and_reads_every_byte() {
+    const MESSAGES: u32 = 60;
+    let body = |world: Communicator| {
+        let mut port = world.tag_on(16, 3, 20_000)?;
+        let (rank, size) = (world.rank(), world.size());
+        let all: Vec<u32> = (0..size).collect();
+        let TagOnPort { pool, sender, receiver } = &mut port;
+        std::thread::scope(|scope| {
+            let sent = scope.spawn(move || {
+                for number in 0..MESSAGES {
+                    let mut buffer = loop {
+                        match pool.take() {
+                            Ok(buffer) => break buffer,
+                            Err(_) => std::thread::yield_now(),
+                        }
+                    };
+                    let length = length(number);
+                    buffer[..length].fill(number as u8 ^ rank as u8);
+                    let data = buffer.finish(length as u64);
+                    sender.send(&data, &all, header(rank, 7), &number.to_le_bytes())?;
+                }
+                Ok::<_, TagOnError>(())
+            });
+            let mut next = vec![0; size as usize];
+            for _ in 0..MESSAGES * size {
+                let message = receiver.recv()?;
+                let from = message.header().source.number();
+                assert_eq!(message.header(), header(from.into(), 7));
+                let number = u32::from_le_bytes(message.note().try_into().expect("4 bytes"));
+                assert_eq!(number, next[usize::from(from)], "the order of rank {from}");
+                next[usize::from(from)] += 1;
+                assert_eq!(message.data.len(), length(number));
+                assert!(message.data.iter().all(|byte| *byte == number as u8 ^ from as u8));
+            }
+            sent.join().expect("no panic")?;
+            assert!(receiver.try_recv()?.is_none(), "each once");
+            Ok::<_, Error>(())
+        })?;
+        world.barrier()?;
+        assert!(port.pool.is_idle());
+        world.barrier()
+    };
+    everywhere(3, body).expect("the job succeeds");
+    local_nodes(&[2, 1], body).expect("the job succeeds");
+    local_nodes(&[2, 2], body).expect("the job succeeds");
+    local_nodes(&[1, 1, 1, 1], body).expect("the job succeeds");
+}
+
+fn a_multicast_between_nodes_stores_its_data_once_on_each() {
+    local_nodes(&[1, 3], |world| {
+        let here = world.split_by_node()?;
+        let mut port = world.tag_on(16, 1, 1000)?;
+        if world.rank() == 0 {
+            send(&port, 0, 5, 1000, &[1, 2, 3])?;
+            // The only buffer on the other node is in use until the last of its ranks has dropped
+            // it.
+            let data = port.pool.take()?.finish(9);
+            let sent =
+                port.sender.send_timeout(&data, &[1], header(0, 0), &[], Duration::from_millis(20));
+            assert!(matches!(sent, Err(TagOnError::Exhausted { buffers: 1 })), "{sent:?}");
+            world.barrier()?;
+            port.sender.send(&data, &[1], header(0, 0), &[])?;
+            return world.barrier();
+        }
+        let message = port.receiver.recv()?;
+        assert_eq!(message.data[..], [5; 1000]);
+        // The ranks of a node read the same memory, which is mapped at one place in this process.
+        let at = message.data.as_ptr() as u64;
+        let mut all = vec![0; here.size() as usize];
+        here.allgather(&[at], &mut all)?;
+        assert!(all.iter().all(|other| *other == at), "{all:?}");
+        world.barrier()?;
+        drop(message);
+        if world.rank() == 1 {
+            assert_eq!(port.receiver.recv()?.data.len(), 9);
+        }
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn a_full_receiver_stops_its_senders_only() {
+    local_nodes(&[2, 2], |world| {
+        let mut port = world.tag_on(2, 4, 64)?;
+        let rank = world.rank();
+        if rank == 0 {
+            let data = port.pool.take()?.finish(64);
+            let mut refused = 0;
+            while refused < 100 {
+                match port.sender.try_send(&data, 2, header(0, 0), &[]) {
+                    Ok(()) => refused = 0,
+                    Err(
+                        TagOnError::Send(SendError::Full) | TagOnError::Exhausted { buffers: 4 },
+                    ) => refused += 1,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            // Another receiver on that node.
+            port.sender.try_send(&data, 1, header(0, 0), &[])?;
+        }
+        world.barrier()?;
+        if rank == 1 {
+            assert_eq!(port.receiver.recv()?.data.len(), 64);
+            for number in 0..20 {
+                send(&port, 1, number, 64, &[3])?;
+            }
+        }
+        if rank == 3 {
+            for _ in 0..20 {
+                assert_eq!(port.receiver.recv()?.data.len(), 64);
+            }
+        }
+        world.barrier()?;
+        while rank == 2 && port.receiver.recv_timeout(Duration::from_millis(50))?.is_some() {}
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn a_receiver_that_is_gone_keeps_the_others_from_nothing() {
+    everywhere(3, |world| {
+        let mut port = Some(world.tag_on(4, 2, 100)?);
+        if world.rank() == 1 {
+            port = None;
+        }
+        world.barrier()?;
+        if let Some(port) = &mut port {
+            if world.rank() == 0 {
+                let data = port.pool.take()?.finish(100);
+                let mut closed = None;
+                for _ in 0..100 {
+                    let sent = port.sender.send(&data, &[1, 2], header(0, 0), &[]);
+                    closed = sent.err().or(closed);
+                }
+                let closed = closed.expect("rank 1 does not receive");
+                assert!(
+                    matches!(closed, TagOnError::Send(SendError::Closed) | TagOnError::Land(_)),
+                    "{closed}"
+                );
+            }
+            if world.rank() == 2 {
+                for _ in 0..100 {
+                    assert_eq!(port.receiver.recv()?.data.len(), 100);
+                }
+            }
+        }
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn what_was_sent_with_data_before_an_exit_is_received_first() {
+    local_nodes(&[1, 2], |world| {
+        let mut port = world.tag_on(64, 32, 1000)?;
+        if world.rank() == 0 {
+            for number in 0..30 {
+                send(&port, 0, number, 1000, &[1, 2])?;
+            }
+            return Ok(());
+        }
+        for number in 0..30 {
+            let message = port.receiver.recv()?;
+            assert!(message.data.iter().all(|byte| *byte == number));
+        }
+        if world.rank() == 1 {
+            return Ok(());
+        }
+        let end = port.receiver.recv().map(drop);
+        let Err(Error::Message(MessageError::Recv(RecvError::RankExited { rank: 0 | 1 }))) = end
+        else {
+            panic!("{end:?}");
+        };
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn tag_on_is_refused_on_all_ranks() {
+    everywhere(2, |world| {
+        assert!(world.tag_on(3, 1, 64).is_err(), "no power of two");
+        assert!(world.tag_on(4, 0, 64).is_err() && world.tag_on(4, 1, 0).is_err());
+        assert!(world.tag_on(4, 1 << 20, 1 << 30).is_err(), "no memory");
+        let port = world.tag_on(4, 1, 64)?;
+        let data = port.pool.take()?.finish(64);
+        let other = 1 - world.rank();
+        let sent = port.sender.send(&data, &[other, 2], header(0, 0), &[]);
+        assert!(matches!(sent, Err(TagOnError::NoRank { rank: 2 })), "{sent:?}");
+        let sent = port.sender.send(&data, &[other], header(0, 0), &[0; 25]);
+        assert!(matches!(sent, Err(TagOnError::Note { bytes: 25 })), "{sent:?}");
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
