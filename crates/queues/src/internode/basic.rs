@@ -91,7 +91,6 @@ struct Incoming {
 impl IncomingQueue for Incoming {
     fn put(&mut self, bytes: &[u8]) -> Result<usize, IncomingError> {
         let sender = self.sender.as_mut().ok_or(SendError::Closed)?;
-        sender.stir();
         let mut sent = 0;
         while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
             let invalid = IncomingError::Invalid;
@@ -111,6 +110,10 @@ impl IncomingQueue for Incoming {
             sent += 8 + length.next_multiple_of(8);
         }
         sender.publish();
+        if sent == bytes.len() {
+            // Otherwise a request for space stays: this may be the last attempt before a sleep.
+            sender.stir();
+        }
         Ok(sent)
     }
 
@@ -121,5 +124,61 @@ impl IncomingQueue for Incoming {
     fn end(&mut self) {
         // Writes the end behind the last message.
         self.sender = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::basic::{BasicHeader, bytes_for};
+    use crate::remote_waits::RemoteWaits;
+    use shm::event::Event;
+    use shm::segment::Backing;
+
+    #[derive(Debug)]
+    struct NoWaits;
+
+    impl RemoteWaits for NoWaits {
+        fn begin(&self) {}
+
+        fn end(&self) {}
+
+        fn set_polling(&self, _: bool) {}
+
+        fn shares_core(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_request_for_space_outlives_the_last_attempt_before_a_sleep() {
+        const LINES: u64 = 16;
+        let segment = Segment::create(1 << 16, Backing::Memory).expect("memory");
+        let segment = Arc::new(segment);
+        let arena = shm::arena::Arena::new(Arc::clone(&segment), 64..1 << 16).expect("inside");
+        let bytes = bytes_for(LINES).expect("a power of two");
+        let at = arena.allocate_zeroed(bytes, 128).expect("memory");
+        let event = Event::new().expect("a descriptor");
+        let receiver = Receiver::connect(&segment, at, LINES).expect("a ring");
+        let mut receiver = receiver.with_remote_sender(event.clone(), Arc::new(NoWaits));
+        let mut carrier = incoming_basic(&segment, at, LINES).expect("a ring");
+        let stamp = Stamp::Message { header: BasicHeader::default(), bytes: 0 };
+        let message = stamp.encode(0).to_le_bytes();
+        for _ in 0..3 {
+            while carrier.put(&message) == Ok(8) {}
+            carrier.request_space();
+            shm::fence::heavy();
+            assert_eq!(carrier.put(&message), Ok(0), "it is full");
+            let mut taken = 0;
+            while !event.clear() {
+                assert!(
+                    receiver.try_recv().expect("open").is_some(),
+                    "notified before it is empty"
+                );
+                taken += 1;
+            }
+            assert_eq!(taken, LINES / 4, "when lines are released");
+            assert_eq!(carrier.put(&message), Ok(8));
+        }
     }
 }
