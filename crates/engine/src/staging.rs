@@ -31,6 +31,10 @@ const LEAST_BYTES: u64 = 4096;
 /// Largest number of buffers of one size in rotation. Bounds the search.
 const MOST_BUFFERS: u64 = 64;
 
+/// Largest part of new memory whose pages a start enters at once. Of longer buffers the copy takes
+/// longer than the faults.
+pub(crate) const POPULATED_BYTES: u64 = 4 << 20;
+
 /// Usual size of a core's second-level cache, in bytes.
 const CACHE_BYTES: u64 = 1 << 20;
 
@@ -131,7 +135,7 @@ impl Staging {
     fn allocate(&mut self, bytes: u64, run: u64) -> Result<Offset, Error> {
         let at = self.arena.allocate(bytes, 64)?;
         // In one step: a page fault for each page takes as long as copying the page.
-        populate(self.arena.segment(), at, bytes);
+        populate(self.arena.segment(), at, bytes.min(POPULATED_BYTES));
         self.buffers.push(StagingBuffer { at, bytes, run });
         Ok(at)
     }

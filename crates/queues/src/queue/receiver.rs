@@ -25,7 +25,7 @@ pub struct Receiver<K: QueueKind, C: Consumers = Multi> {
     watched: RankWatch,
     remote: Option<RemoteSenders>,
     /// See [`set_wakeup_interval`](Self::set_wakeup_interval).
-    interval: Duration,
+    interval_us: u32,
     form: PhantomData<C>,
 }
 
@@ -45,7 +45,7 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
             flow: Flow::of_slots(size_of::<K::RingSlot>()),
             watched: RankWatch::default(),
             remote: None,
-            interval: Duration::ZERO,
+            interval_us: 0,
             form: PhantomData,
         }
     }
@@ -74,9 +74,10 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
 
     /// Has senders wake this receiver at most once in an interval: a wait that finds no message
     /// sleeps for so long first, and can be woken only after that. A message that arrives meanwhile
-    /// costs its sender no system call, and waits for the rest of the interval. None by default.
+    /// costs its sender no system call, and waits for the rest of the interval, which counts in
+    /// whole microseconds. None by default.
     pub fn set_wakeup_interval(&mut self, interval: Duration) {
-        self.interval = interval;
+        self.interval_us = u32::try_from(interval.as_micros()).unwrap_or(u32::MAX);
     }
 
     /// Sleeps for the interval, or until the deadline, without a registration that senders see.
@@ -89,13 +90,14 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
             return Some(received);
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        std::thread::sleep(left.map_or(self.interval, |left| left.min(self.interval)));
+        let interval = Duration::from_micros(self.interval_us.into());
+        std::thread::sleep(left.map_or(interval, |left| left.min(interval)));
         None
     }
 
     /// Waits for a message until the deadline.
     fn wait(&mut self, deadline: Option<Instant>) -> Option<Result<K::Item, RecvError>> {
-        if !self.interval.is_zero()
+        if self.interval_us != 0
             && let Some(received) = self.sleep_for_interval(deadline)
         {
             return Some(received);
@@ -258,7 +260,7 @@ impl<K: QueueKind> Clone for Receiver<K, Multi> {
         let mut clone = Receiver::of(self.ring.clone());
         clone.watched.clone_from(&self.watched);
         clone.remote.clone_from(&self.remote);
-        clone.interval = self.interval;
+        clone.interval_us = self.interval_us;
         clone
     }
 }
