@@ -3,9 +3,9 @@
 mod backend;
 mod doorbell;
 mod drain;
-mod ended_runs;
 pub(crate) mod fault;
 mod limits;
+mod live_runs;
 mod prepared_schedule;
 mod run_table;
 mod slot_pressure;

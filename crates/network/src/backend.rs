@@ -126,8 +126,9 @@ pub trait Backend: Send + Sync + Debug {
     fn release(&self, schedule: ScheduleId);
 
     /// Starts a run with the contents of the user buffers in their order, and an empty slice for
-    /// those that the run only writes. `sequence` numbers the runs of the communicator from 0, the
-    /// same on all its ranks: it matches the messages of different ranks.
+    /// those that the run only writes. `sequence` is the number of the collective in the
+    /// communicator, the same on all its ranks: it matches the messages of different ranks. A backend
+    /// gets ascending numbers, with gaps where other backends run the collectives between.
     ///
     /// # Errors
     /// If a buffer's length differs from the schedule's (`check_inputs`), or there is no memory

@@ -79,9 +79,9 @@ pub(super) fn drain(
 
 /// The ranks that can advance none of this rank's runs, or not a certain one.
 fn gone_ranks(rank: &Rank, departures: &dyn Departures) -> GoneRanks {
-    let runs = rank.run_table().started(&rank.memory);
-    let under_way = runs.into_iter().filter_map(|(run, is_under_way)| is_under_way.then_some(run));
-    let never_start = under_way
+    let runs = rank.run_table().live(&rank.memory);
+    let never_start = runs
+        .under_way()
         .map(|run @ (communicator, sequence)| (run, departures.never_start(communicator, sequence)))
         .filter(|(_, ranks)| !ranks.is_empty());
     GoneRanks { never_start: never_start.collect(), exited: departures.exited() }

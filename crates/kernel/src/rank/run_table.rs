@@ -3,7 +3,7 @@
 use crate::memory::arena::Arena;
 use crate::memory::layout::{ARENA, ARENA_BYTES, RUN_COMPLETE, RUN_UNDER_WAY, Run};
 use crate::memory::mapping::Mapping;
-use crate::rank::ended_runs::EndedRuns;
+use crate::rank::live_runs::{LiveRuns, RunKey, RunStage};
 use crate::rank::prepared_schedule::PreparedSchedule;
 use goal::schedule::Schedule;
 use network::backend::{CommunicatorContext, ExitedRank, RunId};
@@ -35,6 +35,7 @@ impl RunHandle {
 struct RunEntry {
     /// Number of its schedule.
     schedule: u64,
+    key: RunKey,
     /// Frame in its handle.
     named: u32,
     at: RunLocation,
@@ -50,7 +51,7 @@ enum RunLocation {
     /// Frame of the arena.
     Frame(u32),
     /// Queue of runs that wait for memory.
-    Queue { sequence: u64, inputs: Vec<Vec<u8>> },
+    Queue { inputs: Vec<Vec<u8>> },
     /// Outside of the arena: the run is complete, and another run uses its frame. Contains the
     /// program's record and the results.
     Aside { run: Run, written: Vec<Vec<u8>> },
@@ -72,7 +73,7 @@ pub(crate) struct GoneRanks {
     /// Those that have exited.
     pub(crate) exited: Vec<ExitedRank>,
     /// By communicator and number of a run, those that will never start it.
-    pub(crate) never_start: HashMap<(u32, u64), Vec<u32>>,
+    pub(crate) never_start: HashMap<RunKey, Vec<u32>>,
 }
 
 impl GoneRanks {
@@ -82,7 +83,7 @@ impl GoneRanks {
     }
 
     /// Returns true if a rank does not advance this run any more.
-    fn contains(&self, rank: u32, run: (u32, u64)) -> bool {
+    fn contains(&self, rank: u32, run: RunKey) -> bool {
         self.exited.iter().any(|exited| exited.rank == rank)
             || self.never_start.get(&run).is_some_and(|ranks| ranks.contains(&rank))
     }
@@ -111,8 +112,6 @@ pub(crate) struct RunTable {
     discarded: Vec<u32>,
     /// By communicator, one more than the number of the last run that was started.
     counts: BTreeMap<u32, u64>,
-    /// By communicator, the runs that have ended.
-    ended: BTreeMap<u32, EndedRuns>,
     /// True if runs record the time of each operation.
     pub(crate) timed: bool,
 }
@@ -128,7 +127,6 @@ impl RunTable {
             queue: VecDeque::new(),
             discarded: Vec::new(),
             counts: BTreeMap::new(),
-            ended: BTreeMap::new(),
             timed: false,
         }
     }
@@ -180,7 +178,8 @@ impl RunTable {
         let prepared = self.prepared.get_mut(&schedule)?;
         // Counted before there is memory: a queued run keeps its schedule as well.
         prepared.runs += 1;
-        let started = self.counts.entry(prepared.context.number).or_default();
+        let key = (prepared.context.number, sequence);
+        let started = self.counts.entry(key.0).or_default();
         *started = sequence.saturating_add(1).max(*started);
         let count = self.next_run;
         // Numbers repeat after 2³² runs. A handle is then ambiguous only if the older run was never
@@ -197,15 +196,12 @@ impl RunTable {
             Some(frame) => RunLocation::Frame(frame),
             None => {
                 self.queue.push_back(count);
-                RunLocation::Queue {
-                    sequence,
-                    inputs: inputs.iter().map(|input| input.to_vec()).collect(),
-                }
+                RunLocation::Queue { inputs: inputs.iter().map(|input| input.to_vec()).collect() }
             }
         };
         let named = frame.unwrap_or(0);
-        self.runs
-            .insert(count, RunEntry { schedule, named, at, waited_since: None, abandoned: false });
+        let entry = RunEntry { schedule, key, named, at, waited_since: None, abandoned: false };
+        self.runs.insert(count, entry);
         Some(RunHandle { frame: named, count })
     }
 
@@ -215,14 +211,14 @@ impl RunTable {
         self.end_discarded(memory);
         let mut ready = Vec::new();
         while let Some(count) = self.queue.front().copied() {
-            let Some(RunEntry { schedule, at: RunLocation::Queue { sequence, inputs }, .. }) =
+            let Some(RunEntry { schedule, key, at: RunLocation::Queue { inputs }, .. }) =
                 self.runs.get_mut(&count)
             else {
                 self.queue.pop_front();
                 continue;
             };
             let schedule = *schedule;
-            let sequence = *sequence;
+            let sequence = key.1;
             // The inputs leave the entry for the attempt, and return to it if there is no memory.
             let inputs = std::mem::take(inputs);
             let slices: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
@@ -231,7 +227,7 @@ impl RunTable {
             if frame.is_none() && self.move_aside(memory) {
                 frame = self.frame(memory, schedule, sequence, &slices);
             }
-            let at = frame.map_or(RunLocation::Queue { sequence, inputs }, RunLocation::Frame);
+            let at = frame.map_or(RunLocation::Queue { inputs }, RunLocation::Frame);
             if let Some(entry) = self.runs.get_mut(&count) {
                 entry.at = at;
             }
@@ -275,13 +271,6 @@ impl RunTable {
     pub(crate) fn end(&mut self, memory: &Mapping, count: u32) {
         let Some(RunEntry { schedule, at, .. }) = self.runs.remove(&count) else { return };
         let Some(prepared) = self.prepared.get_mut(&schedule) else { return };
-        let sequence = match &at {
-            RunLocation::Frame(frame) => Some(read_run(memory, *frame).sequence),
-            RunLocation::Aside { run, .. } => Some(run.sequence),
-            RunLocation::Queue { .. } => None,
-        };
-        let ended = self.ended.entry(prepared.context.number).or_default();
-        sequence.into_iter().for_each(|sequence| ended.add(sequence));
         match at {
             RunLocation::Frame(frame) if state(memory, frame) == RUN_COMPLETE => {
                 prepared.keep_frame(frame)
@@ -310,30 +299,22 @@ impl RunTable {
             .any(|entry| !matches!(entry.at, RunLocation::Frame(frame) if frame == entry.named))
     }
 
-    /// Returns, by communicator, the runs that have ended. Messages that arrive for them find no
-    /// receive any more.
-    pub(super) fn ended(&self) -> BTreeMap<u32, EndedRuns> {
-        self.ended.clone()
-    }
-
     /// Returns, by communicator, one more than the number of the last run that was started.
     pub(crate) fn counts(&self) -> Vec<(u32, u64)> {
         self.counts.iter().map(|(communicator, count)| (*communicator, *count)).collect()
     }
 
-    /// Returns communicator and number of every run that was started and not fetched; the value is
-    /// true while the run is under way.
-    pub(crate) fn started(&self, memory: &Mapping) -> HashMap<(u32, u64), bool> {
-        let name = |entry: &RunEntry| {
-            let run = match &entry.at {
-                RunLocation::Frame(frame) => read_run(memory, *frame),
-                RunLocation::Aside { run, .. } => *run,
-                RunLocation::Queue { .. } => return None,
-            };
-            let communicator = self.prepared.get(&entry.schedule)?.context.number;
-            Some(((communicator, run.sequence), run.state == RUN_UNDER_WAY))
+    /// Returns the runs that were started and not fetched.
+    pub(crate) fn live(&self, memory: &Mapping) -> LiveRuns {
+        let stage = |entry: &RunEntry| match &entry.at {
+            RunLocation::Queue { .. } => RunStage::Queued,
+            RunLocation::Frame(frame) if state(memory, *frame) == RUN_UNDER_WAY => {
+                RunStage::UnderWay
+            }
+            RunLocation::Frame(_) | RunLocation::Aside { .. } => RunStage::Complete,
         };
-        self.runs.values().filter_map(name).collect()
+        let stages = self.runs.values().map(|entry| (entry.key, stage(entry)));
+        LiveRuns::new(stages.collect(), self.counts.clone())
     }
 
     /// Returns true if any run waits for memory.
@@ -359,8 +340,7 @@ impl RunTable {
                 RunLocation::Queue { .. } => unsent.count += 1,
                 RunLocation::Frame(frame) if state(memory, frame) == RUN_UNDER_WAY => {
                     let Some(prepared) = self.prepared.get(&entry.schedule) else { continue };
-                    let name = (prepared.context.number, read_run(memory, frame).sequence);
-                    let is_gone = |rank| gone.contains(rank, name);
+                    let is_gone = |rank| gone.contains(rank, entry.key);
                     let run = prepared.progress_of(memory, frame, is_gone);
                     unsent.count += usize::from(run.has_unsent);
                     // A run without sends counts as well if others wait for its memory.

@@ -2,12 +2,20 @@
 
 use super::Rank;
 use super::limits::too_large;
+use super::live_runs::LiveRuns;
 use super::unexpected::{HAND_OVER_UNEXPECTED, LIMIT_BYTES, UnexpectedMessages};
 use network::error::Error;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 impl Rank {
+    /// Returns the runs that were started and not fetched. The table's lock is released before that
+    /// of the messages is taken: the two are never held together, so their order does not matter.
+    /// A run that is over stays so, so an outdated answer drops no message of a live run.
+    fn live_runs(&self) -> LiveRuns {
+        self.run_table().live(&self.memory)
+    }
+
     /// Locks the messages that this rank has taken out of its slots.
     fn unexpected(&self) -> MutexGuard<'_, UnexpectedMessages> {
         self.unexpected.lock().unwrap_or_else(PoisonError::into_inner)
@@ -32,8 +40,9 @@ impl Rank {
 
     fn take_unexpected(&self) -> Result<(), Error> {
         self.run_program(HAND_OVER_UNEXPECTED)?;
+        let runs = self.live_runs();
         let mut unexpected = self.unexpected();
-        unexpected.take_handed_over(&self.memory);
+        unexpected.take_handed_over(&self.memory, &runs);
         self.has_unexpected.store(!unexpected.is_empty(), Ordering::Relaxed);
         if unexpected.bytes <= LIMIT_BYTES {
             return Ok(());
@@ -50,14 +59,9 @@ impl Rank {
         if !self.has_unexpected.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        // The table's lock is released before that of the messages is taken: the two are never held
-        // together, so their order does not matter.
-        let (runs, ended) = {
-            let table = self.run_table();
-            (table.started(&self.memory), table.ended())
-        };
+        let runs = self.live_runs();
         let mut unexpected = self.unexpected();
-        let is_put_back = unexpected.put_back(&self.memory, &runs, &ended);
+        let is_put_back = unexpected.put_back(&self.memory, &runs);
         self.has_unexpected.store(!unexpected.is_empty(), Ordering::Relaxed);
         drop(unexpected);
         if is_put_back {

@@ -12,12 +12,9 @@ use crate::memory::layout::{
     SMALL_BYTES, SMALL_SLOTS, WAITING_FIRST, large_slot_bytes,
 };
 use crate::memory::mapping::Mapping;
-use crate::rank::ended_runs::EndedRuns;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use crate::rank::live_runs::{LiveRuns, RunKey, RunStage};
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
-
-/// Number of a communicator, and of a run in it.
-type RunKey = (u32, u64);
 
 /// Largest number of bytes that a rank keeps outside of its slots.
 pub(super) const LIMIT_BYTES: usize = 64 << 20;
@@ -30,7 +27,7 @@ const RESERVED_SLOTS: usize = (SMALL_SLOTS + MIDDLE_SLOTS + LARGE_SLOTS) / 2;
 /// Messages that a rank has taken out of its slots: headers with their payloads.
 #[derive(Debug, Default)]
 pub(super) struct UnexpectedMessages {
-    /// Messages of runs that have not started.
+    /// Messages of runs that have not started, or that wait for memory.
     by_run: HashMap<RunKey, Vec<Vec<u8>>>,
     /// Messages of started runs, to be put back.
     returning: VecDeque<Vec<u8>>,
@@ -58,8 +55,9 @@ impl UnexpectedMessages {
         std::mem::replace(&mut self.refused, refused) != refused
     }
 
-    /// Copies the messages that the program has handed over, and frees their slots.
-    pub(super) fn take_handed_over(&mut self, memory: &Mapping) {
+    /// Copies the messages that the program has handed over, and frees their slots. Keeps none of
+    /// runs that are over.
+    pub(super) fn take_handed_over(&mut self, memory: &Mapping, runs: &LiveRuns) {
         for MessageSlot { offset: slot, capacity, .. } in slots() {
             // Acquire pairs with the exchange in `hand_over_list`: the message is complete. The
             // program does not touch a slot in this state, so the copy below is not torn.
@@ -80,26 +78,32 @@ impl UnexpectedMessages {
         }
         // The program retries stalled sends of this node when it sees this flag.
         memory.word(FREED).store(1, Ordering::Relaxed);
+        self.drop_surplus(runs);
+        self.returning.retain(|message| {
+            let is_kept = !runs.is_over(run_key(message));
+            self.bytes -= if is_kept { 0 } else { message.len() };
+            is_kept
+        });
     }
 
-    /// Puts messages of these runs into free slots, as many as there are, and drops messages of
-    /// runs that have ended, by communicator. Returns true if any were put into slots.
-    pub(super) fn put_back(
-        &mut self,
-        memory: &Mapping,
-        runs: &HashMap<RunKey, bool>,
-        ended: &BTreeMap<u32, EndedRuns>,
-    ) -> bool {
-        // Their receives are complete, so these are surplus: another rank has sent more messages than
-        // this one receives.
-        self.by_run.retain(|(communicator, sequence), messages| {
-            let is_kept = ended.get(communicator).is_none_or(|runs| !runs.contains(*sequence));
+    /// Drops the messages of runs that are over. Their receives are complete, so the messages are
+    /// surplus: another rank has sent more of them than this one receives.
+    fn drop_surplus(&mut self, runs: &LiveRuns) {
+        self.by_run.retain(|run, messages| {
+            let is_kept = !runs.is_over(*run);
             self.bytes -= if is_kept { 0 } else { messages.iter().map(Vec::len).sum() };
             is_kept
         });
-        // Runs may have started since their messages were taken out.
-        for name in runs.keys() {
-            self.returning.extend(self.by_run.remove(name).unwrap_or_default());
+    }
+
+    /// Puts messages of runs under way into free slots, as many as there are, and drops surplus
+    /// messages. Returns true if any were put into slots.
+    pub(super) fn put_back(&mut self, memory: &Mapping, runs: &LiveRuns) -> bool {
+        self.drop_surplus(runs);
+        // Runs may have started since their messages were taken out. Messages of runs that wait for
+        // memory stay: they would fill slots until the runs have it.
+        for run in runs.under_way() {
+            self.returning.extend(self.by_run.remove(&run).unwrap_or_default());
         }
         // An outdated count is harmless: `put` claims each slot by an exchange.
         let free = slots()
@@ -109,7 +113,7 @@ impl UnexpectedMessages {
         while restored + RESERVED_SLOTS < free
             && let Some(message) = self.returning.pop_front()
         {
-            if runs.get(&run_key(&message)) == Some(&true) {
+            if runs.stage(run_key(&message)) == Some(RunStage::UnderWay) {
                 if !put(memory, &message) {
                     self.returning.push_front(message);
                     break;
@@ -207,7 +211,7 @@ fn run_key(message: &[u8]) -> RunKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::layout::ARENA;
+    use crate::memory::layout::{ARENA, RANK_BYTES};
 
     #[test]
     fn slots_fill_the_memory_up_to_the_arena() {
@@ -218,5 +222,44 @@ mod tests {
         let mut numbers: Vec<u32> = all.iter().map(|slot| slot.number).collect();
         numbers.sort_unstable();
         assert!(numbers.into_iter().eq(1..=all.len() as u32));
+    }
+
+    /// Hands messages of these runs over in place of the program, in the short slots.
+    fn hand_over(memory: &Mapping, runs: &[RunKey]) {
+        for (slot, (communicator, sequence)) in slots().zip(runs) {
+            let mut header = [0; MESSAGE_HEADER_BYTES];
+            header[..4].copy_from_slice(&communicator.to_le_bytes());
+            header[8..16].copy_from_slice(&sequence.to_le_bytes());
+            memory.write(slot.offset + SLOT_HEAD_BYTES, &header);
+            memory.word(slot.offset).store(SLOT_HANDED_OVER, Ordering::Release);
+        }
+    }
+
+    #[test]
+    fn messages_of_runs_that_are_over_do_not_count() {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(RANK_BYTES as u64).expect("a longer file");
+        let memory = Mapping::new(&file, 0, RANK_BYTES, true).expect("memory");
+        let mut unexpected = UnexpectedMessages::default();
+        let live = |stages: &[(u64, RunStage)], count| {
+            let stages = stages.iter().map(|(sequence, stage)| ((1, *sequence), *stage));
+            LiveRuns::new(stages.collect(), [(1, count)].into())
+        };
+        // The first run has number 5; another backend runs those before.
+        let queued = live(&[(5, RunStage::UnderWay), (6, RunStage::Queued)], 7);
+        hand_over(&memory, &[(1, 3), (1, 5), (1, 6), (1, 7), (2, 0)]);
+        unexpected.take_handed_over(&memory, &queued);
+        assert_eq!(unexpected.bytes, 4 * MESSAGE_HEADER_BYTES, "that of run 3 is surplus");
+        assert!(unexpected.put_back(&memory, &queued), "run 5 receives its message");
+        assert!(!unexpected.has_returning());
+        assert_eq!(unexpected.bytes, 3 * MESSAGE_HEADER_BYTES, "run 6 has no memory yet");
+        // Run 5 was fetched, and one message of run 6 waits for a slot when that run completes.
+        unexpected.returning.push_back(unexpected.by_run[&(1, 6)][0].clone());
+        unexpected.bytes += MESSAGE_HEADER_BYTES;
+        hand_over(&memory, &[(1, 5), (1, 6)]);
+        unexpected.take_handed_over(&memory, &live(&[(6, RunStage::Complete)], 7));
+        assert!(!unexpected.has_returning());
+        assert_eq!(unexpected.bytes, 2 * MESSAGE_HEADER_BYTES);
+        assert!(unexpected.by_run.keys().all(|run| [(1, 7), (2, 0)].contains(run)));
     }
 }
