@@ -204,8 +204,8 @@ pub(super) struct ShutdownState {
     pub(super) acknowledged: Vec<bool>,
     /// By node: whether its own `Shutdown` has arrived or was reported, or it has failed.
     pub(super) received: Vec<bool>,
-    /// By node: whether its `Shutdown` was answered on its present connection.
-    pub(super) answered: Vec<bool>,
+    /// By node: the answer to its `Shutdown` on its present connection.
+    pub(super) answers: Vec<ShutdownAnswer>,
     /// By node: whether its end has been passed on.
     pub(super) passed_on: Vec<bool>,
     /// Messages of another backend of this node.
@@ -214,6 +214,17 @@ pub(super) struct ShutdownState {
     pub(super) is_drained: bool,
     /// Time until `pending` is polled again.
     interval: Duration,
+}
+
+/// The answer to a node's `Shutdown`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ShutdownAnswer {
+    /// No `Shutdown` has arrived.
+    #[default]
+    NotDue,
+    /// `Shutdown` has arrived before the exits of all ranks of the node were processed.
+    Postponed,
+    Sent,
 }
 
 /// First and longest time between two polls of it.
@@ -227,7 +238,7 @@ impl ShutdownState {
         ShutdownState {
             is_sent: false,
             acknowledged: own.clone(),
-            answered: vec![false; nodes as usize],
+            answers: vec![ShutdownAnswer::default(); nodes as usize],
             passed_on: own.clone(),
             received: own,
             pending: None,

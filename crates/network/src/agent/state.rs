@@ -390,10 +390,13 @@ impl AgentState {
         match frame {
             Frame::RankExited { rank, how, started } if self.may_report(node, rank) => {
                 self.report_exit(rank, &how);
+                let of = self.table.context.nodes.of(rank);
                 let counts = started.clone();
                 if self.table.membership.rank_exited(rank, how.clone(), counts) {
                     self.pass_on(&Frame::RankExited { rank, how, started }, Some(node));
                     self.table.fail_affected_runs();
+                    // Behind the exit, where it is passed on.
+                    of.into_iter().for_each(|of| self.answer_shutdown(of));
                 }
             }
             Frame::Messages { source, records } => self.receive(node, source, &records),

@@ -131,7 +131,8 @@ pub enum Frame {
     /// Bytes of eager messages that have met their receives.
     Credit(u64),
     /// The end of the sending node's messages: its ranks have exited, and their messages come
-    /// before this frame. Only frames about what they still receive follow.
+    /// before this frame. Only frames about what they still receive follow, and, on a connection
+    /// that was made after the exits, the reports of those.
     Shutdown,
     /// The acknowledgement of [`Frame::Shutdown`] and everything before it.
     ShutdownAck,

@@ -4,6 +4,7 @@
 //! no run has a message left to send, the agent shuts down in order.
 
 use super::AgentState;
+use crate::agent::membership::ShutdownAnswer;
 use crate::agent::run::Run;
 use crate::agent::run_context::RunKey;
 use crate::agent::session::RankSession;
@@ -48,6 +49,8 @@ impl AgentState {
         // A lost node acknowledges nothing any more. The shutdown must not wait for it.
         self.shutdown.acknowledged[node as usize] = true;
         self.shutdown.received[node as usize] = true;
+        // Nor is it answered: an exit that was held does not turn a failure into an end in order.
+        self.shutdown.answers[node as usize] = ShutdownAnswer::NotDue;
         self.queues.lose(node);
         if let Some(why) = failure {
             let address = self.transport().address(node);
@@ -67,15 +70,29 @@ impl AgentState {
 
     /// Processes the last ordered frame of a node.
     pub(super) fn receive_shutdown(&mut self, node: u32) {
-        // Its ranks exit first. Otherwise its end would be none in order, and runs would wait for
-        // what its ranks have not sent. A repeated frame is not answered: a node that reads nothing
-        // would make the queue for it grow.
-        let has_exited = |rank| self.table.membership.has_exited(rank);
-        let is_in_order = self.table.context.nodes.members(node).all(has_exited);
-        if !is_in_order || std::mem::replace(&mut self.shutdown.answered[node as usize], true) {
+        // A repeated frame is not answered: a node that reads nothing would make the queue for it
+        // grow.
+        if self.shutdown.answers[node as usize] != ShutdownAnswer::NotDue {
             self.table.refused += 1;
             return;
         }
+        self.shutdown.answers[node as usize] = ShutdownAnswer::Postponed;
+        self.answer_shutdown(node);
+    }
+
+    /// Answers the `Shutdown` of a node that has arrived, once the exits of all its ranks have been
+    /// processed. Without them its end would be none in order, and runs would wait for what its
+    /// ranks have not sent. They may follow: a connection that is made late begins with what was
+    /// sent before it, and the exits come from [`greet`](Self::greet); and exits of other nodes'
+    /// ranks may be [held](super::held_reports).
+    pub(super) fn answer_shutdown(&mut self, node: u32) {
+        let has_exited = |rank| self.table.membership.has_exited(rank);
+        if self.shutdown.answers[node as usize] != ShutdownAnswer::Postponed
+            || !self.table.context.nodes.members(node).all(has_exited)
+        {
+            return;
+        }
+        self.shutdown.answers[node as usize] = ShutdownAnswer::Sent;
         // Everything that the node has sent before has been processed by now.
         self.shutdown.received[node as usize] = true;
         self.transport().send(node, Frame::ShutdownAck);
@@ -127,7 +144,7 @@ impl AgentState {
     /// their ranks.
     pub(super) fn greet(&mut self, node: u32) {
         // A node that has shut down without a connection does so anew.
-        self.shutdown.answered[node as usize] = false;
+        self.shutdown.answers[node as usize] = ShutdownAnswer::NotDue;
         let ended = (0..).zip(&self.shutdown.received).zip(&self.shutdown.passed_on);
         let own = self.table.context.transport.node();
         let in_order = ended.filter(|((other, has_ended), is_passed_on)| {
@@ -361,25 +378,49 @@ mod tests {
     }
 
     #[test]
-    fn a_node_shuts_down_once_and_behind_its_ranks() {
+    fn a_node_shuts_down_once_and_after_the_exits_of_all_its_ranks() {
         let mut transports = memory::connect(2).expect("descriptors");
         let mut other = transports.remove(1);
         let transport = Box::new(transports.remove(0));
-        let nodes = NodeMap::new(["a", "b"]);
+        let nodes = NodeMap::new(["a", "b", "b"]);
         let mut state = AgentState::new(nodes, transport, Limits::new(16 << 10));
         let mut answers = |state: &mut AgentState, frame: Frame| {
             let mut arrivals = Vec::new();
             state.handle(Arrival::Frame { node: 1, frame });
             state.transport().flush(&mut NoPayloads);
             other.poll(&mut NoPayloads, &mut arrivals).expect("it works");
-            arrivals.len()
+            arrivals
         };
-        let exit = Frame::RankExited { rank: 1, how: RankExit::Left, started: Vec::new() };
-        assert_eq!(answers(&mut state, Frame::Shutdown), 0, "its rank may send");
-        assert_eq!(answers(&mut state, exit), 0);
-        assert_eq!(answers(&mut state, Frame::Shutdown), 1);
-        assert_eq!(answers(&mut state, Frame::Shutdown), 0);
+        let exit = |rank| Frame::RankExited { rank, how: RankExit::Left, started: Vec::new() };
+        let acknowledgement = [Arrival::Frame { node: 0, frame: Frame::ShutdownAck }];
+        // The exits follow where the connection was made after them.
+        assert_eq!(answers(&mut state, Frame::Shutdown), [], "its ranks may send");
+        assert_eq!(answers(&mut state, exit(1)), []);
+        assert!(!state.shutdown.received[1], "its other rank may send");
+        assert_eq!((answers(&mut state, Frame::Shutdown), state.refused()), (Vec::new(), 1));
+        assert_eq!(answers(&mut state, exit(2)), acknowledgement);
+        assert!(state.shutdown.received[1]);
+        assert_eq!(answers(&mut state, exit(2)), []);
+        assert_eq!((answers(&mut state, Frame::Shutdown), state.refused()), (Vec::new(), 2));
+        // The usual order, on a new connection, which begins with what the node may have missed.
+        state.handle(Arrival::Connected { node: 1 });
+        assert_eq!(answers(&mut state, Frame::Shutdown)[2..], acknowledgement);
         assert_eq!(state.refused(), 2);
+    }
+
+    #[test]
+    fn a_node_that_is_lost_before_the_exits_of_its_ranks_has_failed() {
+        let transport = memory::connect(2).expect("descriptors").remove(0);
+        let nodes = NodeMap::new(["a", "b"]);
+        let mut state = AgentState::new(nodes, Box::new(transport), Limits::new(16 << 10));
+        state.handle(Arrival::Frame { node: 1, frame: Frame::Shutdown });
+        state.handle(Arrival::NodeLost { node: 1, why: "the connection was reset".into() });
+        let failed = state.table.membership.failure_of(&[0, 1], &[0, 1], 0, 0);
+        assert!(matches!(failed, Some(Error::NodeUnreachable { node: 1, .. })), "{failed:?}");
+        let queued = state.transport().queued(1);
+        let exit = Frame::RankExited { rank: 1, how: RankExit::Left, started: Vec::new() };
+        state.handle(Arrival::Frame { node: 1, frame: exit });
+        assert_eq!(state.transport().queued(1), queued, "it is not answered any more");
     }
 
     #[test]
