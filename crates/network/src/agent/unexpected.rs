@@ -14,6 +14,8 @@ use std::collections::HashMap;
 pub(super) const MAX_MESSAGES: usize = 1 << 20;
 /// Largest number of their bytes, besides the credit of each node.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
+/// Most communicators of which the dropped messages of a node are noted one by one.
+const MOST_OVERRUN: usize = 256;
 
 /// A message for a run that has not started.
 #[derive(Debug)]
@@ -30,13 +32,41 @@ pub(super) struct UnexpectedMessages {
     pub(super) by_rank: HashMap<u32, Total>,
     /// The part of them from each node.
     by_node: HashMap<(u32, u32), Total>,
-    /// By rank, communicator and node: the first run for which messages of the node were dropped,
-    /// because there were too many.
-    pub(super) overrun: HashMap<(u32, u32, u32), u64>,
+    /// By rank and node: the runs for which messages of the node were dropped, because there were
+    /// too many.
+    overrun: HashMap<(u32, u32), Overrun>,
     /// Most messages for a rank.
     most: Total,
     /// The share of a node.
     share: Total,
+}
+
+/// Runs of a rank for which messages of a node were dropped.
+#[derive(Debug, Default)]
+struct Overrun {
+    /// By communicator: the first such run.
+    by_communicator: HashMap<u32, u64>,
+    /// The least number of such a run of the communicators that are not noted one by one.
+    others: Option<u64>,
+}
+
+impl Overrun {
+    fn note(&mut self, communicator: u32, sequence: u64) {
+        // The node chooses the communicator, and may name another one in each message.
+        let is_noted = self.by_communicator.contains_key(&communicator);
+        let lowest = if is_noted || self.by_communicator.len() < MOST_OVERRUN {
+            self.by_communicator.entry(communicator).or_insert(sequence)
+        } else {
+            self.others.get_or_insert(sequence)
+        };
+        *lowest = sequence.min(*lowest);
+    }
+
+    /// The first run of a communicator for which messages may have been dropped. Others than those
+    /// that are noted share one number: more of their runs fail than had messages dropped.
+    fn first(&self, communicator: u32) -> Option<u64> {
+        self.by_communicator.get(&communicator).copied().or(self.others)
+    }
 }
 
 /// Messages, and their bytes.
@@ -93,9 +123,8 @@ impl UnexpectedMessages {
         if of_rank.is_full(bytes, self.most) && of_node.is_full(bytes, self.share) {
             // The run cannot complete without this message, nor can later ones be trusted to have
             // theirs: `failure_of` fails all of them that have a rank of the node.
-            let place = (key.rank, key.communicator, node);
-            let lowest = self.overrun.entry(place).or_insert(key.sequence);
-            *lowest = key.sequence.min(*lowest);
+            let overrun = self.overrun.entry((key.rank, node)).or_default();
+            overrun.note(key.communicator, key.sequence);
             return Err(message);
         }
         of_rank.add(bytes);
@@ -127,6 +156,11 @@ impl UnexpectedMessages {
         self.by_run.keys().filter(|key| key.rank == rank).copied().collect()
     }
 
+    /// Forgets the dropped messages for a rank that starts no run any more.
+    pub(super) fn forget_dropped(&mut self, rank: u32) {
+        self.overrun.retain(|(of, _), _| *of != rank);
+    }
+
     /// The failure of a run with ranks on these nodes that starts although messages for it may have
     /// been dropped.
     pub(super) fn failure_of(&self, key: RunKey, nodes: &[u32]) -> Option<Error> {
@@ -135,8 +169,9 @@ impl UnexpectedMessages {
         }
         let RunKey { rank, communicator, sequence } = key;
         let is_overrun = |node: &u32| {
-            let lowest = self.overrun.get(&(rank, communicator, *node));
-            lowest.is_some_and(|lowest| sequence >= *lowest)
+            let overrun = self.overrun.get(&(rank, *node));
+            let first = overrun.and_then(|overrun| overrun.first(communicator));
+            first.is_some_and(|first| sequence >= first)
         };
         nodes.iter().any(is_overrun).then(|| {
             Error::Operation(format!(
@@ -177,5 +212,31 @@ mod tests {
         assert!(!failure(key(2, share), &[0, 3]), "no message of theirs was dropped");
         assert_eq!(unexpected.take(key(2, 0)).len(), 1);
         assert!(unexpected.keep(key(2, 0), message(2)).is_ok(), "the rank catches up");
+    }
+
+    #[test]
+    fn dropped_messages_of_any_number_of_communicators_take_bounded_memory() {
+        let mut unexpected = UnexpectedMessages::new(3);
+        let none = Total::default();
+        (unexpected.most, unexpected.share) = (none, none);
+        let most = MOST_OVERRUN as u32;
+        for communicator in 0..100 * most {
+            // The others begin at run 7, not with the first of them.
+            let sequence = if communicator == 2 * most { 7 } else { 9 };
+            assert!(unexpected.keep(key(communicator, sequence), message(1)).is_err());
+        }
+        assert!(unexpected.keep(key(3, 5), message(1)).is_err());
+        let overrun = &unexpected.overrun[&(RANK, 1)];
+        assert_eq!((unexpected.overrun.len(), overrun.by_communicator.len()), (1, MOST_OVERRUN));
+        let failure = |key, nodes| unexpected.failure_of(key, nodes).is_some();
+        assert!(failure(key(2, 9), &[0, 1]) && !failure(key(2, 8), &[0, 1]));
+        assert!(failure(key(3, 5), &[0, 1]) && !failure(key(3, 4), &[0, 1]), "noted before");
+        assert!(failure(key(3 * most, 9), &[0, 1]) && failure(key(2 * most, 7), &[0, 1]));
+        assert!(!failure(key(2 * most, 6), &[0, 1]), "none of these was dropped");
+        assert!(!failure(key(3 * most, 9), &[0, 2]), "another node has sent nothing");
+        unexpected.forget_dropped(RANK + 1);
+        assert_eq!(unexpected.overrun.len(), 1);
+        unexpected.forget_dropped(RANK);
+        assert!(unexpected.overrun.is_empty());
     }
 }

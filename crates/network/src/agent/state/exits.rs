@@ -209,6 +209,7 @@ impl AgentState {
         // Messages for runs that the rank can no longer start return their credit.
         let unexpected = self.table.unexpected.runs_of(rank);
         unexpected.into_iter().for_each(|key| self.table.drop_unexpected(key));
+        self.table.unexpected.forget_dropped(rank);
         self.table.membership.rank_exited(rank, how, started);
         self.table.fail_affected_runs();
     }
