@@ -153,6 +153,15 @@ impl Run {
                 };
                 Some(Err(Error::RankFailed { rank, how }))
             }
+            RunInput::Unserved => {
+                let rank = self.schedule.members.get(source as usize).copied().unwrap_or_default();
+                Some(Err(Error::Operation(format!(
+                    "rank {rank} requested a message of run {} when as many requests of its node \
+                     as are kept waited for space in the connection with it: \
+                     let fewer collectives be under way at once",
+                    self.key.sequence
+                ))))
+            }
             RunInput::Sent(send) => self.event(Event::Sent { send }, context),
         }
     }

@@ -46,6 +46,8 @@ pub(crate) enum RunInput {
     Unreadable,
     /// A request to send of the run itself is not answered: the connection has ended.
     Unanswered,
+    /// A request of the source for a payload that is not answered: too many of its node wait.
+    Unserved,
     /// The payload of a send of the run itself has been copied.
     Sent(Handle),
 }
@@ -62,6 +64,7 @@ impl RunInput {
             | RunInput::Fail(_)
             | RunInput::Unreadable
             | RunInput::Unanswered
+            | RunInput::Unserved
             | RunInput::Sent(_) => 0,
         }
     }
@@ -169,8 +172,10 @@ pub(super) fn transmit(
         RunInput::Packet(packet) => Frame::Packet(route, packet),
         RunInput::Join { ordinal, contribution } => Frame::Join { route, ordinal, contribution },
         RunInput::Fail(error) => Frame::Fail(route, error),
-        // A run reports these to itself only, and the transport the last one.
-        RunInput::Sent(_) | RunInput::Unanswered | RunInput::Unreadable => return,
+        // A run reports the first two to itself only, the table and the transport the others.
+        RunInput::Sent(_) | RunInput::Unanswered | RunInput::Unserved | RunInput::Unreadable => {
+            return;
+        }
     };
     context.transport.send(node, frame);
 }

@@ -43,6 +43,8 @@ pub(crate) struct RunTable {
     pub(super) membership: Membership,
     /// Requests for large messages by nodes with a long queue, by node.
     postponed: BTreeMap<u32, VecDeque<(Route, Packet)>>,
+    /// Most of them of one node. The runs of further ones fail.
+    most_postponed: usize,
     /// Runs that have ended and that the owner has not taken.
     pub(crate) ended: Vec<EndedRun>,
     /// Runs that have failed while an adapter accesses their memory, which their ranks get back
@@ -87,6 +89,7 @@ impl RunTable {
             run_counts: HashMap::new(),
             membership: Membership::default(),
             postponed: BTreeMap::new(),
+            most_postponed: MOST_POSTPONED,
             ended: Vec::new(),
             detained: Vec::new(),
             sent: Vec::new(),
@@ -390,10 +393,11 @@ impl RunTable {
                 if self.context.transport.queued(node) > QUEUE_LIMIT =>
             {
                 let postponed = self.postponed.entry(node).or_default();
-                if postponed.len() < MOST_POSTPONED {
+                if postponed.len() < self.most_postponed {
                     postponed.push_back((route, packet));
                 } else {
-                    self.refused += 1;
+                    // The run's send never ends without this answer.
+                    self.route(node, route, RunInput::Unserved);
                 }
             }
             Frame::Packet(route, packet) => self.route(node, route, RunInput::Packet(packet)),
@@ -470,3 +474,6 @@ impl RunTable {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
