@@ -8,8 +8,9 @@
 The tests in C are compiled so that every blocking collective in them is its nonblocking form and a
 wait. Those in Fortran are compiled as they are.
 A test that passes without the preload library and not with it makes the exit status 1, and so does a
-run in which no call ran on tradewind. Tests that fail without it are listed, and what they do with
-it.
+run in which no call ran on tradewind, or in which no test of a directory passes without the library.
+Tests that fail without it, or that do not compile, are listed, and what they do with it. With --only
+each named test has to compile and to pass without it.
 """
 
 import argparse
@@ -156,11 +157,14 @@ REGRESSIONS = (("passes", "fails"), ("passes", "no end"), ("fails", "no end"))
 
 
 def compare(tests, directory, arguments):
-    """Runs the tests of a directory; returns whether one is worse, and the calls taken."""
-    counts, taken, left = Counter(), 0, 0
+    """Runs the tests of a directory; returns whether it shows a fault, the calls taken, and the names
+    of the tests that were run."""
+    counts, taken, left, names = Counter(), 0, 0, set()
+    only = names_in(arguments.only)
     for name, ranks, words, variables in tests.listed(directory, arguments.most_ranks):
-        if not re.search(arguments.only, name):
+        if only and name not in only:
             continue
+        names.add(name)
         program, error = tests.build(directory, name)
         if error:
             print(f"  {directory}/{name}: {error if arguments.verbose else error.splitlines()[0]}")
@@ -188,7 +192,18 @@ def compare(tests, directory, arguments):
         for kind, count in counts.items()
     )
     print(f"{directory}: {rows}; {taken} calls taken, {left} left", flush=True)
-    return any(kind in REGRESSIONS for kind in counts), taken
+    is_worse = any(kind in REGRESSIONS for kind in counts)
+    passing = sum(count for kind, count in counts.items() if kind[0] == "passes")
+    # A test that fails without the library shows nothing about the library.
+    shows_nothing = passing < sum(counts.values()) if only else passing == 0
+    if shows_nothing:
+        print(f"{directory}: {passing} of {sum(counts.values())} tests pass without the library")
+    return is_worse or shows_nothing, taken, names
+
+
+def names_in(text):
+    """The names in a list with commas."""
+    return set(filter(None, text.split(",")))
 
 
 def main():
@@ -200,7 +215,7 @@ def main():
     parser.add_argument("--sources", type=Path, required=True, help="unpacked sources of MPICH")
     parser.add_argument("--directories", default=",".join(DIRECTORIES), help="of test/mpi")
     parser.add_argument("--compiler", help="for C; mpicc of PREFIX")
-    parser.add_argument("--only", default="", help="tests whose name matches this pattern")
+    parser.add_argument("--only", default="", help="names of tests, with commas")
     parser.add_argument("--most-ranks", type=int, default=5, help="for tests that want more")
     parser.add_argument("--verbose", action="store_true", help="lists every test")
     arguments = parser.parse_args()
@@ -211,8 +226,11 @@ def main():
     fortran = host.file("mpifort") if any(in_fortran) else None
     tests = Tests(host, compiler, fortran, arguments.sources.absolute())
     results = [compare(tests, directory, arguments) for directory in directories]
-    is_worse = any(worse for worse, _ in results)
-    sys.exit(1 if is_worse or sum(taken for _, taken in results) == 0 else 0)
+    unknown = names_in(arguments.only).difference(*(names for _, _, names in results))
+    if unknown:
+        print(f"there is no test {', '.join(sorted(unknown))} in {arguments.directories}")
+    has_fault = unknown or any(fault for fault, _, _ in results)
+    sys.exit(1 if has_fault or sum(taken for _, taken, _ in results) == 0 else 0)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,12 @@ with it.
 Packages of Python and the sources of MPICH are fetched into target/mpi where they are absent. HPCC and
 PETSc are packages of Debian, named where they are missing; a program that is missing is left out, or is
 a failure with --require. A difference between the two runs, or one in which no call ran on tradewind,
-makes the exit status 1; the scripts state the exceptions.
+makes the exit status 1, and so does --only with the name of no step; the scripts state the exceptions.
 """
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -44,8 +45,17 @@ def environment(package):
     """Makes a virtual environment with an MPI library."""
     prefix = WORK / package
     if not (prefix / "bin/mpiexec").exists():
-        subprocess.run([sys.executable, "-m", "venv", prefix], check=True)
-        subprocess.run([prefix / "bin/pip", "install", "--quiet", package], check=True)
+        what = f"the package {package} of Python, in {prefix}"
+        execute(what, [sys.executable, "-m", "venv", prefix])
+        execute(what, [prefix / "bin/pip", "install", "--quiet", package])
+
+
+def execute(what, command, directory=None):
+    """Runs a command that provides `what`."""
+    try:
+        subprocess.run(command, check=True, cwd=directory)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise Missing(f"{what}: {error}") from error
 
 
 def mpich_sources():
@@ -65,15 +75,20 @@ def mpich_sources():
         "APT::Sandbox::User": "root",
     }
     apt = ["apt-get", "-qq", *(f"-o{name}={value}" for name, value in settings.items())]
-    try:
-        subprocess.run([*apt, "update"], check=True)
-        subprocess.run([*apt, "source", "--download-only", "mpich"], check=True, cwd=lists)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise Missing(f"the sources of MPICH, by apt-get: {error}") from error
-    folder.mkdir(exist_ok=True)
-    archive = next(lists.glob("mpich_*.orig.tar.*"))
-    unpack = ["tar", "--extract", "--strip-components", "1", "--directory", folder]
-    subprocess.run([*unpack, "--file", archive], check=True)
+    what = f"the sources of MPICH, in {folder}"
+    execute(what, [*apt, "update"])
+    execute(what, [*apt, "source", "--download-only", "mpich"], lists)
+    archive = next(lists.glob("mpich_*.orig.tar.*"), None)
+    if archive is None:
+        raise Missing(f"{what}: apt-get has fetched no mpich_*.orig.tar.*")
+    # Unpacked under another name: a part of the folder would pass for all of it in the next run.
+    part = WORK / "mpich-sources.part"
+    for old in (part, folder):
+        shutil.rmtree(old, ignore_errors=True)
+    part.mkdir()
+    unpack = ["tar", "--extract", "--strip-components", "1", "--directory", part]
+    execute(what, [*unpack, "--file", archive])
+    part.rename(folder)
 
 
 def hpcc():
@@ -106,7 +121,7 @@ def steps(is_sample):
     )
     if is_sample:
         # Every way to complete a request, and the order of persistent collectives.
-        choice = ["--directories", "coll", "--only", r"^(nonblocking|nonblocking2|p_order)$"]
+        choice = ["--directories", "coll", "--only", "nonblocking,nonblocking2,p_order"]
         yield Step(
             "MPICH's tests",
             ["mpich_tests.py", *sources, *choice, "--most-ranks", "3", WORK / "mpich"],
@@ -129,9 +144,10 @@ def main():
     parser.add_argument("--command", type=Path, default=COMMAND, help="the tradewind command")
     arguments = parser.parse_args()
     failed = []
-    for step in steps(arguments.sample):
-        if arguments.only not in step.name:
-            continue
+    chosen = [step for step in steps(arguments.sample) if arguments.only in step.name]
+    if not chosen:
+        sys.exit(f"there is no step whose name contains {arguments.only}")
+    for step in chosen:
         print(f"-- {step.name}", flush=True)
         begun = time.monotonic()
         try:
