@@ -9,7 +9,7 @@ use crate::kind::Kind;
 use crate::lists::Lists;
 use crate::mode::Blocking;
 use crate::refusal::{Refusal, failed};
-use crate::report::{self, Reason};
+use crate::report::{self, Clock, Reason};
 use crate::table::{self, Takeover};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -115,7 +115,7 @@ fn decide(
         let is_one_node = served.communicator.nodes() == 1;
         return Err(if is_one_node { Reason::Slower } else { Reason::Nodes });
     };
-    let begun = report::now();
+    let clock = Clock::start();
     let bytes = decisive.bytes(kind, (thread, abi), served);
     let started = match bytes.is_some_and(|bytes| !sizes.contain(bytes)) {
         true => Err(Refusal::Left(Reason::Slower)),
@@ -124,7 +124,7 @@ fn decide(
     match started {
         Ok(outcome) => {
             report::taken_blocking(kind);
-            report::exposed(kind, begun);
+            clock.add_to(kind);
             report::compare(kind, served.size());
             Ok(outcome)
         }

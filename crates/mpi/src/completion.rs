@@ -49,7 +49,7 @@ pub(crate) fn wait(request: Pointer, status: Pointer) -> c_int {
     }
     let Some(array) = Array::new(1, request, status) else { return call!(Wait(request, status)) };
     let drive = || poke(array.abi);
-    let Some(ended) = requests::wait(array.abi, array.get(0), drive) else {
+    let Some(ended) = requests::wait(array.abi, (array.get(0), &array.clock), drive) else {
         return until(array.abi, |flag| call!(Test(request, flag, status)));
     };
     array.write_status(0, false);
@@ -104,7 +104,8 @@ pub(crate) fn wait_all(count: c_int, requests: Pointer, statuses: Pointer) -> c_
             None => library = test_once(),
             Some(_) => poke(array.abi),
         };
-        let Some(ended) = requests::wait(array.abi, array.get(index), drive) else { continue };
+        let request = (array.get(index), &array.clock);
+        let Some(ended) = requests::wait(array.abi, request, drive) else { continue };
         own += 1;
         note(&mut failures, index, array.ended(index, &ended));
     }
@@ -351,7 +352,7 @@ pub(crate) fn get_status(passed: Handle, flag: *mut c_int, status: Pointer) -> c
     let request: Pointer = (&raw mut in_memory).cast();
     // SAFETY: the variable is as large as the handles of every ABI.
     unsafe { abi.write(request, 0, passed) };
-    let array = Array { abi, requests: request, count: 1, statuses: status };
+    let Some(array) = Array::new(1, request, status) else { return leave() };
     match array.look(0) {
         Look::Foreign => return leave(),
         Look::Active => {

@@ -15,7 +15,7 @@ use crate::kind::Kind;
 use crate::lists::{KeptLists, Lists};
 use crate::mode::Background;
 use crate::refusal::{Refusal, failed};
-use crate::report;
+use crate::report::{self, Clock};
 use crate::requests;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ impl Prepared {
     }
 
     fn start(&self, abi: &'static Abi, handle: Handle) -> c_int {
-        let begun = report::now();
+        let clock = Clock::start();
         if requests::is_own(handle) {
             log::error!("MPI_Start: the request of MPI_{} is active", self.kind.name());
             self.origin.report(abi, abi.error_other);
@@ -72,7 +72,7 @@ impl Prepared {
         match (self.start)(Call { abi, served, lists, mode: Background }) {
             Ok(operation) => {
                 requests::activate(abi, key, operation, handle);
-                report::exposed(self.kind, begun);
+                clock.add_to(self.kind);
                 report::compare(self.kind, self.served.size());
                 0
             }

@@ -89,21 +89,29 @@ pub(crate) fn left(kind: Kind, reason: Reason) {
     }
 }
 
-/// The start of a call, if times are measured.
-#[inline]
-pub(crate) fn now() -> Option<Instant> {
-    TIMES.load(Ordering::Relaxed).then(|| {
-        LENGTH.set(None);
-        Instant::now()
-    })
-}
+/// The time inside a function that starts or completes collectives, if there will be a report.
+pub(crate) struct Clock(Cell<Option<Instant>>);
 
-/// Adds the time since `start` to a collective.
-#[inline]
-pub(crate) fn exposed(kind: Kind, start: Option<Instant>) {
-    if let Some(start) = start {
-        let time = start.elapsed().as_nanos() as u64;
-        COUNTS[kind as usize].exposed.fetch_add(time, Ordering::Relaxed);
+impl Clock {
+    /// To be called at the begin of the function.
+    #[inline]
+    pub(crate) fn start() -> Self {
+        Clock(Cell::new(TIMES.load(Ordering::Relaxed).then(|| {
+            LENGTH.set(None);
+            Instant::now()
+        })))
+    }
+
+    /// Adds the time to a collective. Where the function completes several, each part of the time is
+    /// added once: the next one has the time from here on.
+    #[inline]
+    pub(crate) fn add_to(&self, kind: Kind) {
+        if let Some(begun) = self.0.get() {
+            let now = Instant::now();
+            let time = now.duration_since(begun).as_nanos() as u64;
+            COUNTS[kind as usize].exposed.fetch_add(time, Ordering::Relaxed);
+            self.0.set(Some(now));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::abi::{Abi, STATUS_BYTES, abi, write_error, write_status};
 use crate::host::{Handle, Pointer, call};
+use crate::report::Clock;
 use crate::requests::{Ended, Look, end, is_own, look};
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -27,6 +28,8 @@ pub(crate) struct Array {
     pub(crate) requests: Pointer,
     pub(crate) count: usize,
     pub(crate) statuses: Pointer,
+    /// Since the begin of the call.
+    pub(crate) clock: Clock,
 }
 
 impl Array {
@@ -37,7 +40,7 @@ impl Array {
             return None;
         }
         let count = usize::try_from(count).ok()?;
-        Some(Array { abi: abi()?, requests, count, statuses })
+        Some(Array { abi: abi()?, requests, count, statuses, clock: Clock::start() })
     }
 
     pub(crate) fn get(&self, index: usize) -> Handle {
@@ -72,7 +75,7 @@ impl Array {
 
     /// Ends a complete request of this library.
     pub(crate) fn end(&self, index: usize) -> c_int {
-        self.ended(index, &end(self.get(index)))
+        self.ended(index, &end(self.get(index), &self.clock))
     }
 
     /// The handle of a request that has ended becomes null, or that of an inactive one. Reports its

@@ -19,7 +19,7 @@ use crate::host::{Handle, Pointer, call};
 use crate::kind::Kind;
 use crate::reductions::Fold;
 use crate::relief;
-use crate::report;
+use crate::report::{self, Clock};
 use attendance::attend;
 use shm::biased_mutex::BiasedMutex;
 use std::ffi::c_int;
@@ -365,10 +365,14 @@ impl Ended {
     }
 }
 
-/// Ends an operation that is complete. The caller reports its error.
-pub(crate) fn end(handle: Handle) -> Ended {
-    let ended = with(|requests| requests.remove(handle)).map(|operation| Ended::of(&operation));
-    ended.unwrap_or(Ended { outcome: 0, is_persistent: false, origin: None })
+/// Ends an operation that is complete, in the function that `clock` times. The caller reports its
+/// error.
+pub(crate) fn end(handle: Handle, clock: &Clock) -> Ended {
+    let operation = with(|requests| requests.remove(handle));
+    operation.map_or(Ended { outcome: 0, is_persistent: false, origin: None }, |operation| {
+        clock.add_to(operation.kind);
+        Ended::of(&operation)
+    })
 }
 
 /// `MPI_Request_free` of an active call, which the MPI standard does not allow: the collective
@@ -472,9 +476,13 @@ impl Pause {
 }
 
 /// Waits until a request of this library is complete, and ends it; `None` for other requests. The
-/// caller reports its error. `drive` drives the MPI library meanwhile.
-pub(crate) fn wait(abi: &Abi, handle: Handle, mut drive: impl FnMut()) -> Option<Ended> {
-    let begun = report::now();
+/// caller reports its error. `clock` times the function of the caller, and `drive` drives the MPI
+/// library meanwhile.
+pub(crate) fn wait(
+    abi: &Abi,
+    (handle, clock): (Handle, &Clock),
+    mut drive: impl FnMut(),
+) -> Option<Ended> {
     let mut pause = Pause::default();
     loop {
         // One lock for the look and the end: the shortest collectives take a few of them.
@@ -487,7 +495,7 @@ pub(crate) fn wait(abi: &Abi, handle: Handle, mut drive: impl FnMut()) -> Option
             (look, rest, if is_complete { requests.remove(handle) } else { None })
         });
         if let Some(operation) = operation {
-            report::exposed(operation.kind, begun);
+            clock.add_to(operation.kind);
             return Some(Ended::of(&operation));
         }
         match (look, rest) {

@@ -9,7 +9,7 @@ use crate::lists::{KeptLists, Lists};
 use crate::mode::Background;
 use crate::persistent::{self, Prepared};
 use crate::refusal::{Refusal, failed};
-use crate::report::{self, Reason};
+use crate::report::{self, Clock, Reason};
 use crate::requests::launch;
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -53,7 +53,7 @@ pub(crate) unsafe fn take(
     }
     let Some(abi) = abi() else { return leave() };
     let communicator = abi.handle(passed);
-    let begun = report::now();
+    let clock = Clock::start();
     let served = match find(kind, abi, communicator) {
         Ok(served) => served,
         Err(reason) => {
@@ -66,7 +66,7 @@ pub(crate) unsafe fn take(
         Ok(operation) => {
             // SAFETY: the caller's promise.
             let outcome = unsafe { launch(abi, (kind, origin), operation, request) };
-            report::exposed(kind, begun);
+            clock.add_to(kind);
             report::compare(kind, served.size());
             return outcome;
         }

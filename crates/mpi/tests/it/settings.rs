@@ -8,6 +8,7 @@ testing::tests![needs(Mpich):
     only_the_named_collectives_are_taken_over,
     a_single_rank_is_left,
     one_rank_asks_for_the_report,
+    reports_have_the_time_inside_every_completion_function,
     a_missing_command_leaves_everything_in_one_line,
 ];
 
@@ -40,6 +41,20 @@ fn a_single_rank_is_left() {
 fn one_rank_asks_for_the_report() {
     let finished = first_host().job("report", 3).preloaded().expect_success();
     assert_eq!(finished.calls("MPI_Ibarrier"), (3, 0), "{finished:?}");
+}
+
+fn reports_have_the_time_inside_every_completion_function() {
+    let ways = ["Wait", "Waitall", "Waitany", "Waitsome", "Test", "Testall", "Testany", "Testsome"];
+    for way in ways {
+        let finished = first_host().job("exposed", 2).argument(way).preloaded().expect_success();
+        let mut words = finished.errors.lines().filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            (words.get(1) == Some(&"MPI_Iallreduce")).then_some(words)
+        });
+        let exposed = words.next().and_then(|words| words.get(4)?.parse().ok());
+        // The completion executes an operation of 20 ms.
+        assert!(exposed.is_some_and(|time: f64| time >= 20_000.0), "{way}: {finished:?}");
+    }
 }
 
 fn a_missing_command_leaves_everything_in_one_line() {
