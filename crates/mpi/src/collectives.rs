@@ -102,6 +102,10 @@ impl<M: Mode> Call<M> {
         input: Option<Staging>,
         unpacked: Option<(Staging, Area)>,
     ) -> M::Operation {
+        // The time of the MPI library is measured with buffers that it need not pack.
+        if input.is_some() || unpacked.is_some() {
+            report::note_length(None);
+        }
         let rest = unpacked.map(|(staging, area)| Rest::Unpack(staging, area));
         M::operation(self.abi, begun, input, rest)
     }

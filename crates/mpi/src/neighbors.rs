@@ -5,6 +5,7 @@ use crate::collectives::{Blocks, Call, Elements, INVALID, Start, TypedBlocks};
 use crate::lists::Number;
 use crate::mode::Mode;
 use crate::refusal::Refusal;
+use crate::report;
 use crate::topology::{Form, Topology};
 
 impl<M: Mode> Call<M> {
@@ -46,6 +47,9 @@ fn exchange_equal<M: Mode>(
     let bytes = bytes_of_block(&received, sources);
     call.check_block(bytes)?;
     call.check_length(bytes, 1)?;
+    if !topology.is_measured() {
+        report::note_length(None);
+    }
     call.communicator()?;
     // Blocks of neighbours beyond the edge of a grid keep their values.
     let output = Output::preserved(call.abi, received);

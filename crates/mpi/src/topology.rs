@@ -14,6 +14,8 @@ pub(crate) struct Topology {
     pub(crate) sources: usize,
     /// Number of ranks that this one sends to.
     pub(crate) destinations: usize,
+    /// The same without those beyond the edge of a grid.
+    neighbors_of_rank: [usize; 2],
     /// An exchange with equal blocks has blocks of one length on all ranks, each of which finds it
     /// in its arguments. In a graph a rank may have no neighbour, and MPI demands equal lengths
     /// only between neighbours.
@@ -68,10 +70,17 @@ impl Topology {
     }
 
     fn new(neighbors: Neighbors, has_one_length: bool) -> Self {
-        let sources = neighbors.sources().len();
-        let destinations = neighbors.destinations().len();
+        let lists = [neighbors.sources(), neighbors.destinations()];
+        let [sources, destinations] = lists.each_ref().map(Vec::len);
+        let neighbors_of_rank = lists.map(|list| list.iter().flatten().count());
         let prepared = BiasedMutex::default();
-        Topology { neighbors, sources, destinations, has_one_length, prepared }
+        Topology { neighbors, sources, destinations, neighbors_of_rank, has_one_length, prepared }
+    }
+
+    /// Returns whether the rank has as many neighbours as in a measurement of the MPI library, which
+    /// is that of a ring; those beyond the edge of a grid do not count.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.neighbors_of_rank == [2, 2]
     }
 
     /// Starts an exchange with blocks of `bytes` bytes by `start`. Programs repeat one exchange, so
