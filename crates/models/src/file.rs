@@ -39,7 +39,7 @@ impl FileKind {
     /// Blocking collectives of MPI libraries: [`MpiTable`](crate::mpi_table::MpiTable).
     pub const MPI_TABLE: FileKind = FileKind {
         name: "tradewind table of MPI calls",
-        version: 1,
+        version: 2,
         oldest: 1,
         remedy: "write a new one with `mpiexec -n RANKS tradewind tune --mpi`, without which \
                  blocking collectives are left to the MPI library",

@@ -65,8 +65,12 @@ pub struct MpiRow {
 pub struct MpiSize {
     /// Bytes of the longest buffer, or of a block in exchanges with neighbours.
     pub bytes: u64,
-    /// Median time of the MPI library, in microseconds.
+    /// Median time of the MPI library, in microseconds: of blocking collectives that of the slowest
+    /// rank, of nonblocking ones the mean of all ranks.
     pub library: f64,
+    /// The same of a blocking collective, as the mean of all ranks. Files of version 1 have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub library_mean: Option<f64>,
     /// Median time of tradewind, in microseconds.
     pub tradewind: f64,
     /// Median of the ratios of repetitions in turns, tradewind to the library.
@@ -90,7 +94,8 @@ impl MpiSize {
     /// repetitions in turns.
     pub fn new(bytes: u64, (library, tradewind): (f64, f64), ratios: &[f64]) -> Self {
         let quantiles = Sample::of(ratios.to_vec()).quantiles;
-        MpiSize { bytes, library, tradewind, ratio: quantiles.median, upper: quantiles.p75 }
+        let (ratio, upper) = (quantiles.median, quantiles.p75);
+        MpiSize { bytes, library, library_mean: None, tradewind, ratio, upper }
     }
 
     /// Returns whether further repetitions may change the decision.

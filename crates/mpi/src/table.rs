@@ -147,8 +147,12 @@ impl Entry {
             entry.sizes.all = all;
         }
         if parts.times {
-            let times = row.sizes.iter().map(|size| (size.bytes, (1e3 * size.library) as u64));
-            entry.times = times.collect();
+            // As the report has them, which are means of all ranks.
+            let times = row.sizes.iter().map(|size| {
+                let time = if kind.is_blocking() { size.library_mean } else { Some(size.library) };
+                Some((size.bytes, (1e3 * time?) as u64))
+            });
+            entry.times = times.collect::<Option<_>>().unwrap_or_default();
         }
         (entry.runs_here() || !entry.times.is_empty()).then_some(entry)
     }
@@ -219,7 +223,13 @@ mod tests {
     use models::mpi_table::MpiSize;
 
     fn row(collective: &str, ratio: f64) -> MpiRow {
-        let size = |bytes, time| MpiSize::new(bytes, (time, ratio * time), &[ratio]);
+        // The times of the slowest ranks of blocking collectives are not those of reports.
+        let is_blocking = !collective.starts_with('I');
+        let slowest = if is_blocking { 1.5 } else { 1.0 };
+        let size = |bytes, time| MpiSize {
+            library_mean: is_blocking.then_some(time),
+            ..MpiSize::new(bytes, (slowest * time, ratio * slowest * time), &[ratio])
+        };
         let sizes = vec![size(8, 1.0), size(1024, 2.0), size(65536, 10.0)];
         MpiRow { library: String::new(), job: 4, ranks: 2, collective: collective.into(), sizes }
     }
@@ -246,6 +256,13 @@ mod tests {
             }
             assert!(sent.entry(Kind::Allreduce, 4).is_none());
         }
+    }
+
+    #[test]
+    fn older_tables_have_no_times_of_blocking_collectives_for_reports() {
+        let mut old = row("Allreduce", 2.0);
+        old.sizes.iter_mut().for_each(|size| size.library_mean = None);
+        assert!(Entry::of(&old, Parts { sizes: true, times: true }).is_none());
     }
 
     #[test]

@@ -230,13 +230,8 @@ impl Measurement {
         all
     }
 
-    /// The time of a call, of the times of all ranks: the longest of a blocking one, which lasts
-    /// until the slowest rank has its result, and the mean exposed time of a nonblocking one, as a
-    /// report has it.
-    fn of_all_ranks(&self, kind: Kind, group: &Group, own: &[f64]) -> Vec<f64> {
-        if kind.is_blocking() {
-            return self.largest(own);
-        }
+    /// The mean over all ranks of each number.
+    fn mean(&self, group: &Group, own: &[f64]) -> Vec<f64> {
         let members = (self.ranks / group.size * group.size) as f64;
         self.combined(own, self.sum).into_iter().map(|sum| sum / members).collect()
     }
@@ -262,7 +257,7 @@ impl Measurement {
             false => self.largest(&[repeat(Side::Library, count.div_ceil(8), 0.0)])[0],
         };
         let count = if kind.is_blocking() { count } else { count.div_ceil(3) };
-        let mut all = Vec::new();
+        let (mut all, mut means) = (Vec::new(), Vec::new());
         loop {
             let own: Vec<f64> = (0..ROUNDS)
                 .flat_map(|round| {
@@ -275,18 +270,28 @@ impl Measurement {
                 })
                 .collect();
             // The same on all ranks, so all of them end together.
-            all.extend(self.of_all_ranks(kind, group, &own));
-            let of = |side: usize| all.iter().skip(side).step_by(2).map(|time| 1e6 * time);
-            let [library, here] = [0, 1].map(|side| median(&of(side).collect::<Vec<_>>()));
+            let mean = self.mean(group, &own);
+            means.extend_from_slice(&mean);
+            // A blocking call lasts until the slowest rank has its result. Reports have means of all
+            // ranks, of both kinds.
+            all.extend(if kind.is_blocking() { self.largest(&own) } else { mean });
             let ratios: Vec<f64> = all.chunks(2).map(|pair| pair[1] / pair[0]).collect();
             let bytes = length(kind, block, group.size) as u64;
-            let result = MpiSize::new(bytes, (library, here), &ratios);
+            let times = (median_of(&all, Side::Library), median_of(&all, Side::Here));
+            let library_mean = kind.is_blocking().then(|| median_of(&means, Side::Library));
+            let result = MpiSize { library_mean, ..MpiSize::new(bytes, times, &ratios) };
             let is_sure = !kind.is_blocking() || !result.is_close();
             if is_sure || all.len() >= MOST_BATCHES * 2 * ROUNDS {
                 return result;
             }
         }
     }
+}
+
+/// The median time of a side in microseconds, of times in seconds of both sides in turns.
+fn median_of(all: &[f64], side: Side) -> f64 {
+    let of_side = all.iter().skip((side == Side::Here).into()).step_by(2);
+    median(&of_side.map(|time| 1e6 * time).collect::<Vec<_>>())
 }
 
 /// The rows as a table: the ratios of the times, here to the library, and the sizes taken over.

@@ -109,12 +109,17 @@ impl Table {
         let sizes = [8, 1024, 1 << 16].into_iter().zip(ratios).map(|(bytes, ratio)| {
             size["bytes"] = bytes.into();
             (size["ratio"], size["upper"]) = (ratio.into(), ratio.into());
-            size["library"] = LIBRARY_TIME.into();
             size.clone()
         });
         row["sizes"] = sizes.collect();
         let of = |collective: &&str| {
             row["collective"] = (*collective).into();
+            for size in row["sizes"].as_array_mut().expect("a row has sizes") {
+                // Of blocking collectives the other time is that of the slowest rank.
+                let is_blocking = !collective.starts_with('I');
+                let time = if is_blocking { "library_mean" } else { "library" };
+                (size["library"], size[time]) = (1.0.into(), LIBRARY_TIME.into());
+            }
             row.clone()
         };
         *rows = collectives.iter().map(of).collect();
