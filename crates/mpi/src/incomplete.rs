@@ -2,18 +2,38 @@
 //!
 //! In a test of all requests of an array one takes the place of one of this library that is active:
 //! the MPI library then advances its own requests, and completes none of them. Each test has one of
-//! its own, because MPI forbids two threads to test the same request at once.
+//! its own, because MPI forbids two threads to test the same request at once. A thread keeps one for
+//! its next test, so that programs that poll take no lock.
 
 use crate::abi::Abi;
 use crate::host::{Handle, Pointer, call};
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The requests that no test uses.
-static SPARE: Mutex<Vec<Handle>> = Mutex::new(Vec::new());
+struct Requests {
+    all: Vec<Handle>,
+    /// Those that no test uses and no thread keeps.
+    spare: Vec<Handle>,
+}
 
-fn spare() -> MutexGuard<'static, Vec<Handle>> {
-    SPARE.lock().unwrap_or_else(PoisonError::into_inner)
+static REQUESTS: Mutex<Requests> = Mutex::new(Requests { all: Vec::new(), spare: Vec::new() });
+
+fn requests() -> MutexGuard<'static, Requests> {
+    REQUESTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The request that a thread keeps, and returns at its end.
+struct Kept(Cell<Option<Handle>>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        requests().spare.extend(self.0.take());
+    }
+}
+
+thread_local! {
+    static KEPT: Kept = const { Kept(Cell::new(None)) };
 }
 
 /// A request for one test.
@@ -24,7 +44,10 @@ pub(crate) struct Incomplete {
 impl Incomplete {
     /// Returns a request; `None` if the MPI library cannot create one.
     pub(crate) fn new(abi: &Abi) -> Option<Self> {
-        let known = spare().pop();
+        // A test inside another one of this thread, by a function of the program, finds none kept. At
+        // the end of a thread there is no place to keep one.
+        let kept = KEPT.try_with(|kept| kept.0.take()).ok().flatten();
+        let known = kept.or_else(|| requests().spare.pop());
         // Without the lock: another thread may hold one of the MPI library.
         Some(Incomplete { handle: known.or_else(|| create(abi))? })
     }
@@ -32,13 +55,17 @@ impl Incomplete {
 
 impl Drop for Incomplete {
     fn drop(&mut self) {
-        spare().push(self.handle);
+        let former = KEPT.try_with(|kept| kept.0.replace(Some(self.handle)));
+        if let Some(other) = former.unwrap_or(Some(self.handle)) {
+            requests().spare.push(other);
+        }
     }
 }
 
-/// Frees the requests, before the MPI library is finalized.
+/// Frees the requests, before the MPI library is finalized. No test follows, so no thread uses the one
+/// that it keeps.
 pub(crate) fn close(abi: &Abi) {
-    let all = std::mem::take(&mut *spare());
+    let all = std::mem::take(&mut requests().all);
     all.into_iter().for_each(|request| free(abi, request));
 }
 
@@ -50,7 +77,9 @@ fn create(abi: &Abi) -> Option<Handle> {
         (query as *mut _, release as *mut _, cancel as *mut _);
     let outcome = call!(Grequest_start(query, release, cancel, std::ptr::null_mut(), at));
     // SAFETY: the variable is as large as the handles of every ABI.
-    (outcome == 0).then(|| unsafe { abi.read(at, 0) })
+    let request = (outcome == 0).then(|| unsafe { abi.read(at, 0) })?;
+    requests().all.push(request);
+    Some(request)
 }
 
 fn free(abi: &Abi, request: Handle) {
