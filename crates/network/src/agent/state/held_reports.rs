@@ -224,6 +224,25 @@ mod tests {
     }
 
     #[test]
+    fn a_shutdown_that_arrives_behind_a_held_exit_counts() {
+        let (mut state, far) = agent();
+        far.is_open.store(true, Ordering::Relaxed);
+        let lost = || "the connection was reset".to_owned();
+        let from = |frame| Arrival::Frame { node: 1, frame };
+        let exit = Frame::RankExited { rank: 1, how: RankExit::Left, started: Vec::new() };
+        // The exit waits until the end of these arrivals, the shutdown does not.
+        let mut arrivals = vec![
+            from(Frame::NodeEnded { node: 2, failure: Some(lost()) }),
+            from(exit),
+            Arrival::NodeLost { node: 2, why: lost() },
+            from(Frame::Shutdown),
+        ];
+        state.turn(2, &mut arrivals);
+        assert!(state.table.membership.has_exited(1) && state.shutdown.received[1]);
+        assert_eq!(state.refused(), 0);
+    }
+
+    #[test]
     fn reports_do_not_wait_for_ever() {
         let (mut state, _far) = reported();
         state.turn(MOST_HELD_NS, &mut Vec::new());
