@@ -182,6 +182,14 @@ fn reports_name_the_times_of_the_library() {
     let finished = table.job(host, "blocking", 3).preloaded().expect_success();
     assert!(in_line(&finished, "MPI_Iallreduce", "not measured"), "{finished:?}");
     assert!(finished.errors.contains("`tradewind tune --mpi`"), "{finished:?}");
+    // The measurement has exchanges on rings, and data without gaps.
+    table.set(&["Ineighbor_alltoall", "Ibcast"], [0.5, 0.5, 0.5]);
+    for (calls, text) in [("like", " 777.25 µs"), ("unlike", "not measured")] {
+        let finished = table.job(host, "unlike", 2).argument(calls).preloaded().expect_success();
+        for name in ["MPI_Ineighbor_alltoall", "MPI_Ibcast"] {
+            assert!(in_line(&finished, name, text), "{calls} {name}: {finished:?}");
+        }
+    }
 }
 
 /// Ranks that wait in two libraries for each other end, and a line names what they are in.
