@@ -2,20 +2,24 @@
 //! receiver's node.
 //!
 //! The first piece of a message begins with the length of the message, and its handler is
-//! [`FIRST`]. A sender that gives up has sent some of the pieces: the first piece of the next
-//! message ends what was received of this one.
+//! [`FIRST`]. A sender that gives up has sent some of the pieces, and ends them with an empty piece of
+//! the handler [`ABORT`], for which it keeps a line of its ring free.
 
 use super::error::{BulkError, DirectAccessError};
 use super::path::{DirectPath, Path, Policy, Received};
-use crate::basic::{self, BasicHeader};
+use crate::basic::{self, BasicHeader, BasicMessage};
 use crate::error::{RecvError, SendError};
 use shm::segment::Offset;
 use std::time::Instant;
 
 /// Handler of the first piece of a message.
 const FIRST: u8 = 1;
+/// Handler of the piece that ends a message which its sender has given up.
+const ABORT: u8 = 2;
 /// Bytes of the length in the first piece.
 const LENGTH_BYTES: usize = 8;
+/// Bytes of a line of a ring, with its stamp: a message with so many more takes one line more.
+const LINE: usize = 64;
 
 /// Number of lines of the rings of a link with so many bytes of staging area. Four pieces fit into
 /// a ring, and as much as one of 1024 lines holds may be under way between the nodes.
@@ -55,30 +59,53 @@ impl CarriedSender {
         if self.policy == Policy::Direct {
             return Err(BulkError::NoDirectPath { link, reason: DirectAccessError::OtherNode });
         }
-        let failed = |why| of_send(link, why);
-        let longest = self.ring.longest_message();
+        let longest = self.ring.longest_message() - LINE;
         let (first, rest) = bytes.split_at(bytes.len().min(longest - LENGTH_BYTES));
-        let header = BasicHeader { handler: FIRST, ..BasicHeader::default() };
-        let length = LENGTH_BYTES + first.len();
-        let mut buffer = match deadline {
-            None => self.ring.reserve(header, length),
-            Some(deadline) => self.ring.reserve_deadline(header, length, deadline),
-        }
-        .map_err(failed)?;
-        let (length, data) = buffer.as_mut_slice().split_at_mut(LENGTH_BYTES);
-        length.copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-        data.copy_from_slice(first);
-        buffer.finish();
-        self.ring.publish();
+        let length = (bytes.len() as u64).to_le_bytes();
+        self.send_piece(FIRST, [&length, first], deadline).map_err(|why| of_send(link, why))?;
         for piece in rest.chunks(longest) {
-            let header = BasicHeader::default();
-            let sent = match deadline {
-                None => self.ring.send(header, piece),
-                Some(deadline) => self.ring.send_deadline(header, piece, deadline),
-            };
-            sent.map_err(failed)?;
+            if let Err(why) = self.send_piece(0, [&[], piece], deadline) {
+                // Into the line that the last piece has left free. It fails only if no receiver is
+                // left.
+                let abort = BasicHeader { handler: ABORT, ..BasicHeader::default() };
+                let _ = self.ring.try_send(abort, &[]);
+                return Err(of_send(link, why));
+            }
         }
         Ok(Path::Carried)
+    }
+
+    /// Sends a piece, and leaves a line behind it free.
+    fn send_piece(
+        &mut self,
+        handler: u8,
+        [begin, data]: [&[u8]; 2],
+        deadline: Option<Instant>,
+    ) -> Result<(), SendError> {
+        let header = BasicHeader { handler, ..BasicHeader::default() };
+        let bytes = begin.len() + data.len();
+        // Space for a piece that is a line longer, which is not sent. The second wait ends at once:
+        // nothing else takes the space.
+        drop(self.reserve(header, bytes + LINE, deadline)?);
+        let mut buffer = self.reserve(header, bytes, deadline)?;
+        let (first, second) = buffer.as_mut_slice().split_at_mut(begin.len());
+        first.copy_from_slice(begin);
+        second.copy_from_slice(data);
+        buffer.finish();
+        self.ring.publish();
+        Ok(())
+    }
+
+    fn reserve(
+        &mut self,
+        header: BasicHeader,
+        bytes: usize,
+        deadline: Option<Instant>,
+    ) -> Result<basic::Buffer<'_>, SendError> {
+        match deadline {
+            None => self.ring.reserve(header, bytes),
+            Some(deadline) => self.ring.reserve_deadline(header, bytes, deadline),
+        }
     }
 
     /// Returns the offset of the ring on this node.
@@ -100,8 +127,16 @@ impl DirectPath {
 pub struct CarriedReceiver {
     ring: basic::Receiver,
     at: Offset,
-    /// First piece of a message for which the buffer was too short: its length, and its bytes.
-    begun: Option<(u64, Vec<u8>)>,
+    /// A message that no receive has completed.
+    begun: Option<Begun>,
+}
+
+/// The beginning of a message.
+#[derive(Debug)]
+struct Begun {
+    /// Length of the whole message, as its sender has named it: not a size to allocate.
+    length: u64,
+    bytes: Vec<u8>,
 }
 
 impl CarriedReceiver {
@@ -111,8 +146,8 @@ impl CarriedReceiver {
         CarriedReceiver { ring, at, begun: None }
     }
 
-    /// Receives the next message into `buffer`. Blocks until it has arrived; until the deadline, if
-    /// none has begun.
+    /// Receives the next message into `buffer`. Blocks until it has arrived, at most until the
+    /// deadline; what has arrived until then is kept for the next receive.
     ///
     /// # Errors
     /// [`BulkError::TooLong`], [`BulkError::Timeout`], [`BulkError::Closed`],
@@ -122,13 +157,18 @@ impl CarriedReceiver {
         buffer: &mut [u8],
         deadline: Option<Instant>,
     ) -> Result<Received, BulkError> {
-        let bytes = self.next_length(deadline)?;
         let link = self.at;
-        let capacity = buffer.len() as u64;
-        if bytes > capacity {
-            return Err(BulkError::TooLong { link, bytes, capacity });
+        loop {
+            let begun = self.next_begun(deadline)?;
+            let (bytes, capacity) = (begun.length, buffer.len() as u64);
+            if bytes > capacity {
+                self.begun = Some(begun);
+                return Err(BulkError::TooLong { link, bytes, capacity });
+            }
+            if let Some(received) = self.fill(buffer, begun, deadline)? {
+                return Ok(received);
+            }
         }
-        self.fill(buffer)
     }
 
     /// Receives the next message and passes it to `read`.
@@ -136,86 +176,105 @@ impl CarriedReceiver {
     /// # Errors
     /// Those of [`recv`](Self::recv) but the first two.
     pub fn recv_with<R>(&mut self, read: impl FnOnce(&[u8]) -> R) -> Result<R, BulkError> {
-        loop {
-            let bytes = self.next_length(None)?;
-            let mut buffer = Vec::new();
-            // A damaged length is no reason to end the process.
-            buffer.try_reserve_exact(bytes as usize).map_err(|_| self.broken())?;
-            buffer.resize(bytes as usize, 0);
-            match self.fill(&mut buffer) {
-                // Given up by its sender, and a longer one has begun.
-                Err(BulkError::TooLong { .. }) => {}
-                received => return received.map(|received| read(&buffer[..received.bytes])),
-            }
-        }
-    }
-
-    /// Waits for the first piece of a message, and keeps it. Returns the length of the message.
-    fn next_length(&mut self, deadline: Option<Instant>) -> Result<u64, BulkError> {
-        if let Some((bytes, _)) = &self.begun {
-            return Ok(*bytes);
-        }
         let link = self.at;
-        loop {
-            let piece = match deadline {
-                None => self.ring.recv(),
-                Some(deadline) => self.ring.recv_deadline(deadline),
-            };
-            let piece = piece.map_err(|why| of_recv(link, why))?;
-            // What precedes it belongs to no message any more.
-            if piece.header().handler == FIRST {
-                let begun = first_piece(piece.as_slice()).ok_or(BulkError::Corrupt { link })?;
-                let length = begun.0;
-                self.begun = Some((length, begun.1.to_vec()));
-                return Ok(length);
-            }
-        }
-    }
-
-    /// Receives the pieces of the message that has begun, or of one that follows after its sender
-    /// has given it up. The former fits into the buffer.
-    fn fill(&mut self, buffer: &mut [u8]) -> Result<Received, BulkError> {
-        let link = self.at;
-        let (mut bytes, first) = self.begun.take().ok_or_else(|| self.broken())?;
-        let mut filled = first.len();
-        buffer[..filled].copy_from_slice(&first);
-        while (filled as u64) < bytes {
-            let piece = self.ring.recv().map_err(|why| of_recv(link, why))?;
-            let mut data = piece.as_slice();
-            if piece.header().handler == FIRST {
-                (bytes, data) = first_piece(data).ok_or(BulkError::Corrupt { link })?;
-                filled = 0;
-                let capacity = buffer.len() as u64;
-                if bytes > capacity {
-                    self.begun = Some((bytes, data.to_vec()));
-                    return Err(BulkError::TooLong { link, bytes, capacity });
+        let mut begun = self.next_begun(None)?;
+        while (begun.bytes.len() as u64) < begun.length {
+            let piece = receive(&mut self.ring, None).map_err(|why| of_recv(link, why))?;
+            let data = piece.as_slice();
+            match piece.header().handler {
+                FIRST => begun = first_piece(data).ok_or(BulkError::Corrupt { link })?,
+                ABORT => {
+                    drop(piece);
+                    begun = self.next_begun(None)?;
+                }
+                _ => {
+                    // Grows by what has arrived. A damaged length is no reason to end the process.
+                    let is_too_long = data.len() as u64 > begun.length - begun.bytes.len() as u64;
+                    if is_too_long || begun.bytes.try_reserve(data.len()).is_err() {
+                        return Err(BulkError::Corrupt { link });
+                    }
+                    begun.bytes.extend_from_slice(data);
                 }
             }
-            if data.len() as u64 > bytes - filled as u64 {
-                return Err(BulkError::Corrupt { link });
-            }
-            buffer[filled..filled + data.len()].copy_from_slice(data);
-            filled += data.len();
         }
-        Ok(Received { bytes: filled, path: Path::Carried })
+        Ok(read(&begun.bytes))
+    }
+
+    /// Takes the message that has begun, or waits for the first piece of one.
+    fn next_begun(&mut self, deadline: Option<Instant>) -> Result<Begun, BulkError> {
+        let link = self.at;
+        if let Some(begun) = self.begun.take() {
+            return Ok(begun);
+        }
+        loop {
+            let piece = receive(&mut self.ring, deadline).map_err(|why| of_recv(link, why))?;
+            // What precedes it belongs to no message any more.
+            if piece.header().handler == FIRST {
+                return first_piece(piece.as_slice()).ok_or(BulkError::Corrupt { link });
+            }
+        }
+    }
+
+    /// Receives the other pieces of a message that fits into the buffer; `None` if its sender has
+    /// given it up.
+    fn fill(
+        &mut self,
+        buffer: &mut [u8],
+        begun: Begun,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Received>, BulkError> {
+        let link = self.at;
+        let length = begun.length;
+        let mut filled = begun.bytes.len();
+        buffer[..filled].copy_from_slice(&begun.bytes);
+        while (filled as u64) < length {
+            let piece = match receive(&mut self.ring, deadline) {
+                Ok(piece) => piece,
+                Err(why) => {
+                    self.begun = Some(Begun { length, bytes: buffer[..filled].to_vec() });
+                    return Err(of_recv(link, why));
+                }
+            };
+            let data = piece.as_slice();
+            match piece.header().handler {
+                FIRST => {
+                    self.begun = Some(first_piece(data).ok_or(BulkError::Corrupt { link })?);
+                    return Ok(None);
+                }
+                ABORT => return Ok(None),
+                _ if data.len() as u64 > length - filled as u64 => {
+                    return Err(BulkError::Corrupt { link });
+                }
+                _ => {
+                    buffer[filled..filled + data.len()].copy_from_slice(data);
+                    filled += data.len();
+                }
+            }
+        }
+        Ok(Some(Received { bytes: filled, path: Path::Carried }))
     }
 
     /// Returns the offset of the ring on this node.
     pub fn link(&self) -> Offset {
         self.at
     }
+}
 
-    #[cold]
-    fn broken(&self) -> BulkError {
-        BulkError::Corrupt { link: self.at }
+fn receive(
+    ring: &mut basic::Receiver,
+    deadline: Option<Instant>,
+) -> Result<BasicMessage<'_>, RecvError> {
+    match deadline {
+        None => ring.recv(),
+        Some(deadline) => ring.recv_deadline(deadline),
     }
 }
 
-/// Splits a first piece into the length of its message and the bytes; `None` if these are more.
-fn first_piece(piece: &[u8]) -> Option<(u64, &[u8])> {
+/// Reads a first piece; `None` if it has more bytes than its message.
+fn first_piece(piece: &[u8]) -> Option<Begun> {
     let (length, data) = piece.split_first_chunk::<LENGTH_BYTES>()?;
     let length = u64::from_le_bytes(*length);
-    (data.len() as u64 <= length).then_some((length, data))
+    (data.len() as u64 <= length).then(|| Begun { length, bytes: data.to_vec() })
 }
 
 fn of_send(link: Offset, why: SendError) -> BulkError {

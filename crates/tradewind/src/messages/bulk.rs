@@ -146,7 +146,7 @@ impl BulkReceiver {
     }
 
     /// Receives as [`recv`](Self::recv) does, but waits at most for `timeout` for a message to
-    /// begin.
+    /// begin; from another node, to arrive as a whole. One that has begun remains available.
     ///
     /// # Errors
     /// [`BulkError::Timeout`] and those of [`recv`](Self::recv).
@@ -160,7 +160,7 @@ impl BulkReceiver {
     }
 
     /// Receives as [`recv`](Self::recv) does, but waits at most until `deadline` for a message to
-    /// begin.
+    /// begin; from another node, to arrive as a whole. One that has begun remains available.
     ///
     /// # Errors
     /// [`BulkError::Timeout`] and those of [`recv`](Self::recv).

@@ -9,9 +9,11 @@ testing::tests![
     a_bulk_link_carries_messages_of_any_length_one_way,
     a_bulk_message_longer_than_the_buffer_stays_available,
     a_bulk_message_that_was_given_up_counts_as_never_sent,
+    a_receiver_waits_for_no_message_that_was_given_up,
     what_is_dropped_at_once_is_closed_for_the_other_ranks,
     a_bulk_link_between_nodes_ends_behind_its_last_message,
     bulk_links_between_nodes_have_no_direct_path,
+    a_receive_that_times_out_within_a_message_is_continued,
 ];
 
 fn message(length: usize) -> Vec<u8> {
@@ -118,6 +120,39 @@ fn a_bulk_message_that_was_given_up_counts_as_never_sent() {
     .expect("the job succeeds");
 }
 
+/// Nothing follows the message until the receiver has timed out, and received the next one.
+fn a_receiver_waits_for_no_message_that_was_given_up() {
+    everywhere(2, |world| {
+        match world.bulk(0, 1, 4096)? {
+            Some(BulkEnd::Sender(mut sender)) => {
+                sender.set_policy(Policy::Staged);
+                let long = message(4 << 20);
+                let error = sender.send_timeout(&long, Duration::from_millis(30));
+                let error = error.expect_err("the ring is full");
+                assert!(matches!(error, BulkError::Timeout { .. }), "{error}");
+                world.barrier()?;
+                world.barrier()?;
+                sender.send(&message(100))?;
+                world.barrier()
+            }
+            Some(BulkEnd::Receiver(mut receiver)) => {
+                world.barrier()?;
+                let mut buffer = vec![0; 4 << 20];
+                for _ in 0..2 {
+                    let received = receiver.recv_timeout(&mut buffer, Duration::from_millis(10));
+                    assert!(matches!(received, Err(BulkError::Timeout { .. })), "{received:?}");
+                }
+                world.barrier()?;
+                // Not longer than the first piece of the one that was given up: it is no part of it.
+                assert_eq!(receiver.recv_with(<[u8]>::to_vec)?, message(100));
+                world.barrier()
+            }
+            None => world.barrier(),
+        }
+    })
+    .expect("the job succeeds");
+}
+
 /// The other rank may still be about to connect.
 fn what_is_dropped_at_once_is_closed_for_the_other_ranks() {
     everywhere(2, |world| {
@@ -175,6 +210,35 @@ fn bulk_links_between_nodes_have_no_direct_path() {
             Some(BulkEnd::Receiver(mut receiver)) => {
                 assert!(!receiver.direct_path().exists());
                 assert_eq!(receiver.recv(&mut [0])?.path, Path::Carried);
+            }
+            None => {}
+        }
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn a_receive_that_times_out_within_a_message_is_continued() {
+    local_nodes(&[1, 1], |world| {
+        match world.bulk(0, 1, 4096)? {
+            // Longer than what fits between the nodes, so that it is sent while it is received.
+            Some(BulkEnd::Sender(mut sender)) => {
+                for length in [20_000, 5, 200_000] {
+                    sender.send(&message(length))?;
+                }
+            }
+            Some(BulkEnd::Receiver(mut receiver)) => {
+                for length in [20_000, 5, 200_000] {
+                    let mut buffer = vec![0; length];
+                    let received = loop {
+                        match receiver.recv_timeout(&mut buffer, Duration::from_millis(1)) {
+                            Err(BulkError::Timeout { .. }) => std::thread::yield_now(),
+                            other => break other?,
+                        }
+                    };
+                    assert_eq!(received.bytes, length);
+                    assert!(buffer == message(length));
+                }
             }
             None => {}
         }
