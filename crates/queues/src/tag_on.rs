@@ -12,7 +12,8 @@
 //!
 //! **Between nodes** a multicast stores the data once for each node ([`LandingPool`]): in a window of one
 //! of the receivers there, from which all of them read it. The headers follow through cache-line
-//! queues.
+//! queues. The sender frees the buffers of receivers that have failed or ended
+//! ([`LandingPool::reclaim`]).
 //!
 //! After Ang et al. 1996, section 5.2. Only between processes of one job: a receiver reads memory
 //! that its sender could modify.
@@ -51,9 +52,10 @@
 pub(crate) mod references;
 
 mod landing;
+mod marks;
 mod pool;
 mod pools;
 
-pub use landing::{Landed, LandingPlace, LandingPool};
+pub use landing::{Landed, LandingPlace, LandingPool, LandingSizes, ReceiverState};
 pub use pool::{BufferMut, MAX_BUFFERS, NOTE_BYTES, SharedBuffer, TagOnError, TagOnPool};
 pub use pools::{ReceivedBuffer, TagOnPools};

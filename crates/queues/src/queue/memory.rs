@@ -292,10 +292,15 @@ impl<S: MessageSlot> RingMemory<S> {
         head.wrapping_sub(position).cast_signed() > 0
     }
 
+    /// Returns true if the queue is closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        // Relaxed: the bit is set before the wake-ups of the end, and never cleared in a generation.
+        self.control.settings.gate.load(Ordering::Relaxed) & 1 != 0
+    }
+
     /// Returns true if the queue is closed and has no receiver, so that nothing is taken any more.
     pub(crate) fn is_closed_without_receivers(&self) -> bool {
-        // Relaxed: the bit is set before the wake-ups of the end, and never cleared in a generation.
-        let is_closed = self.control.settings.gate.load(Ordering::Relaxed) & 1 != 0;
+        let is_closed = self.is_closed();
         // Acquire: pairs with the Release in `leave_receiver`, so that the last head is visible.
         is_closed && self.control.head.receivers.load(Ordering::Acquire) == 0
     }

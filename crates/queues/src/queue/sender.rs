@@ -4,7 +4,7 @@ use super::kind::QueueKind;
 use super::memory::RingMemory;
 use crate::error::SendError;
 use shm::event::Event;
-use shm::liveness::{RankLiveness, RankWatch};
+use shm::liveness::{PeerExit, RankLiveness, RankWatch};
 use shm::published_wait::Wait;
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 use std::sync::Arc;
@@ -150,6 +150,16 @@ impl<K: QueueKind> Sender<K> {
     pub fn wait_taken(&self, sent: Sent, deadline: Option<Instant>) -> Result<bool, SendError> {
         let taken = wait(&mut Taken { sender: self, sent }, SpinPolicy::MESSAGE, deadline);
         taken.unwrap_or(Ok(())).map(|()| self.is_taken(sent))
+    }
+
+    /// Returns true if the queue is closed.
+    pub fn is_closed(&self) -> bool {
+        K::generation(&self.ring) != self.generation || self.ring.is_closed()
+    }
+
+    /// Returns the exit of the receiver that ends waits for free space; `None` if there is none.
+    pub fn exited(&self) -> Option<PeerExit> {
+        self.watched.exited()
     }
 
     #[cold]

@@ -1,5 +1,7 @@
 //! Pools of buffers and the references to them.
 
+use super::landing::LandingSizes;
+use super::marks;
 use super::references::{self, Generation};
 use crate::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineSender, LINE_DATA, SendError};
 use crate::sync::{AtomicU64, Ordering};
@@ -99,6 +101,8 @@ pub(super) struct PoolBuffers {
     pub(super) bytes: u64,
     /// Offset of the first buffer.
     data: Offset,
+    /// Words of this receiver (see [`marks`]), for data from another node.
+    marks: Option<MappedSlice<AtomicU64>>,
 }
 
 /// What keeps the memory of a pool.
@@ -163,24 +167,43 @@ impl PoolBuffers {
             words: header.trailing(0, count as usize)?,
             bytes,
             data: header.behind_header(words_bytes(count)),
+            marks: None,
             place: Place::Pool(header),
         })
     }
 
-    /// Maps the buffers that lie from an offset on in a window of this node.
+    /// Maps the buffers that lie from an offset on in a window of this node, for one of its receivers.
     pub(super) fn in_window(
         segment: &Arc<Segment>,
         window: &Arc<RemoteWindow>,
         at: Offset,
-        (count, bytes): (u64, u64),
+        sizes: LandingSizes,
+        receiver: u64,
     ) -> Result<Self, CreateError> {
-        segment.bytes_ptr(at, pool_bytes(count, bytes)?)?;
+        segment.bytes_ptr(at, sizes.all()?)?;
+        let count = sizes.buffers as usize;
+        let marks = Offset(at.0 + sizes.mark(receiver, 0));
         Ok(PoolBuffers {
-            words: MappedSlice::new(segment, at, count as usize)?,
-            bytes,
-            data: Offset(at.0 + words_bytes(count)),
+            words: MappedSlice::new(segment, at, count)?,
+            bytes: sizes.bytes,
+            data: Offset(at.0 + sizes.data()),
+            marks: Some(MappedSlice::new(segment, marks, count + 1)?),
             place: Place::Window { segment: Arc::clone(segment), _kept: Arc::clone(window) },
         })
+    }
+
+    /// Stores a mark of this receiver, if it has any.
+    pub(super) fn mark(&self, index: u64, value: u64) {
+        if let Some(mark) = self.marks.as_ref().and_then(|marks| marks.get(index as usize)) {
+            // Release: pairs with the loads of the carrier, which the sender's next data follow.
+            // All reads of the buffer come before.
+            mark.store(value, Ordering::Release);
+        }
+    }
+
+    /// Stores that this receiver opens no further message.
+    pub(super) fn end(&self) {
+        self.mark(self.words.len() as u64, marks::ENDED);
     }
 
     fn offset(&self) -> Offset {
@@ -238,8 +261,9 @@ impl BufferReference {
 
 impl Drop for BufferReference {
     fn drop(&mut self) {
+        self.buffers.mark(self.index, marks::released(self.generation));
         // This value counts once; the release fails only if a process has overwritten the
-        // segment.
+        // segment, or if a sender on another node has seen the mark and freed the buffer since.
         let _ = references::release(self.word(), self.generation);
     }
 }

@@ -1,6 +1,7 @@
 //! The receiver's side: the pools to which its messages refer.
 
-use super::landing::LandingPlace;
+use super::landing::{LandingPlace, LandingSizes};
+use super::marks;
 use super::pool::{BufferReference, INDEX_BITS, PoolBuffers, REFERENCE_BYTES, TagOnError};
 use super::references::{self, Generation};
 use crate::cache_line::CacheLineMessage;
@@ -40,7 +41,7 @@ impl TagOnPools {
     }
 
     /// Adds buffers in a window of this node in which the data of a rank of another node land: from
-    /// byte `at` of the window on, so many of so many bytes each.
+    /// byte `at` of the window on. This is the receiver of that number on the node.
     ///
     /// # Errors
     /// [`CreateError::NotFound`] if the window is on another node, [`CreateError::Segment`] if it
@@ -50,14 +51,21 @@ impl TagOnPools {
         place: LandingPlace,
         window: &Arc<RemoteWindow>,
         at: u64,
-        buffers: (u64, u64),
+        sizes: LandingSizes,
+        receiver: u64,
     ) -> Result<(), CreateError> {
         let missing = CreateError::NotFound { object: "window", offset: window.offset() };
         let memory = window.memory().ok_or(missing)?;
         let at = Offset(memory.0.saturating_add(at));
-        let pool = PoolBuffers::in_window(&self.segment, window, at, buffers)?;
+        let pool = PoolBuffers::in_window(&self.segment, window, at, sizes, receiver)?;
         self.landed.insert(place.word(), pool);
         Ok(())
+    }
+
+    /// Ends the receipt: no message is opened any more. Senders on other nodes then free the buffers
+    /// of those that were not; data that were opened stay until they are dropped.
+    pub fn end(self) {
+        self.landed.values().for_each(PoolBuffers::end);
     }
 
     /// Returns the note of a header.
@@ -85,9 +93,12 @@ impl TagOnPools {
         let word = buffers.words.get(index as usize).ok_or(TagOnError::NoData)?;
         // The generation makes a message about an earlier use of the buffer fail. A second `open`
         // of a message fails, or takes the count of another message.
-        if length > buffers.bytes || references::open(word, generation).is_err() {
+        if length > buffers.bytes {
             return Err(TagOnError::NoData);
         }
+        references::open(word, generation).map_err(|_| TagOnError::NoData)?;
+        // No sender frees the buffer before: this receiver has neither released it nor ended.
+        buffers.mark(index, marks::opened(generation));
         Ok(ReceivedBuffer(BufferReference { buffers, index, generation, length }))
     }
 

@@ -57,6 +57,12 @@ pub(crate) fn word(generation: Generation, holders: u16, in_flight: u16) -> u64 
     ReferenceCounts { generation, in_flight, holders }.word()
 }
 
+/// The generation of a word.
+#[allow(dead_code, reason = "the loom models have no other nodes")]
+pub(crate) fn generation(word: u64) -> Generation {
+    ReferenceCounts::of(word).generation
+}
+
 /// Takes the buffer if it is free.
 pub(crate) fn take(word: &AtomicU64) -> Option<Generation> {
     // Relaxed: the exchange below decides, and fails if any count has changed since.

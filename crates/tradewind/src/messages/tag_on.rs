@@ -7,10 +7,12 @@ use queues::cache_line::{
     CacheLine, CacheLineHeader, CacheLineMessage, CacheLineReceiver, CacheLineSender,
 };
 use queues::tag_on::{
-    LandingPlace, LandingPool, ReceivedBuffer, SharedBuffer, TagOnError, TagOnPool, TagOnPools,
+    LandingPlace, LandingPool, LandingSizes, ReceivedBuffer, ReceiverState, SharedBuffer,
+    TagOnError, TagOnPool, TagOnPools,
 };
 use queues::window::{RemoteWindow, Window, WindowError};
-use std::collections::BTreeMap;
+use shm::liveness::PeerExit;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,15 +34,16 @@ pub struct TagOnSender {
     senders: Vec<CacheLineSender>,
     /// Buffers on other nodes, by rank; `None` for ranks of this node.
     landings: Vec<Option<LandingPool>>,
-    /// Node of each rank.
-    nodes: Vec<u32>,
+    /// Node of each rank, and its number on that node.
+    nodes: Vec<(u32, u32)>,
 }
 
 /// Receives data of the ranks of a [`TagOnPort`].
 #[derive(Debug)]
 pub struct TagOnReceiver {
     receiver: CacheLineReceiver,
-    pools: TagOnPools,
+    /// `None` only in the drop.
+    pools: Option<TagOnPools>,
     /// Memory for the data of ranks on other nodes.
     _window: Option<Window>,
 }
@@ -54,6 +57,13 @@ pub struct TagOnMessage {
 }
 
 type Sent = std::result::Result<(), TagOnError>;
+
+/// Pauses between attempts to store data while all buffers on another node are in use.
+const FIRST_PAUSE: Duration = Duration::from_micros(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
+
+/// Time between checks whether receivers are gone that have released no buffer.
+const BETWEEN_CHECKS: Duration = Duration::from_millis(20);
 
 impl TagOnMessage {
     /// Returns the header.
@@ -106,7 +116,7 @@ impl TagOnSender {
         let mut by_node = BTreeMap::<u32, Vec<u32>>::new();
         for rank in to {
             let node = self.nodes.get(*rank as usize);
-            let node = *node.ok_or(TagOnError::NoRank { rank: *rank })?;
+            let (node, _) = *node.ok_or(TagOnError::NoRank { rank: *rank })?;
             by_node.entry(node).or_default().push(*rank);
         }
         let mut failed = None;
@@ -117,7 +127,13 @@ impl TagOnSender {
         };
         for ranks in by_node.values() {
             if self.landings[ranks[0] as usize].is_some() {
-                self.send_to_node(data, ranks, (header, note), deadline, &mut note_failure);
+                // A rank that is named twice gets two messages, and each buffer has one for a rank.
+                let mut rest = ranks.clone();
+                while !rest.is_empty() {
+                    let (once, again) = split_repeated(&rest);
+                    self.send_to_node(data, &once, (header, note), deadline, &mut note_failure);
+                    rest = again;
+                }
                 continue;
             }
             for rank in ranks {
@@ -144,9 +160,42 @@ impl TagOnSender {
         let Some(landing) = &self.landings[to as usize] else {
             return data.send(sender, header, note);
         };
-        let landed = landing.land(data, 1)?;
+        let receiver = self.nodes[to as usize].1;
+        let mut landed = landing.land(data, vec![receiver]).or_else(|why| match why {
+            TagOnError::Exhausted { .. } if self.is_any_closed(to) => {
+                self.reclaim(landing, to)?;
+                landing.land(data, vec![receiver])
+            }
+            other => Err(other),
+        })?;
         let sent = landed.message(header, note).and_then(|message| Ok(sender.try_send(&message)?));
-        sent.inspect_err(|_| _ = landed.take_back())
+        sent.inspect_err(|_| _ = landed.take_back(receiver))
+    }
+
+    /// The senders to the ranks on the node of a rank, in the order of their numbers there.
+    fn beside(&self, rank: u32) -> impl Iterator<Item = &CacheLineSender> {
+        let node = self.nodes[rank as usize].0;
+        let all = self.nodes.iter().zip(&self.senders);
+        all.filter(move |((other, _), _)| *other == node).map(|(_, sender)| sender)
+    }
+
+    fn is_any_closed(&self, rank: u32) -> bool {
+        self.beside(rank).any(CacheLineSender::is_closed)
+    }
+
+    /// Frees the buffers of receivers that are gone, in the window of a rank.
+    fn reclaim(&self, landing: &LandingPool, rank: u32) -> Sent {
+        // One query of the node service for each receiver.
+        let state = |sender: &CacheLineSender| match sender.exited() {
+            Some(PeerExit::Failed(_)) => ReceiverState::Failed,
+            // One that has left may still read what it has opened.
+            Some(PeerExit::Left(_)) => ReceiverState::Closed,
+            _ if sender.is_closed() => ReceiverState::Closed,
+            _ => ReceiverState::Receives,
+        };
+        let states: Vec<_> = self.beside(rank).map(state).collect();
+        let of = |number: u32| states.get(number as usize).copied();
+        landing.reclaim(|number| of(number).unwrap_or(ReceiverState::Receives))
     }
 
     /// Sends data to ranks of another node: the first of them that can store the data does so.
@@ -158,14 +207,23 @@ impl TagOnSender {
         deadline: Instant,
         note_failure: &mut impl FnMut(Sent),
     ) {
-        let landed = loop {
+        let mut pause = FIRST_PAUSE;
+        let mut next_check = Instant::now() + BETWEEN_CHECKS;
+        let mut landed = loop {
             let Some((first, rest)) = ranks.split_first() else { return };
             let Some(landing) = &self.landings[*first as usize] else { return };
-            match landing.land(data, ranks.len()) {
+            let receivers = ranks.iter().map(|rank| self.nodes[*rank as usize].1).collect();
+            match landing.land(data, receivers) {
                 Ok(landed) => break landed,
-                // Each attempt takes some round trips.
                 Err(TagOnError::Exhausted { .. }) if Instant::now() < deadline => {
-                    std::thread::yield_now();
+                    if next_check <= Instant::now() {
+                        // If that fails, so does the next attempt.
+                        let _ = self.reclaim(landing, *first);
+                        next_check = Instant::now() + BETWEEN_CHECKS;
+                    }
+                    // Each attempt takes some round trips, which delay other commands.
+                    std::thread::sleep(pause);
+                    pause = LONGEST_PAUSE.min(2 * pause);
                 }
                 // The others may have left nothing.
                 Err(
@@ -185,7 +243,7 @@ impl TagOnSender {
             });
             if sent.is_err() {
                 // Fails only if its window has ended, which no rank needs then.
-                let _ = landed.take_back();
+                let _ = landed.take_back(self.nodes[*rank as usize].1);
             }
             note_failure(sent);
         }
@@ -222,9 +280,28 @@ impl TagOnReceiver {
     }
 
     fn open(&mut self, message: CacheLineMessage) -> Result<TagOnMessage> {
-        let data = self.pools.open(&message)?;
+        let pools = self.pools.as_mut().ok_or(TagOnError::NoData)?;
+        let data = pools.open(&message)?;
         Ok(TagOnMessage { message, data })
     }
+}
+
+impl Drop for TagOnReceiver {
+    /// Releases the data of the messages that were not received.
+    fn drop(&mut self) {
+        while let Ok(Some(message)) = self.try_recv() {
+            drop(message);
+        }
+        if let Some(pools) = self.pools.take() {
+            pools.end();
+        }
+    }
+}
+
+/// Splits ranks into the first mention of each and all others.
+fn split_repeated(ranks: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    let mut seen = BTreeSet::new();
+    ranks.iter().partition(|rank| seen.insert(**rank))
 }
 
 impl Communicator {
@@ -263,12 +340,10 @@ impl Communicator {
     /// Fails if the capacity is not a power of two, there are no buffers or more than 1,048,576, a
     /// buffer has no bytes, a rank has no memory left, is gone or in another collective.
     pub fn tag_on(&self, capacity: usize, buffers: u64, bytes: u64) -> Result<TagOnPort> {
-        let sizes = (buffers, bytes);
         // Apart from the numbers of the kinds of queues, from Basic rings and append buffers.
         let key = 1 << 61 | (buffers << 40 ^ bytes) & ((1 << 61) - 1);
         let call = Signature::new(CallKind::Queues, capacity as u64, key);
         let what = "a pool of buffers";
-        let each = LandingPool::bytes_for(sizes)?;
         let made = TagOnPool::create(self.arena(), buffers, bytes).map_err(Error::from);
         let pool = self.opened_by_all(what, call, made)?;
         let (receiver, senders) = self.open_queues::<CacheLine>(capacity, 2, None)?;
@@ -276,26 +351,28 @@ impl Communicator {
         let ranks = self.size();
         let Some(group) = self.internode() else {
             let landings = (0..ranks).map(|_| None).collect();
-            let nodes = vec![0; ranks as usize];
-            let receiver = TagOnReceiver { receiver, pools, _window: None };
+            let nodes = (0..ranks).map(|rank| (0, rank)).collect();
+            let receiver = TagOnReceiver { receiver, pools: Some(pools), _window: None };
             return Ok(TagOnPort {
                 pool,
                 sender: TagOnSender { senders, landings, nodes },
                 receiver,
             });
         };
-        let nodes = group.nodes_of_ranks();
-        let own = nodes[self.rank() as usize];
-        let remote = nodes.iter().filter(|node| **node != own).count() as u64;
-        let window = each.checked_mul(remote);
+        let nodes = numbered_on_nodes(&group.nodes_of_ranks());
+        let own = nodes[self.rank() as usize].0;
+        let receivers = nodes.iter().map(|(_, number)| u64::from(*number) + 1).max();
+        let sizes = LandingSizes { buffers, bytes, receivers: receivers.unwrap_or(1) };
+        let remote = nodes.iter().filter(|(node, _)| *node != own).count() as u64;
+        let window = sizes.all()?.checked_mul(remote);
         let window =
             window.ok_or_else(|| argument("the bytes of a buffer", bytes.to_string(), "less"))?;
         let opened = self.open_windows(window)?;
         let window = opened.own;
         let windows: Vec<_> = opened.all.into_iter().map(Arc::new).collect();
-        let opened = self.land_in(&windows, &nodes, (each, sizes), pools);
+        let opened = self.land_in(&windows, &nodes, sizes, pools);
         let (pools, landings) = self.opened_by_all(what, call, opened)?;
-        let receiver = TagOnReceiver { receiver, pools, _window: Some(window) };
+        let receiver = TagOnReceiver { receiver, pools: Some(pools), _window: Some(window) };
         Ok(TagOnPort { pool, sender: TagOnSender { senders, landings, nodes }, receiver })
     }
 
@@ -303,21 +380,22 @@ impl Communicator {
     fn land_in(
         &self,
         windows: &[Arc<RemoteWindow>],
-        nodes: &[u32],
-        (each, sizes): (u64, (u64, u64)),
+        nodes: &[(u32, u32)],
+        sizes: LandingSizes,
         mut pools: TagOnPools,
     ) -> Result<(TagOnPools, Vec<Option<LandingPool>>)> {
         let rank = self.rank();
-        let own = nodes[rank as usize];
+        let (own, receiver) = nodes[rank as usize];
+        let each = sizes.all()?;
         let mut landings = Vec::new();
-        for (at, (window, node)) in (0..).zip(windows.iter().zip(nodes)) {
+        for (at, (window, (node, _))) in (0..).zip(windows.iter().zip(nodes)) {
             // In a window the ranks of other nodes follow each other.
-            let senders = (0..).zip(nodes).filter(|(_, other)| *other != node);
+            let senders = (0..).zip(nodes).filter(|(_, (other, _))| other != node);
             let mut landing = None;
             for (place, (from, _)) in (0..).zip(senders) {
                 let name = LandingPlace { from, at };
                 if *node == own {
-                    pools.add_landing(name, window, place * each, sizes)?;
+                    pools.add_landing(name, window, place * each, sizes, receiver.into())?;
                 } else if from == rank {
                     landing = Some(LandingPool::new(name, Arc::clone(window), place * each, sizes));
                 }
@@ -326,4 +404,15 @@ impl Communicator {
         }
         Ok((pools, landings))
     }
+}
+
+/// Numbers the ranks of each node from 0.
+fn numbered_on_nodes(nodes: &[u32]) -> Vec<(u32, u32)> {
+    let mut next = BTreeMap::new();
+    let number = |node: &u32| {
+        let next = next.entry(*node).or_insert(0);
+        *next += 1;
+        (*node, *next - 1)
+    };
+    nodes.iter().map(number).collect()
 }

@@ -12,6 +12,9 @@ testing::tests![
     a_multicast_between_nodes_stores_its_data_once_on_each,
     a_full_receiver_stops_its_senders_only,
     a_receiver_that_is_gone_keeps_the_others_from_nothing,
+    data_of_a_rank_that_drops_its_port_are_freed_for_the_others,
+    data_that_a_rank_holds_stay_when_it_drops_its_port,
+    a_rank_that_is_named_twice_gets_two_messages,
     what_was_sent_with_data_before_an_exit_is_received_first,
     tag_on_is_refused_on_all_ranks,
 ];
@@ -185,6 +188,86 @@ fn a_receiver_that_is_gone_keeps_the_others_from_nothing() {
                 }
             }
         }
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+/// Rank 0 sends more messages than there are buffers. Rank 2 receives none.
+fn data_of_a_rank_that_drops_its_port_are_freed_for_the_others() {
+    local_nodes(&[1, 2], |world| {
+        let mut port = world.tag_on(16, 2, 100)?;
+        match world.rank() {
+            0 => {
+                for number in 0..60 {
+                    let mut buffer = port.pool.take()?;
+                    buffer.fill(number);
+                    let sent =
+                        port.sender.send(&buffer.finish(100), &[1, 2], header(0, 0), &[number]);
+                    assert!(matches!(sent, Ok(()) | Err(TagOnError::Send(_))), "{sent:?}");
+                }
+            }
+            1 => {
+                for number in 0..60 {
+                    let message = port.receiver.recv()?;
+                    assert_eq!(message.note(), [number]);
+                    assert_eq!(message.data[..], [number; 100]);
+                }
+            }
+            _ => drop(port),
+        }
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn data_that_a_rank_holds_stay_when_it_drops_its_port() {
+    local_nodes(&[1, 2], |world| {
+        let mut port = world.tag_on(16, 2, 100)?;
+        if world.rank() == 2 {
+            let held = port.receiver.recv()?;
+            drop(port);
+            world.barrier()?;
+            world.barrier()?;
+            assert_eq!(held.data[..], [0; 100]);
+            return world.barrier();
+        }
+        if world.rank() == 0 {
+            send(&port, 0, 0, 100, &[1, 2])?;
+        }
+        world.barrier()?;
+        for number in 1..40 {
+            if world.rank() == 0 {
+                let mut buffer = port.pool.take()?;
+                buffer.fill(number);
+                let data = buffer.finish(100);
+                let sent = port.sender.send(&data, &[1, 2], header(0, 0), &[]);
+                assert!(matches!(sent, Ok(()) | Err(TagOnError::Send(_))), "{sent:?}");
+            } else {
+                port.receiver.recv()?;
+            }
+        }
+        if world.rank() == 1 {
+            assert_eq!(port.receiver.recv()?.data[..], [39; 100]);
+        }
+        world.barrier()?;
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn a_rank_that_is_named_twice_gets_two_messages() {
+    everywhere(2, |world| {
+        let mut port = world.tag_on(16, 4, 100)?;
+        if world.rank() == 0 {
+            send(&port, 0, 9, 100, &[1, 1, 0, 1])?;
+            assert_eq!(port.receiver.recv()?.data[..], [9; 100]);
+        } else {
+            let all: Vec<_> = (0..3).map(|_| port.receiver.recv()).collect::<Result<_>>()?;
+            assert!(all.iter().all(|message| message.data[..] == [9; 100]));
+        }
+        world.barrier()?;
+        assert!(port.receiver.try_recv()?.is_none());
         world.barrier()
     })
     .expect("the job succeeds");
