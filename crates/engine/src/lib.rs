@@ -41,5 +41,6 @@ pub use communicator::input_readers::InputReaders;
 pub use communicator::linked_schedule::LinkedSchedule;
 pub use communicator::request::Request;
 pub use error::{Error, Exit, Outcome, Straggler};
+pub use memory::Swept;
 pub use node::decisions::Decisions;
 pub use wait::while_waiting;

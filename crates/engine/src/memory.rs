@@ -41,6 +41,20 @@ pub(crate) trait MemoryHolder: Send + Sync + std::fmt::Debug {
     fn reclaim(&self) -> Pending;
 }
 
+/// Memory of a layer above, which can be freed once other ranks do not use it any more.
+pub trait Swept: Send + Sync + std::fmt::Debug {
+    /// Frees what no rank uses any more. Neither waits nor executes operations.
+    fn sweep(&self);
+}
+
+impl<S: Swept> MemoryHolder for S {
+    fn reclaim(&self) -> Pending {
+        self.sweep();
+        // The runs that use the memory are pending in their own windows.
+        Pending::Nothing
+    }
+}
+
 /// That which the release of further memory waits for. Of several, the greatest counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pending {

@@ -423,11 +423,10 @@ impl<P: Executor> InflightWindow<P> {
         self.executor.states()[rank as usize].has_begun(run)
     }
 
-    /// Returns whether no other rank reads the contribution of this one to a run any more.
-    pub(crate) fn is_read(&self, run: u64) -> bool {
-        let own = self.executor.rank();
-        let others = (0..).zip(self.executor.states()).filter(|(rank, _)| *rank != own);
-        others.map(|(_, states)| states).all(|states| states.is_past(run))
+    /// Returns whether `rank` reads the contribution of this rank to run `run` no more. For runs in
+    /// which every rank reads for itself: chunks are also reduced for an abandoned result.
+    pub(crate) fn is_read(&self, rank: u32, run: u64) -> bool {
+        rank == self.executor.rank() || self.executor.states()[rank as usize].is_read(run)
     }
 
     /// Moves the runs on that no request uses any more, as far as this rank can. Returns what other

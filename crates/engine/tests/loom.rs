@@ -251,19 +251,22 @@ fn a_slot_is_used_again_only_when_every_rank_has_consumed_it() {
     });
 }
 
-/// An input that two other ranks read in place, after its owner's call: the owner changes it only
-/// when both have consumed the run, and reads it at any time.
+/// An input that two other ranks may read in place, after its owner's call: the owner changes it only
+/// when both have consumed or abandoned the run, and reads it at any time.
 #[test]
-fn an_input_changes_only_when_every_reader_has_consumed_the_run() {
+fn an_input_changes_only_when_every_reader_has_consumed_or_abandoned_the_run() {
     model(|| {
         let shared = Arc::new((AtomicU32::new(0), Payload::new(), [run_states(1), run_states(1)]));
         let read = |reader: usize, shared: Arc<(AtomicU32, Payload, [RunStates<_>; 2])>| {
             let own: &RunStates<Box<[AtomicU64]>> = &shared.2[reader];
             own.begin(0, RunState::Taken);
-            // A reader that has not seen the arrival reads later.
+            // A reader that has not seen the arrival drops its request or, the second, reads later.
             if shared.0.load(Ordering::Acquire) == 1 {
                 assert_eq!(shared.1.get(), 7);
                 own.consume(0);
+            } else if reader == 0 {
+                assert!(own.change(0, RunState::Taken, RunState::Abandoned));
+                assert!(own.change(0, RunState::Abandoned, RunState::Consumed));
             }
         };
         let readers = [0, 1].map(|reader| {
@@ -272,7 +275,7 @@ fn an_input_changes_only_when_every_reader_has_consumed_the_run() {
         });
         shared.1.set(7);
         shared.0.store(1, Ordering::Release);
-        if shared.2.iter().all(|states| states.is_past(0)) {
+        if shared.2.iter().all(|states| states.is_read(0)) {
             shared.1.set(8);
         } else {
             assert_eq!(shared.1.get(), 7);

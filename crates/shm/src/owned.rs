@@ -2,14 +2,18 @@
 
 use crate::arena::{Arena, ArenaError};
 use crate::segment::{Offset, Segment};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Bytes of an arena that are freed when the value is dropped.
 ///
-/// To let other processes read or write the bytes, the owner passes on the offset and does not
-/// access them until those processes are done. Types of the layers above guarantee this by moving
-/// the value into the operation and returning it afterwards.
+/// To let other processes write the bytes, the owner passes on the offset and does not access them
+/// until those processes are done. While other processes only read them, the owner may read too,
+/// and neither calls [`as_mut_slice`](Self::as_mut_slice) nor frees the bytes. Types of the layers
+/// above guarantee this: they move the value into the operation and return it afterwards, and before
+/// a change of bytes that are still read they move to a [copy](Self::copy)
+/// (`tradewind::lendable::LendableBytes::make_writable`).
 ///
 /// ```
 /// use shm::{arena::Arena, owned::OwnedBytes, segment::{Backing, Segment}};
@@ -53,6 +57,34 @@ impl OwnedBytes {
         Ok(OwnedBytes { arena: Arc::clone(arena), at, bytes, first })
     }
 
+    /// Copies the bytes to other memory of the arena, which is not zeroed before.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn copy(&self, alignment: u64) -> Result<Self, ArenaError> {
+        let segment = self.arena.segment();
+        let at = self.arena.allocate(self.bytes.max(1), alignment)?;
+        let Some(first) = NonNull::new(segment.bytes_ptr(at, self.bytes)?) else {
+            return Err(ArenaError::NotAllocated { offset: at });
+        };
+        // SAFETY: both ranges were checked when they were allocated, and are apart because both are
+        // allocated. The new one is used by nobody else yet; the old one is only read, by the owner
+        // and possibly by other processes. From here on the new range is initialised.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.first.as_ptr(), first.as_ptr(), self.bytes as usize);
+        }
+        Ok(OwnedBytes { arena: Arc::clone(&self.arena), at, bytes: self.bytes, first })
+    }
+
+    /// Drops the value without freeing the bytes: another process may use them as long as the
+    /// arena exists.
+    pub fn abandon(self) {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not used again, and its `drop` does not run, so the field is dropped
+        // once.
+        unsafe { std::ptr::drop_in_place(&raw mut this.arena) };
+    }
+
     /// Returns the offset of the bytes in the segment.
     pub fn offset(&self) -> Offset {
         self.at
@@ -79,7 +111,9 @@ impl OwnedBytes {
 
     /// Returns the bytes, for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as in `as_slice`; `&mut self` makes this the only reference.
+        // SAFETY: as in `as_slice`; `&mut self` makes this the only reference here, and the owner
+        // calls this only when no other process reads the bytes any more (see the type's
+        // documentation).
         unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), self.bytes as usize) }
     }
 }

@@ -19,7 +19,9 @@ use std::ops::{Deref, DerefMut};
 ///
 /// Ranks read the input of a long collective in place when they fetch their results, which may be
 /// after this rank has its buffer back. The buffer can be read meanwhile. Its first change copies it,
-/// if another rank has yet to read it; its address changes then.
+/// if another rank has yet to read it; its address changes then, and the old memory is free after the
+/// last read. Only if this rank's part of the segment has no room for the copy, the change waits for
+/// those ranks to read, in a wait or test of any collective, or to leave the job.
 ///
 /// ```
 /// # fn main() -> Result<(), tradewind::Error> {
@@ -77,10 +79,6 @@ impl<T: Pod> SharedBuffer<T> {
     /// Prepares a change by other ranks.
     pub(crate) fn make_writable(&mut self) {
         self.memory.make_writable();
-    }
-
-    fn reserve(&mut self, group: &NodeCommunicator) -> bool {
-        self.memory.reserve(group, align_of::<T>() as u64)
     }
 
     fn lend_to(mut self, readers: Option<InputReaders>) -> Self {
@@ -164,14 +162,6 @@ pub trait Input<'a, T: Pod>: sealed::Sealed {
         true
     }
 
-    /// Prepares the input for ranks that read it in place, also after this rank's call. Returns
-    /// `false` if it must be copied instead.
-    #[doc(hidden)]
-    #[inline]
-    fn reserve(&mut self, _group: &NodeCommunicator) -> bool {
-        true
-    }
-
     /// Turns the input into the buffer that is returned. The function returns the ranks that read
     /// memory of the segment in place.
     #[doc(hidden)]
@@ -188,6 +178,13 @@ pub trait Output<'a, T: Pod>: sealed::Sealed {
     #[doc(hidden)]
     fn argument(&self) -> Option<Argument<'static>>;
 
+    /// Number of bytes.
+    #[doc(hidden)]
+    #[inline]
+    fn length(&self) -> u64 {
+        self.argument().map_or(0, |argument| argument.length)
+    }
+
     /// Contents of the buffer before the collective.
     #[doc(hidden)]
     fn bytes(&mut self) -> &mut [u8];
@@ -203,13 +200,6 @@ pub trait Output<'a, T: Pod>: sealed::Sealed {
     #[doc(hidden)]
     #[inline]
     fn make_writable(&mut self) {}
-
-    /// As [`Input::reserve`], for an output that is read.
-    #[doc(hidden)]
-    #[inline]
-    fn reserve(&mut self, _group: &NodeCommunicator) -> bool {
-        true
-    }
 
     /// The private memory that the result is fetched into, and the buffer that is returned. The
     /// function returns the ranks that read memory of the segment in place.
@@ -321,11 +311,6 @@ impl<'a, T: Pod> Input<'a, T> for SharedBuffer<T> {
     }
 
     #[inline]
-    fn reserve(&mut self, group: &NodeCommunicator) -> bool {
-        SharedBuffer::reserve(self, group)
-    }
-
-    #[inline]
     fn into_back(self, readers: impl FnOnce() -> Option<InputReaders>) -> SharedBuffer<T> {
         self.lend_to(readers())
     }
@@ -352,11 +337,6 @@ impl<'a, T: Pod> Output<'a, T> for SharedBuffer<T> {
     #[inline]
     fn make_writable(&mut self) {
         SharedBuffer::make_writable(self);
-    }
-
-    #[inline]
-    fn reserve(&mut self, group: &NodeCommunicator) -> bool {
-        SharedBuffer::reserve(self, group)
     }
 
     #[inline]

@@ -97,7 +97,8 @@ impl Communicator {
         let rules = SelectionRules::of(table, ranks, group.engine(), placement);
         let endpoint = Arc::new(RankEndpoint::new(&group, internode.as_ref()));
         let messages = MessageContext::of_job(endpoint, internode.as_ref());
-        Communicator::new(group, internode, rules, messages, DeferredBuffers::default())
+        let deferred = DeferredBuffers::of(group.member());
+        Communicator::new(group, internode, rules, messages, deferred)
     }
 
     fn new(

@@ -1,13 +1,16 @@
 //! Memory of the segment that was dropped while other ranks may still use it: buffers of requests,
-//! and queues.
+//! inputs that are still read, and queues.
 
+use engine::Swept;
+use engine::node::membership::Member;
+use shm::owned::OwnedBytes;
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Memory of the segment that outlives its owner: other ranks may still read and write it.
 ///
 /// It is freed by the first [`sweep`](Self::sweep) after the last use.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct DeferredBuffers(Arc<DeferredList>);
 
 #[derive(Debug, Default)]
@@ -16,7 +19,23 @@ struct DeferredList(Mutex<Vec<DeferredFree>>);
 /// Memory to drop once nothing uses it. The condition, which may hold the request, is dropped first.
 struct DeferredFree {
     is_unused: Box<dyn Fn() -> bool + Send>,
-    memory: Box<dyn Any + Send>,
+    memory: DeferredMemory,
+}
+
+enum DeferredMemory {
+    Bytes(OwnedBytes),
+    Object(Box<dyn Any + Send>),
+}
+
+impl DeferredMemory {
+    /// Leaves the memory allocated. Bytes release their handle of the segment; an object, whose
+    /// parts free themselves, keeps it.
+    fn abandon(self) {
+        match self {
+            DeferredMemory::Bytes(bytes) => bytes.abandon(),
+            DeferredMemory::Object(object) => std::mem::forget(object),
+        }
+    }
 }
 
 impl std::fmt::Debug for DeferredFree {
@@ -32,13 +51,24 @@ impl DeferredBuffers {
         is_unused: impl Fn() -> bool + Send + 'static,
         memory: Box<dyn Any + Send>,
     ) {
-        self.lock().push(DeferredFree { is_unused: Box::new(is_unused), memory });
+        self.push(Box::new(is_unused), DeferredMemory::Object(memory));
+    }
+
+    fn push(&self, is_unused: Box<dyn Fn() -> bool + Send>, memory: DeferredMemory) {
+        self.0.lock().push(DeferredFree { is_unused, memory });
+    }
+
+    /// An empty list of a rank, which is also swept when a rank of the node is short of memory.
+    pub(crate) fn of(member: &Member) -> Self {
+        let list = Arc::default();
+        member.sweep_when_short(&list);
+        DeferredBuffers(list)
     }
 
     /// Frees what is unused by now.
     pub(crate) fn sweep(&self) {
-        let unused: Vec<_> =
-            self.lock().extract_if(.., |deferred| (deferred.is_unused)()).collect();
+        let is_unused = |deferred: &mut DeferredFree| (deferred.is_unused)();
+        let unused: Vec<_> = self.0.lock().extract_if(.., is_unused).collect();
         // After the unlock: a buffer that other ranks still read adds its memory when it is dropped.
         drop(unused);
     }
@@ -47,9 +77,26 @@ impl DeferredBuffers {
     pub(crate) fn downgrade(&self) -> WeakDeferredBuffers {
         WeakDeferredBuffers(Arc::downgrade(&self.0))
     }
+}
 
+impl DeferredList {
     fn lock(&self) -> MutexGuard<'_, Vec<DeferredFree>> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Swept for DeferredList {
+    fn sweep(&self) {
+        // Held by a thread that sweeps, perhaps this one: a test of a dropped request may find a
+        // shortage.
+        let Ok(mut list) = self.0.try_lock() else { return };
+        // Not the requests: their tests execute operations, and the caller may hold a lock.
+        let is_unused = |deferred: &mut DeferredFree| {
+            matches!(deferred.memory, DeferredMemory::Bytes(_)) && (deferred.is_unused)()
+        };
+        let unused: Vec<_> = list.extract_if(.., is_unused).collect();
+        drop(list);
+        drop(unused);
     }
 }
 
@@ -65,18 +112,20 @@ impl WeakDeferredBuffers {
         }
     }
 
-    /// Drops memory once it is unused: now or in a sweep. If no sweep comes any more, it leaks.
-    pub(crate) fn drop_once(
+    /// Frees bytes once they are unused: now or in a sweep. If no sweep comes any more, they stay
+    /// allocated.
+    pub(crate) fn free_once(
         &self,
         is_unused: impl Fn() -> bool + Send + 'static,
-        memory: impl Any + Send,
+        bytes: OwnedBytes,
     ) {
         if is_unused() {
             return;
         }
+        let memory = DeferredMemory::Bytes(bytes);
         match self.0.upgrade() {
-            Some(list) => DeferredBuffers(list).hold(is_unused, Box::new(memory)),
-            None => std::mem::forget(memory),
+            Some(list) => DeferredBuffers(list).push(Box::new(is_unused), memory),
+            None => memory.abandon(),
         }
     }
 }
@@ -91,8 +140,8 @@ impl Drop for DeferredList {
                 drop(memory);
             } else {
                 // No sweep comes after this one. Memory that other ranks may still use must not be
-                // reused, so it leaks instead.
-                std::mem::forget(memory);
+                // reused, so it stays allocated instead.
+                memory.abandon();
             }
         }
     }

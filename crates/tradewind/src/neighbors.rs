@@ -120,10 +120,10 @@ impl Neighbors {
     pub fn ineighbor_alltoall<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
-        mut output: O,
+        output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         let destinations = self.neighborhood.destinations().len();
-        let bytes = self.block(input.bytes().len(), destinations, output.bytes().len())?;
+        let bytes = self.block(input.bytes().len(), destinations, output.length() as usize)?;
         self.with_equal(CallKind::NeighborAlltoall, bytes, |plan| {
             plan.start(&self.communicator, input, output)
         })
@@ -246,9 +246,9 @@ impl Neighbors {
     pub fn ineighbor_allgather<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
-        mut output: O,
+        output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let bytes = self.block(input.bytes().len(), 1, output.bytes().len())?;
+        let bytes = self.block(input.bytes().len(), 1, output.length() as usize)?;
         self.with_equal(CallKind::NeighborAllgather, bytes, |plan| {
             plan.start(&self.communicator, input, output)
         })

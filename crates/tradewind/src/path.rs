@@ -32,12 +32,6 @@ impl ExecutionPath {
         matches!(self, ExecutionPath::Internode(_))
     }
 
-    /// Returns `true` if the ranks read an input in the segment in place, also after this rank's call.
-    #[inline]
-    pub(crate) fn reads_in_place(&self, group: &NodeCommunicator) -> bool {
-        matches!(self, ExecutionPath::Flat(flat) if group.reads_in_place(flat))
-    }
-
     /// The schedule, if a blocking call runs it on the buffers themselves.
     #[inline]
     pub(crate) fn lending(&self) -> Option<&Arc<InternodeSchedule>> {

@@ -166,28 +166,26 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
         }
         let written = buffer.argument().filter(|argument| argument.length == bytes);
         let Some(written) = written else {
-            let found = format!("{} bytes long", buffer.bytes().len());
+            let found = format!("{} bytes long", buffer.length());
             return Err(argument("the buffer", found, format!("{bytes} bytes long here")));
         };
         // A flat broadcast declares an input and an output on every rank, a graph only the buffer
         // that the rank uses.
         let is_flat = matches!(self.path, ExecutionPath::Flat(_));
         let group = communicator.group();
-        let mut is_lent = None;
         let started = if is_root {
-            is_lent = self.path.reads_in_place(group).then(|| buffer.reserve(group));
             let in_segment = matches!(written.binding, Binding::Segment(_));
-            let is_copied = self.path.is_internode() || is_lent == Some(false);
-            let read =
-                if in_segment && !is_copied { written } else { Argument::input(buffer.bytes()) };
+            let read = match in_segment && !self.path.is_internode() {
+                true => written,
+                false => Argument::input(buffer.bytes()),
+            };
             let arguments = [read, written];
             self.path.start(group, form, if is_flat { &arguments } else { &arguments[..1] })?
         } else {
             let arguments = [Argument::input(&[]), written];
             self.path.start(group, form, if is_flat { &arguments } else { &arguments[1..] })?
         };
-        let readers = || started.input_readers().filter(|_| is_lent == Some(true));
-        let (private, back) = buffer.into_parts(readers);
+        let (private, back) = buffer.into_parts(|| started.input_readers());
         let outputs = match &self.path {
             _ if is_root => Outputs::None,
             ExecutionPath::Flat(_) => Outputs::Second(private),
@@ -388,15 +386,13 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         &self,
         communicator: &Communicator,
         form: CallForm,
-        mut input: I,
+        input: I,
         mut output: O,
     ) -> Result<Request<'o, (I::Back, O::Back)>> {
         let TwoBuffers { shape, fold, .. } = &self.buffers;
         let group = communicator.group();
         output.make_writable();
-        let is_lent = self.path.reads_in_place(group).then(|| input.reserve(group));
-        let is_copied = self.path.is_internode() || is_lent == Some(false);
-        let arguments = self.arguments(&input, &mut output, is_copied);
+        let arguments = self.arguments(&input, &mut output, self.path.is_internode());
         let started = self.path.start(group, form, &arguments)?;
         let (private, back) = output.into_parts(|| None);
         let private = shape.result_in(private);
@@ -418,7 +414,7 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
                 Outputs::Folded(Box::new(folded), output_of_back::<T, I, O>)
             }
         };
-        let input = input.into_back(|| started.input_readers().filter(|_| is_lent == Some(true)));
+        let input = input.into_back(|| started.input_readers());
         let request = Request::new(communicator, started, outputs, (input, back));
         Ok(request.in_order(self.order))
     }

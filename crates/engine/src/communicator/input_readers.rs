@@ -2,9 +2,12 @@
 
 use crate::communicator::Communicator;
 use crate::communicator::request::{Execution, Request};
+use crate::error::Error;
 use crate::flat::pattern::FlatCollective;
 use crate::flat::role::ReducedBy;
-use crate::window::Executor;
+use crate::wait;
+use crate::window::{Executor, RunNumber};
+use shm::owned::OwnedBytes;
 use std::sync::Arc;
 
 /// The ranks that read the input of a collective in place. The collective may be complete on its
@@ -13,23 +16,62 @@ use std::sync::Arc;
 /// Until they [are done](Self::are_done), the caller neither changes nor frees the input.
 #[derive(Clone, Debug)]
 pub struct InputReaders {
+    /// Keeps the states of the ranks' runs allocated. No cycle across ranks: a rank that has dropped
+    /// its request is done, whether or not its communicator is dropped.
     communicator: Arc<Communicator>,
     run: u64,
+    sequence: u64,
 }
 
 impl InputReaders {
-    /// Returns whether every other rank has read the input: it has fetched its result, or does not
-    /// need it. One load a rank.
+    /// Returns whether no other rank reads the input any more: it has fetched its result, has
+    /// dropped its request, or has left the job. One load a rank that is done.
     pub fn are_done(&self) -> bool {
-        self.communicator.flat.is_read(self.run)
+        let Communicator { flat, context, .. } = &*self.communicator;
+        (0..context.size()).all(|rank| {
+            // A rank that has left has no request; one that was killed executes nothing.
+            flat.is_read(rank, self.run) || self.communicator.exit_of(rank).is_some()
+        })
+    }
+
+    /// Copies the input to other memory of this rank's part of the segment.
+    ///
+    /// # Errors
+    /// Returns an error if that part is full.
+    pub fn copy(&self, input: &OwnedBytes, alignment: u64) -> Result<OwnedBytes, Error> {
+        Ok(self.communicator.member().with_reclaim(|| input.copy(alignment))?)
+    }
+
+    /// Waits until they are done, for a change of an input of `bytes` bytes that finds no memory
+    /// for a copy. The other ranks move their results to private memory meanwhile, in any wait or
+    /// test.
+    #[cold]
+    pub fn wait(&self, bytes: u64) {
+        let context = &self.communicator.context;
+        let turn = context.member.memory().enqueue(bytes);
+        context.member.memory().record_shortage();
+        let are_done = || {
+            // An operation of this rank that fails is reported by the wait for its own run.
+            let _ = context.progress();
+            Ok(self.are_done())
+        };
+        // Cannot end otherwise: there is no deadline, and a rank that fails is done.
+        let _ = wait::for_slot(
+            context.member.node().spin_policy(),
+            None,
+            || context.wait_for(self.sequence),
+            are_done,
+            || Ok(()),
+        );
+        drop(turn);
     }
 }
 
 impl Communicator {
     /// Returns whether the other ranks read an input of this rank that lies in the segment in place,
-    /// after this rank's call. The request then [names them](Request::input_readers).
+    /// after this rank's call.
     #[inline]
-    pub fn reads_in_place(&self, collective: &FlatCollective) -> bool {
+    fn reads_in_place(&self, collective: &FlatCollective) -> bool {
         let role = self.flat.executor.role(collective);
         // Chunks of a reduction are complete after the last read of a contribution.
         role.contributes
@@ -39,14 +81,14 @@ impl Communicator {
 }
 
 impl Request {
-    /// Returns the ranks that read an input in the segment in place, if the collective
-    /// [does that](Communicator::reads_in_place).
+    /// Returns the ranks that read an input in the segment in place, also after this rank's call.
     #[inline]
     pub fn input_readers(&self) -> Option<InputReaders> {
         match self.execution() {
             Execution::Flat(communicator, run) if communicator.reads_in_place(&run.call) => {
                 let communicator = Arc::clone(communicator);
-                Some(InputReaders { communicator, run: run.number.run })
+                let RunNumber { run, sequence } = run.number;
+                Some(InputReaders { communicator, run, sequence })
             }
             _ => None,
         }

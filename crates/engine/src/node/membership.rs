@@ -1,7 +1,7 @@
 //! Membership of one rank in a job: its memory and its own tasks.
 
 use crate::error::{Error, Exit, Outcome};
-use crate::memory::{MemoryHolder, Pending, RunMemory};
+use crate::memory::{MemoryHolder, Pending, RunMemory, Swept};
 use crate::node::deferred_free::{DeferredFree, ReleaseLine};
 use crate::node::liveness::LivenessCheck;
 use crate::node::{
@@ -342,6 +342,11 @@ impl Member {
     /// for memory of this one. Called in waits for runs that have begun.
     pub(crate) fn check_shortage(&self) -> Result<(), Error> {
         if self.memory.is_short() { self.memory.check_cycle(self.reclaim()) } else { Ok(()) }
+    }
+
+    /// Sweeps this memory too when this rank, or another one of the node, is short of memory.
+    pub fn sweep_when_short<S: Swept + 'static>(&self, swept: &Arc<S>) {
+        self.memory.add_holder(Arc::downgrade(swept) as Weak<dyn MemoryHolder>);
     }
 
     /// Returns the arena as runs use it.

@@ -28,8 +28,8 @@ impl RunState {
             RunState::Active => 0,
             RunState::Taken => 1,
             RunState::Abandoned => 2,
-            // The largest code, so that `is_past` is one comparison: every later word of the slot,
-            // and no earlier one, is greater or equal.
+            // The largest codes, so that `is_past` and `is_read` are one comparison: every later word
+            // of the slot, and no earlier one, is greater or equal.
             RunState::Consumed => 3,
         }
     }
@@ -100,6 +100,15 @@ impl<W: Deref<Target = [AtomicU64]>> RunStates<W> {
     pub(crate) fn is_past(&self, run: u64) -> bool {
         // Acquire: pairs with the Release in `consume`, `begin` and `change`.
         self.at(run).load(Ordering::Acquire) >= word(run, RunState::Consumed)
+    }
+
+    /// Returns whether this rank reads nothing of run `run` any more: it is past the run, or has
+    /// abandoned the result. The rank may still have to arrive and to help the others.
+    #[inline]
+    pub(crate) fn is_read(&self, run: u64) -> bool {
+        // Acquire: as in `is_past`. An abandoned run is not fetched: all changes from `Abandoned`
+        // lead to `Consumed`.
+        self.at(run).load(Ordering::Acquire) >= word(run, RunState::Abandoned)
     }
 }
 

@@ -56,10 +56,9 @@ impl Communicator {
     pub fn ialltoall<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
-        mut output: O,
+        output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.plan_alltoall::<T>(CallForm::Nonblocking, output.bytes().len() as u64)?
-            .start(self, input, output)
+        self.plan_alltoall::<T>(CallForm::Nonblocking, output.length())?.start(self, input, output)
     }
 
     /// Prepares a persistent alltoall of `count` elements for each rank.

@@ -73,10 +73,10 @@ impl Communicator {
     #[inline]
     pub fn ibcast<'a, T: Pod, O: Output<'a, T>>(
         &self,
-        mut buffer: O,
+        buffer: O,
         root: u32,
     ) -> Result<Request<'a, O::Back>> {
-        let bytes = buffer.bytes().len() as u64;
+        let bytes = buffer.length();
         let path = self.path_of_bcast(CallForm::Nonblocking, bytes, root)?;
         CollectivePlan::with_one_buffer(path, bytes, self.rank() == root).start(self, buffer)
     }

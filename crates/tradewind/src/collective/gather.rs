@@ -61,12 +61,12 @@ impl Communicator {
     pub fn igather<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
-        mut output: O,
+        output: O,
         root: u32,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         let bytes = self.block_of_gather(
             input.argument().map(|input| input.length),
-            output.bytes().len(),
+            output.length() as usize,
             root,
         )?;
         self.plan_gather::<T>(CallForm::Nonblocking, bytes, root)?.start(self, input, output)

@@ -61,11 +61,11 @@ impl Communicator {
     pub fn ireduce<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
-        mut output: O,
+        output: O,
         op: impl ReduceOp<T>,
         root: u32,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let bytes = input.argument().map_or(output.bytes().len() as u64, |input| input.length);
+        let bytes = input.argument().map_or(output.length(), |input| input.length);
         self.plan_reduce(CallForm::Nonblocking, bytes, op, root)?.start(self, input, output)
     }
 

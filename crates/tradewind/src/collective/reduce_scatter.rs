@@ -108,11 +108,10 @@ impl Communicator {
     pub fn ireduce_scatter_block<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
-        mut output: O,
+        output: O,
         op: impl ReduceOp<T>,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let bytes =
-            self.block_of_reduce_scatter(input.argument().is_none(), output.bytes().len() as u64)?;
+        let bytes = self.block_of_reduce_scatter(input.argument().is_none(), output.length())?;
         self.plan_reduce_scatter_block(CallForm::Nonblocking, bytes, op)?.start(self, input, output)
     }
 

@@ -56,11 +56,10 @@ impl Communicator {
     pub fn iscan<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
-        mut output: O,
+        output: O,
         op: impl ReduceOp<T>,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.plan_scan(CallForm::Nonblocking, output.bytes().len() as u64, op)?
-            .start(self, input, output)
+        self.plan_scan(CallForm::Nonblocking, output.length(), op)?.start(self, input, output)
     }
 
     /// Prepares a persistent scan of `count` elements.

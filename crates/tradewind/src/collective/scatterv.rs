@@ -55,7 +55,7 @@ impl Communicator {
         let streamed = self
             .call_of_streamed_scatterv(root)
             .and_then(|call| self.stream_scatterv((call, root), (&input, counts), &mut output));
-        let own = output.bytes().len() as u64;
+        let own = output.length();
         let plan = || self.plan_scatterv::<T>(counts, own, root, CallForm::Blocking);
         match streamed {
             Some(StreamedCall::Ended(outcome)) => outcome,
@@ -74,10 +74,10 @@ impl Communicator {
         &self,
         input: I,
         counts: &[usize],
-        mut output: O,
+        output: O,
         root: u32,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let own = output.bytes().len() as u64;
+        let own = output.length();
         self.plan_scatterv::<T>(counts, own, root, CallForm::Nonblocking)?
             .start(self, input, output)
     }

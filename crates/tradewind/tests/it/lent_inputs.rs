@@ -1,14 +1,16 @@
 //! Inputs in memory of the segment that other ranks read after their owner has them back.
 
 use std::sync::Barrier;
-use tradewind::{Communicator, Op, Request, Result, SharedBuffer, local};
+use tradewind::{Algorithm, Algorithms, Communicator, Op, Request, Result, SharedBuffer, local};
 
 testing::tests![
     a_returned_input_may_change_before_other_ranks_have_read_it,
     a_returned_input_may_be_lent_again_and_then_change,
     a_returned_input_may_be_dropped_before_other_ranks_have_read_it,
     a_dropped_request_leaves_its_input_to_the_other_ranks,
-    an_input_waits_for_memory_where_none_is_left_for_a_copy,
+    a_change_waits_for_readers_only_where_no_memory_is_left_for_a_copy,
+    a_lent_input_takes_no_other_memory_and_moves_only_while_it_is_read,
+    an_input_is_free_once_the_reader_has_dropped_its_request_and_communicator,
     the_bytes_of_dropped_inputs_are_free_again,
 ];
 
@@ -94,17 +96,38 @@ fn start<'a>(world: &Communicator, number: usize, round: u64) -> Result<(Started
 
 const COLLECTIVES: usize = 11;
 
+/// Runs `body` on all ranks, with flat collectives. All ranks meet at the barrier.
+fn flat(ranks: u32, body: impl Fn(&Communicator, &Barrier) -> Result<()> + Sync) {
+    let gate = Barrier::new(ranks as usize);
+    let join = Some(Algorithm::Join);
+    local(ranks, |world| {
+        let world = world.with_algorithms(Algorithms {
+            bcast: join,
+            scatter: join,
+            gather: join,
+            allgather: join,
+            alltoall: join,
+            allreduce: join,
+            reduce_scatter: join,
+            scan: join,
+            neighbor: join,
+            ..Algorithms::default()
+        });
+        body(&world, &gate)
+    })
+    .expect("every rank gets the bytes of the start");
+}
+
 /// Runs `use_input` on rank 0 with the input of each collective, after its wait and before those of
 /// the other ranks, which must get the bytes of the start.
 fn before_the_others(
     ranks: u32,
     use_input: impl Fn(&Communicator, SharedBuffer<u64>) -> Result<()> + Sync,
 ) {
-    let gate = Barrier::new(ranks as usize);
-    local(ranks, |world| {
+    flat(ranks, |world, gate| {
         for number in 0..COLLECTIVES {
             for round in 0..4 {
-                let (wait, expected) = start(&world, number, round)?;
+                let (wait, expected) = start(world, number, round)?;
                 gate.wait();
                 if world.rank() != 0 {
                     gate.wait();
@@ -113,23 +136,24 @@ fn before_the_others(
                 if let Some((input, output)) = outcome {
                     assert!(output == expected, "collective {number}, round {round}");
                     if world.rank() == 0 {
-                        use_input(&world, input)?;
+                        use_input(world, input)?;
                         gate.wait();
                     }
                 }
             }
         }
         Ok(())
-    })
-    .expect("every rank gets the bytes of the start");
+    });
 }
 
 fn a_returned_input_may_change_before_other_ranks_have_read_it() {
     for ranks in [2, 3] {
         before_the_others(ranks, |_, mut input| {
             let before = input[0];
+            let lent_at = input.as_ptr();
             assert!(input.iter().all(|value| *value == before));
             input[7] = u64::MAX;
+            assert!(ranks != 2 || input.as_ptr() != lent_at);
             assert!(
                 input
                     .iter()
@@ -155,8 +179,7 @@ fn a_returned_input_may_be_dropped_before_other_ranks_have_read_it() {
 }
 
 fn a_returned_input_may_be_lent_again_and_then_change() {
-    let gate = Barrier::new(2);
-    local(2, |world| {
+    flat(2, |world, gate| {
         let mut outputs = vec![vec![0u64; 2 * COUNT]; 6];
         if world.rank() == 0 {
             let mut buffer = world.alloc::<u64>(COUNT)?;
@@ -172,7 +195,7 @@ fn a_returned_input_may_be_lent_again_and_then_change() {
         } else {
             let mut requests = Vec::new();
             for (round, output) in (0..).zip(&mut outputs) {
-                requests.push(world.iallgather(input(&world, COUNT, round)?, output)?);
+                requests.push(world.iallgather(input(world, COUNT, round)?, output)?);
             }
             gate.wait();
             for request in requests {
@@ -184,15 +207,13 @@ fn a_returned_input_may_be_lent_again_and_then_change() {
             assert!(output[COUNT..].iter().all(|element| *element == value(1, round)));
         }
         Ok(())
-    })
-    .expect("every rank gets the bytes of each start");
+    });
 }
 
 fn a_dropped_request_leaves_its_input_to_the_other_ranks() {
-    let gate = Barrier::new(2);
-    local(2, |world| {
+    flat(2, |world, gate| {
         for round in 0..20 {
-            let mine = input(&world, 2 * COUNT, round)?;
+            let mine = input(world, 2 * COUNT, round)?;
             let theirs = world.alloc::<u64>(2 * COUNT)?;
             if world.rank() == 0 {
                 drop(world.ialltoall(mine, theirs)?);
@@ -207,8 +228,7 @@ fn a_dropped_request_leaves_its_input_to_the_other_ranks() {
             }
         }
         Ok(())
-    })
-    .expect("the other rank gets the bytes of the start");
+    });
 }
 
 /// Allocates what is left of this rank's part of the segment, down to pieces of a page.
@@ -220,33 +240,89 @@ fn fill_memory(world: &Communicator) -> Vec<SharedBuffer<u8>> {
     kept
 }
 
-fn an_input_waits_for_memory_where_none_is_left_for_a_copy() {
-    let gate = Barrier::new(2);
-    local(2, |world| {
-        let mut first = vec![0u64; 2 * COUNT];
+fn a_change_waits_for_readers_only_where_no_memory_is_left_for_a_copy() {
+    flat(2, |world, _| {
+        let mut mine = input(world, COUNT, 3)?;
         let mut sum = vec![0u64; COUNT];
-        let mine = input(&world, COUNT, 3)?;
-        let private = mine.to_vec();
-        let held = world.iallgather(&private, &mut first)?;
         if world.rank() == 0 {
-            // The other rank has not read the staged bytes, so they stay.
-            held.wait()?;
-            let kept = fill_memory(&world);
+            let _kept = fill_memory(world);
+            // Needs no memory.
             let request = world.iallreduce(mine, &mut sum, Op::Sum)?;
-            assert!(request.is_queued());
-            gate.wait();
-            let (mut mine, ()) = request.wait()?;
+            assert!(!request.is_queued());
+            mine = request.wait()?.0;
+            let before = mine.as_ptr();
+            // The other rank has its result moved aside in its barrier, before its wait.
             mine.fill(u64::MAX);
-            drop(kept);
+            assert_eq!(mine.as_ptr(), before);
+            world.barrier()?;
         } else {
-            gate.wait();
-            held.wait()?;
-            world.iallreduce(mine, &mut sum, Op::Sum)?.wait()?;
+            let request = world.iallreduce(mine, &mut sum, Op::Sum)?;
+            world.barrier()?;
+            request.wait()?;
         }
         assert!(sum.iter().all(|element| *element == value(0, 3) + value(1, 3)));
         Ok(())
-    })
-    .expect("the call starts when there is memory");
+    });
+}
+
+fn a_lent_input_takes_no_other_memory_and_moves_only_while_it_is_read() {
+    flat(2, |world, gate| {
+        let mut sum = world.alloc::<u64>(COUNT)?;
+        let mut mine = input(world, COUNT, 0)?;
+        for round in 0..4 {
+            mine.fill(value(world.rank(), round));
+            let used = world.allocated_bytes();
+            let request = world.iallreduce(mine, sum, Op::Sum)?;
+            gate.wait();
+            if world.rank() != 0 {
+                gate.wait();
+            }
+            assert_eq!(world.allocated_bytes(), used, "nothing is staged");
+            (mine, sum) = request.wait()?;
+            let before = mine.as_ptr();
+            if world.rank() == 0 {
+                mine[0] = 1;
+                assert_ne!(mine.as_ptr(), before);
+                let moved = mine.as_ptr();
+                mine[1] = 1;
+                assert_eq!(mine.as_ptr(), moved);
+                gate.wait();
+            } else {
+                // The first rank has read it.
+                mine[0] = 1;
+                assert_eq!(mine.as_ptr(), before);
+            }
+            gate.wait();
+            assert!(sum.iter().all(|sum| *sum == value(0, round) + value(1, round)));
+            // Frees what the change has left to the reader.
+            drop(world.alloc::<u64>(1)?);
+            assert_eq!(world.allocated_bytes(), used);
+        }
+        Ok(())
+    });
+}
+
+fn an_input_is_free_once_the_reader_has_dropped_its_request_and_communicator() {
+    flat(2, |world, gate| {
+        let before = world.allocated_bytes();
+        let dup = world.dup()?;
+        let mine = input(world, COUNT, 1)?;
+        let theirs = world.alloc::<u64>(2 * COUNT)?;
+        let request = dup.iallgather(mine, theirs)?;
+        gate.wait();
+        // Complete on both ranks, and fetched by neither.
+        drop(request);
+        drop(dup);
+        gate.wait();
+        // The first allocation frees the input, and with it the communicator of this rank; the
+        // second one what both ranks have released of it.
+        drop(world.alloc::<u64>(1)?);
+        gate.wait();
+        drop(world.dup()?);
+        world.barrier()?;
+        assert!(world.allocated_bytes() < before + 8 * COUNT as u64);
+        Ok(())
+    });
 }
 
 fn the_bytes_of_dropped_inputs_are_free_again() {
