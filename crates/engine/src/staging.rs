@@ -31,8 +31,7 @@ const LEAST_BYTES: u64 = 4096;
 /// Largest number of buffers of one size in rotation. Bounds the search.
 const MOST_BUFFERS: u64 = 64;
 
-/// Largest part of new memory whose pages a start enters at once. Of longer buffers the copy takes
-/// longer than the faults.
+/// Largest part of new memory whose pages are entered at once. Bounds the time of a start.
 pub(crate) const POPULATED_BYTES: u64 = 4 << 20;
 
 /// Usual size of a core's second-level cache, in bytes.
@@ -104,13 +103,13 @@ impl Staging {
             return Ok(self.buffers[index].reuse(run));
         }
         // Below the rotation size a new buffer is preferred: its lines are in no reader's cache.
-        match (self.allocate(class, run), oldest) {
+        match (self.allocate((class, bytes), run), oldest) {
             (Ok(at), _) => Ok(at),
             (Err(_), Some(index)) => Ok(self.buffers[index].reuse(run)),
             (Err(error), None) => {
                 // The arena is full: free the idle buffers of all sizes and try once more.
                 self.free_idle(consumed);
-                self.allocate(class, run).map_err(|_| error)
+                self.allocate((class, bytes), run).map_err(|_| error)
             }
         }
     }
@@ -132,11 +131,12 @@ impl Staging {
         self.buffers.retain(|buffer| buffer.run != run || arena.free(buffer.at).is_err());
     }
 
-    fn allocate(&mut self, bytes: u64, run: u64) -> Result<Offset, Error> {
-        let at = self.arena.allocate(bytes, 64)?;
+    /// Allocates a buffer of this class, for `used` bytes at first.
+    fn allocate(&mut self, (class, used): (u64, u64), run: u64) -> Result<Offset, Error> {
+        let at = self.arena.allocate(class, 64)?;
         // In one step: a page fault for each page takes as long as copying the page.
-        populate(self.arena.segment(), at, bytes.min(POPULATED_BYTES));
-        self.buffers.push(StagingBuffer { at, bytes, run });
+        populate(self.arena.segment(), at, used.min(POPULATED_BYTES));
+        self.buffers.push(StagingBuffer { at, bytes: class, run });
         Ok(at)
     }
 }
