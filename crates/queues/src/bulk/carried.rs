@@ -2,8 +2,8 @@
 //! receiver's node.
 //!
 //! The first piece of a message begins with the length of the message, and its handler is
-//! [`FIRST`]. A sender that gives up has sent some of the pieces, and ends them with an empty piece of
-//! the handler [`ABORT`], for which it keeps a line of its ring free.
+//! [`FIRST`]. A sender that gives up has sent some of the pieces, and ends them with an empty piece
+//! of the handler [`ABORT`], for which it keeps a line of its ring free.
 
 use super::error::{BulkError, DirectAccessError};
 use super::path::{DirectPath, Path, Policy, Received};

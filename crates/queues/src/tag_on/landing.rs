@@ -33,8 +33,8 @@ impl LandingPlace {
     }
 }
 
-/// Sizes of the buffers for the data of one rank in the window of another one: the reference counts,
-/// the marks of the receivers, and the data.
+/// Sizes of the buffers for the data of one rank in the window of another one: the reference
+/// counts, the marks of the receivers, and the data.
 #[derive(Clone, Copy, Debug)]
 pub struct LandingSizes {
     /// Number of buffers.
@@ -198,8 +198,8 @@ impl LandingPool {
             if !is_free {
                 continue;
             }
-            // No receiver changes the counts any more: a release that follows its mark finds another
-            // generation or no count, and leaves the word unchanged.
+            // No receiver changes the counts any more: a release that follows its mark finds
+            // another generation or no count, and leaves the word unchanged.
             let word = self.word_at(index);
             let counted = self.window.get_value::<u64>(word)?;
             if references::generation(counted) == generation {

@@ -172,7 +172,8 @@ impl PoolBuffers {
         })
     }
 
-    /// Maps the buffers that lie from an offset on in a window of this node, for one of its receivers.
+    /// Maps the buffers that lie from an offset on in a window of this node, for one of its
+    /// receivers.
     pub(super) fn in_window(
         segment: &Arc<Segment>,
         window: &Arc<RemoteWindow>,

@@ -62,8 +62,8 @@ impl TagOnPools {
         Ok(())
     }
 
-    /// Ends the receipt: no message is opened any more. Senders on other nodes then free the buffers
-    /// of those that were not; data that were opened stay until they are dropped.
+    /// Ends the receipt: no message is opened any more. Senders on other nodes then free the
+    /// buffers of those that were not; data that were opened stay until they are dropped.
     pub fn end(self) {
         self.landed.values().for_each(PoolBuffers::end);
     }

@@ -143,7 +143,8 @@ fn a_receiver_waits_for_no_message_that_was_given_up() {
                     assert!(matches!(received, Err(BulkError::Timeout { .. })), "{received:?}");
                 }
                 world.barrier()?;
-                // Not longer than the first piece of the one that was given up: it is no part of it.
+                // Not longer than the first piece of the one that was given up: it is no part of
+                // it.
                 assert_eq!(receiver.recv_with(<[u8]>::to_vec)?, message(100));
                 world.barrier()
             }
