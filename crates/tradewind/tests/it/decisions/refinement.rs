@@ -1,0 +1,256 @@
+//! Tables that a job corrects while it runs, where the user has asked for that.
+
+use super::{found, here, kept, run, said};
+use collectives::{Algorithm, Choice, Collective};
+use models::decision::{DecisionTable, Query, Range, Row, RunnerUp, Times};
+use tradewind::{CallForm, Op, Result};
+
+testing::tests![
+    a_job_corrects_wrong_rows,
+    a_job_on_several_nodes_corrects_wrong_rows,
+    a_start_waits_for_no_trial,
+    a_rank_without_memory_makes_no_trial,
+    a_table_stays_as_it_is_unless_the_user_asks,
+];
+testing::parts![call_often, call_often_between_nodes, start_often, call_often_without_memory];
+
+/// Bytes of the calls by a wrong plan: a chain of segments of a few bytes.
+const WRONG_BYTES: usize = 2000;
+
+/// Calls a broadcast and a reduction so often that a job refines its table, and prints the algorithms
+/// before and afterwards.
+fn call_often() {
+    tradewind::local(4, |world| {
+        let explain = |when: &str| -> Result<()> {
+            let sum = [1u64; WRONG_BYTES / 8];
+            let mut whole = [0; WRONG_BYTES / 8];
+            let request = world.ireduce(&sum, &mut whole, Op::Sum, 0)?;
+            let of_integers = request.explain().map(|explanation| explanation.algorithm.name());
+            request.wait()?;
+            let of =
+                |form, operation| world.explain_form(form, operation, WRONG_BYTES as u64).algorithm;
+            let bcast = of(CallForm::Blocking, Collective::Bcast);
+            let ibcast = of(CallForm::Nonblocking, Collective::Bcast);
+            let floats = of(CallForm::Nonblocking, Collective::Reduce);
+            if world.rank() == 0 {
+                let integers = of_integers.unwrap_or("none");
+                println!("\n{when}: {bcast} {ibcast} {integers}, floats {floats}");
+            }
+            Ok(())
+        };
+        explain("before")?;
+        let mut buffer = [0u8; WRONG_BYTES];
+        for call in 0..1100u32 {
+            let byte = call as u8;
+            buffer.fill(if world.rank() == 0 { byte } else { !byte });
+            world.bcast(&mut buffer, 0)?;
+            assert_eq!(buffer, [byte; WRONG_BYTES]);
+            buffer.fill(if world.rank() == 3 { byte } else { !byte });
+            world.ibcast(&mut buffer, 3)?.wait()?;
+            assert_eq!(buffer, [byte; WRONG_BYTES]);
+            let mut sum = [0.0; WRONG_BYTES / 8];
+            world.ireduce(&[1.0; WRONG_BYTES / 8], &mut sum, Op::Sum, 0)?.wait()?;
+            assert!(world.rank() > 0 || sum == [4.0; WRONG_BYTES / 8]);
+        }
+        explain("after")
+    })
+    .expect("every rank refines alike");
+}
+
+/// Calls a broadcast among two nodes so often that a job refines its table.
+fn call_often_between_nodes() {
+    tradewind::local_nodes(&[2, 2], |world| {
+        for call in 0..1010u32 {
+            let mut buffer = [u8::from(world.rank() == 1) * call as u8; WRONG_BYTES];
+            world.bcast(&mut buffer, 1)?;
+            assert_eq!(buffer, [call as u8; WRONG_BYTES]);
+        }
+        let chosen = world.explain(Collective::Bcast, WRONG_BYTES as u64).algorithm;
+        let mut of_all = [0; 4];
+        world.allgather(&[chosen as u64], &mut of_all)?;
+        assert_eq!(of_all, [chosen as u64; 4], "ranks that choose differently wait for ever");
+        if world.rank() == 0 {
+            println!("\nafter: {chosen}");
+        }
+        Ok(())
+    })
+    .expect("every rank refines alike");
+}
+
+/// Starts broadcasts so often that a trial is due, then a reduce-scatter by a user-defined operation,
+/// whose start may not wait for the other rank.
+fn start_often() {
+    let (started, is_started) = std::sync::mpsc::channel();
+    let is_started = std::sync::Mutex::new(is_started);
+    tradewind::local(2, |world| {
+        let mut buffer = [0u8; WRONG_BYTES];
+        for _ in 0..1010 {
+            world.ibcast(&mut buffer, 0)?.wait()?;
+        }
+        let mut sum = [0u64; 1];
+        let add = tradewind::fold(|left: &mut u64, right: &u64| *left += right);
+        if world.rank() == 1 {
+            // The limit ends a failing test only.
+            let limit = std::time::Duration::from_secs(60);
+            let is_started = is_started.lock().expect("rank 1 alone has it");
+            is_started.recv_timeout(limit).expect("the other rank's start has returned");
+        }
+        let request = world.ireduce_scatter(&[1u64; 2], &mut sum, &[1, 1], add)?;
+        if world.rank() == 0 {
+            started.send(()).expect("the other rank waits for it");
+        }
+        request.wait()?;
+        assert_eq!(sum, [2]);
+        world.barrier()
+    })
+    .expect("no start waits");
+}
+
+/// Bytes of a call with more segments of 16 bytes than a graph may have, so that it is flat.
+const FLAT_BYTES: usize = 32 << 10;
+
+/// Calls a reduction of shared buffers so often that a trial is due, on ranks of which one has no
+/// more memory than these calls need.
+fn call_often_without_memory() {
+    tradewind::local(4, |world| {
+        let ones = world.alloc::<u64>(FLAT_BYTES / 8)?;
+        let mut ones = Some((ones, world.alloc::<u64>(FLAT_BYTES / 8)?));
+        // Room for what such a call stages, which is less than a trial needs.
+        let mut room = Some(world.alloc::<u8>(FLAT_BYTES + 4096)?);
+        let mut filling = Vec::new();
+        for call in 0..1010 {
+            let (input, output) = ones.take().expect("each call hands them back");
+            ones = Some(world.ireduce(input, output, Op::Sum, 0)?.wait()?);
+            if call == 0 && world.rank() == 0 {
+                for bytes in [1 << 20, 4096] {
+                    while let Ok(buffer) = world.alloc::<u8>(bytes) {
+                        filling.push(buffer);
+                    }
+                }
+                drop(room.take());
+            }
+        }
+        world.barrier()
+    })
+    .expect("the program's calls have the memory that they need");
+}
+
+/// A table with a chain of segments of 16 bytes everywhere, and a binomial tree as the next best.
+fn wrong_table(ranks_per_node: u32) -> DecisionTable {
+    let range = Range {
+        from: 0,
+        to: None,
+        plan: Choice {
+            segment_bytes: std::num::NonZeroU64::new(16),
+            ..Choice::of(Algorithm::SegmentedChain)
+        },
+        engine: None,
+        at: 8,
+        time: Times::predicted(1.0),
+        runner_up: Some(RunnerUp {
+            plan: Choice::of(Algorithm::Binomial),
+            engine: None,
+            time: Times::predicted(2.0),
+        }),
+    };
+    let both = |form: &CallForm| {
+        let row = |operation| Row {
+            operation,
+            form: *form,
+            ranks: 4,
+            ranks_per_node,
+            error: None,
+            disturbed: None,
+            ranges: vec![range],
+        };
+        [Collective::Bcast, Collective::Reduce].map(row)
+    };
+    DecisionTable::new(here(), CallForm::ALL.iter().flat_map(both).collect())
+        .expect("a table that can be")
+}
+
+/// A hundred segments take many times as long as the flat collective or a tree, whatever else the
+/// machine does.
+fn a_job_corrects_wrong_rows() {
+    let file = kept(&wrong_table(4));
+    let output = run(
+        "decisions::refinement::call_often",
+        Some(file.path()),
+        Some(("TRADEWIND_REFINE", "1")),
+    );
+    said(&output);
+    let found = found(&output);
+    let line = |when: &str| {
+        found.lines().find(|line| line.starts_with(when)).unwrap_or_default().to_owned()
+    };
+    let chain = "segmented-chain";
+    assert_eq!(line("before"), format!("before: {chain} {chain} {chain}, floats {chain}"));
+    let table = DecisionTable::read(file.path()).expect("it is whole");
+    let plan = |form, operation, bytes| {
+        let query = Query { operation, form, ranks: 4, ranks_per_node: 4, bytes };
+        let range = table.look_up(&query).expect("it has no gap").range;
+        (range.plan.algorithm, range.time.measured.is_some())
+    };
+    let calls = [
+        (CallForm::Blocking, Collective::Bcast),
+        (CallForm::Nonblocking, Collective::Bcast),
+        (CallForm::Nonblocking, Collective::Reduce),
+    ];
+    let corrected = calls.map(|(form, operation)| {
+        let (algorithm, is_measured) = plan(form, operation, WRONG_BYTES as u64);
+        assert!(is_measured && algorithm != Algorithm::SegmentedChain, "{operation}: {algorithm}");
+        // Nothing was found out about other sizes.
+        assert_eq!(plan(form, operation, 100).0, Algorithm::SegmentedChain);
+        algorithm
+    });
+    // Sums of floating-point numbers keep the order that they had when the job started.
+    let [bcast, ibcast, integers] = corrected;
+    assert_eq!(line("after"), format!("after: {bcast} {ibcast} {integers}, floats {chain}"));
+}
+
+fn a_job_on_several_nodes_corrects_wrong_rows() {
+    let file = kept(&wrong_table(2));
+    let part = "decisions::refinement::call_often_between_nodes";
+    let output = run(part, Some(file.path()), Some(("TRADEWIND_REFINE", "1")));
+    said(&output);
+    let (operation, form) = (Collective::Bcast, CallForm::Blocking);
+    let bytes = WRONG_BYTES as u64;
+    let query = Query { operation, form, ranks: 4, ranks_per_node: 2, bytes };
+    let table = DecisionTable::read(file.path()).expect("it is whole");
+    let range = table.look_up(&query).expect("it has no gap").range;
+    assert!(range.time.measured.is_some(), "{range:?}");
+    // The fastest plan is another one while other work uses the cores. All have the same one.
+    let after = format!("after: {}", range.plan.algorithm);
+    assert!(found(&output).contains(&after), "{after}: {}", found(&output));
+}
+
+fn a_start_waits_for_no_trial() {
+    let file = kept(&wrong_table(4));
+    let output = run(
+        "decisions::refinement::start_often",
+        Some(file.path()),
+        Some(("TRADEWIND_REFINE", "1")),
+    );
+    said(&output);
+    // The trial took place later, in the barrier.
+    let table = DecisionTable::read(file.path()).expect("it is whole");
+    let (operation, form) = (Collective::Bcast, CallForm::Nonblocking);
+    let query = Query { operation, form, ranks: 2, ranks_per_node: 2, bytes: WRONG_BYTES as u64 };
+    let range = table.look_up(&query).expect("it has no gap").range;
+    assert!(range.time.measured.is_some(), "{range:?}");
+}
+
+fn a_rank_without_memory_makes_no_trial() {
+    let file = kept(&wrong_table(4));
+    let part = "decisions::refinement::call_often_without_memory";
+    let output = run(part, Some(file.path()), Some(("TRADEWIND_REFINE", "1")));
+    assert_eq!(said(&output), [""; 0]);
+    assert_eq!(DecisionTable::read(file.path()).expect("it is whole"), wrong_table(4));
+}
+
+fn a_table_stays_as_it_is_unless_the_user_asks() {
+    let file = kept(&wrong_table(4));
+    let output = run("decisions::refinement::call_often", Some(file.path()), None);
+    said(&output);
+    assert_eq!(DecisionTable::read(file.path()).expect("it is whole"), wrong_table(4));
+}
