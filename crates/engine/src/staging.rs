@@ -31,7 +31,8 @@ const LEAST_BYTES: u64 = 4096;
 /// Largest number of buffers of one size in rotation. Bounds the search.
 const MOST_BUFFERS: u64 = 64;
 
-/// Largest part of new memory whose pages are entered at once. Bounds the time of a start.
+/// Most bytes of new memory for which page table entries are made at once. Bounds the time of a
+/// start.
 pub(crate) const POPULATED_BYTES: u64 = 4 << 20;
 
 /// Usual size of a core's second-level cache, in bytes.

@@ -94,7 +94,8 @@ impl MpiSize {
     /// repetitions in turns.
     pub fn new(bytes: u64, (library, tradewind): (f64, f64), ratios: &[f64]) -> Self {
         let quantiles = Sample::of(ratios.to_vec()).quantiles;
-        let (ratio, upper) = (quantiles.median, quantiles.p75);
+        let ratio = quantiles.median;
+        let upper = quantiles.p75;
         MpiSize { bytes, library, library_mean: None, tradewind, ratio, upper }
     }
 

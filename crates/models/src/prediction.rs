@@ -90,7 +90,7 @@ impl Models {
         Models { levels, held: None }
     }
 
-    /// The models of jobs whose ranks are connected. Where each rank has a node of its own, they run
+    /// The models of jobs with connected ranks. Where each rank has a node of its own, they run
     /// nonblocking calls themselves in which [all messages are sent at the
     /// start](Collective::sends_at_start) and the connections hold them; such calls cost what they
     /// cost in [`Engine::Direct`].

@@ -42,7 +42,7 @@ struct Counts {
     left: [AtomicU64; REASONS],
     /// Nanoseconds inside the start and the completion of calls that were taken.
     exposed: AtomicU64,
-    /// Calls that were taken and whose time in the MPI library is known, and nanoseconds of that.
+    /// Calls that were taken and have a measured time of the MPI library, and nanoseconds of that.
     compared: AtomicU64,
     library: AtomicU64,
 }

@@ -44,7 +44,7 @@ impl Sizes {
 /// The sizes of all blocking collectives on one communicator.
 pub(crate) type SizesByKind = Box<[Option<Sizes>]>;
 
-/// What the table has of one collective on communicators of one size.
+/// Rows of one collective on communicators of one size.
 #[derive(Clone, Debug)]
 struct Entry {
     /// Blocking or nonblocking.

@@ -70,7 +70,7 @@ pub struct Receiver {
     remote: Option<RemoteSenders>,
 }
 
-/// What connects a buffer with senders on other nodes.
+/// Connection of a buffer with senders on other nodes.
 #[derive(Debug)]
 struct RemoteSenders {
     /// Event of the carrier, which waits for free space.

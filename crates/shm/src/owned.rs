@@ -68,7 +68,7 @@ impl OwnedBytes {
             return Err(ArenaError::NotAllocated { offset: at });
         };
         // SAFETY: both ranges were checked when they were allocated, and are apart because both are
-        // allocated. The new one is used by nobody else yet; the old one is only read, by the owner
+        // allocated. The new one is not used otherwise yet; the old one is only read, by the owner
         // and possibly by other processes. From here on the new range is initialised.
         unsafe {
             std::ptr::copy_nonoverlapping(self.first.as_ptr(), first.as_ptr(), self.bytes as usize);

@@ -28,8 +28,8 @@ enum DeferredMemory {
 }
 
 impl DeferredMemory {
-    /// Leaves the memory allocated. Bytes release their handle of the segment; an object, whose
-    /// parts free themselves, keeps it.
+    /// Leaves the memory allocated. Bytes release their handle of the segment. The parts of an
+    /// object free themselves, so it keeps its handle.
     fn abandon(self) {
         match self {
             DeferredMemory::Bytes(bytes) => bytes.abandon(),

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 
 /// Number of orders in which the ranks begin.
 const ORDERS: u64 = 3;
-/// Interval in which the ranks begin, in operations: it only decides who is last.
+/// Interval in which the ranks begin, in operations: it decides only which is last.
 const BEGIN: f64 = 1e-6;
 
 /// When the last process is done, and what lies on the way there: the mean of some orders in which
 /// the ranks begin.
 ///
-/// Ranks never begin at the same moment. Each count that they arrive at then has one last arrival,
-/// whose process executes what follows. A process without a last arrival has nothing to do until
+/// Ranks never begin at the same moment. Each count that they arrive at then has one last arrival.
+/// The process of that rank executes what follows. A process without a last arrival has nothing to do until
 /// its rank is complete, so the work concentrates in ever fewer processes. If all began at once,
 /// every arrival of a ring or of an exchange in pairs would tie, and all processes would stay at
 /// work to the end.

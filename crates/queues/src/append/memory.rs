@@ -158,7 +158,7 @@ impl AppendMemory {
         Connecting::to(segment, offset)?.attach_numbered(MAX_SENDERS - 1, Self::map, recover)
     }
 
-    /// Finds the buffer at `offset`, whose owner does not free it meanwhile.
+    /// Finds the buffer at `offset`. Its owner does not free it meanwhile.
     pub(super) fn find(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
         Self::map(Object::find(segment, offset)?)
     }

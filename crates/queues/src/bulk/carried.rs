@@ -160,7 +160,8 @@ impl CarriedReceiver {
         let link = self.at;
         loop {
             let begun = self.next_begun(deadline)?;
-            let (bytes, capacity) = (begun.length, buffer.len() as u64);
+            let bytes = begun.length;
+            let capacity = buffer.len() as u64;
             if bytes > capacity {
                 self.begun = Some(begun);
                 return Err(BulkError::TooLong { link, bytes, capacity });

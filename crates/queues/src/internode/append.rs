@@ -1,4 +1,4 @@
-//! Append buffers whose senders are on another node.
+//! Append buffers with senders on another node.
 
 use super::ends::{IncomingError, IncomingQueue, MAX_RECORD_BYTES, OutgoingQueue};
 use crate::append::{Receiver, Sender};

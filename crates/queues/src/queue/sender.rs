@@ -146,7 +146,7 @@ impl<K: QueueKind> Sender<K> {
     ///
     /// # Errors
     /// [`SendError::Closed`] if the queue is closed and has no receiver,
-    /// [`SendError::RankExited`], [`SendError::CarrierEnded`]: nobody takes the message any more.
+    /// [`SendError::RankExited`], [`SendError::CarrierEnded`]: no receiver takes the message any more.
     pub fn wait_taken(&self, sent: Sent, deadline: Option<Instant>) -> Result<bool, SendError> {
         let taken = wait(&mut Taken { sender: self, sent }, SpinPolicy::MESSAGE, deadline);
         taken.unwrap_or(Ok(())).map(|()| self.is_taken(sent))

@@ -102,7 +102,7 @@ struct Taken {
 
 #[derive(Clone, Debug, Default)]
 struct TakenBuffer {
-    /// How often it was taken.
+    /// Number of times that it was taken.
     generation: Generation,
     /// Receivers to which its headers were sent; none before that.
     receivers: Vec<u32>,
@@ -140,7 +140,8 @@ impl LandingPool {
     /// [`TagOnError::TooLong`].
     pub fn land(&self, data: &[u8], receivers: Vec<u32>) -> Result<Landed<'_>, TagOnError> {
         let in_flight = u16::try_from(receivers.len()).map_err(|_| TagOnError::TooMany)?;
-        let (length, most) = (data.len() as u64, self.sizes.bytes);
+        let length = data.len() as u64;
+        let most = self.sizes.bytes;
         if length > most {
             return Err(TagOnError::TooLong { bytes: length, most });
         }

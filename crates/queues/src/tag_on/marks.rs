@@ -1,4 +1,4 @@
-//! Marks of receivers, by which a sender on another node finds the buffers that nobody references.
+//! Marks of receivers, by which a sender on another node finds the buffers without a reference.
 //!
 //! The counts of a buffer do not tell which of its receivers has released it, and a receiver that
 //! was killed, or headers that were lost with its queue, never change them. So every receiver of a

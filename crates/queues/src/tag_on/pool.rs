@@ -105,7 +105,7 @@ pub(super) struct PoolBuffers {
     marks: Option<MappedSlice<AtomicU64>>,
 }
 
-/// What keeps the memory of a pool.
+/// Owner of the memory of a pool.
 #[derive(Clone, Debug)]
 enum Place {
     Pool(Object<PoolHeader>),

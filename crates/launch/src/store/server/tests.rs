@@ -32,7 +32,7 @@ fn a_connection_that_was_reset_ends_no_wait_to_send() {
     let (mut reset, other) = connection(&listener);
     reset.unsent = vec![0; 8];
     reset.send_unsent();
-    // The system answers what arrives for nobody, and what nobody has read, with a reset.
+    // The system sends a reset for bytes that were not read, and for those that arrive later.
     drop(other);
     while reset.socket.take_error().expect("a socket").is_none() {
         std::thread::yield_now();

@@ -273,6 +273,7 @@ pub(crate) fn bulk(
     }
     sender.set_policy(policy);
     let is_between_nodes = world.nodes() > 1;
-    let (payload, received) = (Vec::new(), Vec::new());
+    let payload = Vec::new();
+    let received = Vec::new();
     Ok((vec![Bulk { sender, receiver, policy, is_between_nodes, payload, received }], None))
 }

@@ -201,8 +201,13 @@ impl Link {
 
 impl ServedWindows {
     pub(super) fn new(nodes: NodeMap, node: u32) -> Self {
-        let (all, late, exited) = (HashMap::new(), HashMap::new(), HashSet::new());
-        ServedWindows { nodes, node, all, late, exited }
+        ServedWindows {
+            nodes,
+            node,
+            all: HashMap::new(),
+            late: HashMap::new(),
+            exited: HashSet::new(),
+        }
     }
 
     /// Opens a window for ranks of other nodes.
