@@ -55,7 +55,9 @@ mod landing;
 mod marks;
 mod pool;
 mod pools;
+mod sizes;
 
-pub use landing::{Landed, LandingPlace, LandingPool, LandingSizes, ReceiverState};
-pub use pool::{BufferMut, MAX_BUFFERS, NOTE_BYTES, SharedBuffer, TagOnError, TagOnPool};
+pub use landing::{Landed, LandingPlace, LandingPool, ReceiverState};
+pub use pool::{BufferMut, NOTE_BYTES, SharedBuffer, TagOnError, TagOnPool};
 pub use pools::{ReceivedBuffer, TagOnPools};
+pub use sizes::{LandingSizes, MAX_BUFFERS};

@@ -7,12 +7,12 @@
 //! header arrives.
 
 use super::marks;
-use super::pool::{TagOnError, line, pool_bytes, word_of, words_bytes};
+use super::pool::{TagOnError, line, word_of};
 use super::references::{self, Generation};
+use super::sizes::LandingSizes;
 use crate::cache_line::{CacheLineHeader, CacheLineMessage};
 use crate::window::RemoteWindow;
 use goal::arithmetic::Arithmetic;
-use shm::object::CreateError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bit of the first word of a reference to landed data; without it the word is an offset.
@@ -30,44 +30,6 @@ pub struct LandingPlace {
 impl LandingPlace {
     pub(super) fn word(self) -> u64 {
         LANDED | u64::from(self.at) << 32 | u64::from(self.from)
-    }
-}
-
-/// Sizes of the buffers for the data of one rank in the window of another one: the reference
-/// counts, the marks of the receivers, and the data.
-#[derive(Clone, Copy, Debug)]
-pub struct LandingSizes {
-    /// Number of buffers.
-    pub buffers: u64,
-    /// Bytes of a buffer.
-    pub bytes: u64,
-    /// Number of receivers on the node, which are numbered from 0.
-    pub receivers: u64,
-}
-
-impl LandingSizes {
-    /// Returns the number of bytes of a window that the buffers take.
-    ///
-    /// # Errors
-    /// [`CreateError::Size`].
-    pub fn all(self) -> Result<u64, CreateError> {
-        let marks = self.receivers.saturating_mul(self.row());
-        Ok(pool_bytes(self.buffers, self.bytes)?.saturating_add(marks))
-    }
-
-    /// Bytes of the marks of a receiver.
-    fn row(self) -> u64 {
-        words_bytes(self.buffers + 1)
-    }
-
-    /// Start of a mark of a receiver.
-    pub(super) fn mark(self, receiver: u64, index: u64) -> u64 {
-        words_bytes(self.buffers) + receiver * self.row() + 8 * index
-    }
-
-    /// Start of the data.
-    pub(super) fn data(self) -> u64 {
-        self.mark(self.receivers, 0)
     }
 }
 

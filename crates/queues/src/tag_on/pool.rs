@@ -1,8 +1,8 @@
 //! Pools of buffers and the references to them.
 
-use super::landing::LandingSizes;
 use super::marks;
 use super::references::{self, Generation};
+use super::sizes::{LandingSizes, POOL, pool_bytes, words_bytes};
 use crate::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineSender, LINE_DATA, SendError};
 use crate::sync::{AtomicU64, Ordering};
 use crate::window::{RemoteWindow, WindowError};
@@ -15,9 +15,6 @@ use std::sync::Arc;
 
 /// Largest number of bytes that a header carries itself, beside the reference.
 pub const NOTE_BYTES: usize = LINE_DATA - REFERENCE_BYTES;
-
-/// Largest number of buffers of a pool.
-pub const MAX_BUFFERS: u64 = 1 << 20;
 
 /// Bytes of a reference: offset of the pool, index and generation of the buffer, length of the
 /// data.
@@ -36,7 +33,7 @@ shm::shared_lines! {
 
 impl ObjectHeader for PoolHeader {
     const KIND: u32 = u32::from_be_bytes(*b"tags");
-    const NAME: &'static str = "pool of buffers";
+    const NAME: &'static str = POOL;
 
     fn label(&self) -> &Label {
         &self.label
@@ -132,26 +129,6 @@ pub(super) struct BufferReference {
     pub(super) index: u64,
     pub(super) generation: Generation,
     pub(super) length: u64,
-}
-
-pub(super) fn words_bytes(count: u64) -> u64 {
-    (8 * count).next_multiple_of(64)
-}
-
-/// Returns the number of bytes behind the header of a pool.
-pub(super) fn pool_bytes(count: u64, bytes: u64) -> Result<u64, CreateError> {
-    let invalid = |requested, unit, limits| CreateError::Size {
-        object: PoolHeader::NAME,
-        requested,
-        unit,
-        limits,
-    };
-    if !(1..=MAX_BUFFERS).contains(&count) {
-        return Err(invalid(count, "buffers", "1 to 1048576"));
-    }
-    let each = bytes.checked_next_multiple_of(64).filter(|&each| each != 0);
-    let all = each.and_then(|each| each.checked_mul(count)?.checked_add(words_bytes(count)));
-    all.ok_or(invalid(bytes, "bytes a buffer", "at least 1, as many as the arena has"))
 }
 
 impl PoolBuffers {

@@ -1,9 +1,10 @@
 //! The receiver's side: the pools to which its messages refer.
 
-use super::landing::{LandingPlace, LandingSizes};
+use super::landing::LandingPlace;
 use super::marks;
 use super::pool::{BufferReference, INDEX_BITS, PoolBuffers, REFERENCE_BYTES, TagOnError};
 use super::references::{self, Generation};
+use super::sizes::LandingSizes;
 use crate::cache_line::CacheLineMessage;
 use crate::window::RemoteWindow;
 use shm::object::CreateError;
