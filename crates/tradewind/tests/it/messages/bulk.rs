@@ -187,7 +187,12 @@ fn a_bulk_link_between_nodes_ends_behind_its_last_message() {
                     assert_eq!(receiver.recv(&mut buffer)?.bytes, number * 9000);
                 }
                 let error = receiver.recv(&mut buffer).expect_err("nothing follows");
-                assert!(matches!(error, BulkError::Closed { .. }), "{error}");
+                // The exit of the rank may be known before the end of the link.
+                let is_end = matches!(
+                    error,
+                    BulkError::Closed { .. } | BulkError::RankExited { rank: 0, .. }
+                );
+                assert!(is_end, "{error}");
             }
             None => {}
         }
