@@ -3,7 +3,6 @@
 
 use crate::error::Error;
 use shm::arena::Arena;
-use shm::prefetch::populate;
 use shm::segment::Offset;
 use std::sync::Arc;
 
@@ -30,10 +29,6 @@ const LEAST_BYTES: u64 = 4096;
 
 /// Largest number of buffers of one size in rotation. Bounds the search.
 const MOST_BUFFERS: u64 = 64;
-
-/// Most bytes of new memory for which page table entries are made at once. Bounds the time of a
-/// start.
-pub(crate) const POPULATED_BYTES: u64 = 4 << 20;
 
 /// Usual size of a core's second-level cache, in bytes.
 const CACHE_BYTES: u64 = 1 << 20;
@@ -104,13 +99,13 @@ impl Staging {
             return Ok(self.buffers[index].reuse(run));
         }
         // Below the rotation size a new buffer is preferred: its lines are in no reader's cache.
-        match (self.allocate((class, bytes), run), oldest) {
+        match (self.allocate(class, run), oldest) {
             (Ok(at), _) => Ok(at),
             (Err(_), Some(index)) => Ok(self.buffers[index].reuse(run)),
             (Err(error), None) => {
                 // The arena is full: free the idle buffers of all sizes and try once more.
                 self.free_idle(consumed);
-                self.allocate((class, bytes), run).map_err(|_| error)
+                self.allocate(class, run).map_err(|_| error)
             }
         }
     }
@@ -132,12 +127,9 @@ impl Staging {
         self.buffers.retain(|buffer| buffer.run != run || arena.free(buffer.at).is_err());
     }
 
-    /// Allocates a buffer of this class, for `used` bytes at first.
-    fn allocate(&mut self, (class, used): (u64, u64), run: u64) -> Result<Offset, Error> {
-        let at = self.arena.allocate(class, 64)?;
-        // In one step: a page fault for each page takes as long as copying the page.
-        populate(self.arena.segment(), at, used.min(POPULATED_BYTES));
-        self.buffers.push(StagingBuffer { at, bytes: class, run });
+    fn allocate(&mut self, bytes: u64, run: u64) -> Result<Offset, Error> {
+        let at = self.arena.allocate(bytes, 64)?;
+        self.buffers.push(StagingBuffer { at, bytes, run });
         Ok(at)
     }
 }

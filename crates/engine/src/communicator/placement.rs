@@ -11,13 +11,11 @@ use crate::memory::{Pending, Turn};
 use crate::node::membership::Member;
 use crate::protocol::link_table::{self, Lookup};
 use crate::signature::Signature;
-use crate::staging::POPULATED_BYTES;
 use crate::state::CommunicatorState;
 use crate::trace::{ProgramTrace, Trace};
 use crate::window::InflightWindow;
 use crate::window::queue::RunQueue;
 use goal::link::Linked;
-use shm::prefetch::populate;
 use shm::segment::Offset;
 use std::sync::Arc;
 
@@ -119,9 +117,6 @@ impl LinkSite {
             ProgramTrace::new(Arc::clone(trace), communicator, (sequence, rank), call, own)
         });
         let node = member.node();
-        // The memory of all slots, which is little: otherwise the first runs in each slot would pay
-        // for page faults.
-        populate(node.segment(), block.at, layout.bytes().min(POPULATED_BYTES));
         let options = ProgramOptions { rank, skip_calc: node.skip_calc(), trace };
         let program = LinkedProgram::new(node.memory().clone(), block.at, linked, layout, options)?;
         let staging = LongStaging::new(Arc::clone(member.arena()), &program);

@@ -5,12 +5,10 @@ use crate::context::Wakeup;
 use crate::error::{Error, Outcome};
 use crate::linked::activation::Activation;
 use crate::linked::program::LinkedProgram;
-use crate::staging::POPULATED_BYTES;
 use crate::state::SharedStates;
 use crate::window::{Executor, RunNumber};
 use goal::graph::Access;
 use shm::arena::Arena;
-use shm::prefetch::populate;
 use shm::segment::Offset;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -43,13 +41,10 @@ impl LongStaging {
 
     fn buffer(&mut self, index: usize, bytes: u64) -> Result<Offset, Error> {
         let buffer = &mut self.buffers[index];
-        if let Some(at) = buffer {
-            return Ok(*at);
+        match buffer {
+            Some(at) => Ok(*at),
+            None => Ok(*buffer.insert(self.arena.allocate(bytes, 64)?)),
         }
-        let at = *buffer.insert(self.arena.allocate(bytes, 64)?);
-        // In one step: a page fault for each page takes as long as copying the page.
-        populate(self.arena.segment(), at, bytes.min(POPULATED_BYTES));
-        Ok(at)
     }
 }
 
