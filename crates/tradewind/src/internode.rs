@@ -24,4 +24,3 @@ pub(crate) mod request;
 pub(crate) mod schedule;
 mod translation;
 pub(crate) mod unattended;
-pub(crate) mod waits;

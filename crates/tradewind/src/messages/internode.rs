@@ -4,8 +4,8 @@ use super::port::{AgentPort, PortMemory};
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::internode::group::InternodeGroup;
-use crate::internode::waits::AgentWaits;
 use network::agent::channels::ANSWERS;
+use network::agent::messages::port::WaitMark;
 use shm::event::Event;
 use shm::segment::Offset;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Internode<'_> {
     }
 
     /// Mark of this rank's waits for messages of other nodes.
-    pub(super) fn waits(&self) -> Arc<AgentWaits> {
-        Arc::new(AgentWaits(self.group.job().agent().wait_mark()))
+    pub(super) fn waits(&self) -> Arc<WaitMark> {
+        Arc::new(self.group.job().agent().wait_mark())
     }
 }

@@ -5,7 +5,6 @@ use super::port::AgentPort;
 use super::ranks::ChannelPeer;
 use crate::error::{Error, Result};
 use crate::internode::group::InternodeJob;
-use crate::internode::waits::AgentWaits;
 use network::agent::channels::ChannelEnd;
 use queues::channel::{Channel, OtherNode, Receiver, Sender, Value};
 use shm::liveness::{PeerExit, RankLiveness};
@@ -58,7 +57,7 @@ impl Peer {
 
     fn node(&self) -> Result<OtherNode> {
         let job = self.job()?;
-        let waits = Arc::new(AgentWaits(job.agent().wait_mark()));
+        let waits = Arc::new(job.agent().wait_mark());
         Ok(OtherNode { carrier: job.agent().event()?, waits, peer: Arc::new(self.liveness()) })
     }
 

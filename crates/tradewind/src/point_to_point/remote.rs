@@ -2,7 +2,6 @@
 
 use crate::error::Result;
 use crate::internode::group::{InternodeGroup, InternodeJob};
-use crate::internode::waits::AgentWaits;
 use network::agent::messages::port::MessagePort;
 use network::agent::messages::record::{Class, Head, MAX_BYTES, record_bytes};
 use queues::matching::{REMOTE_RECORD_BYTES, RemoteLink, RemoteOptions, RemoteRecord};
@@ -17,7 +16,7 @@ const ALL_RINGS: u64 = 256 << 20;
 pub(super) fn open(job: &InternodeJob) -> Result<RemoteOptions> {
     let ranks = job.nodes.ranks();
     let port = job.agent().open_messages(ALL_RINGS / u64::from(ranks.max(1)))?;
-    let waits = Arc::new(AgentWaits(port.wait_mark()));
+    let waits = Arc::new(port.wait_mark());
     Ok(RemoteOptions { ranks, link: Box::new(AgentLink(port)), waits })
 }
 

@@ -4,6 +4,7 @@ use super::area::{Area, Ring};
 use super::record::{HEAD_BYTES, Head, MAX_BYTES};
 use crate::agent::shared_region::SharedRegion;
 use crate::agent::submission_ring::SubmissionRing;
+use queues::remote_waits::RemoteWaits;
 use shm::process::ProcessHandle;
 use shm::sync::{Ordering, fence};
 use std::os::fd::OwnedFd;
@@ -230,22 +231,22 @@ impl WaitMark {
     pub(crate) fn new(region: Arc<SharedRegion>) -> Self {
         WaitMark { region }
     }
+}
 
-    /// Counts a thread that begins to wait.
-    pub fn begin(&self) {
+impl RemoteWaits for WaitMark {
+    fn begin(&self) {
         // Relaxed: a hint for the agent, which orders nothing.
         self.region.waits().fetch_add(1, Ordering::Relaxed);
         self.region.waiting().fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a thread that waits no longer.
-    pub fn end(&self) {
+    fn end(&self) {
         self.region.waiting().fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Counts a thread that begins or ends to poll: the agent does not sleep at once after something
     /// for it.
-    pub fn set_polling(&self, is_polling: bool) {
+    fn set_polling(&self, is_polling: bool) {
         // Relaxed: as in `begin`.
         if is_polling {
             self.region.polling().fetch_add(1, Ordering::Relaxed);
@@ -256,7 +257,7 @@ impl WaitMark {
 
     /// Returns true if the agent ran last on the core of this thread: to poll would keep the agent
     /// from it.
-    pub fn shares_core(&self) -> bool {
+    fn shares_core(&self) -> bool {
         // Relaxed: as in `begin`.
         self.region.core().load(Ordering::Relaxed) == rustix::thread::sched_getcpu() as u32
     }

@@ -2,9 +2,7 @@
 
 use network::agent::AgentClient;
 use network::agent::channels::{ANSWERS, COMMANDS, ChannelEnd};
-use network::agent::messages::port::WaitMark;
 use queues::channel::{Channel, OtherNode, Receiver, Sender, Value};
-use queues::remote_waits::RemoteWaits;
 use queues::window::{CAPACITY, WindowEnds, WindowError, WindowRoute};
 use shm::arena::Arena;
 use shm::liveness::{PeerExit, RankLiveness};
@@ -23,7 +21,7 @@ pub(super) struct Route {
 impl Route {
     fn node(&self) -> OtherNode {
         let carrier = self.client.event().expect("a descriptor");
-        let waits = Arc::new(Waits(self.client.wait_mark()));
+        let waits = Arc::new(self.client.wait_mark());
         OtherNode { carrier, waits, peer: Arc::new(NeverFails) }
     }
 
@@ -49,27 +47,6 @@ impl WindowRoute for Route {
         let commands = Channel::create(&self.arena, CAPACITY).expect("memory");
         let commands = self.sender(commands, self.port | COMMANDS);
         Ok(WindowEnds { commands, answers, memory })
-    }
-}
-
-#[derive(Debug)]
-struct Waits(WaitMark);
-
-impl RemoteWaits for Waits {
-    fn begin(&self) {
-        self.0.begin();
-    }
-
-    fn end(&self) {
-        self.0.end();
-    }
-
-    fn set_polling(&self, is_polling: bool) {
-        self.0.set_polling(is_polling);
-    }
-
-    fn shares_core(&self) -> bool {
-        self.0.shares_core()
     }
 }
 
