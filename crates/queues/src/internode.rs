@@ -197,24 +197,9 @@ mod tests {
     use super::*;
     use crate::cache_line::CacheLineHeader;
     use crate::id::SourceName;
-    use crate::remote_waits::RemoteWaits;
+    use crate::remote_waits::NoWaits;
     use proptest::prelude::*;
     use shm::event::Event;
-
-    #[derive(Debug)]
-    struct NoWaits;
-
-    impl RemoteWaits for NoWaits {
-        fn begin(&self) {}
-
-        fn end(&self) {}
-
-        fn set_polling(&self, _: bool) {}
-
-        fn shares_core(&self) -> bool {
-            false
-        }
-    }
 
     #[test]
     fn a_request_for_space_is_served_while_other_senders_fill_the_queue() {

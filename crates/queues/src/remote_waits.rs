@@ -67,3 +67,21 @@ pub(crate) fn poll_beside<R>(
     remote.set_polling(false);
     found
 }
+
+/// Marks that no carrier reads, for tests.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct NoWaits;
+
+#[cfg(test)]
+impl RemoteWaits for NoWaits {
+    fn begin(&self) {}
+
+    fn end(&self) {}
+
+    fn set_polling(&self, _: bool) {}
+
+    fn shares_core(&self) -> bool {
+        false
+    }
+}

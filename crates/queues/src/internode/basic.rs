@@ -131,24 +131,9 @@ impl IncomingQueue for Incoming {
 mod tests {
     use super::*;
     use crate::basic::{BasicHeader, bytes_for};
-    use crate::remote_waits::RemoteWaits;
+    use crate::remote_waits::NoWaits;
     use shm::event::Event;
     use shm::segment::Backing;
-
-    #[derive(Debug)]
-    struct NoWaits;
-
-    impl RemoteWaits for NoWaits {
-        fn begin(&self) {}
-
-        fn end(&self) {}
-
-        fn set_polling(&self, _: bool) {}
-
-        fn shares_core(&self) -> bool {
-            false
-        }
-    }
 
     #[test]
     fn a_request_for_space_outlives_the_last_attempt_before_a_sleep() {
