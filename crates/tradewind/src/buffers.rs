@@ -20,7 +20,7 @@ use std::ops::{Deref, DerefMut};
 /// Ranks read the input of a long collective in place when they fetch their results, which may be
 /// after this rank has its buffer back. The buffer can be read meanwhile. Its first change copies it,
 /// if another rank has yet to read it; its address changes then, and the old memory is free after the
-/// last read. Only if this rank's part of the segment has no room for the copy, the change waits for
+/// last read. Only if this rank's part of the segment has no space for the copy, the change waits for
 /// those ranks to read, in a wait or test of any collective, or to leave the job.
 ///
 /// ```

@@ -4,7 +4,7 @@
 //! done earlier has its buffer back at once and may read it. Before its first change of bytes that
 //! another rank has yet to read, the buffer moves to a copy; the others go on reading the old memory,
 //! which does not change and is freed after the last read. So a change waits for no rank that
-//! computes, unless this rank's part of the segment has no room for the copy.
+//! computes, unless this rank's part of the segment has no space for the copy.
 
 use crate::deferred::{DeferredBuffers, WeakDeferredBuffers};
 use crate::error::Result;

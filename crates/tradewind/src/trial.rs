@@ -76,7 +76,7 @@ impl Communicator {
         self.opened_by_all("a trial of plans", call, measured).map(Some)
     }
 
-    /// Returns `true` if this rank's part of the segment has room for the schedules and a call of each.
+    /// Returns `true` if this rank's part of the segment has space for the schedules and a call of each.
     /// Between nodes the calls take none of it.
     fn has_room(&self, query: &Query, handles: &[Communicator]) -> bool {
         if self.internode().is_some() {
@@ -256,7 +256,8 @@ impl Memory {
 /// Lengths of the input and the output of a call, of which the refiner has checked that they are
 /// little.
 fn lengths(query: &Query) -> (u64, u64) {
-    let (one, all) = (query.bytes, query.bytes * u64::from(query.ranks));
+    let one = query.bytes;
+    let all = one * u64::from(query.ranks);
     match query.operation {
         Collective::Barrier => (0, 0),
         Collective::Bcast => (0, one),

@@ -166,7 +166,7 @@ impl Calls {
                     (Side::Library, true) => call!($library($($argument),*)),
                     (Side::Library, false) => call!($start($($argument,)* request)),
                     // SAFETY: the buffers are long enough for a block of each rank, the lists have
-                    // a number for each, and the request has room for a handle.
+                    // a number for each, and the request has space for a handle.
                     (Side::Here, true) => unsafe { $here($($argument),*) },
                     // SAFETY: as above.
                     (Side::Here, false) => unsafe { $start_here($($argument,)* request) },

@@ -53,8 +53,7 @@ impl ReferenceCounts {
 /// The word of a buffer of a generation with so many holders and unopened messages.
 #[allow(dead_code, reason = "the loom models have no other nodes")]
 pub(crate) fn word(generation: Generation, holders: u16, in_flight: u16) -> u64 {
-    let (holders, in_flight) = (holders.into(), in_flight.into());
-    ReferenceCounts { generation, in_flight, holders }.word()
+    ReferenceCounts { generation, in_flight: in_flight.into(), holders: holders.into() }.word()
 }
 
 /// The generation of a word.

@@ -11,7 +11,7 @@ pub(super) struct State {
     pub(super) next: u64,
     /// Lines of commands without answers, and of these answers.
     pub(super) lines: u64,
-    /// Conditions that are waited for, or whose cancellation is not answered.
+    /// Conditions that are waited for, or were cancelled without an answer yet.
     pub(super) awaited: usize,
     /// Commands by their numbers, until their answers are taken. An answer to any other is an error.
     pub(super) commands: HashMap<u64, Progress>,

@@ -24,9 +24,13 @@ impl Communicator {
             return self.open_link(call, Pair { from, to, lines: 0 }, staging, &ranks);
         }
         if staging == 0 {
-            let (requested, unit) = (staging, "bytes");
-            let (object, limits) = ("staging area", "at least one");
-            return Err(CreateError::Size { object, requested, unit, limits }.into());
+            let error = CreateError::Size {
+                object: "staging area",
+                requested: staging,
+                unit: "bytes",
+                limits: "at least one",
+            };
+            return Err(error.into());
         }
         let ends = Pair { from, to, lines: lines_for(staging) };
         let end = self.open_basic(call, ends, internode, ranks)?;
