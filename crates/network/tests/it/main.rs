@@ -9,6 +9,7 @@ mod descriptor_shortage;
 mod emulated_adapters;
 mod fabric;
 mod failures;
+mod forwarding;
 mod frames;
 mod hostile;
 mod job_nodes;

@@ -18,7 +18,6 @@ use rustix::io::Errno;
 use shm::segment::{Backing, Offset, Segment};
 use shm::word_copy;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -403,51 +402,10 @@ struct UsesMemory<T> {
 }
 
 impl<T: Transport> Transport for UsesMemory<T> {
-    fn node(&self) -> u32 {
-        self.inner.node()
-    }
-
-    fn nodes(&self) -> u32 {
-        self.inner.nodes()
-    }
-
-    fn address(&self, node: u32) -> String {
-        self.inner.address(node)
-    }
-
-    fn watch(&mut self, descriptor: BorrowedFd<'_>, number: u64) -> Result<(), Error> {
-        self.inner.watch(descriptor, number)
-    }
-
-    fn send(&mut self, node: u32, frame: Frame) {
-        self.inner.send(node, frame);
-    }
-
-    fn send_in_place(
-        &mut self,
-        node: u32,
-        route: Route,
-        packet: Packet,
-        location: PayloadLocation,
-        bytes: u64,
-    ) {
-        self.inner.send_in_place(node, route, packet, location, bytes);
-    }
-
-    fn detach(&mut self, location: PayloadLocation, payload: Option<Vec<u8>>) {
-        self.inner.detach(location, payload);
-    }
+    crate::forwarding::forward_but_waits!(inner);
 
     fn uses_run(&self, _: PayloadLocation) -> bool {
         self.uses.load(Ordering::SeqCst)
-    }
-
-    fn flush(&mut self, payloads: &mut dyn Payloads) {
-        self.inner.flush(payloads);
-    }
-
-    fn queued(&self, node: u32) -> u64 {
-        self.inner.queued(node)
     }
 
     fn wait(
@@ -457,10 +415,6 @@ impl<T: Transport> Transport for UsesMemory<T> {
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), Error> {
         self.inner.wait(timeout, payloads, arrivals)
-    }
-
-    fn refused(&self) -> u64 {
-        self.inner.refused()
     }
 }
 
