@@ -1,5 +1,8 @@
 //! The agent's side of the channels between nodes.
 
+mod by_id;
+
+use self::by_id::{Channels, Named};
 use super::MOST_SLOTS;
 use super::record::{self, ChannelId, Content, HEAD_BYTES, MAX_BYTES};
 use super::windows::{ServedWindows, frame, has_answers};
@@ -473,10 +476,6 @@ fn release(slots: &mut HashMap<u32, u64>, rank: u32, count: u64) {
     }
 }
 
-trait Named {
-    fn id(&self) -> ChannelId;
-}
-
 impl Named for Outgoing {
     fn id(&self) -> ChannelId {
         self.id
@@ -486,49 +485,6 @@ impl Named for Outgoing {
 impl Named for Incoming {
     fn id(&self) -> ChannelId {
         self.id
-    }
-}
-
-/// Channels in one direction, and their places.
-#[derive(Debug)]
-struct Channels<C> {
-    all: Vec<C>,
-    places: HashMap<ChannelId, usize>,
-}
-
-impl<C: Named> Channels<C> {
-    fn new() -> Self {
-        Channels { all: Vec::new(), places: HashMap::new() }
-    }
-
-    fn insert(&mut self, channel: C) -> Result<(), ProtocolViolation> {
-        if self.places.contains_key(&channel.id()) {
-            return Err(ProtocolViolation);
-        }
-        self.places.insert(channel.id(), self.all.len());
-        self.all.push(channel);
-        Ok(())
-    }
-
-    fn get(&mut self, id: ChannelId) -> Option<&mut C> {
-        self.all.get_mut(*self.places.get(&id)?)
-    }
-
-    fn remove(&mut self, id: ChannelId) -> Option<C> {
-        let place = self.places.remove(&id)?;
-        let removed = self.all.swap_remove(place);
-        if let Some(moved) = self.all.get(place) {
-            self.places.insert(moved.id(), place);
-        }
-        Some(removed)
-    }
-
-    fn retain(&mut self, mut remains: impl FnMut(&mut C) -> bool) {
-        let before = self.all.len();
-        self.all.retain_mut(&mut remains);
-        if self.all.len() != before {
-            self.places = self.all.iter().zip(0..).map(|(one, place)| (one.id(), place)).collect();
-        }
     }
 }
 
