@@ -175,9 +175,10 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
         let group = communicator.group();
         let started = if is_root {
             let in_segment = matches!(written.binding, Binding::Segment(_));
-            let read = match in_segment && !self.path.is_internode() {
-                true => written,
-                false => Argument::input(buffer.bytes()),
+            let read = if in_segment && !self.path.is_internode() {
+                written
+            } else {
+                Argument::input(buffer.bytes())
             };
             let arguments = [read, written];
             self.path.start(group, form, if is_flat { &arguments } else { &arguments[..1] })?
