@@ -11,6 +11,7 @@ testing::tests![
     every_rank_multicasts_to_all_and_reads_every_byte,
     a_multicast_between_nodes_stores_its_data_once_on_each,
     a_full_receiver_stops_its_senders_only,
+    a_receiver_that_holds_a_buffer_blocks_its_sender_only,
     a_receiver_that_is_gone_keeps_the_others_from_nothing,
     data_of_a_rank_that_drops_its_port_are_freed_for_the_others,
     data_that_a_rank_holds_stay_when_it_drops_its_port,
@@ -156,6 +157,55 @@ fn a_full_receiver_stops_its_senders_only() {
         }
         world.barrier()?;
         while rank == 2 && port.receiver.recv_timeout(Duration::from_millis(50))?.is_some() {}
+        world.barrier()
+    })
+    .expect("the job succeeds");
+}
+
+fn a_receiver_that_holds_a_buffer_blocks_its_sender_only() {
+    local_nodes(&[2, 2], |world| {
+        // One buffer on each rank for each rank of the other node.
+        let mut port = world.tag_on(16, 1, 100)?;
+        let rank = world.rank();
+        if rank == 0 {
+            send(&port, 0, 1, 100, &[2, 3])?;
+        }
+        let held = if rank > 1 { Some(port.receiver.recv()?) } else { None };
+        let held = held.filter(|_| rank == 2);
+        world.barrier()?;
+        if rank < 2 {
+            let mut buffer = port.pool.take()?;
+            buffer.fill(2);
+            let data = buffer.finish(100);
+            let sent = port.sender.try_send(&data, 2, header(rank, 0), &[]);
+            if rank == 0 {
+                assert!(matches!(sent, Err(TagOnError::Exhausted { buffers: 1 })), "{sent:?}");
+            } else {
+                sent?;
+            }
+            // Both reach the rank beside it.
+            port.sender.send(&data, &[3], header(rank, 0), &[])?;
+        }
+        if let Some(held) = &held {
+            // Other senders have memory of their own there.
+            let message = port.receiver.recv()?;
+            assert_eq!(message.header(), header(1, 0));
+            assert_eq!((&message.data[..], &held.data[..]), (&[2; 100][..], &[1; 100][..]));
+        }
+        if rank == 3 {
+            for _ in 0..2 {
+                assert_eq!(port.receiver.recv()?.data[..], [2; 100]);
+            }
+        }
+        drop(held);
+        world.barrier()?;
+        if rank == 0 {
+            let data = port.pool.take()?.finish(100);
+            port.sender.try_send(&data, 2, header(0, 0), &[])?;
+        }
+        if rank == 2 {
+            assert_eq!(port.receiver.recv()?.header(), header(0, 0));
+        }
         world.barrier()
     })
     .expect("the job succeeds");
