@@ -228,12 +228,13 @@ impl Context {
 
     /// Returns the ranks that have not started a collective.
     pub(crate) fn stragglers(&self, sequence: u64) -> Vec<Straggler> {
-        let node = self.member.node();
-        self.state
-            .not_yet(sequence)
-            .into_iter()
-            .map(|rank| node.straggler(self.members[rank as usize], rank))
-            .collect()
+        let missing = self.state.not_yet(sequence).into_iter();
+        missing.map(|rank| self.straggler(rank)).collect()
+    }
+
+    /// Describes a rank that a call waits for.
+    pub(crate) fn straggler(&self, rank: u32) -> Straggler {
+        self.member.node().straggler(self.members[rank as usize], rank)
     }
 
     /// Wakes the ranks that sleep until pieces of a stream move.

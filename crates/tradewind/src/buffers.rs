@@ -9,6 +9,7 @@ use engine::argument::Argument;
 use engine::communicator::Communicator as NodeCommunicator;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 /// Memory of the job's segment: collectives read and write it in place, without copying it in or
 /// out.
@@ -21,7 +22,8 @@ use std::ops::{Deref, DerefMut};
 /// after this rank has its buffer back. The buffer can be read meanwhile. Its first change copies it,
 /// if another rank has yet to read it; its address changes then, and the old memory is free after the
 /// last read. Only if this rank's part of the segment has no space for the copy, the change waits for
-/// those ranks to read, in a wait or test of any collective, or to leave the job.
+/// those ranks to read, in a wait or test of any collective, or to leave the job;
+/// [`writable_within`](Self::writable_within) does so for a limited time.
 ///
 /// ```
 /// # fn main() -> Result<(), tradewind::Error> {
@@ -79,6 +81,28 @@ impl<T: Pod> SharedBuffer<T> {
     /// Prepares a change by other ranks.
     pub(crate) fn make_writable(&mut self) {
         self.memory.make_writable();
+    }
+
+    /// Returns the elements for changes, as `&mut buffer[..]` does, but waits at most `limit` for
+    /// ranks that have yet to read them where there is no space for a copy.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(2, |world| {
+    ///     let mut mine = world.alloc::<f64>(1000)?;
+    ///     mine.writable_within(Duration::from_secs(1))?.fill(1.5);
+    ///     assert!(mine.iter().all(|value| *value == 1.5));
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Timeout`, which names the ranks that have not read the elements; they are unchanged.
+    pub fn writable_within(&mut self, limit: Duration) -> Result<&mut [T], Error> {
+        self.memory.make_writable_within(limit)?;
+        Ok(&mut **self)
     }
 
     fn lend_to(mut self, readers: Option<InputReaders>) -> Self {

@@ -7,10 +7,12 @@
 //! computes, unless this rank's part of the segment has no space for the copy.
 
 use crate::deferred::{DeferredBuffers, WeakDeferredBuffers};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::failure::Straggler;
 use engine::InputReaders;
 use engine::communicator::Communicator as NodeCommunicator;
 use shm::owned::OwnedBytes;
+use std::time::{Duration, Instant};
 
 /// Bytes of a buffer.
 #[derive(Debug)]
@@ -59,25 +61,49 @@ impl LendableBytes {
     #[inline]
     pub(crate) fn make_writable(&mut self) {
         if !self.readers.is_empty() {
-            self.end_loans();
+            // Without a deadline no rank is left that reads.
+            self.end_loans(None);
         }
     }
 
+    /// Prepares a change of the bytes here, for at most `limit`.
+    pub(crate) fn make_writable_within(&mut self, limit: Duration) -> Result<()> {
+        // Without a deadline if it lies beyond the clock's range.
+        let waiting_for = self.end_loans(Instant::now().checked_add(limit));
+        if waiting_for.is_empty() {
+            return Ok(());
+        }
+        let waiting_for = waiting_for.into_iter().map(Straggler::from).collect();
+        Err(Error::Timeout { after: limit, waiting_for })
+    }
+
+    /// Ends all loans, at most until the deadline. Returns the ranks that still read.
     #[cold]
-    fn end_loans(&mut self) {
+    fn end_loans(&mut self, deadline: Option<Instant>) -> Vec<engine::Straggler> {
+        let none = Vec::new();
         self.readers.retain(|readers| !readers.are_done());
-        let (Some(memory), Some(first)) = (&mut self.memory, self.readers.first()) else { return };
+        let (Some(memory), Some(first)) = (&mut self.memory, self.readers.first()) else {
+            return none;
+        };
         self.deferred.sweep();
         match first.copy(memory, self.alignment) {
             Ok(copy) => {
                 let read = std::mem::replace(memory, copy);
                 let readers = std::mem::take(&mut self.readers);
                 self.deferred.free_once(move || are_done(&readers), read);
+                none
             }
-            // A change cannot fail.
+            // The memory is full.
             Err(_) => {
                 let bytes = memory.bytes();
-                self.readers.drain(..).for_each(|readers| readers.wait(bytes));
+                while let Some(readers) = self.readers.last() {
+                    let waiting_for = readers.wait(bytes, deadline);
+                    if !waiting_for.is_empty() {
+                        return waiting_for;
+                    }
+                    self.readers.pop();
+                }
+                none
             }
         }
     }

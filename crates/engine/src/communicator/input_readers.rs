@@ -2,13 +2,14 @@
 
 use crate::communicator::Communicator;
 use crate::communicator::request::{Execution, Request};
-use crate::error::Error;
+use crate::error::{Error, Straggler};
 use crate::flat::pattern::FlatCollective;
 use crate::flat::role::ReducedBy;
 use crate::wait;
 use crate::window::{Executor, RunNumber};
 use shm::owned::OwnedBytes;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The ranks that read the input of a collective in place. The collective may be complete on its
 /// own rank before they do.
@@ -27,11 +28,7 @@ impl InputReaders {
     /// Returns whether no other rank reads the input any more: it has fetched its result, has
     /// dropped its request, or has left the job. One load a rank that is done.
     pub fn are_done(&self) -> bool {
-        let Communicator { flat, context, .. } = &*self.communicator;
-        (0..context.size()).all(|rank| {
-            // A rank that has left has no request; one that was killed executes nothing.
-            flat.is_read(rank, self.run) || self.communicator.exit_of(rank).is_some()
-        })
+        (0..self.communicator.context.size()).all(|rank| self.is_done(rank))
     }
 
     /// Copies the input to other memory of this rank's part of the segment.
@@ -43,10 +40,10 @@ impl InputReaders {
     }
 
     /// Waits until they are done, for a change of an input of `bytes` bytes that finds no memory
-    /// for a copy. The other ranks move their results to private memory meanwhile, in any wait or
-    /// test.
+    /// for a copy, at most until the deadline. The other ranks move their results to private memory
+    /// meanwhile, in any wait or test. Returns the ranks that are not done.
     #[cold]
-    pub fn wait(&self, bytes: u64) {
+    pub fn wait(&self, bytes: u64, deadline: Option<Instant>) -> Vec<Straggler> {
         let context = &self.communicator.context;
         let turn = context.member.memory().enqueue(bytes);
         context.member.memory().record_shortage();
@@ -55,15 +52,22 @@ impl InputReaders {
             let _ = context.progress();
             Ok(self.are_done())
         };
-        // Cannot end otherwise: there is no deadline, and a rank that fails is done.
+        // No error: `are_done` and the liveness check return none, and a rank that fails is done.
         let _ = wait::for_slot(
             context.member.node().spin_policy(),
-            None,
+            deadline,
             || context.wait_for(self.sequence),
             are_done,
             || Ok(()),
         );
         drop(turn);
+        let readers = (0..context.size()).filter(|rank| !self.is_done(*rank));
+        readers.map(|rank| context.straggler(rank)).collect()
+    }
+
+    fn is_done(&self, rank: u32) -> bool {
+        // A rank that has left has no request; one that was killed executes nothing.
+        self.communicator.flat.is_read(rank, self.run) || self.communicator.exit_of(rank).is_some()
     }
 }
 

@@ -1,7 +1,10 @@
 //! Inputs in memory of the segment that other ranks read after their owner has them back.
 
 use std::sync::Barrier;
-use tradewind::{Algorithm, Algorithms, Communicator, Op, Request, Result, SharedBuffer, local};
+use std::time::Duration;
+use tradewind::{
+    Algorithm, Algorithms, Communicator, Error, Op, Request, Result, SharedBuffer, local,
+};
 
 testing::tests![
     a_returned_input_may_change_before_other_ranks_have_read_it,
@@ -9,6 +12,7 @@ testing::tests![
     a_returned_input_may_be_dropped_before_other_ranks_have_read_it,
     a_dropped_request_leaves_its_input_to_the_other_ranks,
     a_change_waits_for_readers_only_where_no_memory_is_left_for_a_copy,
+    a_change_that_waits_for_readers_may_have_a_deadline,
     a_lent_input_takes_no_other_memory_and_moves_only_while_it_is_read,
     an_input_is_free_once_the_reader_has_dropped_its_request_and_communicator,
     the_bytes_of_dropped_inputs_are_free_again,
@@ -262,6 +266,46 @@ fn a_change_waits_for_readers_only_where_no_memory_is_left_for_a_copy() {
         }
         assert!(sum.iter().all(|element| *element == value(0, 3) + value(1, 3)));
         Ok(())
+    });
+}
+
+fn a_change_that_waits_for_readers_may_have_a_deadline() {
+    const SHORT: Duration = Duration::from_millis(20);
+    const LONG: Duration = Duration::from_secs(60);
+    flat(2, |world, gate| {
+        let mine = input(world, COUNT, 3)?;
+        let mut sum = vec![0u64; COUNT];
+        if world.rank() == 0 {
+            let kept = fill_memory(world);
+            let mut mine = world.iallreduce(mine, &mut sum, Op::Sum)?.wait()?.0;
+            gate.wait();
+            // The other rank reads at the next gate only.
+            let error = mine.writable_within(SHORT).expect_err("no space, and no read");
+            let Error::Timeout { after, waiting_for } = &error else { panic!("{error}") };
+            let ranks: Vec<u32> = waiting_for.iter().map(|straggler| straggler.rank).collect();
+            assert_eq!((*after, &ranks[..]), (SHORT, &[1][..]));
+            assert!(error.is_timeout() && mine.iter().all(|element| *element == value(0, 3)));
+            gate.wait();
+            mine.writable_within(LONG)?.fill(7);
+            // With space no rank is waited for.
+            let mut mine = world.iallreduce(mine, &mut sum, Op::Sum)?.wait()?.0;
+            drop(kept);
+            gate.wait();
+            mine.writable_within(Duration::ZERO)?.fill(0);
+            gate.wait();
+        } else {
+            let request = world.iallreduce(mine, &mut sum, Op::Sum)?;
+            gate.wait();
+            gate.wait();
+            let mine = request.wait()?.0;
+            assert!(sum.iter().all(|element| *element == value(0, 3) + value(1, 3)));
+            let request = world.iallreduce(mine, &mut sum, Op::Sum)?;
+            gate.wait();
+            gate.wait();
+            request.wait()?;
+        }
+        assert!(sum.iter().all(|element| *element == 7 + value(1, 3)));
+        world.barrier()
     });
 }
 
