@@ -54,6 +54,11 @@ impl Membership {
         true
     }
 
+    /// Returns true if a rank has announced that it leaves.
+    pub(crate) fn is_leaving(&self, rank: u32) -> bool {
+        self.leaving.contains_key(&rank)
+    }
+
     /// Everything that a node may have missed which is connected only now.
     pub(crate) fn reports(&self) -> Vec<Frame> {
         let list = |started: &HashMap<u32, u64>| {

@@ -7,6 +7,7 @@ mod held_reports;
 mod messages;
 mod queues;
 
+use self::held_reports::HeldReports;
 use super::channels::router::ChannelRouter;
 use super::membership::ShutdownState;
 use super::messages::router::MessageRouter;
@@ -44,18 +45,9 @@ pub(crate) struct AgentState {
     /// Exits of ranks of this node, in order, that are not reported to other nodes.
     unreported_exits: Vec<Frame>,
     /// Reports that wait for something on another connection, in order.
-    held_reports: Vec<HeldReport>,
+    held_reports: HeldReports,
     /// Nodes that another one has lost, but that are connected with this one, and since when.
     doubted: Vec<(u32, u64)>,
-}
-
-/// A report that waits for something on another connection.
-#[derive(Debug)]
-struct HeldReport {
-    /// The node that has reported.
-    from: u32,
-    frame: Frame,
-    since: u64,
 }
 
 /// Summary of a turn of the agent.
@@ -88,7 +80,7 @@ impl AgentState {
             locations: HashMap::new(),
             shutdown: ShutdownState::of_node(node, count),
             unreported_exits: Vec::new(),
-            held_reports: Vec::new(),
+            held_reports: HeldReports::default(),
             doubted: Vec::new(),
             table: RunTable::new(nodes, transport),
         }

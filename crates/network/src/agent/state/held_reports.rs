@@ -8,9 +8,15 @@
 //!
 //! *A lost node.* Ranks may leave because a node is lost. Their exits wait until this node's own
 //! connection with the lost one has ended, so the cause is reported before its consequences.
+//!
+//! *Bounds.* The first report on a rank or node counts. So of each node one report on each of them
+//! waits, and none on an exit that is known: a node that repeats itself takes no memory, and does
+//! not delay the shutdown for longer than one report waits.
 
-use super::{AgentState, HeldReport};
+use super::AgentState;
+use crate::agent::membership::ShutdownAnswer;
 use crate::transport::frame::Frame;
+use std::collections::HashSet;
 
 /// Longest time for which exits wait for the end of a doubted node, in nanoseconds.
 const MOST_DOUBTED_NS: u64 = 1_000_000_000;
@@ -19,10 +25,73 @@ const MOST_DOUBTED_NS: u64 = 1_000_000_000;
 /// connect again and again.
 const MOST_HELD_NS: u64 = 15_000_000_000;
 
+/// Reports that wait, in order.
+#[derive(Debug, Default)]
+pub(super) struct HeldReports {
+    reports: Vec<HeldReport>,
+    /// By reporting node.
+    subjects: HashSet<(u32, Subject)>,
+}
+
+#[derive(Debug)]
+struct HeldReport {
+    /// The node that has reported.
+    from: u32,
+    frame: Frame,
+    since: u64,
+}
+
+/// What a report is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Subject {
+    /// The exit of a rank.
+    Exit(u32),
+    /// The announcement of a rank that it leaves.
+    Leaving(u32),
+    /// The end of a node.
+    NodeEnd(u32),
+    /// The shutdown of the reporting node.
+    Shutdown,
+}
+
+impl Subject {
+    /// `None` for a frame that is no report.
+    fn of(frame: &Frame) -> Option<Self> {
+        match frame {
+            Frame::RankExited { rank, .. } => Some(Subject::Exit(*rank)),
+            Frame::RankLeaves { rank, .. } => Some(Subject::Leaving(*rank)),
+            Frame::NodeEnded { node, .. } => Some(Subject::NodeEnd(*node)),
+            Frame::Shutdown => Some(Subject::Shutdown),
+            _ => None,
+        }
+    }
+}
+
+impl HeldReports {
+    pub(super) fn is_empty(&self) -> bool {
+        self.reports.is_empty()
+    }
+
+    /// Adds a report, unless one of the same node on the same subject waits.
+    fn push(&mut self, report: HeldReport) {
+        let subject = Subject::of(&report.frame);
+        if subject.is_some_and(|subject| self.subjects.insert((report.from, subject))) {
+            self.reports.push(report);
+        }
+    }
+
+    /// Removes all reports.
+    fn take(&mut self) -> Vec<HeldReport> {
+        self.subjects.clear();
+        std::mem::take(&mut self.reports)
+    }
+}
+
 impl AgentState {
     /// Keeps a report until the handshake with its node is over. Returns every other frame.
     pub(super) fn hold_report(&mut self, from: u32, frame: Frame) -> Option<Frame> {
-        if !self.may_be_overtaken(from, &frame) {
+        let is_news = Subject::of(&frame).is_some_and(|subject| self.is_news(from, subject));
+        if !is_news || !self.may_be_overtaken(from, &frame) {
             return Some(frame);
         }
         let since = self.table.context.now;
@@ -30,11 +99,27 @@ impl AgentState {
         None
     }
 
+    /// Returns true if a report of a node changes anything.
+    fn is_news(&self, from: u32, subject: Subject) -> bool {
+        let of_node = |list: &[bool], node: u32| list.get(node as usize).copied();
+        match subject {
+            Subject::Exit(rank) => {
+                let exists = self.table.context.nodes.of(rank).is_some();
+                exists && !self.table.membership.has_exited(rank)
+            }
+            Subject::Leaving(rank) => !self.table.membership.is_leaving(rank),
+            Subject::NodeEnd(node) => of_node(&self.shutdown.passed_on, node) == Some(false),
+            Subject::Shutdown => {
+                self.shutdown.answers.get(from as usize) == Some(&ShutdownAnswer::NotDue)
+            }
+        }
+    }
+
     /// Processes the reports that need not wait any more, in order.
     pub(super) fn process_held_reports(&mut self) {
         let now = self.table.context.now;
         self.doubted.retain(|(_, since)| now.saturating_sub(*since) < MOST_DOUBTED_NS);
-        for held in std::mem::take(&mut self.held_reports) {
+        for held in self.held_reports.take() {
             let is_late = now.saturating_sub(held.since) >= MOST_HELD_NS;
             if is_late || !self.may_be_overtaken(held.from, &held.frame) {
                 self.handle_report(held.from, held.frame);
@@ -240,6 +325,42 @@ mod tests {
         state.turn(2, &mut arrivals);
         assert!(state.table.membership.has_exited(1) && state.shutdown.received[1]);
         assert_eq!(state.refused(), 0);
+    }
+
+    #[test]
+    fn a_node_that_repeats_its_reports_takes_no_memory() {
+        let (mut state, far) = agent();
+        let lost = || "the connection was reset".to_owned();
+        let end = Frame::NodeEnded { node: 2, failure: Some(lost()) };
+        far.is_open.store(true, Ordering::Relaxed);
+        state.turn(1, &mut vec![Arrival::Frame { node: 1, frame: end.clone() }]);
+        assert_eq!(state.doubted.len(), 1);
+        far.has_answer.store(true, Ordering::Relaxed);
+        for _ in 0..1000 {
+            // Of the ranks that exist, and of others.
+            for rank in 0..10 {
+                let started = vec![(4, 1); 100];
+                let leaves = Frame::RankLeaves { rank, started: started.clone() };
+                let exit = Frame::RankExited { rank, how: RankExit::Left, started };
+                let reports = [leaves, exit, end.clone(), Frame::Shutdown];
+                let from_1 = |frame| Arrival::Frame { node: 1, frame };
+                state.turn(2, &mut reports.map(from_1).into());
+            }
+        }
+        // Exits of ranks 0 to 2, the announcement of the one on node 2, and the shutdown.
+        assert_eq!(state.held_reports.reports.len(), 5);
+    }
+
+    #[test]
+    fn a_report_of_a_known_exit_waits_for_nothing() {
+        let (mut state, _far) = reported();
+        state.turn(1 + MOST_HELD_NS, &mut Vec::new());
+        assert!(state.table.membership.has_exited(2));
+        let exit = Frame::RankExited { rank: 2, how: RankExit::Left, started: Vec::new() };
+        let end = Frame::NodeEnded { node: 2, failure: None };
+        let mut arrivals = [exit, end].map(|frame| Arrival::Frame { node: 1, frame }).into();
+        state.turn(2 + MOST_HELD_NS, &mut arrivals);
+        assert!(state.held_reports.is_empty(), "it would delay the shutdown again and again");
     }
 
     #[test]
