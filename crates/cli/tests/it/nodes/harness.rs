@@ -151,9 +151,11 @@ impl<'a> Hydra<'a> {
             ranks.iter().enumerate().map(|(node, ranks)| format!("h{node}:{ranks}")).collect();
         command.args(["-hosts", &list.join(","), "-n", &ranks.iter().sum::<u32>().to_string()]);
         command.arg(program).args(["--part", "nodes::rank::program"]);
-        for (number, _) in ranks.iter().enumerate() {
+        for (name, _) in ranks.iter().enumerate() {
+            // Names behind the last node mean that one, too.
+            let number = name.min(testbed.nodes().len() - 1);
             let node = if one_node { first } else { &testbed.nodes()[number] };
-            command.env(format!("NAMESPACE_h{number}"), node.namespace());
+            command.env(format!("NAMESPACE_h{name}"), node.namespace());
         }
         command.env("ENCLOSE", if encloses { ENCLOSE } else { "" });
         command.env("TAKE_RIGHTS", user.map_or("", |_| TAKE_RIGHTS));

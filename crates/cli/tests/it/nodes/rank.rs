@@ -48,6 +48,7 @@ fn program() {
         "queues-of-a-rank-that-leaves" => queues::of_a_rank_that_leaves(),
         "queues-without-node-service" => queues::without_node_service(),
         "records-beside-a-killed-rank" => records::beside_a_killed_rank(),
+        "multicast-to-a-killed-rank" => records::multicast_to_a_killed_rank(),
         "records-to-a-vanished-node" => records::to_a_vanished_node(),
         "windows" => windows::exchange(),
         "windows-of-a-stopped-rank" => windows::of_a_stopped_rank(),
