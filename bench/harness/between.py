@@ -173,9 +173,8 @@ def collective_commands(places, folder, options, number, program):
     return {name: command for name, command in found.items() if rows and is_wanted(name, options.contender)}
 
 
-def measure_collectives(places, folder, options, table, say, program):
-    """All rounds of a program's collectives: values by contender, then by collective; and what failed."""
-    values, failures = {}, {}
+def measure_collectives(places, folder, options, table, say, program, values, failures):
+    """All rounds of a program's collectives: adds values by contender, then by collective; and what failed."""
     for number in range(options.rounds):
         say(f"{program} collectives, round {number + 1} of {options.rounds}")
         for contender, command in collective_commands(places, folder, options, number, program).items():
@@ -187,7 +186,6 @@ def measure_collectives(places, folder, options, table, say, program):
             for line in found:
                 for field in PROGRAMS[program][1]:
                     values.setdefault(contender, {}).setdefault((line["op"], line["bytes"], field), []).append(line[field][0])
-    return values, failures
 
 
 def in_words(program, values):
@@ -216,31 +214,40 @@ def figures(contender, command, variables):
         raise Failed(f"did not print JSON: {error}") from error
 
 
+def measure_backends(places, folder, options, table, say, values, failures):
+    """All rounds of the backends: adds values by engine or configuration, then by what was measured; and what failed."""
+    peers = commands(places, folder, options)
+    for number in range(options.rounds):
+        say(f"round {number + 1} of {options.rounds}")
+        for contender, command in [("tradewind", own_command(options)), *peers.items()]:
+            try:
+                found = figures(contender, command, {"TRADEWIND_BENCH_NODES": str(table)})
+            except Failed as failure:
+                failures[contender] = str(failure)
+                continue
+            for line in found:
+                engine = line.get("engine", contender)
+                value = line["value"] if "value" in line else line["median"]
+                key = line["what"] if not line.get("bytes", 0) or line["bytes"] == 8 else f"{line['what']}, {line['bytes']} bytes"
+                values.setdefault(engine, {}).setdefault(key, []).append(value)
+
+
 def measure(options, say):
-    """All rounds: values by engine or configuration, then by what was measured; and what failed."""
-    values, failures = {}, {}
+    """All rounds of all programs, or those before an interruption: values of the backends, of the programs, and what failed."""
+    values, collectives, failures = {}, {}, {}
     with tempfile.TemporaryDirectory() as name, nodes(options.nodes, options.mtu, options.receiver_core) as places:
         table = Path(name) / "namespaces"
         table.write_text("".join(f"{place['address']} {place['namespace']} {cores(place, options)}\n" for place in places))
-        peers = commands(places, Path(name), options)
-        for number in range(options.rounds):
-            say(f"round {number + 1} of {options.rounds}")
-            contenders = [("tradewind", own_command(options)), *peers.items()] if is_wanted("backends", options.program) else []
-            for contender, command in contenders:
-                try:
-                    found = figures(contender, command, {"TRADEWIND_BENCH_NODES": str(table)})
-                except Failed as failure:
-                    failures[contender] = str(failure)
-                    continue
-                for line in found:
-                    engine = line.get("engine", contender)
-                    value = line["value"] if "value" in line else line["median"]
-                    key = line["what"] if not line.get("bytes", 0) or line["bytes"] == 8 else f"{line['what']}, {line['bytes']} bytes"
-                    values.setdefault(engine, {}).setdefault(key, []).append(value)
-        collectives = {}
-        for program in (program for program in PROGRAMS if is_wanted(program, options.program)):
-            collectives[program], failed = measure_collectives(places, Path(name), options, table, say, program)
-            failures.update(failed)
+        here = (places, Path(name), options, table, say)
+        try:
+            if is_wanted("backends", options.program):
+                measure_backends(*here, values, failures)
+            for program in (program for program in PROGRAMS if is_wanted(program, options.program)):
+                measure_collectives(*here, program, collectives.setdefault(program, {}), failures)
+        except KeyboardInterrupt:
+            if not values and not any(collectives.values()):
+                raise
+            failures["The rest of the run"] = "it was interrupted"
     return values, collectives, failures
 
 
