@@ -10,6 +10,7 @@ mod examples;
 mod job_kinds;
 mod lent_inputs;
 mod messages;
+mod odd_ranks;
 mod point_to_point;
 mod requests;
 mod several_nodes;
