@@ -99,24 +99,26 @@ fn every_mechanism_has_a_row_for_each_size_that_it_carries() {
         expected.extend(sizes.iter().map(|bytes| (name.to_owned(), threads, *bytes)));
     };
     let tagged_on = [0, 8, 48, 1024, 1 << 20];
+    let four: &[u64] = &[0, 8, 48, 1024];
     let before: [(&str, &[u64]); 5] = [
         ("express", &[0, 8, 48]),
         ("one-poll", &[0, 8, 48]),
-        ("wide", &[0, 8, 48, 1024]),
+        ("wide", four),
         ("tag-on", &tagged_on),
         ("tag-on-resident", &tagged_on),
     ];
-    let locked = ("basic-locked", &[0, 8, 48, 1024][..]);
-    for (name, sizes) in before.into_iter().chain([("basic", &[0, 8, 48, 1024][..]), locked]) {
+    let shared = [("basic-locked", four), ("append", four)];
+    let alone = [("tag-on-multicast", &tagged_on[..]), ("basic", four)];
+    for (name, sizes) in before.into_iter().chain(alone).chain(shared) {
         add(name, 1, sizes);
     }
-    for name in ["channel", "write", "read", "accumulate"] {
+    for name in ["channel", "write", "read", "accumulate", "fetch"] {
         add(name, 1, &[8]);
     }
     add("bulk", 1, &[0, 8, 48, 1024, 1 << 20]);
     add("bulk-staged", 1, &[1024, 1 << 20]);
     add("idle", 8, &[0]);
-    for (name, sizes) in before.into_iter().chain([locked]) {
+    for (name, sizes) in before.into_iter().chain(shared) {
         add(name, 2, sizes);
     }
     assert_eq!(found, expected);

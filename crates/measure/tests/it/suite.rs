@@ -2,6 +2,7 @@
 //! anything takes.
 
 use crate::run_on_threads;
+use measure::experiments::queues::{Mechanism, rows_of};
 use measure::experiments::{BETWEEN_NODES, EXPERIMENTS, between_nodes, find};
 use measure::harness::{Error, Experiment, Finding, JobShape, Nodes, Setting, Step};
 use measure::results::{Part, Point, Role};
@@ -19,6 +20,7 @@ testing::tests![
     queues_have_a_row_for_each_case_and_what_follows_from_them,
     overlap_has_both_engines,
     parts_between_nodes_have_names_of_their_own,
+    every_mechanism_that_crosses_nodes_has_rows_between_them,
     messages_between_nodes_have_a_curve_for_each_form,
     collectives_between_nodes_are_measured_against_progress_in_calls,
     two_ranks_on_two_nodes_say_what_they_are_too_few_for,
@@ -210,7 +212,7 @@ fn placement_has_every_mapping() {
 
 fn queues_have_a_row_for_each_case_and_what_follows_from_them() {
     let part = measured("queues");
-    let rows = measure::experiments::queues::rows_of(&part);
+    let rows = rows_of(&part);
     assert_eq!(rows.len(), part.table("rows").map_or(0, |table| table.rows.len()));
     assert!(
         rows.len() > 20 && part.table("crossovers").is_some_and(|table| !table.rows.is_empty())
@@ -270,6 +272,18 @@ fn parts_between_nodes_have_names_of_their_own() {
     let memory = measured_between("memory", &[1, 1]);
     assert_eq!(memory.maps.len(), 1, "both nodes are one machine");
     assert!(!memory.tables[0].rows.is_empty());
+}
+
+fn every_mechanism_that_crosses_nodes_has_rows_between_them() {
+    let part = measured_between("queues", &[1, 1]);
+    let rows = rows_of(&part);
+    let is_measured = |mechanism: Mechanism| {
+        rows.iter().any(|row| row.mechanism == mechanism && row.latency_ns.is_some())
+    };
+    for mechanism in Mechanism::ALL {
+        assert_eq!(is_measured(mechanism), mechanism.crosses_nodes(), "{mechanism}");
+    }
+    assert!(rows.iter().all(|row| row.floor_ns.is_none()), "nodes share no memory");
 }
 
 fn messages_between_nodes_have_a_curve_for_each_form() {

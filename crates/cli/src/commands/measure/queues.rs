@@ -24,7 +24,7 @@ use tradewind::Job;
 
 /// Measures overhead, latency and gap of queues, channels, remote memory and bulk transfers.
 ///
-/// All of it is 1457 rows and takes some minutes; --row-ms sets the time of a row; --mechanisms,
+/// All of it is 241 rows and takes about a minute; --row-ms sets the time of a row; --mechanisms,
 /// --sizes and --threads leave rows out.
 ///
 /// Starts two rank processes, each bound to a core of its own where there are two. Every row
@@ -39,18 +39,20 @@ use tradewind::Job;
 ///
 /// Express moves 5 bytes a word and wide Express, which is also the shared form of Basic, 48 a
 /// line; a longer message is several of them. One-poll is Express behind the poll of 512 queues.
-/// Tag-on sends a line that refers to data in the segment, to one receiver; the data is copied there
-/// for each message, or with tag-on-resident once. Basic is the unshared ring, with messages of up
-/// to a quarter of it, and basic-locked the same with a lock around each send and each receive.
-/// Channel, write, read and accumulate move 8 bytes, whatever sizes are given. Bulk moves private
-/// buffers, on the path that the library chooses or on one that is prescribed. Receivers look for a
-/// microsecond and then sleep; with write, read and accumulate they poll. Express, one-poll, wide,
-/// both of tag-on and basic-locked are measured with several threads, too, which send through one
-/// queue from the first rank's core and get their answers in a queue each.
+/// Tag-on sends a line that refers to data in a buffer, which are copied there for each message, or
+/// with tag-on-resident once; tag-on-multicast sends them to both ranks, and a send receives the own
+/// copy of the one before. Basic is the unshared ring, with messages of up to a quarter of it, and
+/// basic-locked the same with a lock around each send and each receive. Append is a record in a
+/// buffer of the receiver. Channel, write, read, accumulate and fetch move 8 bytes, whatever sizes are
+/// given; fetch is a conditional one, which waits for the sender's store. Bulk moves private buffers,
+/// on the path that the library chooses or on one that is prescribed. Receivers look for a microsecond
+/// and then sleep; with write, read and accumulate they poll. Express, one-poll, wide, tag-on,
+/// tag-on-resident, basic-locked and append are measured with several threads, too, which send through
+/// one queue from the first rank's core and get their answers in a queue each.
 ///
-/// With --nodes the two ranks are on two nodes, which are network namespaces made for it. Express,
-/// one-poll, wide, channel and both of basic are measured there: latency, and the gap or rate of a
-/// stream from the first send to an answer to the last message.
+/// With --nodes the two ranks are on two nodes, which are network namespaces made for it. All
+/// mechanisms but bulk-staged, bulk-direct and idle are measured there, in the same columns without
+/// the floor; a stream is timed from the first send to an answer to the last message.
 ///
 /// Idle is the processor time of 8 sleeping receivers in percent of one core.
 ///
@@ -83,14 +85,16 @@ struct PlanArguments {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2")]
     threads: Vec<u32>,
 
-    /// Mechanisms: express, one-poll, wide, tag-on, tag-on-resident, basic, basic-locked, channel,
-    /// write, read, accumulate, bulk, bulk-staged, bulk-direct, idle [default: all].
+    /// Mechanisms: express, one-poll, wide, tag-on, tag-on-resident, tag-on-multicast, basic,
+    /// basic-locked, append, channel, write, read, accumulate, fetch, bulk, bulk-staged, bulk-direct,
+    /// idle [default: all].
     #[arg(long, value_name = "MECHANISM,...", value_delimiter = ',')]
     mechanisms: Vec<Mechanism>,
 
     /// Sizes in bytes, of which express and one-poll take those up to 128, wide those up to 49152,
-    /// both of basic those up to 32760, both of tag-on those up to 1048576, bulk-staged and
-    /// bulk-direct those from 1024 [default: 0 to 1024 by 8, then by doubling to 1048576].
+    /// both of basic those up to 32760, append those up to 32758, all of tag-on those up to 1048576,
+    /// bulk-staged and bulk-direct those from 1024 [default: 0 to 48 by 8, 64, 128, 256, then by
+    /// factors of 4 to 1048576].
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
     sizes: Vec<u64>,
 

@@ -1,8 +1,10 @@
 //! The mechanisms that can be measured, with their names on the command line.
 
+use super::append::NAME_BYTES;
 use super::parts::CAPACITY;
 use super::ring::LINES;
 use queues::cache_line::LINE_DATA;
+use queues::internode::MAX_RECORD_BYTES;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
@@ -21,13 +23,16 @@ pub enum Mechanism {
     Wide,
     /// Tag-On: a header in a line that refers to the data in a buffer of the segment.
     TagOn,
-    /// Tag-On of data that lie in the segment already, as for every receiver of a multicast but the
-    /// first.
+    /// Tag-On of data that lie in the sender's pool already.
     TagOnResident,
+    /// Tag-On to both ranks at once: the data of a message lie once on each node.
+    TagOnMulticast,
     /// Basic, unshared: a ring in which messages of up to a quarter of it lie in one piece.
     Basic,
     /// The same, with a lock around each send and each receive, for several threads.
     BasicLocked,
+    /// A record in an append buffer.
+    Append,
     /// One double through a channel.
     Channel,
     /// A remote write of eight bytes; the target polls its own window, or waits between nodes.
@@ -36,6 +41,8 @@ pub enum Mechanism {
     Read,
     /// A remote accumulate of eight bytes; the target polls its own window, or waits between nodes.
     Accumulate,
+    /// A conditional fetch of eight bytes, which completes when their owner has changed them.
+    Fetch,
     /// A bulk transfer between private buffers on the path that the library chooses.
     Bulk,
     /// A bulk transfer through the staging area.
@@ -54,23 +61,28 @@ const MOST_IN_LINES: u64 = (CAPACITY * LINE_DATA) as u64;
 const MOST_IN_A_RING: u64 = LINES / 4 * 64 - 8;
 /// The longest data that is tagged on here.
 const MOST_TAGGED_ON: u64 = 1 << 20;
+/// The longest record between nodes, less what names its sender.
+const MOST_APPENDED: u64 = MAX_RECORD_BYTES - NAME_BYTES as u64;
 /// Paths of bulk transfers are told apart from here on.
 const LEAST_ON_A_PATH: u64 = 1024;
 
 impl Mechanism {
     /// All of them.
-    pub const ALL: [Mechanism; 15] = [
+    pub const ALL: [Mechanism; 18] = [
         Mechanism::Express,
         Mechanism::OnePoll,
         Mechanism::Wide,
         Mechanism::TagOn,
         Mechanism::TagOnResident,
+        Mechanism::TagOnMulticast,
         Mechanism::Basic,
         Mechanism::BasicLocked,
+        Mechanism::Append,
         Mechanism::Channel,
         Mechanism::Write,
         Mechanism::Read,
         Mechanism::Accumulate,
+        Mechanism::Fetch,
         Mechanism::Bulk,
         Mechanism::BulkStaged,
         Mechanism::BulkDirect,
@@ -85,12 +97,15 @@ impl Mechanism {
             Mechanism::Wide => "wide",
             Mechanism::TagOn => "tag-on",
             Mechanism::TagOnResident => "tag-on-resident",
+            Mechanism::TagOnMulticast => "tag-on-multicast",
             Mechanism::Basic => "basic",
             Mechanism::BasicLocked => "basic-locked",
+            Mechanism::Append => "append",
             Mechanism::Channel => "channel",
             Mechanism::Write => "write",
             Mechanism::Read => "read",
             Mechanism::Accumulate => "accumulate",
+            Mechanism::Fetch => "fetch",
             Mechanism::Bulk => "bulk",
             Mechanism::BulkStaged => "bulk-staged",
             Mechanism::BulkDirect => "bulk-direct",
@@ -113,9 +128,11 @@ impl Mechanism {
     /// The one size that it is measured with, whatever sizes are asked for.
     pub(super) const fn only_bytes(self) -> Option<u64> {
         match self {
-            Mechanism::Channel | Mechanism::Write | Mechanism::Read | Mechanism::Accumulate => {
-                Some(8)
-            }
+            Mechanism::Channel
+            | Mechanism::Write
+            | Mechanism::Read
+            | Mechanism::Accumulate
+            | Mechanism::Fetch => Some(8),
             Mechanism::Idle => Some(0),
             _ => None,
         }
@@ -132,7 +149,10 @@ impl Mechanism {
             (_, Some(only)) => only..=only,
             (Mechanism::Express | Mechanism::OnePoll, _) => 0..=MOST_IN_WORDS,
             (Mechanism::Wide, _) => 0..=MOST_IN_LINES,
-            (Mechanism::TagOn | Mechanism::TagOnResident, _) => 0..=MOST_TAGGED_ON,
+            (Mechanism::TagOn | Mechanism::TagOnResident | Mechanism::TagOnMulticast, _) => {
+                0..=MOST_TAGGED_ON
+            }
+            (Mechanism::Append, _) => 0..=MOST_APPENDED,
             (Mechanism::Basic | Mechanism::BasicLocked, _) => 0..=MOST_IN_A_RING,
             (Mechanism::BulkStaged | Mechanism::BulkDirect, _) => LEAST_ON_A_PATH..=MOST_BYTES,
             _ => 0..=MOST_BYTES,
@@ -141,19 +161,7 @@ impl Mechanism {
 
     /// Returns true if it also moves messages between nodes.
     pub const fn crosses_nodes(self) -> bool {
-        matches!(
-            self,
-            Mechanism::Express
-                | Mechanism::OnePoll
-                | Mechanism::Wide
-                | Mechanism::Basic
-                | Mechanism::BasicLocked
-                | Mechanism::Bulk
-                | Mechanism::Channel
-                | Mechanism::Write
-                | Mechanism::Read
-                | Mechanism::Accumulate
-        )
+        !matches!(self, Mechanism::BulkStaged | Mechanism::BulkDirect | Mechanism::Idle)
     }
 
     /// Returns true if several threads send through one of it.
@@ -166,6 +174,7 @@ impl Mechanism {
                 | Mechanism::TagOn
                 | Mechanism::TagOnResident
                 | Mechanism::BasicLocked
+                | Mechanism::Append
         )
     }
 }

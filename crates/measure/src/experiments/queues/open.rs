@@ -1,22 +1,23 @@
 //! Opens ways between rank 0, which may have several threads, and rank 1. All ranks call the same.
 
+use super::append::{Appended, NAME_BYTES, records};
 use super::bulk::Bulk;
 use super::message_path::Floor;
 use super::parts::{CAPACITY, Lines, Parts, Polled, Words};
 use super::ring::{LINES, LockedRing, Ring};
-use super::tagged::{Tagged, buffers};
+use super::tagged::{Form, Tagged, buffers};
 use super::words::{Command, Doubles, Remote, WORDS};
 use crate::harness::Error;
 use queues::bulk::{DEFAULT_STAGING_BYTES, Policy};
 use queues::express::{ExpressQueue, ExpressReceiver, ExpressSender};
 use queues::id::SourceName;
 use queues::one_poll::{OnePoll, PollSet};
-use queues::tag_on::{TagOnPool, TagOnPools};
 use shm::arena::Arena;
 use shm::mapped::Mapped;
 use shm::segment::Offset;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use tradewind::messages::{BasicEnd, BasicReceiver, BasicSender, BulkEnd, ChannelEnd};
+use tradewind::messages::{BasicEnd, BasicReceiver, BasicSender, BulkEnd, ChannelEnd, TagOnPort};
 use tradewind::{Communicator, Op};
 
 /// Queues of a poll set.
@@ -110,39 +111,67 @@ pub(crate) fn lines(world: &Communicator, threads: usize) -> Result<Vec<Parts<Li
     })
 }
 
-/// Tag-On with data of up to `largest` bytes, which are copied to the segment for each message, or
-/// once.
+/// Tag-On with data of up to `largest` bytes.
 pub(super) fn tagged(
     world: &Communicator,
     threads: usize,
     largest: u64,
-    is_resident: bool,
+    form: Form,
 ) -> Result<Vec<Tagged>, Error> {
-    let open = || {
-        let mut port = world.cache_lines(CAPACITY)?;
-        Ok((port.receiver, port.senders.swap_remove(other(world))))
-    };
-    let arena = arena(world);
     let buffers = buffers(largest);
-    let ends =
-        share(world, threads, open, |source, receiver, senders| (source, receiver, senders))?;
-    let tag = |(source, receiver, senders)| {
-        let pool = TagOnPool::create(arena, buffers, largest.max(1))?;
-        let pools = TagOnPools::new(arena.segment());
-        Ok(Tagged {
-            source,
-            senders,
-            receiver,
-            pool,
-            buffers,
-            is_resident,
-            resident: None,
-            pools,
-            payload: Vec::new(),
-            received: Vec::new(),
-        })
+    let open = || {
+        let TagOnPort { pool, sender, receiver } =
+            world.tag_on(CAPACITY, buffers, largest.max(1))?;
+        Ok(((pool, receiver), Arc::new(sender)))
     };
-    ends.into_iter().map(tag).collect()
+    let receivers = match form {
+        Form::Multicast => vec![0, 1],
+        Form::Copied | Form::Resident => vec![other(world) as u32],
+    };
+    let rank = world.rank() as u16;
+    share(world, threads, open, |source, (pool, receiver), senders| Tagged {
+        source,
+        rank,
+        senders,
+        receivers: receivers.clone(),
+        receiver,
+        pool,
+        buffers,
+        form,
+        resident: None,
+        early: VecDeque::new(),
+        payload: Vec::new(),
+        received: Vec::new(),
+    })
+}
+
+/// Append buffers for records of up to `largest` bytes.
+pub(super) fn appended(
+    world: &Communicator,
+    threads: usize,
+    largest: u64,
+) -> Result<Vec<Appended>, Error> {
+    let bytes = largest + NAME_BYTES as u64;
+    let records = records(bytes);
+    let open = || {
+        let ends =
+            [world.append_buffer(0, records, bytes)?, world.append_buffer(1, records, bytes)?];
+        let (mut sends, mut receives) = (None, None);
+        for (owner, ends) in ends.into_iter().enumerate() {
+            if owner == other(world) {
+                sends = Some(ends.sender);
+            } else {
+                receives = ends.receiver;
+            }
+        }
+        let rank = world.rank();
+        let missing = tradewind::Error::CreationFailed { rank, what: "an append buffer" };
+        let (receiver, sender) = receives.zip(sends).ok_or(missing)?;
+        Ok((receiver, Arc::new(sender)))
+    };
+    share(world, threads, open, |source, receiver, senders| {
+        Appended::new(source, senders, receiver, records)
+    })
 }
 
 /// A Basic ring to this rank, and the sender to that of the other rank.

@@ -4,6 +4,7 @@ use super::mechanism::Mechanism;
 use super::message_path::{Floor, MessagePath};
 use super::plan::{Case, Plan};
 use super::row::QueueRow;
+use super::tagged::Form;
 use super::words::Command;
 use super::{idle, open, trial};
 use crate::harness::Error;
@@ -91,20 +92,22 @@ impl<T: FnMut(QueueProgress)> QueueExperiment<'_, T> {
             Mechanism::Express => self.sizes(mechanism, threads, open::words(world, many)?),
             Mechanism::OnePoll => self.sizes(mechanism, threads, open::polled(world, many)?),
             Mechanism::Wide => self.sizes(mechanism, threads, open::lines(world, many)?),
-            Mechanism::TagOn | Mechanism::TagOnResident => {
-                let largest = self.plan.sizes_of(mechanism).into_iter().max().unwrap_or(0);
-                let is_resident = mechanism == Mechanism::TagOnResident;
-                let ways = open::tagged(world, many, largest, is_resident)?;
-                self.sizes(mechanism, threads, ways)
-            }
+            Mechanism::TagOn => self.tagged(mechanism, threads, Form::Copied),
+            Mechanism::TagOnResident => self.tagged(mechanism, threads, Form::Resident),
+            Mechanism::TagOnMulticast => self.tagged(mechanism, threads, Form::Multicast),
             Mechanism::Basic => self.sizes(mechanism, threads, open::ring(world)?),
             Mechanism::BasicLocked => {
                 self.sizes(mechanism, threads, open::locked_ring(world, many)?)
+            }
+            Mechanism::Append => {
+                let ways = open::appended(world, many, self.largest(mechanism))?;
+                self.sizes(mechanism, threads, ways)
             }
             Mechanism::Channel => self.sizes(mechanism, threads, open::doubles(world)?),
             Mechanism::Write => self.sizes(mechanism, threads, remote(Command::Write)?),
             Mechanism::Read => self.sizes(mechanism, threads, remote(Command::Read)?),
             Mechanism::Accumulate => self.sizes(mechanism, threads, remote(Command::Accumulate)?),
+            Mechanism::Fetch => self.sizes(mechanism, threads, remote(Command::Fetch)?),
             Mechanism::Bulk => self.bulk(mechanism, Policy::Automatic),
             Mechanism::BulkStaged => self.bulk(mechanism, Policy::Staged),
             Mechanism::BulkDirect => self.bulk(mechanism, Policy::Direct),
@@ -114,6 +117,16 @@ impl<T: FnMut(QueueProgress)> QueueExperiment<'_, T> {
                 Ok(())
             }
         }
+    }
+
+    /// The longest message of a mechanism.
+    fn largest(&self, mechanism: Mechanism) -> u64 {
+        self.plan.sizes_of(mechanism).into_iter().max().unwrap_or(0)
+    }
+
+    fn tagged(&mut self, mechanism: Mechanism, threads: u32, form: Form) -> Result<(), Error> {
+        let ways = open::tagged(self.world, threads as usize, self.largest(mechanism), form)?;
+        self.sizes(mechanism, threads, ways)
     }
 
     fn bulk(&mut self, mechanism: Mechanism, policy: Policy) -> Result<(), Error> {

@@ -1,17 +1,15 @@
-//! Ways of Tag-On: a header in a line, the data in a buffer of the segment; to one receiver. The data
-//! are copied there for each message, or lie there already.
+//! Ways of Tag-On: a header in a line, the data in a buffer. They are copied to a buffer for each
+//! message, or lie in one already, and go to the other rank or to both.
 
 use super::message_path::{LOOKS, MessagePath, pattern};
-use super::parts::CAPACITY;
 use crate::harness::Error;
-use queues::cache_line::{CacheLineHeader, CacheLineReceiver, CacheLineSender, SendError};
-use queues::id::SourceName;
-use queues::tag_on::{SharedBuffer, TagOnError, TagOnPool, TagOnPools};
+use std::collections::VecDeque;
 use std::hint::black_box;
-use std::time::{Duration, Instant};
-
-/// Longer than any receiver is away.
-const PATIENCE: Duration = Duration::from_secs(3600);
+use std::sync::Arc;
+use tradewind::messages::{
+    CacheLineHeader, SendError, SharedBuffer, SourceName, TagOnError, TagOnMessage, TagOnPool,
+    TagOnReceiver, TagOnSender,
+};
 
 /// Number of buffers of this many bytes of a sender: some MiB, and enough that it does not wait for
 /// each.
@@ -19,26 +17,40 @@ pub(super) fn buffers(bytes: u64) -> u64 {
     ((8 << 20) / bytes.max(1)).clamp(4, 64)
 }
 
-/// Headers through a queue, data through the pool of the sending thread.
+/// How messages are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The data of each message are copied to a buffer.
+    Copied,
+    /// The data of all messages are the same buffer.
+    Resident,
+    /// The data of each message are copied to a buffer, and both ranks receive them.
+    Multicast,
+}
+
+/// Ends of a thread.
 #[derive(Debug)]
 pub(super) struct Tagged {
     pub(super) source: SourceName,
+    /// This rank, the tag of its messages.
+    pub(super) rank: u16,
     /// By thread of the other rank.
-    pub(super) senders: Vec<CacheLineSender>,
-    pub(super) receiver: CacheLineReceiver,
+    pub(super) senders: Vec<Arc<TagOnSender>>,
+    /// The ranks that receive each message.
+    pub(super) receivers: Vec<u32>,
+    pub(super) receiver: TagOnReceiver,
     pub(super) pool: TagOnPool,
     pub(super) buffers: u64,
-    /// The data of all messages are the same buffer.
-    pub(super) is_resident: bool,
+    pub(super) form: Form,
     pub(super) resident: Option<SharedBuffer>,
-    /// Pools of the other rank's threads.
-    pub(super) pools: TagOnPools,
+    /// Messages of the other rank that a send has found.
+    pub(super) early: VecDeque<TagOnMessage>,
     pub(super) payload: Vec<u8>,
     pub(super) received: Vec<u8>,
 }
 
 impl Tagged {
-    /// Copies the data of a message to the segment.
+    /// Copies the data of a message to a buffer.
     #[inline]
     fn fill(&self) -> Result<SharedBuffer, Error> {
         let mut draft = loop {
@@ -54,13 +66,48 @@ impl Tagged {
     /// Sends a header that refers to data.
     #[inline]
     fn refer(&self, to: usize, data: &SharedBuffer) -> Result<(), Error> {
-        let (sender, header) =
-            (&self.senders[to], CacheLineHeader { source: self.source, handler: 0, tag: 0 });
-        match data.send(sender, header, &[]) {
-            Err(TagOnError::Send(SendError::Full)) => {
-                Ok(data.send_deadline(sender, header, &[], Instant::now() + PATIENCE)?)
+        let sender = &self.senders[to];
+        let header = CacheLineHeader { source: self.source, handler: 0, tag: self.rank };
+        if let [receiver] = self.receivers[..] {
+            match sender.try_send(data, receiver, header, &[]) {
+                Err(TagOnError::Send(SendError::Full) | TagOnError::Exhausted { .. }) => {}
+                other => return Ok(other?),
             }
-            other => Ok(other?),
+        }
+        Ok(sender.send(data, &self.receivers, header, &[])?)
+    }
+
+    /// Receives what has come of this rank's own multicasts, so that its queue does not fill up.
+    fn drop_own(&mut self) -> Result<(), Error> {
+        while let Some(message) = self.receiver.try_recv()? {
+            if message.header().tag != self.rank {
+                self.early.push_back(message);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next message of the other rank.
+    #[inline]
+    fn next(&mut self) -> Result<TagOnMessage, Error> {
+        if let Some(message) = self.early.pop_front() {
+            return Ok(message);
+        }
+        loop {
+            let mut found = None;
+            for _ in 0..LOOKS {
+                found = self.receiver.try_recv()?;
+                if found.is_some() {
+                    break;
+                }
+            }
+            let message = match found {
+                Some(message) => message,
+                None => self.receiver.recv()?,
+            };
+            if message.header().tag != self.rank {
+                return Ok(message);
+            }
         }
     }
 }
@@ -73,17 +120,21 @@ impl MessagePath for Tagged {
     }
 
     fn room(&self) -> usize {
-        if self.is_resident { CAPACITY } else { self.buffers as usize }
+        // Between nodes the data of a resident message take a buffer there, too.
+        self.buffers as usize
     }
 
     #[inline]
     fn send(&mut self, to: usize) -> Result<(), Error> {
+        if self.form == Form::Multicast {
+            self.drop_own()?;
+        }
         if let Some(data) = &self.resident {
             return self.refer(to, data);
         }
         let data = self.fill()?;
         self.refer(to, &data)?;
-        if self.is_resident {
+        if self.form == Form::Resident {
             self.resident = Some(data);
         }
         Ok(())
@@ -91,21 +142,10 @@ impl MessagePath for Tagged {
 
     #[inline]
     fn receive(&mut self) -> Result<usize, Error> {
-        let mut found = None;
-        for _ in 0..LOOKS {
-            found = self.receiver.try_recv()?;
-            if found.is_some() {
-                break;
-            }
-        }
-        let header = match found {
-            Some(header) => header,
-            None => self.receiver.recv()?,
-        };
-        let data = self.pools.open(&header)?;
-        self.received.copy_from_slice(&data);
+        let message = self.next()?;
+        self.received.copy_from_slice(&message.data);
         black_box(&self.received);
-        Ok(header.header().source.number().into())
+        Ok(message.header().source.number().into())
     }
 
     fn is_right(&self) -> bool {

@@ -1,8 +1,9 @@
-//! Ways of eight bytes: a channel, and the three commands on a window.
+//! Ways of eight bytes: a channel, and the commands on a window.
 
 use super::message_path::MessagePath;
 use crate::harness::Error;
 use queues::channel;
+use std::hint::black_box;
 use tradewind::Op;
 use tradewind::messages::{ChannelReceiver, Condition, Windows};
 
@@ -54,9 +55,11 @@ pub(super) enum Command {
     Read,
     /// The sender adds one to a word of the receiver's window.
     Accumulate,
+    /// The receiver's fetch from the sender's window waits until the sender has written.
+    Fetch,
 }
 
-/// Words of windows, in turn. The receiver polls. Between nodes a receiver of its own window waits: the
+/// Words of windows, in turn. The receiver polls, but a conditional fetch waits. Between nodes a receiver of its own window waits: the
 /// node services need the core.
 #[derive(Debug)]
 pub(super) struct Remote {
@@ -83,7 +86,7 @@ impl MessagePath for Remote {
         let there = &self.windows.all[self.other];
         match self.command {
             Command::Write => there.put_value(at, self.sent)?,
-            Command::Read => self.windows.own.local().put_value(at, self.sent)?,
+            Command::Read | Command::Fetch => self.windows.own.local().put_value(at, self.sent)?,
             Command::Accumulate => there.accumulate_value(Op::Sum.into(), at, 1_u64)?,
         }
         Ok(())
@@ -96,12 +99,21 @@ impl MessagePath for Remote {
         self.seen += 1;
         let (window, awaited) = match self.command {
             Command::Write => (self.windows.own.local(), self.seen),
-            Command::Read => (&self.windows.all[self.other], self.seen),
+            Command::Read | Command::Fetch => (&self.windows.all[self.other], self.seen),
             Command::Accumulate => (self.windows.own.local(), lap),
         };
-        if self.is_between_nodes && !matches!(self.command, Command::Read) {
-            window.fetch_when(Condition { at, at_least: awaited }, 0, [])?.wait()?;
-            return Ok(0);
+        let condition = Condition { at, at_least: awaited };
+        match self.command {
+            Command::Fetch => {
+                let word = window.fetch_when(condition, at, [0; 8])?.wait()?;
+                black_box(word);
+                return Ok(0);
+            }
+            Command::Write | Command::Accumulate if self.is_between_nodes => {
+                window.fetch_when(condition, 0, [])?.wait()?;
+                return Ok(0);
+            }
+            _ => {}
         }
         // A stream may be laps ahead: senders do not wait.
         while window.get_value::<u64>(at)? < awaited {}
