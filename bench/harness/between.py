@@ -15,6 +15,7 @@ from .main import Progress, interrupt
 from .options import positive
 from .places import BENCH, BUILD, LOOPS, RESULTS, ROOT, Trouble, release
 from .processes import Failed, output, run
+from .rows import SOLVE_ROWS
 
 ENTER = BENCH / "harness" / "enter"
 PEERS = ("mpich", "openmpi")
@@ -41,7 +42,11 @@ PROGRAMS = {
     "blocking": (COLLECTIVES, {"blocking_us": ""}, {"direct": "direct", "agent": "agent"}),
     "overlap": (OVERLAPPED, {"alone_us": ", alone", "exposed_us": ", exposed", "processor_us": ", processor"}, {"default": "direct", "ranks": "ranks", "agent": "agent"}),
     "messages": (MESSAGES, {"message_us": ""}, {"tradewind": "direct"}),
+    # The pipelined solve, with the best way of sending that each program has: microseconds of communication an iteration.
+    "solve": ([f"solve:{SOLVE_ROWS}:0"], {"communication_us": ""}, {"tradewind": "direct"}),
 }
+# Files of bench/c that have other names than their programs here.
+SOURCES = {"solve": "banded_solve"}
 
 
 def read(arguments):
@@ -87,14 +92,15 @@ def build(say):
     for peer in PEERS:
         compiler = installation.environment(peer) / "bin" / "mpicc"
         BUILD.mkdir(parents=True, exist_ok=True)
-        for program in ("nodes", *PROGRAMS):
+        for program in ("nodes", *(SOURCES.get(program, program) for program in PROGRAMS)):
             command = [compiler, *installation.FLAGS, BENCH / "c" / f"{program}.c", "-o", BUILD / f"{program}.{peer}"]
             installation.checked(command, f"compiling {program}.c with {peer}'s mpicc", "This is a fault of bench/c.")
     cargo = ["cargo", "build", "--release", "--quiet"]
     installation.checked([*cargo, "-p", "tradewind-cli"], "building tradewind", "See what cargo says.", cwd=ROOT)
     installation.checked(cargo, "building bench/loops", "See what cargo says.", cwd=LOOPS)
-    nodes = [*cargo, "-p", "tradewind-virtual-nodes", "--example", "nodes"]
-    installation.checked(nodes, "building the nodes", "See what cargo says.", cwd=ROOT)
+    for package, example in (("virtual-nodes", "nodes"), ("measure", "banded_solve")):
+        command = [*cargo, "-p", f"tradewind-{package}", "--example", example]
+        installation.checked(command, f"building the example {example}", "See what cargo says.", cwd=ROOT)
 
 
 @contextlib.contextmanager
@@ -154,22 +160,37 @@ def commands(places, folder, options):
 
 def program_of(contender, program):
     """The program of a peer."""
-    return str(BUILD / f"{program}.{contender.partition(',')[0]}")
+    return str(BUILD / f"{SOURCES.get(program, program)}.{contender.partition(',')[0]}")
+
+
+def own_program(program, root):
+    """tradewind's program, as words in front of its arguments."""
+    if program == "solve":
+        return [str(release(root) / "examples" / "banded_solve"), "--version", "channel", "--format", "json"]
+    return [str(release(root / LOOPS.relative_to(ROOT)) / "loops"), program, "private"]
+
+
+def solve_arguments(is_own):
+    """One round of so many solves: the example has options, bench/c/banded_solve.c has ROWS ROUNDS SOLVES."""
+    figures = [str(SOLVE_ROWS), "1", str(BUDGET_MS // 2)]
+    return [part for pair in zip(("--rows", "--rounds", "--solves"), figures) for part in pair] if is_own else figures
 
 
 def collective_commands(places, folder, options, number, program):
     """The command line of each contender's collectives in a round, by name."""
     started = launchers(places, folder, options)
     rows, ours = rows_of(program, options), PROGRAMS[program][2]
-    arguments = [str(BUDGET_MS), str(number), "10", *rows]
-    found = {name: [*launcher, program_of(name, program), *arguments] for name, launcher in started.items() if name != "mpich"}
+
+    def arguments(is_own):
+        return solve_arguments(is_own) if program == "solve" else [str(BUDGET_MS), str(number), "10", *rows]
+
+    found = {name: [*launcher, program_of(name, program), *arguments(False)] for name, launcher in started.items() if name != "mpich"}
     roots = {"": ROOT, **({"before, ": options.beside} if options.beside else {})}
     for prefix, root in roots.items():
         for contender, backend in ours.items():
             variables = {"TRADEWIND_COMMAND": release(root) / "tradewind", "TRADEWIND_INTERNODE": backend, "TRADEWIND_DECISIONS": ""}
             settings = [word for name, value in variables.items() for word in ("-genv", name, str(value))]
-            loops = release(root / LOOPS.relative_to(ROOT)) / "loops"
-            found[prefix + contender] = [*started["mpich"], *settings, str(loops), program, "private", *arguments]
+            found[prefix + contender] = [*started["mpich"], *settings, *own_program(program, root), *arguments(True)]
     return {name: command for name, command in found.items() if rows and is_wanted(name, options.contender)}
 
 
@@ -183,6 +204,9 @@ def measure_collectives(places, folder, options, table, say, program, values, fa
             except Failed as failure:
                 failures[f"{contender}, {program} collectives"] = str(failure)
                 continue
+            if program == "solve":
+                best = min(found, key=lambda line: line["communication_us"][0])
+                found = [{**best, "op": program, "bytes": SOLVE_ROWS}]
             for line in found:
                 for field in PROGRAMS[program][1]:
                     values.setdefault(contender, {}).setdefault((line["op"], line["bytes"], field), []).append(line[field][0])
@@ -192,7 +216,8 @@ def in_words(program, values):
     """A program's values with a text in place of each operation, size and field."""
 
     def text(operation, size, field):
-        return operation + (f", {size} bytes" if size else "") + PROGRAMS[program][1][field]
+        unit = "rows" if program == "solve" else "bytes"
+        return operation + (f", {size} {unit}" if size else "") + PROGRAMS[program][1][field]
 
     return {contender: {text(*key): times for key, times in rows.items()} for contender, rows in values.items()}
 
@@ -257,6 +282,11 @@ def middle(values, engine, what):
     return statistics.median(found) if found else None
 
 
+def figure(value):
+    """A time in the table, with more digits where it is short."""
+    return f"{value:.1f}" if value >= 10 else f"{value:.3g}"
+
+
 def collective_table(program, values):
     """A program's collectives beside the best peer of each, as lines."""
     own = list(PROGRAMS[program][2])
@@ -266,11 +296,12 @@ def collective_table(program, values):
         cells = []
         for name in names:
             found = values[name].get(what)
-            cells.append(f"{statistics.median(found):.1f} [{min(found):.1f}, {max(found):.1f}]" if found else "–")
+            cells.append(f"{figure(statistics.median(found))} [{figure(min(found))}, {figure(max(found))}]" if found else "–")
         theirs = [middle(values, name, what) for name in names if name.startswith(PEERS)]
         theirs = [value for value in theirs if value]
         ours = middle(values, own[0], what)
-        cells.append(f"{ours / min(theirs):.2f}" if ours and theirs and min(theirs) > 0 else "–")
+        ratio = ours / min(theirs) if ours and theirs and min(theirs) > 0 else None
+        cells.append("–" if ratio is None else f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}")
         lines.append(f"| {what} | " + " | ".join(cells) + " |")
     return lines
 
