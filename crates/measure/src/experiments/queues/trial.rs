@@ -12,8 +12,9 @@ const FIRST_LOOK: u64 = 24;
 /// Messages of a batch at most: more would only leave the caches.
 const MOST_IN_A_BATCH: usize = 256;
 /// Messages of the first look at a stream between nodes, where a message takes much longer than the
-/// next one follows.
+/// next one follows: the most, and their time if none overlaps another.
 const FIRST_STREAM: u64 = 4096;
+const FIRST_STREAM_NS: f64 = 20e6;
 /// About what two barriers, and starting threads, cost beside a batch, in nanoseconds.
 const AROUND_A_BATCH: f64 = 10_000.0;
 
@@ -85,7 +86,10 @@ fn counts<W: MessagePath>(
     let [floor_ns, way_ns] = largest(world, seen)?.map(|time| time.max(1.0));
     let gap_ns = match world.nodes() {
         1 => way_ns,
-        _ => stream(world, ways, threads, FIRST_STREAM)?.max(1.0),
+        _ => {
+            let count = ((FIRST_STREAM_NS / way_ns) as u64).clamp(16, FIRST_STREAM);
+            stream(world, ways, threads, count)?.max(1.0)
+        }
     };
     let slice = plan.row_ms as f64 * 1e6 / f64::from(plan.rounds) / 4.0;
     let many = |time: f64, least| ((slice / time) as u64).clamp(least, 1_000_000);
