@@ -17,6 +17,12 @@ def parser(description):
     parser.add_argument("--compiler", type=Path)
     parser.add_argument("-n", "--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--command",
+        type=Path,
+        default=COMMAND,
+        help="the tradewind command (target/release/tradewind), such as that of an installed wheel",
+    )
     return parser
 
 
@@ -29,7 +35,7 @@ def start(arguments, program, preloads, decisions, options=()):
     launcher = [str(arguments.prefix / "bin/mpiexec"), *options]
     if is_openmpi(arguments):
         launcher.append("--oversubscribe")
-    ranks = [str(COMMAND), "mpi", "--"] if preloads else []
+    ranks = [str(arguments.command.absolute()), "mpi", "--"] if preloads else []
     environment = dict(
         os.environ,
         LD_LIBRARY_PATH=str(arguments.prefix / "lib"),
