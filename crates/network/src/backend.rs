@@ -176,6 +176,13 @@ pub trait Backend: Send + Sync + Debug {
         Vec::new()
     }
 
+    /// Sends the ranks that the run waits for a sign that this one executes it. Those that have not
+    /// started it then [have something unexpected](Self::has_unexpected), also if this rank has sent
+    /// nothing else.
+    fn announce_wait(&self, run: RunId) {
+        let _ = run;
+    }
+
     /// Returns true if messages have arrived for a run that this rank has not started: another
     /// rank executes the run of this number on this backend.
     fn has_unexpected(&self, context: &CommunicatorContext, sequence: u64) -> bool {

@@ -389,6 +389,12 @@ impl Backend for DirectBackend {
         self.driver.interrupt(|engine| engine.waiting_for(&run))
     }
 
+    fn announce_wait(&self, run: RunId) {
+        if let Some(run) = self.run(run) {
+            self.driver.interrupt(|engine| engine.announce_wait(&run));
+        }
+    }
+
     fn lost(&self) -> Vec<LostRank> {
         self.driver.losses.all()
     }

@@ -240,8 +240,8 @@ impl Communicator {
     /// some of their collectives there. All ranks must record the same ones. If another rank has
     /// started that collective here, a rank that waits for it gets [`Error::Mismatch`], and
     /// [`check_external_collectives`](Self::check_external_collectives) returns that error. Between
-    /// nodes the rank that waits gets it from that check, and only if it has sent something for the
-    /// collective.
+    /// nodes the rank that waits gets it from that check, if it has sent something for the collective or
+    /// has waited for half a second.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -269,7 +269,7 @@ impl Communicator {
     /// [recorded as external](Self::record_external_collective) one of the last collectives that
     /// this rank has started here, or the other way round. Waits for no rank and no other thread.
     /// Between nodes it asks the node service whether other ranks have sent something for one of the
-    /// last collectives that this rank has recorded.
+    /// last collectives that this rank has recorded, or wait long in it.
     ///
     /// # Errors
     /// [`Error::Mismatch`](crate::Error::Mismatch).

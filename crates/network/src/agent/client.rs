@@ -362,6 +362,12 @@ impl Backend for AgentClient {
         self.query(&mut self.table(), Submission::QueryAwaited { slot, generation })
     }
 
+    fn announce_wait(&self, run: RunId) {
+        let (slot, generation) = slot_of(run);
+        // An agent that has ended sends nothing.
+        let _ = self.submit(&mut self.table(), Submission::AnnounceWait { slot, generation });
+    }
+
     fn departures(&self) -> Option<&dyn Departures> {
         Some(self)
     }

@@ -138,6 +138,7 @@ impl Run {
                 self.try_join(ordinal, context)
             }
             RunInput::Fail(error) => Some(Err(error)),
+            RunInput::Waits => None,
             RunInput::Unreadable => {
                 let rank = self.schedule.members.get(source as usize).copied().unwrap_or_default();
                 Some(Err(unreadable(&format!("receive a message of rank {rank}"))))
@@ -209,6 +210,16 @@ impl Run {
             }
         }
         ranks
+    }
+
+    /// Sends the ranks that the run waits for a sign that this rank executes it.
+    pub(crate) fn announce_wait(&self, context: &mut RunContext) {
+        let awaited = self.waiting_for();
+        for (peer, member) in (0..).zip(self.schedule.members.iter()) {
+            if awaited.contains(member) {
+                self.transmit(peer, RunInput::Waits, context);
+            }
+        }
     }
 
     /// Ranks of the job that have not contributed to joins that have started.

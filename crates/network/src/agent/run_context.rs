@@ -42,6 +42,9 @@ pub(crate) enum RunInput {
         contribution: Vec<u8>,
     },
     Fail(Error),
+    /// The source has waited long for this rank. It needs no answer: the message says that the source
+    /// executes the run.
+    Waits,
     /// A message that the source's node could not read.
     Unreadable,
     /// A request to send of the run itself is not answered: the connection has ended.
@@ -62,6 +65,7 @@ impl RunInput {
             RunInput::Join { contribution, .. } => contribution.len() as u64,
             RunInput::Packet(_)
             | RunInput::Fail(_)
+            | RunInput::Waits
             | RunInput::Unreadable
             | RunInput::Unanswered
             | RunInput::Unserved
@@ -172,6 +176,7 @@ pub(super) fn transmit(
         RunInput::Packet(packet) => Frame::Packet(route, packet),
         RunInput::Join { ordinal, contribution } => Frame::Join { route, ordinal, contribution },
         RunInput::Fail(error) => Frame::Fail(route, error),
+        RunInput::Waits => Frame::Waits(route),
         // A run reports the first two to itself only, the table and the transport the others.
         RunInput::Sent(_) | RunInput::Unanswered | RunInput::Unserved | RunInput::Unreadable => {
             return;

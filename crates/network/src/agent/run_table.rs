@@ -405,6 +405,7 @@ impl RunTable {
                 self.route(node, route, RunInput::Join { ordinal, contribution });
             }
             Frame::Fail(route, error) => self.route(node, route, RunInput::Fail(error)),
+            Frame::Waits(route) => self.route(node, route, RunInput::Waits),
             Frame::Credit(bytes) => self.context.credits.add(node, bytes),
             other => return Some(other),
         }
@@ -438,6 +439,13 @@ impl RunTable {
     /// Returns true if there are messages for a run that its rank has not started.
     pub(crate) fn has_unexpected(&self, key: RunKey) -> bool {
         self.unexpected.has_any(key)
+    }
+
+    /// Sends the ranks that a run waits for a sign of it, if it is under way.
+    pub(crate) fn announce_wait(&mut self, key: RunKey) {
+        if let Some(run) = self.runs.get(&key) {
+            run.announce_wait(&mut self.context);
+        }
     }
 
     /// Notes the end of a connection.

@@ -342,6 +342,7 @@ mod tests {
             },
             Submission::Release { id: u64::MAX },
             Submission::QueryAwaited { slot: 9, generation: u32::MAX },
+            Submission::AnnounceWait { slot: 9, generation: u32::MAX },
             Submission::QueryExited { first: u32::MAX },
             Submission::QueryUnexpected { communicator: u32::MAX, sequence: u64::MAX },
             Submission::CountStarted { communicator: u32::MAX, count: u64::MAX },

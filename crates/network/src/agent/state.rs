@@ -217,6 +217,11 @@ impl AgentState {
                 self.sessions[local].iter().for_each(|session| session.answer(&ranks));
                 Ok(())
             }
+            Submission::AnnounceWait { slot, generation } => {
+                let key = self.run_in(self.ranks[local], slot, generation);
+                key.into_iter().for_each(|key| self.table.announce_wait(key));
+                Ok(())
+            }
             Submission::QueryExited { first } => {
                 let exited = self.table.membership.exited(&self.table.context.nodes);
                 let words = exited.range(first..).map(|(_, rank)| rank.word());
@@ -284,12 +289,17 @@ impl AgentState {
 
     /// Ranks of the job that the run in a slot of a rank waits for.
     fn awaited_by(&self, rank: u32, slot: u32, generation: u32) -> Vec<u32> {
+        let key = self.run_in(rank, slot, generation);
+        let ranks = key.and_then(|key| self.table.runs.get(&key)).map(Run::waiting_for);
+        ranks.into_iter().flatten().collect()
+    }
+
+    /// The run in a slot of a rank.
+    fn run_in(&self, rank: u32, slot: u32, generation: u32) -> Option<RunKey> {
         let is_it = |(key, location): &(&RunKey, &RunLocation)| {
             (key.rank, location.slot, location.generation) == (rank, slot, generation)
         };
-        let key = self.locations.iter().find(is_it).map(|(key, _)| key);
-        let ranks = key.and_then(|key| self.table.runs.get(key)).map(Run::waiting_for);
-        ranks.into_iter().flatten().collect()
+        self.locations.iter().find(is_it).map(|(key, _)| *key)
     }
 
     fn reject_rank(&mut self, local: usize, _: ProtocolViolation) {

@@ -26,6 +26,8 @@ pub(crate) enum Submission {
     Start { id: u64, slot: u32, generation: u32, sequence: u64, at: Offset },
     /// Requests the ranks that a run waits for.
     QueryAwaited { slot: u32, generation: u32 },
+    /// Sends the ranks that a run waits for a sign of it.
+    AnnounceWait { slot: u32, generation: u32 },
     /// Requests the ranks from `first` on that have exited, in order, each as the word of an
     /// [`ExitedRank`](crate::backend::ExitedRank).
     QueryExited { first: u32 },
@@ -108,6 +110,9 @@ impl Submission {
             }
             Submission::OpenWindow { port, at, table } => [17, port, 0, at.0, table.0, 0, 0, 0],
             Submission::CloseWindow { port } => [18, port, 0, 0, 0, 0, 0, 0],
+            Submission::AnnounceWait { slot, generation } => {
+                [19, 0, pair(slot, generation), 0, 0, 0, 0, 0]
+            }
         }
     }
 
@@ -157,6 +162,7 @@ impl Submission {
             }
             17 => Some(Submission::OpenWindow { port: id, at, table: Offset(fourth) }),
             18 => Some(Submission::CloseWindow { port: id }),
+            19 => Some(Submission::AnnounceWait { slot: low, generation: high }),
             _ => None,
         }
     }

@@ -288,6 +288,12 @@ impl DirectEngine {
         ranks.into_iter().flatten().collect()
     }
 
+    /// Sends the ranks that a run waits for a sign of it.
+    pub(super) fn announce_wait(&mut self, run: &DirectRun) {
+        self.table.announce_wait(run.key);
+        self.turn();
+    }
+
     /// Returns true if a connection has ended since the last call.
     pub(super) fn take_new_loss(&mut self) -> bool {
         std::mem::take(&mut self.has_new_loss)

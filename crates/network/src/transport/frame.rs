@@ -30,6 +30,7 @@
 //! | 14 | [`Frame::NodeEnded`]; destination is the node | 1 if in order | 0 | the symptom of a failure |
 //! | 15 | [`Frame::Queues`] | 0 | 0 | records of queues |
 //! | 16 | [`Frame::Channels`] | 0 | 0 | records of channels |
+//! | 17 | [`Frame::Waits`] | 0 | 0 | none |
 //!
 //! If the highest bit of the kind is set, nothing follows the header at once: the payload arrives
 //! in segments, those of one frame before those of the next, and whole frames between them.
@@ -94,6 +95,8 @@ pub enum Frame {
     },
     /// The failure of the source's part of the run, so that the run cannot end.
     Fail(Route, Error),
+    /// A sign that the source executes the run and has waited long for the destination.
+    Waits(Route),
     /// The exit of a rank, which starts nothing any more.
     RankExited {
         /// The rank of the job.
@@ -251,6 +254,7 @@ const MESSAGES: u8 = 13;
 const NODE_ENDED: u8 = 14;
 const QUEUES: u8 = 15;
 const CHANNELS: u8 = 16;
+const WAITS: u8 = 17;
 
 /// The fields of a header.
 #[derive(Clone, Copy, Default)]
@@ -288,7 +292,7 @@ impl FrameHeader {
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let kind = bytes[0];
-        if !(EAGER..=CHANNELS).contains(&kind) || kind == SEGMENT {
+        if !(EAGER..=WAITS).contains(&kind) || kind == SEGMENT {
             return Err(FrameError::Kind(kind));
         }
         let route = Route {
@@ -334,6 +338,7 @@ impl Frame {
             self,
             Frame::Packet(..)
                 | Frame::Join { .. }
+                | Frame::Waits(_)
                 | Frame::Credit(_)
                 | Frame::Messages { .. }
                 | Frame::Queues { .. }
@@ -366,6 +371,7 @@ impl Frame {
             }
             Frame::Join { route, ordinal, contribution } => (JOIN, route, ordinal, 0, contribution),
             Frame::Fail(route, error) => (FAIL, route, 0, 0, error::encode(&Err(error))),
+            Frame::Waits(route) => (WAITS, route, 0, 0, Vec::new()),
             Frame::RankExited { rank, how, started } => {
                 let route = Route { destination: rank, ..Route::default() };
                 (RANK_EXITED, route, 0, 0, encode_exit(&how, &started))
@@ -468,6 +474,7 @@ impl Frame {
             QUEUES if queue_record::is_valid(&payload) => Frame::Queues { records: payload },
             CHANNELS if channel_record::is_valid(&payload) => Frame::Channels { records: payload },
             MESSAGES | QUEUES | CHANNELS => return Err(damaged),
+            WAITS => Frame::Waits(route),
             CREDIT => Frame::Credit(length),
             SHUTDOWN => Frame::Shutdown,
             NODE_ENDED => {

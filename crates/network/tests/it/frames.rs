@@ -94,6 +94,7 @@ fn frame() -> impl Strategy<Value = Frame> {
             .prop_map(|queues| Frame::Queues { records: queue_records(&queues) }),
         proptest::collection::vec((any::<[u32; 2]>(), any::<u64>(), 0..50_usize), 1..9)
             .prop_map(|channels| Frame::Channels { records: channel_records(&channels) }),
+        route().prop_map(Frame::Waits),
         any::<u64>().prop_map(Frame::Credit),
         Just(Frame::Shutdown),
         Just(Frame::ShutdownAck),

@@ -2,8 +2,9 @@
 //! nodes.
 //!
 //! Each takes the next number, as within a node. No rank reads the journals of other nodes, but a
-//! rank that has started the collective here has usually sent something for it. A rank that has
-//! recorded the number as external then finds messages for a run that it never starts.
+//! rank that has started the collective here has sent something for it, or waits, which it announces
+//! when it has waited long. A rank that has recorded the number as external then finds messages for a
+//! run that it never starts.
 
 use super::call_forms;
 use crate::error::{Error, Result};

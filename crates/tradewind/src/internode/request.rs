@@ -40,6 +40,8 @@ struct NextCheck {
     interval: Duration,
     /// Number of ranks that the backend had lost at the last check.
     lost: usize,
+    /// The ranks that the run waits for have got a sign of it.
+    is_announced: bool,
 }
 
 /// A run between nodes.
@@ -176,7 +178,8 @@ impl InternodeRequest {
     fn next_check(&self) -> MutexGuard<'_, NextCheck> {
         let first = || {
             let interval = FIRST_CHECK_INTERVAL;
-            Mutex::new(NextCheck { due: Instant::now() + interval, interval, lost: 0 })
+            let due = Instant::now() + interval;
+            Mutex::new(NextCheck { due, interval, lost: 0, is_announced: false })
         };
         self.next_check.get_or_init(first).lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -198,7 +201,14 @@ impl InternodeRequest {
             false => LONGEST_CHECK_INTERVAL.min(2 * next.interval),
         };
         next.due = Instant::now() + next.interval;
+        // A rank that only receives has sent nothing by which one that runs this collective in another
+        // library, or in the other form, can find the difference.
+        let is_long = next.interval == LONGEST_CHECK_INTERVAL;
+        let announces = is_long && !std::mem::replace(&mut next.is_announced, is_long);
         drop(next);
+        if announces {
+            backend.announce_wait(run);
+        }
         // The program in the kernel cannot see that the run will never complete.
         self.internode()
             .check_liveness(backend, || backend.waiting_for(run))

@@ -20,6 +20,7 @@ testing::tests![
     a_node_without_ranks_is_no_node,
     ranks_in_different_collectives_are_told,
     a_collective_that_a_rank_runs_in_another_library_is_told,
+    a_rank_that_only_receives_is_told_of_another_library,
     a_rank_that_leaves_is_named_by_its_number_in_the_communicator,
     waiting_for_other_nodes_does_not_delay_the_own_node,
 ];
@@ -411,6 +412,31 @@ fn a_collective_that_a_rank_runs_in_another_library_is_told() {
                 let text = error.to_string();
                 let said = "rank 0 is in a collective of another library #40";
                 assert!(rank > 0 || text.contains(said), "{text}");
+            }
+        }
+    }
+}
+
+fn a_rank_that_only_receives_is_told_of_another_library() {
+    let body = |world: &Communicator, is_blocking: bool| {
+        world.barrier()?;
+        if world.rank() == 0 {
+            world.record_external_collective();
+            let mut checks = std::iter::repeat_with(|| world.check_external_collectives());
+            return Err(checks.find_map(std::result::Result::err).expect("another rank waits"));
+        }
+        let mut received = vec![0u8; 9];
+        match is_blocking {
+            true => world.bcast(&mut received, 0),
+            false => world.ibcast(&mut received, 0)?.wait(),
+        }
+    };
+    for nodes in [&[1, 1][..], &[2, 2]] {
+        for is_blocking in [false, true] {
+            for error in errors(nodes, |world| body(world, is_blocking)) {
+                let text = error.expect("all are told").to_string();
+                let said = "rank 0 is in a collective of another library #1";
+                assert!(text.contains(said), "{text}");
             }
         }
     }

@@ -88,7 +88,7 @@ impl Forger {
         let started = vec![(self.number(), self.number().into())];
         let how = RankExit::Failed("forged".into());
         let words = self.random.random_range(0..40);
-        match self.random.random_range(0..18) {
+        match self.random.random_range(0..19) {
             0..4 => Frame::Packet(self.route(), self.packet()),
             4 => {
                 let (route, ordinal) = (self.route(), self.number());
@@ -119,6 +119,7 @@ impl Forger {
             14 => Frame::Credit(self.random.random()),
             15 => Frame::NodeEnded { node: self.number(), failure: Some("forged".into()) },
             16 => Frame::Shutdown,
+            17 => Frame::Waits(self.route()),
             _ => Frame::ShutdownAck,
         }
     }
