@@ -45,6 +45,8 @@ def main():
             # Successes, numbers of failures and of errors.
             checked = re.findall(r"^.*(?:Success|Failures?|[Ee]rrors?|PASSED|FAILED).*$", results, re.M)
             checked = [re.sub(r"[\d.]+e[-+]\d+|\d+\.\d+", "…", line) for line in checked]
+            # The width of a column follows the times in it.
+            checked = [" ".join(line.split()) for line in checked]
             found.append((outcome.status, checked))
         (status, checks), (status_with, checks_with) = found
         same = status == status_with and checks == checks_with and "Success=1" in checks_with
