@@ -30,7 +30,7 @@ use std::path::Path;
 ///     ],
 /// };
 /// // One repetition at 64 KiB took longer.
-/// assert_eq!(row.taken(), [0..=1024]);
+/// assert_eq!(row.taken(), [1..=1024]);
 /// assert!(!row.is_taken_at_any_size());
 /// let table = MpiTable::new(Fingerprint::default(), vec![row]);
 /// assert_eq!(table.rows("MPICH 5", 4).count(), 1);
@@ -113,14 +113,15 @@ impl MpiSize {
 
 impl MpiRow {
     /// The sizes at which calls are taken over, ascending: those between two measured ones that are
-    /// faster. Shorter calls than the shortest measured one count as that.
+    /// faster. Shorter calls than the shortest measured one count as that, except those without data:
+    /// MPI libraries end them at once.
     pub fn taken(&self) -> Vec<RangeInclusive<u64>> {
         let mut ranges: Vec<RangeInclusive<u64>> = Vec::new();
         let mut was_faster = false;
         for (index, size) in self.sizes.iter().enumerate() {
             let is_faster = size.is_faster();
             if is_faster {
-                let from = if index == 0 { 0 } else { size.bytes };
+                let from = if index == 0 { size.bytes.min(1) } else { size.bytes };
                 match ranges.last_mut().filter(|_| was_faster) {
                     Some(range) => *range = *range.start()..=size.bytes,
                     None => ranges.push(from..=size.bytes),

@@ -250,6 +250,8 @@ mod tests {
             assert_eq!(sent.kinds(), decided);
             let contained = sent.sizes(Kind::Allreduce, 2).map(|sizes| sizes.contain(65536));
             assert_eq!(contained, sizes.then_some(true));
+            let without_data = sent.sizes(Kind::Allreduce, 2).map(|sizes| sizes.contain(0));
+            assert_eq!(without_data, sizes.then_some(false));
             for kind in [Kind::Allreduce, Kind::Bcast, Kind::Iallreduce] {
                 let time = sent.entry(kind, 2).and_then(|entry| entry.time(1024));
                 assert_eq!(time, times.then_some(2000), "{kind:?}");
