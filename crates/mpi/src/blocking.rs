@@ -32,6 +32,9 @@ pub(crate) enum Decisive {
     /// The arguments of the root name it as the first one, and those of every other rank as the
     /// second one.
     Rooted(c_int, [Block; 2]),
+    /// The arguments of every rank name it, on a topology whose blocks have one length; on others there
+    /// is none.
+    OfTopology(Block),
 }
 
 /// True if the user has excluded calls of all other kinds.
@@ -59,6 +62,11 @@ impl Decisive {
             Decisive::Everywhere(block) => block,
             Decisive::Rooted(root, [at_root, elsewhere]) => {
                 if usize::try_from(root).ok()? == served.rank() { at_root } else { elsewhere }
+            }
+            Decisive::OfTopology(block) => {
+                let topology = served.topology.as_ref();
+                topology.filter(|topology| topology.has_one_length && topology.sources > 0)?;
+                block
             }
         };
         let blocks = if kind.counts_all_blocks() { served.size() as u64 } else { 1 };
