@@ -241,7 +241,7 @@ impl Communicator {
     /// started that collective here, a rank that waits for it gets [`Error::Mismatch`], and
     /// [`check_external_collectives`](Self::check_external_collectives) returns that error. Between
     /// nodes the rank that waits gets it from that check, if it has sent something for the collective or
-    /// has waited for half a second.
+    /// has waited for a third of a second.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
