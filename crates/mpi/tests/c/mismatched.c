@@ -1,9 +1,9 @@
 // A collective whose lengths differ, so that it runs on tradewind in rank 0 and in the MPI library
-// in the others. The arguments are its name and, optionally, "return" for an error handler that
+// in the others; of "ibcast" the other way round. The arguments are its name and, optionally, "return" for an error handler that
 // returns.
 #include "check.h"
 
-enum { LONG = 1 << 17 };
+enum { LONG = 1 << 17, LONGEST = 257 << 20 };
 static double in[4 * LONG / 8], out[4 * LONG / 8];
 
 int main(int argc, char **argv) {
@@ -22,6 +22,14 @@ int main(int argc, char **argv) {
         MPI_Bcast(in, count, MPI_DOUBLE, 0, copy);
         if (rank == 0) MPI_Recv(out, 1, MPI_DOUBLE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         else if (rank == 1) MPI_Send(out, 1, MPI_DOUBLE, 0, 0, MPI_COMM_WORLD);
+    } else if (!strcmp(argv[1], "ibcast")) {
+        // The receivers send nothing, and no library sends anything that reaches them.
+        int longest = rank == 0 ? LONGEST : 1;
+        char *data = malloc(longest);
+        MPI_Request request;
+        MPI_Ibcast(data, longest, MPI_BYTE, 0, copy, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        free(data);
     } else {
         MPI_Request request;
         MPI_Ialltoall(in, count, MPI_DOUBLE, out, count, MPI_DOUBLE, copy, &request);

@@ -103,13 +103,13 @@ fn a_killed_rank_ends_a_job_of_two_nodes() {
 }
 
 fn a_collective_divided_between_two_libraries_ends_a_job_of_two_nodes() {
-    for handler in [&[][..], &["return"]] {
-        let change = |job: Job| {
-            handler.iter().fold(job.argument("ialltoall"), |job, handler| job.argument(handler))
-        };
+    for (arguments, left) in
+        [(&["ialltoall"][..], 1), (&["ialltoall", "return"], 1), (&["ibcast"], 0)]
+    {
+        let change = |job: Job| arguments.iter().fold(job, |job, argument| job.argument(argument));
         let finished = on_nodes("mismatched", [1, 1], change);
         assert!(finished.in_time && finished.status != Some(0), "{finished:?}");
-        let named = "rank 1 is in a collective of another library";
+        let named = &format!("rank {left} is in a collective of another library");
         assert!(finished.errors.contains(named), "{finished:?}");
     }
 }
