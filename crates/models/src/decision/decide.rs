@@ -1,5 +1,6 @@
 //! A decision, and its reasons in words.
 
+use super::lookup::MatchedRow;
 use super::rules::{self, MachineClass};
 use super::table::{DecisionTable, Gap, Row, RunnerUp, Times, sizes};
 use crate::machine_file::Engine;
@@ -106,26 +107,23 @@ pub fn decide(table: Option<&DecisionTable>, query: &Query, class: MachineClass)
     let Some(table) = table else { return built_in(Reason::NoTable) };
     match table.look_up(query) {
         Err(gap) => built_in(Reason::Gap(gap)),
-        Ok(found) => {
-            let Row { ranks, ranks_per_node, error, .. } = *found.row;
-            let super::Range { from, to, at, time, plan, engine, runner_up } = *found.range;
-            let origin = Origin::Table {
-                ranks,
-                ranks_per_node,
-                from,
-                to,
-                at,
-                time,
-                error,
-                runner_up,
-                disturbed: found.row.disturbed.clone(),
-            };
+        Ok(MatchedRow { row, range }) => {
+            let super::Range { plan, engine, .. } = *range;
+            let origin = Origin::table(row, range);
             Decision { query: *query, plan, engine, origin }
         }
     }
 }
 
 impl Origin {
+    /// A range of a row of a decision table.
+    pub fn table(row: &Row, range: &super::Range) -> Self {
+        let Row { ranks, ranks_per_node, error, .. } = *row;
+        let super::Range { from, to, at, time, runner_up, .. } = *range;
+        let disturbed = row.disturbed.clone();
+        Origin::Table { ranks, ranks_per_node, from, to, at, time, error, runner_up, disturbed }
+    }
+
     /// The models with built-in parameters, which found this range with this error.
     pub fn built_in(reason: Reason, range: &super::Range, error: Option<f64>) -> Self {
         let super::Range { at, time, runner_up, .. } = *range;

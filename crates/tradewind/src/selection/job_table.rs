@@ -68,15 +68,6 @@ impl JobTable {
         matches!(self, JobTable::Table(used) if used.refinement != Refinement::Off)
     }
 
-    /// The same with this row. Where there is no table, there is none.
-    pub(crate) fn with_row(&self, row: Row) -> Self {
-        let JobTable::Table(used) = self else { return self.clone() };
-        let fingerprint = used.table.fingerprint().clone();
-        let Ok(newer) = DecisionTable::new(fingerprint, vec![row]) else { return self.clone() };
-        let table = Arc::new(DecisionTable::clone(&used.table).replaced_by(&newer));
-        JobTable::Table(UsedTable { table, ..used.clone() })
-    }
-
     /// Corrects the row of a query in the file, if that is this process's part. Other communicators
     /// and jobs may have corrected it meanwhile, which stays.
     pub(crate) fn correct_file(&self, query: &Query, correct: impl Fn(&Row) -> Row) {

@@ -17,19 +17,23 @@ use models::decision::{self, CallForm, Grid, Origin, Query, Range, Row};
 use models::machine_file::Engine;
 use std::collections::HashSet;
 use std::num::{NonZeroU32, NonZeroU64};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Most segments of a message. Where a decision table has more, another plan runs.
 const MOST_SEGMENTS: u64 = 1024;
 
-/// Most corrections of rules by a process: each keeps a copy of the table.
-const MOST_REFINED: usize = 64;
+/// Most corrections of rules by a process. Each keeps its row and 3 KiB, since rows are shared.
+const MOST_REFINED: usize = 512;
+
+/// Rows by form and collective, for one number of ranks and placement.
+type Rows = [Vec<Option<Arc<Row>>>; CallForm::ALL.len()];
 
 /// Selection rules for one number of ranks and placement.
 #[derive(Debug)]
 pub(crate) struct SelectionRules {
     table: JobTable,
-    /// The rules at the start of the job, if these have rows that it has refined since.
+    /// The rules at the start of the job, if these have rows that it has refined since. The table is
+    /// that of the start in any case.
     at_start: Option<&'static SelectionRules>,
     ranks: u32,
     engine: EngineKind,
@@ -41,7 +45,7 @@ pub(crate) struct SelectionRules {
     /// By form and collective: messages shorter than this are joins.
     joins_below: [[u64; Collective::ALL.len()]; CallForm::ALL.len()],
     /// By form and collective: the row of the table.
-    rows: [Vec<Option<Row>>; CallForm::ALL.len()],
+    rows: Rows,
     /// By form and collective: the row of the built-in parameters between nodes, built at its first
     /// use.
     builtin: [[OnceLock<Option<Row>>; Collective::ALL.len()]; CallForm::ALL.len()],
@@ -66,39 +70,47 @@ impl SelectionRules {
         engine: EngineKind,
         placement: Placement,
     ) -> &'static Self {
-        SelectionRules::refined_from(None, table, (ranks, engine, placement))
+        let wanted = (ranks, engine, placement);
+        let is_same = |rules: &SelectionRules| {
+            let is_same_shape = (rules.ranks, rules.engine, rules.placement) == wanted;
+            rules.at_start.is_none() && is_same_shape && rules.table == table
+        };
+        let new = || SelectionRules::new(table.clone(), wanted, explanations_enabled());
+        SelectionRules::known(is_same, new)
     }
 
-    fn refined_from(
-        at_start: Option<&'static SelectionRules>,
-        table: JobTable,
-        wanted: (u32, EngineKind, Placement),
+    /// The known rules of which a predicate holds, else new ones, which are known from then on.
+    fn known(
+        is_same: impl Fn(&SelectionRules) -> bool,
+        new: impl FnOnce() -> SelectionRules,
     ) -> &'static Self {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |rules: &&&SelectionRules| {
-            let is_same_start = match (rules.at_start, at_start) {
-                (Some(one), Some(other)) => std::ptr::eq(one, other),
-                (one, other) => one.is_none() && other.is_none(),
-            };
-            let is_same_shape = (rules.ranks, rules.engine, rules.placement) == wanted;
-            is_same_start && is_same_shape && rules.table == table
-        };
-        if let Some(rules) = known.iter().find(same) {
+        if let Some(rules) = known.iter().find(|rules| is_same(rules)) {
             return rules;
         }
-        let rules = SelectionRules {
-            at_start,
-            ..SelectionRules::new(table, wanted, explanations_enabled())
-        };
-        let rules: &'static SelectionRules = Box::leak(Box::new(rules));
+        let rules: &'static SelectionRules = Box::leak(Box::new(new()));
         known.push(rules);
         rules
     }
 
     /// These rules with another row for their number of ranks.
     pub(crate) fn with_row(&'static self, row: Row) -> &'static Self {
-        let wanted = (self.ranks, self.engine, self.placement);
-        SelectionRules::refined_from(Some(self.at_start()), self.table.with_row(row), wanted)
+        let at_start = self.at_start();
+        let mut rows = self.rows.clone();
+        let (form, operation) = (row.form as usize, row.operation as usize);
+        rows[form][operation] = Some(Arc::new(row));
+        let is_same = |one: &SelectionRules| {
+            let is_same_start = one.at_start.is_some_and(|start| std::ptr::eq(start, at_start));
+            is_same_start && one.rows == rows
+        };
+        let new = || {
+            let wanted = (self.ranks, self.engine, self.placement);
+            let explained = explanations_enabled();
+            let rules =
+                SelectionRules::with_rows(self.table.clone(), wanted, rows.clone(), explained);
+            SelectionRules { at_start: Some(at_start), ..rules }
+        };
+        SelectionRules::known(is_same, new)
     }
 
     /// Returns `true` if this process may correct rules once more.
@@ -114,16 +126,26 @@ impl SelectionRules {
 
     fn new(
         table: JobTable,
-        (ranks, engine, placement): (u32, EngineKind, Placement),
+        wanted: (u32, EngineKind, Placement),
         explanations_enabled: bool,
     ) -> Self {
+        let (ranks, _, placement) = wanted;
         let row = |form: CallForm, operation: &Collective| {
             let query = query(form, *operation, ranks, placement, 0);
-            table.table()?.row(&query).ok().cloned()
+            table.table()?.row(&query).ok().cloned().map(Arc::new)
         };
         let rows = [CallForm::Blocking, CallForm::Nonblocking].map(|form| {
             Collective::ALL.iter().map(|operation| row(form, operation)).collect::<Vec<_>>()
         });
+        SelectionRules::with_rows(table, wanted, rows, explanations_enabled)
+    }
+
+    fn with_rows(
+        table: JobTable,
+        (ranks, engine, placement): (u32, EngineKind, Placement),
+        rows: Rows,
+        explanations_enabled: bool,
+    ) -> Self {
         let mut joins_below = [[0; Collective::ALL.len()]; CallForm::ALL.len()];
         let is_refined = table.is_refined();
         let joins_directly =
@@ -133,7 +155,7 @@ impl SelectionRules {
         if engine == EngineKind::Peers && joins_directly {
             for form in CallForm::ALL.iter().copied() {
                 for operation in Collective::ALL.iter().copied() {
-                    let own = rows[form as usize][operation as usize].as_ref();
+                    let own = rows[form as usize][operation as usize].as_deref();
                     let row = own.or_else(|| built_in(form, operation, ranks, placement));
                     joins_below[form as usize][operation as usize] = row.map_or(u64::MAX, joins);
                 }
@@ -208,7 +230,7 @@ impl SelectionRules {
 
     /// The row of the table, if there is one.
     pub(crate) fn row(&self, form: CallForm, operation: Collective) -> Option<&Row> {
-        self.rows[form as usize][operation as usize].as_ref()
+        self.rows[form as usize][operation as usize].as_deref()
     }
 
     /// The range of the table, if there is one.
@@ -231,6 +253,9 @@ impl SelectionRules {
     fn built_in_row(&self, form: CallForm, operation: Collective) -> Option<&Row> {
         /// Largest size that the models are asked about; the plan for it goes on for longer ones.
         const LARGEST: u64 = 4 << 20;
+        if let Some(at_start) = self.at_start {
+            return at_start.built_in_row(form, operation);
+        }
         let Placement::Nodes(layout) = self.placement else {
             return built_in(form, operation, self.ranks, self.placement);
         };
@@ -308,7 +333,13 @@ impl SelectionRules {
                         Placement::OneNode(class) => class,
                         Placement::Nodes(_) => MachineClass::SharedCores,
                     };
-                    Reason::Decision(decision::decide(self.table.table(), &query, class).origin)
+                    // The rows may be refined; the table is that of the job's start.
+                    let row = self.row(form, collective);
+                    let range = self.range(form, collective, bytes);
+                    Reason::Decision(match row.zip(range) {
+                        Some((row, range)) => Origin::table(row, range),
+                        None => decision::decide(self.table.table(), &query, class).origin,
+                    })
                 }
             },
         };
