@@ -18,6 +18,9 @@ use models::machine_file::Engine;
 impl Communicator {
     /// Chooses the algorithm of a collective of `bytes` bytes, as [`Collective`] counts them; the
     /// same on all ranks.
+    ///
+    /// # Errors
+    /// Fails if a trial that is due fails, which breaks the communicator, or has failed before.
     #[inline]
     pub(crate) fn choose(
         &self,
@@ -25,15 +28,15 @@ impl Communicator {
         collective: Collective,
         bytes: u64,
         order: FoldOrder,
-    ) -> SelectedAlgorithm {
+    ) -> Result<SelectedAlgorithm> {
         // A small join takes no longer than a few of these choices, so it is found by one
         // comparison with a threshold that the rules computed beforehand.
         match self.chosen().get(collective) {
             None if bytes < self.rules().joins_below(form, collective) => {
-                SelectedAlgorithm::join(form, collective, ChoiceReason::Open)
+                Ok(SelectedAlgorithm::join(form, collective, ChoiceReason::Open))
             }
             Some(Algorithm::Join) if self.rules().joins_directly() => {
-                SelectedAlgorithm::join(form, collective, ChoiceReason::Forced)
+                Ok(SelectedAlgorithm::join(form, collective, ChoiceReason::Forced))
             }
             _ => self.choose_and_log(form, collective, bytes, order),
         }
@@ -46,9 +49,9 @@ impl Communicator {
         &self,
         collective: Collective,
         form: CallForm,
-    ) -> SelectedAlgorithm {
+    ) -> Result<SelectedAlgorithm> {
         if self.joins_unknown_sizes(form) {
-            return SelectedAlgorithm::join(form, collective, ChoiceReason::Open);
+            return Ok(SelectedAlgorithm::join(form, collective, ChoiceReason::Open));
         }
         // The selection must be the same on all ranks, and no rank knows the total size.
         self.choose(form, collective, 0, FoldOrder::Any)
@@ -63,6 +66,9 @@ impl Communicator {
 
     /// Chooses the algorithm of a neighbour collective: direct or join.
     pub(crate) fn choose_neighbor(&self) -> Result<Algorithm> {
+        if let Some(refiner) = self.refiner() {
+            refiner.check_intact()?;
+        }
         let forced = self.chosen().neighbor;
         if let Some(other) = forced
             && !Algorithms::NEIGHBOR.contains(&other)
@@ -87,21 +93,22 @@ impl Communicator {
         collective: Collective,
         bytes: u64,
         order: FoldOrder,
-    ) -> SelectedAlgorithm {
-        if let Some(refiner) = self.refiner()
-            && self.chosen().get(collective).is_none()
-        {
-            self.refine(refiner, (form, collective, bytes));
+    ) -> Result<SelectedAlgorithm> {
+        if let Some(refiner) = self.refiner() {
+            refiner.check_intact()?;
+            if self.chosen().get(collective).is_none() {
+                self.refine(refiner, (form, collective, bytes))?;
+            }
         }
         let selector = self.selector();
         let selected = selector.select(form, collective, bytes, order);
         if let Purpose::Trial(engine) = self.purpose() {
-            return SelectedAlgorithm { engine: engine.or(selected.engine), ..selected };
+            return Ok(SelectedAlgorithm { engine: engine.or(selected.engine), ..selected });
         }
         if self.rank() == 0 {
             selector.log(&selected, bytes, order);
         }
-        selected
+        Ok(selected)
     }
 
     /// Explains which algorithm runs a blocking collective of `bytes` bytes, as [`Collective`]

@@ -36,27 +36,28 @@ struct Memory {
 
 impl Communicator {
     /// Counts a call, and makes the trials that are due. The same on all ranks.
+    ///
+    /// # Errors
+    /// Fails if a trial fails. The ranks may have left it at different calls, so that the next ones of
+    /// the program would meet others: the communicator is broken.
     #[cold]
     pub(crate) fn refine(
         &self,
         refiner: &Refiner,
         (form, operation, bytes): (CallForm, Collective, u64),
-    ) {
+    ) -> Result<()> {
         for query in refiner.count(form, operation, bytes) {
             let plans = refiner.plans(&query);
             if plans.len() < 2 {
                 continue;
             }
-            match self.trial_on_all(&query, &plans) {
-                Ok(Some(measured)) => refiner.settle(&query, &measured),
+            match self.trial_on_all(&query, &plans).inspect_err(|_| refiner.stop())? {
+                Some(measured) => refiner.settle(&query, &measured),
                 // A later call of the program may have more memory, but is not worth a count.
-                Ok(None) => log::debug!("no trial of {query}: a rank has no memory for it"),
-                Err(error) => {
-                    log::warn!("decisions are refined no more: a trial of {query}: {error}");
-                    refiner.stop();
-                }
+                None => log::debug!("no trial of {query}: a rank has no memory for it"),
             }
         }
+        Ok(())
     }
 
     /// A [`trial`](Self::trial), if all ranks can make it. All ranks return alike, unless the agreement

@@ -53,7 +53,7 @@ impl Communicator {
         counts: &[usize],
         root: u32,
     ) -> Result<()> {
-        let streamed = self.call_of_streamed_gatherv(root).and_then(|call| {
+        let streamed = self.call_of_streamed_gatherv(root)?.and_then(|call| {
             self.stream_gatherv((call, root), &input, (&mut &mut *output, counts))
         });
         let own = input.bytes().len() as u64;
@@ -100,12 +100,12 @@ impl Communicator {
 
     /// The call of a blocking gatherv, if it is streamed.
     #[inline(always)]
-    fn call_of_streamed_gatherv(&self, root: u32) -> Option<Signature> {
+    fn call_of_streamed_gatherv(&self, root: u32) -> Result<Option<Signature>> {
         if root >= self.size() {
-            return None;
+            return Ok(None);
         }
-        let choice = self.choose_for_unknown_sizes(Collective::Gather, CallForm::Blocking);
-        self.streams_blocks(&choice).then(|| signature_of_gatherv(&choice, root))
+        let choice = self.choose_for_unknown_sizes(Collective::Gather, CallForm::Blocking)?;
+        Ok(self.streams_blocks(&choice).then(|| signature_of_gatherv(&choice, root)))
     }
 
     #[inline(always)]
@@ -125,7 +125,7 @@ impl Communicator {
             None
         };
         let own = counts.as_ref().map_or(own, |counts| counts.block(root));
-        let choice = self.choose_for_unknown_sizes(Collective::Gather, form);
+        let choice = self.choose_for_unknown_sizes(Collective::Gather, form)?;
         let call = signature_of_gatherv(&choice, root);
         let joins = choice.is_join();
         let path = if joins {

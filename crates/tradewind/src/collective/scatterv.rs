@@ -53,7 +53,7 @@ impl Communicator {
         root: u32,
     ) -> Result<()> {
         let streamed = self
-            .call_of_streamed_scatterv(root)
+            .call_of_streamed_scatterv(root)?
             .and_then(|call| self.stream_scatterv((call, root), (&input, counts), &mut output));
         let own = output.length();
         let plan = || self.plan_scatterv::<T>(counts, own, root, CallForm::Blocking);
@@ -100,12 +100,12 @@ impl Communicator {
 
     /// The call of a blocking scatterv, if it is streamed.
     #[inline(always)]
-    fn call_of_streamed_scatterv(&self, root: u32) -> Option<Signature> {
+    fn call_of_streamed_scatterv(&self, root: u32) -> Result<Option<Signature>> {
         if root >= self.size() {
-            return None;
+            return Ok(None);
         }
-        let choice = self.choose_for_unknown_sizes(Collective::Scatter, CallForm::Blocking);
-        self.streams_blocks(&choice).then(|| signature_of_scatterv(&choice, root))
+        let choice = self.choose_for_unknown_sizes(Collective::Scatter, CallForm::Blocking)?;
+        Ok(self.streams_blocks(&choice).then(|| signature_of_scatterv(&choice, root)))
     }
 
     #[inline(always)]
@@ -125,7 +125,7 @@ impl Communicator {
             None
         };
         let own = counts.as_ref().map_or(own, |counts| counts.block(root));
-        let choice = self.choose_for_unknown_sizes(Collective::Scatter, form);
+        let choice = self.choose_for_unknown_sizes(Collective::Scatter, form)?;
         let call = signature_of_scatterv(&choice, root);
         let joins = choice.is_join();
         let path = if joins {

@@ -11,6 +11,7 @@
 //! corrects the file, for later jobs; what communicators without it find is not written.
 
 use super::rules::SelectionRules;
+use crate::error::Error;
 use collectives::{Algorithm, Choice, Collective};
 use engine::node::EngineKind;
 use models::decision::{CallForm, Measured, Query, Row, private_bytes};
@@ -113,6 +114,11 @@ impl Refiner {
         if corrected.ranges != row.ranges {
             state.rules = rules.with_row(corrected);
         }
+    }
+
+    /// Fails if a trial has failed.
+    pub(crate) fn check_intact(&self) -> Result<(), Error> {
+        self.lock().calls.as_ref().map(drop).ok_or(Error::Broken)
     }
 
     /// Makes no more trials: one has failed, perhaps not on all ranks.

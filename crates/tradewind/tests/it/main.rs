@@ -8,6 +8,7 @@ mod decisions;
 mod every_collective;
 mod examples;
 mod job_kinds;
+mod launched;
 mod lent_inputs;
 mod messages;
 mod odd_ranks;

@@ -1,18 +1,30 @@
 //! Tables that a job corrects while it runs, where the user has asked for that.
 
 use super::{found, here, kept, run, said};
+use crate::launched;
 use collectives::{Algorithm, Choice, Collective};
 use models::decision::{DecisionTable, Query, Range, Row, RunnerUp, Times};
-use tradewind::{CallForm, Op, Result};
+use std::process::{Command, Stdio};
+use tradewind::{CallForm, Communicator, Error, Job, Op, Result};
 
 testing::tests![
     a_job_corrects_wrong_rows,
     a_job_on_several_nodes_corrects_wrong_rows,
     a_start_waits_for_no_trial,
     a_rank_without_memory_makes_no_trial,
+    a_rank_that_is_killed_in_a_trial_fails_the_others,
+    a_rank_that_leaves_before_a_trial_between_nodes_fails_the_others,
     a_table_stays_as_it_is_unless_the_user_asks,
 ];
-testing::parts![call_often, call_often_between_nodes, start_often, call_often_without_memory];
+testing::parts![
+    call_often,
+    call_often_between_nodes,
+    start_often,
+    call_often_without_memory,
+    launch_beside_a_killed_rank,
+    rank_beside_a_killed_one,
+    leave_before_a_trial,
+];
 
 /// Bytes of the calls by a wrong plan: a chain of segments of a few bytes.
 const WRONG_BYTES: usize = 2000;
@@ -135,6 +147,74 @@ fn call_often_without_memory() {
     .expect("the program's calls have the memory that they need");
 }
 
+/// The rank that is killed in a trial or leaves before it. It is the last one of a chain, so no
+/// broadcast of the others waits for it.
+const VICTIM: u32 = 3;
+
+/// Calls after which a trial is due.
+const CALLS: u32 = 1000;
+
+/// Broadcasts until an error; `before` is called with the number of each call. Every broadcast
+/// that succeeds has its own data, and none succeeds after one that has failed.
+fn bcast_until_an_error(world: &Communicator, mut before: impl FnMut(u32)) {
+    let mut buffer = [0u8; WRONG_BYTES];
+    let outcome = (0..100 * CALLS).try_for_each(|call| -> Result<()> {
+        before(call);
+        let byte = call as u8;
+        buffer.fill(if world.rank() == 0 { byte } else { !byte });
+        world.bcast(&mut buffer, 0)?;
+        assert_eq!(buffer, [byte; WRONG_BYTES]);
+        Ok(())
+    });
+    // Between nodes a rank that has got an error may end the call for the others.
+    let is_failure =
+        |error: &Error| error.failed_rank().is_some() || matches!(error, Error::Run(_));
+    let error = outcome.expect_err("a rank is gone");
+    assert!(is_failure(&error), "{error}");
+    let error = world.bcast(&mut buffer, 0).expect_err("a rank is gone");
+    assert!(is_failure(&error) || matches!(error, Error::Broken), "{error}");
+}
+
+fn rank_beside_a_killed_one() {
+    let job = Job::init().expect("started by the launcher");
+    let world = job.world();
+    // The end of its input makes the shell kill this rank, in a few calls or in the trial.
+    let is_victim = world.rank() == VICTIM;
+    let killer = is_victim.then(|| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "read line; kill -9 $PPID"]).stdin(Stdio::piped());
+        shell.spawn().expect("there is a shell")
+    });
+    let mut input = killer.and_then(|mut killer| killer.stdin.take());
+    bcast_until_an_error(world, |call| {
+        if call + 1 == CALLS {
+            input.take();
+        }
+    });
+    println!("finished");
+}
+
+/// Its ranks have the variables of this process.
+fn launch_beside_a_killed_rank() {
+    let part = format!("{}::rank_beside_a_killed_one", module_path!());
+    let (outcome, finished) = launched::ranks_of(4, &part);
+    assert_eq!(outcome.failed.map(|(rank, _)| rank), Some(VICTIM));
+    assert_eq!(finished, [0, 1, 2]);
+}
+
+/// A rank leaves before the call that the others make a trial in.
+fn leave_before_a_trial() {
+    let outcome = tradewind::local_nodes(&[2, 2], |world| {
+        if world.rank() == VICTIM {
+            let mut buffer = [0u8; WRONG_BYTES];
+            return (1..CALLS).try_for_each(|_| world.bcast(&mut buffer, 0));
+        }
+        bcast_until_an_error(&world, |_| ());
+        Ok(())
+    });
+    outcome.expect("each rank has found what it expects");
+}
+
 /// A table with a chain of segments of 16 bytes everywhere, and a binomial tree as the next best.
 fn wrong_table(ranks_per_node: u32) -> DecisionTable {
     let range = Range {
@@ -251,6 +331,25 @@ fn a_rank_without_memory_makes_no_trial() {
     let output = run(part, Some(file.path()), Some(("TRADEWIND_REFINE", "1")));
     assert_eq!(said(&output), [""; 0]);
     assert_eq!(DecisionTable::read(file.path()).expect("it is whole"), wrong_table(4));
+}
+
+/// Where ranks leave a trial at different calls, the next ones of the program must not meet.
+fn a_rank_that_is_killed_in_a_trial_fails_the_others() {
+    /// Jobs: some have the rank killed before the trial, some in it.
+    const JOBS: u32 = 4;
+    let file = kept(&wrong_table(4));
+    for _ in 0..JOBS {
+        let part = "decisions::refinement::launch_beside_a_killed_rank";
+        let output = run(part, Some(file.path()), Some(("TRADEWIND_REFINE", "1")));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+fn a_rank_that_leaves_before_a_trial_between_nodes_fails_the_others() {
+    let file = kept(&wrong_table(2));
+    let part = "decisions::refinement::leave_before_a_trial";
+    let output = run(part, Some(file.path()), Some(("TRADEWIND_REFINE", "1")));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn a_table_stays_as_it_is_unless_the_user_asks() {

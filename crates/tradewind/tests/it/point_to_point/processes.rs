@@ -2,12 +2,10 @@
 //! are killed.
 
 use super::{bytes, reference};
-use service::launcher::{LaunchOptions, Outcome, Output, Stream, launch};
-use std::ffi::OsString;
+use crate::launched;
+use service::launcher::Outcome;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-use tradewind::{Communicator, EngineKind, Error, Exit, Job, Result, Source};
+use tradewind::{Communicator, Error, Exit, Job, Result, Source};
 
 testing::tests![
     random_messages_between_processes_match_as_in_the_reference,
@@ -26,30 +24,9 @@ const VICTIM: u32 = 2;
 
 const LONG: usize = 300_000;
 
-/// Starts three ranks that run a part, and returns the outcome with the ranks that have finished it.
+/// Starts three ranks that run a part of this module.
 fn ranks_of(part: &str) -> (Outcome, Vec<u32>) {
-    let finished = Arc::new(Mutex::new(Vec::new()));
-    let copy = Arc::clone(&finished);
-    let mut options = LaunchOptions::new(3, EngineKind::Peers).expect("an untouched environment");
-    // Tests run on several threads of one process; signals are one process's.
-    options.passes_signals = false;
-    // The other ranks end by themselves.
-    options.grace = Duration::from_secs(60);
-    options.limit = Some(Duration::from_secs(120));
-    options.output = Output::Lines(Box::new(move |line| {
-        if line.stream == Stream::Output && line.text == b"finished" {
-            copy.lock().expect("no panic holds it").push(line.rank);
-        } else {
-            eprintln!("{}: {}", line.rank, String::from_utf8_lossy(line.text));
-        }
-        Ok(())
-    }));
-    let command = testing::part(&format!("{}::{part}", module_path!()));
-    let arguments: Vec<OsString> = command.get_args().map(Into::into).collect();
-    let outcome = launch(command.get_program(), &arguments, options).expect("the job starts");
-    let mut finished = finished.lock().expect("no panic holds it").clone();
-    finished.sort_unstable();
-    (outcome, finished)
+    launched::ranks_of(3, &format!("{}::{part}", module_path!()))
 }
 
 fn run(body: impl FnOnce(&Communicator) -> Result<()>) {
