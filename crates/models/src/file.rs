@@ -32,7 +32,7 @@ impl FileKind {
     /// Choices of algorithms: [`DecisionTable`](crate::decision::DecisionTable).
     pub const DECISION_TABLE: FileKind = FileKind {
         name: "tradewind decision table",
-        version: 4,
+        version: 5,
         oldest: 3,
         remedy: "write a new one with `tradewind tune`, without which the built-in table is used",
     };

@@ -187,19 +187,14 @@ impl Models {
     /// Returns the time of a nonblocking call that the ranks run in the place of this engine, in
     /// microseconds; `None` if they do not, or no costs are known.
     fn price_in_ranks(&self, engine: Engine, plan: &Choice, query: &Query) -> Option<f64> {
-        let Query { operation, form, ranks, ranks_per_node, bytes } = *query;
-        let has_few_nodes = ranks_per_node <= 1 && (2..=MOST_RANKS_IN_ONE_STEP).contains(&ranks);
-        let is_of_agent = engine == Engine::Agent && form == CallForm::Nonblocking;
-        let is_in_ranks = is_of_agent
-            && has_few_nodes
-            && plan.levels == Levels::One
-            && operation.sends_at_start(plan.algorithm, ranks)
-            // In one step two ranks exchange one block, or one contribution.
-            && self.held.is_some_and(|held| bytes < held);
-        if !is_in_ranks {
+        let held = self.held.filter(|_| engine == Engine::Agent)?;
+        if !runs_in_ranks(plan, query, held) {
             return None;
         }
-        self.levels.get(&(Engine::Direct, form))?.model(query, &|_, _, _| true)?.price(plan, query)
+        self.levels
+            .get(&(Engine::Direct, query.form))?
+            .model(query, &|_, _, _| true)?
+            .price(plan, query)
     }
 
     /// The plan to use: the fastest, but where the models leave open which is the fastest, the one
@@ -249,6 +244,19 @@ impl Models {
         let inside = level.inside.as_ref()?;
         Sharing::nearest(&inside.sharing, query.ranks).map(|sharing| sharing.error)
     }
+}
+
+/// Returns `true` if ranks, each on a node of its own, run a nonblocking call by this plan themselves
+/// instead of their node services, where each connection between them holds so many bytes.
+pub fn runs_in_ranks(plan: &Choice, query: &Query, held: u64) -> bool {
+    let Query { operation, form, ranks, ranks_per_node, bytes } = *query;
+    let has_few_nodes = ranks_per_node <= 1 && (2..=MOST_RANKS_IN_ONE_STEP).contains(&ranks);
+    form == CallForm::Nonblocking
+        && has_few_nodes
+        && plan.levels == Levels::One
+        && operation.sends_at_start(plan.algorithm, ranks)
+        // In one step two ranks exchange one block, or one contribution.
+        && bytes < held
 }
 
 impl LevelCosts {

@@ -41,6 +41,12 @@ pub(crate) struct Arguments {
     #[arg(long)]
     nonblocking: bool,
 
+    /// Bytes that each connection between ranks holds, which decides whether ranks with a node each run
+    /// short nonblocking collectives themselves. 0 for jobs in which the node services run all
+    /// (TRADEWIND_INTERNODE=agent, libfabric).
+    #[arg(long, value_name = "BYTES", default_value_t = USUALLY_HELD)]
+    held: u64,
+
     /// File of the machine [default: machine.json beside the decision table].
     #[arg(long, value_name = "FILE")]
     machine: Option<PathBuf>,
@@ -83,7 +89,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         ranks_per_node: arguments.ranks_per_node.unwrap_or(ranks),
         bytes,
     };
-    let models = Models::of(&machine).with_connected_ranks(USUALLY_HELD);
+    let models = Models::of(&machine).with_connected_ranks(arguments.held);
     let found = models.exact_candidates(&query);
     let Some(least) = found.first().map(|best| best.microseconds) else {
         return Err(Failure::NoParameters { path, query: query.to_string() });

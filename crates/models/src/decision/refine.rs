@@ -88,7 +88,8 @@ impl Row {
             }
             _ => {
                 let (from, to) = window;
-                self.carve(Range { from, to, plan, engine, at: bytes, time, runner_up });
+                let held = None;
+                self.carve(Range { from, to, plan, engine, at: bytes, time, runner_up, held });
             }
         }
     }
@@ -130,7 +131,8 @@ impl Row {
 }
 
 impl Range {
-    fn contains(&self, bytes: u64) -> bool {
+    /// Returns `true` if messages of this size are in the range.
+    pub fn contains(&self, bytes: u64) -> bool {
         self.from <= bytes && self.to.is_none_or(|to| bytes < to)
     }
 

@@ -14,7 +14,7 @@ use super::rules::SelectionRules;
 use crate::error::Error;
 use collectives::{Algorithm, Choice, Collective};
 use engine::node::EngineKind;
-use models::decision::{CallForm, Measured, Query, Row, private_bytes};
+use models::decision::{CallForm, Measured, Query, Range, Row, private_bytes};
 use models::machine_file::Engine;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -108,9 +108,10 @@ impl Refiner {
     pub(crate) fn settle(&self, query: &Query, measured: &[Measured]) {
         let mut state = self.lock();
         let rules = state.rules;
-        rules.table().correct_file(query, |row| corrected(row, query, measured));
+        let held = rules.held();
+        rules.table().correct_file(query, |row| corrected(row, query, measured, held));
         let Some(row) = rules.row(query.form, query.operation) else { return };
-        let corrected = corrected(row, query, measured);
+        let corrected = corrected(row, query, measured, held);
         if corrected.ranges != row.ranges {
             state.rules = rules.with_row(corrected);
         }
@@ -134,8 +135,9 @@ fn doubling(bytes: u64) -> u32 {
     u64::BITS - bytes.leading_zeros()
 }
 
-/// The row for exactly the ranks of a call, corrected by times for the doubling of its size.
-fn corrected(row: &Row, query: &Query, measured: &[Measured]) -> Row {
+/// The row for exactly the ranks of a call, corrected by times for the doubling of its size, from a job
+/// whose connections hold so many bytes.
+fn corrected(row: &Row, query: &Query, measured: &[Measured], held: Option<u64>) -> Row {
     let Query { ranks, ranks_per_node, bytes, .. } = *query;
     let mut row = Row { ranks, ranks_per_node, ..row.clone() };
     let window = match doubling(bytes) {
@@ -148,6 +150,14 @@ fn corrected(row: &Row, query: &Query, measured: &[Measured]) -> Row {
         let range = known.filter(|range| (range.engine, range.plan) == (engine, *plan));
         range.filter(|range| range.at == bytes).and_then(|range| range.time.predicted)
     });
+    // A range whose plan stays may be longer than the doubling.
+    let way = |range: &Range| (range.engine, range.plan);
+    let is_new = |range: &&mut Range| {
+        range.contains(bytes) && known.is_none_or(|known| way(&known) != way(range))
+    };
+    if let Some(range) = row.ranges.iter_mut().find(is_new) {
+        range.held = held;
+    }
     row
 }
 
@@ -156,11 +166,11 @@ mod tests {
     use super::*;
     use crate::selection::job_table::{JobTable, Refinement, UsedTable};
     use models::decision::{self, DecisionTable, RunnerUp, Times};
-    use std::ops::Range;
+    use std::ops;
 
     fn range(from: u64, to: Option<u64>, algorithm: Algorithm) -> decision::Range {
         let (plan, engine, time) = (Choice::of(algorithm), None, Times::predicted(1.0));
-        decision::Range { from, to, plan, engine, at: from, time, runner_up: None }
+        decision::Range { from, to, plan, engine, at: from, time, runner_up: None, held: None }
     }
 
     fn row() -> Row {
@@ -189,7 +199,7 @@ mod tests {
     #[test]
     fn a_wrong_plan_is_replaced_for_its_doubling_of_the_size() {
         let times = [measured(Algorithm::Flat, 9.0), measured(Algorithm::Binomial, 3.0)];
-        let found = corrected(&row(), &query(100), &times);
+        let found = corrected(&row(), &query(100), &times, None);
         assert_eq!((found.ranks, found.ranks_per_node), (5, 5), "the row was one of 4 ranks");
         let plan = |bytes| found.range(bytes).map(|range| range.plan.algorithm);
         assert_eq!(
@@ -209,7 +219,7 @@ mod tests {
     #[test]
     fn the_plan_stays_where_none_is_faster() {
         let times = [measured(Algorithm::Flat, 3.0), measured(Algorithm::Binomial, 2.95)];
-        let found = corrected(&row(), &query(100), &times);
+        let found = corrected(&row(), &query(100), &times, None);
         assert_eq!(found.range(100).map(|range| range.plan), Ok(Choice::of(Algorithm::Flat)));
         assert_eq!(found.ranges.len(), 2);
     }
@@ -225,9 +235,9 @@ mod tests {
         let of_job = JobTable::Table(UsedTable { path, table, refinement: Refinement::InFile });
         let times = [measured(Algorithm::Flat, 9.0), measured(Algorithm::Binomial, 3.0)];
         let jobs = [0..6, 6..12u32];
-        let correct = |doublings: Range<u32>| {
+        let correct = |doublings: ops::Range<u32>| {
             for query in doublings.map(|doubling| query(1 << doubling)) {
-                of_job.correct_file(&query, |row| corrected(row, &query, &times));
+                of_job.correct_file(&query, |row| corrected(row, &query, &times, None));
             }
         };
         std::thread::scope(|scope| {
@@ -247,7 +257,8 @@ mod tests {
     #[test]
     fn doublings_cover_every_size_once() {
         assert_eq!([0, 1, 2, 3, 4, u64::MAX].map(doubling), [0, 1, 2, 2, 3, 64]);
-        let longest = corrected(&row(), &query(u64::MAX), &[measured(Algorithm::Binomial, 1.0)]);
+        let longest =
+            corrected(&row(), &query(u64::MAX), &[measured(Algorithm::Binomial, 1.0)], None);
         assert_eq!(longest.range(u64::MAX).map(|range| range.from), Ok(1 << 63));
     }
 }

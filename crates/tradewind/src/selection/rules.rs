@@ -15,6 +15,7 @@ use models::builtin;
 use models::decision::rules::{MachineClass, on_one_node};
 use models::decision::{self, CallForm, Grid, Origin, Query, Range, Row};
 use models::machine_file::Engine;
+use models::prediction::{USUALLY_HELD, runs_in_ranks};
 use std::collections::HashSet;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -233,14 +234,35 @@ impl SelectionRules {
         self.rows[form as usize][operation as usize].as_deref()
     }
 
-    /// The range of the table, if there is one.
+    /// The range of the table, if there is one. A plan that runs in the ranks with the connections that
+    /// it was chosen for, and in the node services with those of this job, or the other way round, is
+    /// no choice for this job.
     pub(crate) fn range(
         &self,
         form: CallForm,
         operation: Collective,
         bytes: u64,
     ) -> Option<&Range> {
-        self.row(form, operation)?.range(bytes).ok()
+        let range = self.row(form, operation)?.range(bytes).ok()?;
+        let query = self.query(form, operation, bytes);
+        let runs_in_ranks =
+            |held| range.engine != Some(Engine::Kernel) && runs_in_ranks(&range.plan, &query, held);
+        let chosen_for = range.held.unwrap_or(USUALLY_HELD);
+        let here = self.held().unwrap_or(0);
+        (runs_in_ranks(chosen_for) == runs_in_ranks(here)).then_some(range)
+    }
+
+    /// Bytes that each connection between ranks with a node each holds; 0 where the node services run all
+    /// nonblocking collectives, and `None` on one node.
+    pub(crate) fn held(&self) -> Option<u64> {
+        let Placement::Nodes(layout) = self.placement else { return None };
+        Some(match layout.in_ranks {
+            // Ranks that do not lie alike on all nodes count as one a node, too.
+            _ if layout.nodes != self.ranks => 0,
+            InRanks::Nothing => 0,
+            InRanks::Blocking(held) => held,
+            InRanks::All => u64::MAX,
+        })
     }
 
     /// Returns `true` if the user demands the kernel engine between nodes wherever it can run.
@@ -404,4 +426,65 @@ fn joins(row: &Row) -> u64 {
         end = range.to.unwrap_or(u64::MAX);
     }
     end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::NodeLayout;
+    use models::decision::{DecisionTable, Times};
+    use models::machine::Fingerprint;
+    use std::path::Path;
+
+    /// Rules of a job with four nodes and these connections, whose table has one step for all sizes,
+    /// chosen with connections that hold so many bytes.
+    fn rules(held: Option<u64>, in_ranks: InRanks) -> &'static SelectionRules {
+        let engine = Some(Engine::Agent);
+        let range = Range {
+            from: 0,
+            to: None,
+            plan: Choice::of(Algorithm::RotatedDirect),
+            engine,
+            at: 8,
+            time: Times::predicted(1.0),
+            runner_up: None,
+            held,
+        };
+        let row = Row {
+            operation: Collective::Allreduce,
+            form: CallForm::Nonblocking,
+            ranks: 4,
+            ranks_per_node: 1,
+            error: None,
+            disturbed: None,
+            ranges: vec![range],
+        };
+        let table = DecisionTable::new(Fingerprint::default(), vec![row]).expect("it can be");
+        let bytes = table.to_bytes().expect("it can be written");
+        let table = JobTable::of_bytes(Path::new("of/the/job"), &bytes, false);
+        let backend = Engine::Agent.name();
+        let layout = NodeLayout { nodes: 4, ranks_per_node: None, backend, in_ranks };
+        SelectionRules::of(table, 4, EngineKind::Peers, Placement::Nodes(layout))
+    }
+
+    #[test]
+    fn a_plan_in_the_ranks_is_chosen_by_jobs_with_its_connections_only() {
+        let connected = InRanks::Blocking(USUALLY_HELD);
+        let chooses = |held, in_ranks, bytes| {
+            rules(held, in_ranks)
+                .range(CallForm::Nonblocking, Collective::Allreduce, bytes)
+                .is_some()
+        };
+        for (held, in_ranks, expected) in [
+            (None, connected, true),
+            (None, InRanks::Nothing, false),
+            (None, InRanks::Blocking(64), false),
+            (Some(0), connected, false),
+            (Some(0), InRanks::Nothing, true),
+        ] {
+            assert_eq!(chooses(held, in_ranks, 800), expected, "{held:?}, {in_ranks:?}");
+            // No connection holds it, so the services run it in any job.
+            assert!(chooses(held, in_ranks, 4 << 20), "{held:?}, {in_ranks:?}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ mod refinement;
 
 use collectives::{Algorithm, Choice, Collective};
 use models::decision::{DecisionTable, Range, Row, Times};
+use models::file::FileKind;
 use models::machine::Fingerprint;
 use std::path::Path;
 use std::process::Output;
@@ -132,6 +133,7 @@ fn table(fingerprint: Fingerprint, whole: bool) -> DecisionTable {
         at: from,
         time: Times::predicted(1.0),
         runner_up: None,
+        held: None,
     };
     let row = |form: CallForm, operation: Collective| {
         let ranges = match operation {
@@ -196,9 +198,10 @@ fn a_table_that_is_no_use_is_one_line_and_rules_hold() {
     let text =
         String::from_utf8(whole.to_bytes().expect("a table can be written")).expect("JSON is text");
     let foreign = Fingerprint { cores: 4095, ..here() };
+    let version = format!("\"version\": {}", FileKind::DECISION_TABLE.version);
     let files = [
         ("damaged", text[..text.len() / 2].to_owned()),
-        ("older tradewind", text.replacen("\"version\": 4", "\"version\": 1", 1)),
+        ("older tradewind", text.replacen(&version, "\"version\": 1", 1)),
         (
             "another machine",
             String::from_utf8(table(foreign, true).to_bytes().expect("as above"))

@@ -172,12 +172,13 @@ fn flat_row(query: &Query) -> Row {
     let engine = None;
     let time = Times::default();
     let runner_up = None;
-    let ranges = vec![Range { from: 0, to: None, plan, engine, at: 0, time, runner_up }];
+    let held = None;
+    let ranges = vec![Range { from: 0, to: None, plan, engine, at: 0, time, runner_up, held }];
     Row { operation, form, ranks, ranks_per_node, error: None, disturbed: None, ranges }
 }
 
 /// Returns the measurements at each size, ascending.
-fn measured(figure: &Figure, engine: Option<Engine>) -> Vec<(u64, Vec<Measured>)> {
+pub(super) fn measured(figure: &Figure, engine: Option<Engine>) -> Vec<(u64, Vec<Measured>)> {
     let mut sizes: Vec<(u64, Vec<Measured>)> = Vec::new();
     for series in figure.series.iter().filter(|series| series.role == Role::Measured) {
         let Some(plan) = plan_of(&series.name) else { continue };

@@ -232,6 +232,7 @@ fn wrong_table(ranks_per_node: u32) -> DecisionTable {
             engine: None,
             time: Times::predicted(2.0),
         }),
+        held: None,
     };
     let both = |form: &CallForm| {
         let row = |operation| Row {
