@@ -63,6 +63,7 @@ def read(arguments):
     parser.add_argument("--contender", action="append", metavar="NAME", help="measure contenders whose name contains NAME only; repeatable")
     parser.add_argument("--curves", type=Path, metavar="DIR", help="measure nonblocking collectives at more sizes, and add their curves to those in DIR for `tradewind report DIR`")
     parser.add_argument("--beside", type=Path, metavar="ROOT", help="measure another checkout's builds in turns with this one's, as `before`")
+    parser.add_argument("--tuned", type=Path, metavar="FILE", help="measure this build with the decision table in FILE in turns with the one without, as `tuned`")
     parser.add_argument("--skip-build", action="store_true", help="use what earlier runs installed and built")
     options = parser.parse_args(arguments)
     options.nodes = options.nodes or [2]
@@ -185,10 +186,14 @@ def collective_commands(places, folder, options, number, program):
         return solve_arguments(is_own) if program == "solve" else [str(BUDGET_MS), str(number), "10", *rows]
 
     found = {name: [*launcher, program_of(name, program), *arguments(False)] for name, launcher in started.items() if name != "mpich"}
-    roots = {"": ROOT, **({"before, ": options.beside} if options.beside else {})}
-    for prefix, root in roots.items():
+    builds = {"": (ROOT, "")}
+    if options.beside:
+        builds["before, "] = (options.beside, "")
+    if options.tuned:
+        builds["tuned, "] = (ROOT, options.tuned.resolve())
+    for prefix, (root, decisions) in builds.items():
         for contender, backend in ours.items():
-            variables = {"TRADEWIND_COMMAND": release(root) / "tradewind", "TRADEWIND_INTERNODE": backend, "TRADEWIND_DECISIONS": ""}
+            variables = {"TRADEWIND_COMMAND": release(root) / "tradewind", "TRADEWIND_INTERNODE": backend, "TRADEWIND_DECISIONS": decisions}
             settings = [word for name, value in variables.items() for word in ("-genv", name, str(value))]
             found[prefix + contender] = [*started["mpich"], *settings, *own_program(program, root), *arguments(True)]
     return {name: command for name, command in found.items() if rows and is_wanted(name, options.contender)}

@@ -86,8 +86,8 @@ fn nodes_are_tuned_beside_what_is_kept() {
     assert!(shown.contains("What choices between nodes lose"), "{shown}");
     let directory = Directory::create(&measurements).expect("it is there");
     let losses = directory.read("regret-between-nodes").expect("it is whole").expect("it is there");
-    // A table and models, in two forms.
-    assert_eq!((losses.maps.len(), losses.tables[0].rows.len()), (4, 4), "{losses:?}");
+    // A table, models and built-in parameters, and the table beside these, in two forms.
+    assert_eq!((losses.maps.len(), losses.tables[0].rows.len()), (6, 8), "{losses:?}");
     let lengths = |name: &str| machine.networks.0.get(name).map(std::collections::BTreeMap::len);
     assert_eq!(lengths(TCP), Some(5), "{:?}", machine.networks);
     if !testing::fabric::libraries().is_empty() {

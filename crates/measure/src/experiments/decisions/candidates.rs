@@ -66,14 +66,14 @@ pub(super) fn of(
 }
 
 /// Candidates of a call between nodes, the same on all ranks. With [`Extent::All`] rank 0 may add
-/// one.
+/// some.
 pub(super) fn of_query(
     here: &StepContext<'_>,
     query: &Query,
     extent: Extent,
-    more: Option<Choice>,
+    more: Vec<Choice>,
 ) -> Result<Candidates, Error> {
-    on_all_ranks(here, query, || more.into_iter().collect(), extent)
+    on_all_ranks(here, query, || more, extent)
 }
 
 fn on_all_ranks(

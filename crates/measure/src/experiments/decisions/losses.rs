@@ -5,10 +5,16 @@ use super::regret::{MODELS, SUMMARY, TABLE, outline, summary};
 use super::rows::{measured_between_nodes, shapes_of};
 use crate::results::{Categories, Colour, Map, Part, Square};
 use collectives::{Choice, Collective};
+use models::builtin;
 use models::decision::{DecisionTable, Measured, Query};
 use models::machine_file::{Engine, Machine};
 use models::prediction::{Models, USUALLY_HELD};
 use tradewind::CallForm;
+
+/// Name of the choice by built-in parameters, as without a table.
+const BUILT_IN: &str = "built-in";
+/// Name of the row that compares a table's choices with those.
+const AFTER_BEFORE: &str = "table / built-in";
 
 /// Name of the part.
 pub const PART: &str = "regret-between-nodes";
@@ -18,8 +24,8 @@ type EnginePlan = (Option<Engine>, Choice);
 /// Name of the models or of the table, and the plan that it chooses for a call.
 type Chooser<'a> = (&'a str, &'a dyn Fn(&Query) -> Option<EnginePlan>);
 
-/// Time of the choices of the models and of the table over that of the best plan on any engine, in
-/// the parts of [`Purpose::Check`]. A call whose choice was not timed is left out.
+/// Time of the choices of the built-in parameters, of the models and of the table over that of the best
+/// plan on any engine, in the parts of [`Purpose::Check`]. A call whose choice was not timed is left out.
 pub fn between_nodes(
     parts: &[(Part, Engine)],
     machine: &Machine,
@@ -30,17 +36,25 @@ pub fn between_nodes(
         "Time of the chosen plan, on the chosen engine, over that of the best plan on any \
                   engine, at sizes that the decision table was not made from and in jobs of their \
                   own. Models are those of machine.json alone, with their corrections, without a \
-                  stopwatch."
+                  stopwatch; built-in is what runs without a table. The last rows have the time of \
+                  the table's choice over that of the built-in one, of the same measurement."
             .to_owned();
     part.complete = parts.iter().all(|(part, _)| part.complete);
     part.tables.push(outline("form of the call"));
     let measured: Vec<Engine> = parts.iter().map(|(_, engine)| *engine).collect();
     // An engine that has no part here is none to be chosen.
-    let models = Models::of(machine)
-        .only(|engine| engine == Engine::Direct || measured.contains(&engine))
-        .with_connected_ranks(USUALLY_HELD);
-    let choosers: [Chooser<'_>; 2] = [
-        (MODELS, &|query| models.choose(query).map(|one| (one.engine, one.plan))),
+    let of_job = |models: Models| {
+        models
+            .only(|engine| engine == Engine::Direct || measured.contains(&engine))
+            .with_connected_ranks(USUALLY_HELD)
+    };
+    let models = of_job(Models::of(machine));
+    let built_in = of_job(builtin::models().clone());
+    let by =
+        |models: &Models, query: &Query| models.choose(query).map(|one| (one.engine, one.plan));
+    let choosers: [Chooser<'_>; 3] = [
+        (BUILT_IN, &|query| by(&built_in, query)),
+        (MODELS, &|query| by(&models, query)),
         (TABLE, &|query| {
             let range = table?.look_up(query).ok()?.range;
             Some((range.engine, range.plan))
@@ -59,8 +73,29 @@ pub fn between_nodes(
             part.maps.push(map);
         }
     }
+    for form in CallForm::ALL.iter().copied() {
+        let of = |name: &str| {
+            let name = format!("{name}-{form}");
+            part.maps.iter().find(|map| map.name == name)
+        };
+        if let (Some(after), Some(before)) = (of(TABLE), of(BUILT_IN)) {
+            rows.extend(summary(AFTER_BEFORE, form.name(), &ratios(after, before)));
+        }
+    }
     part.replace_rows(SUMMARY, rows);
     part
+}
+
+/// Of each cell that both maps have, the value of the first over that of the second, with the words of
+/// both.
+fn ratios(first: &Map, second: &Map) -> Vec<(f64, String)> {
+    let ratio = |one: &Square| {
+        let same = |other: &&Square| (one.column, one.row) == (other.column, other.row);
+        let other = second.cells.iter().find(same)?;
+        let value = one.value? / other.value?;
+        Some((value, format!("{}; before: {}", one.detail, other.detail)))
+    };
+    first.cells.iter().filter_map(ratio).collect()
 }
 
 fn map_of(
@@ -135,5 +170,29 @@ mod tests {
         let of = |engine| lost(&query, (engine, plan), &plans).map(|(lost, _)| lost);
         assert_eq!((of(Some(Engine::Agent)), of(Some(Engine::Kernel))), (Some(1.5), Some(1.0)));
         assert_eq!(lost(&query, (None, Choice::of(Algorithm::Chain)), &plans), None);
+    }
+
+    #[test]
+    fn cells_of_two_maps_are_compared_where_both_have_one() {
+        let map = |cells: &[(usize, f64)]| Map {
+            name: String::new(),
+            title: String::new(),
+            caption: String::new(),
+            columns: Categories { label: String::new(), names: Vec::new() },
+            rows: Categories { label: String::new(), names: Vec::new() },
+            colour: Colour::ByRatio,
+            cells: cells
+                .iter()
+                .map(|(column, value)| Square {
+                    column: *column,
+                    row: 0,
+                    text: String::new(),
+                    value: Some(*value),
+                    detail: value.to_string(),
+                })
+                .collect(),
+        };
+        let found = ratios(&map(&[(0, 1.5), (1, 1.0)]), &map(&[(2, 4.0), (0, 3.0)]));
+        assert_eq!(found, [(0.5, "1.5; before: 3".to_owned())]);
     }
 }

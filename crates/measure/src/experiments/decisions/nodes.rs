@@ -10,7 +10,10 @@ use crate::harness::{
 };
 use crate::results::Part;
 use collectives::{Choice, Collective};
+use models::builtin;
 use models::decision::{DecisionTable, Query};
+use models::machine_file::Engine;
+use models::prediction::USUALLY_HELD;
 use std::num::NonZeroU32;
 use tradewind::CallForm;
 
@@ -135,7 +138,8 @@ pub fn experiment(
                 let what = format!("{query}");
                 let shape = JobShape::unbound(setting, ranks);
                 steps.push(Step::new(what, shape, 2 * milliseconds as u64, move |here| {
-                    let more = if purpose == Purpose::Check { chosen(here, &query) } else { None };
+                    let is_check = purpose == Purpose::Check;
+                    let more = if is_check { chosen(here, &query) } else { Vec::new() };
                     measure(here, (&query, &call), budget, (extent, attempts), more)
                 }));
             }
@@ -144,11 +148,26 @@ pub fn experiment(
     Experiment::new(part, steps).concluding(errors::conclude)
 }
 
-/// The choice of the directory's table, on rank 0: its segments are those of another size.
-fn chosen(here: &StepContext<'_>, query: &Query) -> Option<Choice> {
-    let directory = here.directory.filter(|_| here.world.rank() == 0)?;
-    let table = DecisionTable::read(&directory.join(FILE)).ok()?;
-    table.look_up(query).ok().map(|found| found.range.plan)
+/// The choices of the directory's table and of the built-in parameters, on rank 0: their segments are
+/// those of another size, or of another machine.
+fn chosen(here: &StepContext<'_>, query: &Query) -> Vec<Choice> {
+    let Some(directory) = here.directory.filter(|_| here.world.rank() == 0) else {
+        return Vec::new();
+    };
+    let table = DecisionTable::read(&directory.join(FILE)).ok();
+    let by_table = table.and_then(|table| table.look_up(query).ok().map(|found| found.range.plan));
+    let built_in = [true, false].into_iter().filter_map(|has_kernel| {
+        let models = builtin::models().clone().with_connected_ranks(USUALLY_HELD);
+        let models = models.only(|engine| has_kernel || engine != Engine::Kernel);
+        models.choose(query).map(|one| one.plan)
+    });
+    let mut plans: Vec<Choice> = Vec::new();
+    for plan in by_table.into_iter().chain(built_in) {
+        if !plans.contains(&plan) {
+            plans.push(plan);
+        }
+    }
+    plans
 }
 
 fn measure(
@@ -156,7 +175,7 @@ fn measure(
     (query, call): (&Query, &CollectiveCall),
     budget: TimeBudget,
     (extent, attempts): (Extent, u32),
-    more: Option<Choice>,
+    more: Vec<Choice>,
 ) -> Result<Vec<Finding>, Error> {
     let Candidates { predicted, measured } = of_query(here, query, extent, more)?;
     let figure = figure_of((query.operation, query.form, query.ranks, query.ranks_per_node));
