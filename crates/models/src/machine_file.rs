@@ -2,6 +2,7 @@
 
 mod agreement;
 mod contents;
+mod disturbances;
 mod networks;
 
 pub use agreement::{Agreement, Apart};
