@@ -4,6 +4,7 @@ mod agreement;
 mod contents;
 mod disturbances;
 mod networks;
+mod pace;
 
 pub use agreement::{Agreement, Apart};
 pub use contents::{Engine, EngineCosts, Machine, Noise, Samples, SizeSamples};

@@ -3,7 +3,7 @@
 //! The models of `machine.json` predict every plan of a call, each with its best segment size or
 //! degree. [`experiment`] times the candidates whose predictions lie within the models' own error
 //! of the best, most used sizes first, until its time is over; [`table`] builds the table from the
-//! models and corrects it where the clock disagrees.
+//! models, [at the pace](at_pace) that the clock has found, and corrects it where the clock disagrees.
 //!
 //! Between nodes the models are [corrected] first, by times of every plan at few sizes.
 //!
@@ -16,11 +16,13 @@ mod errors;
 mod grid;
 mod losses;
 pub mod nodes;
+mod pace;
 mod regret;
 mod rows;
 
 pub use grid::{EFFORT, FILE, MEASURE_ALL, MODELS_ONLY, RANKS, UNTIL};
 pub use losses::{PART as LOSSES, between_nodes as losses};
+pub use pace::at_pace;
 pub use regret::experiment as regret;
 pub use rows::{between_nodes, corrected, parts_of, table};
 

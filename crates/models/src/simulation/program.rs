@@ -164,6 +164,21 @@ impl Constants {
         Parameters::new(self.crossing, [0].into_iter().chain(KNOTS).map(point).collect())
     }
 
+    /// The same, all multiplied by a factor.
+    pub fn scaled(self, factor: f64) -> Self {
+        let Constants { start, operation, crossing, switch, copy, fetch, combine } = self;
+        let curve = |curve: Curve| Curve(curve.0.map(|cost| cost * factor));
+        Constants {
+            start: start * factor,
+            operation: operation * factor,
+            crossing: crossing * factor,
+            switch: switch * factor,
+            copy: curve(copy),
+            fetch: curve(fetch),
+            combine: combine * factor,
+        }
+    }
+
     /// Returns the cost of these counts.
     pub fn price(&self, counts: &Counts) -> f64 {
         let sum = |curve: &Curve, counts: [f64; KNOTS.len()]| -> f64 {

@@ -14,7 +14,9 @@ use crate::goal_file;
 use job::{JobEnd, lock};
 use kept::SavedPart;
 use measure::experiments::decisions::nodes::Purpose;
-use measure::experiments::decisions::{FILE, between_nodes, corrected, losses, parts_of, table};
+use measure::experiments::decisions::{
+    FILE, at_pace, between_nodes, corrected, losses, parts_of, table,
+};
 use measure::experiments::{EXPERIMENTS, find};
 use measure::harness::{Experiment, Setting};
 use measure::page::{Input, Results};
@@ -216,6 +218,9 @@ pub(super) fn part_written(directory: &Directory, name: &str) -> Result<(), Fail
     if is_of(Purpose::Calibration, name) || is_of(Purpose::Decision, name) {
         correct_models(directory)?;
     }
+    if name == "decisions" {
+        follow_pace(directory)?;
+    }
     if name.starts_with("decisions")
         && let Ok(Some(table)) = decisions(directory)
     {
@@ -260,6 +265,15 @@ fn correct_models(directory: &Directory) -> Result<(), Failure> {
     let mut parts = parts_between_nodes(directory, Purpose::Calibration)?;
     parts.extend(parts_between_nodes(directory, Purpose::Decision)?);
     Ok(corrected(&parts, &Machine::read(&path)?).write(&path)?)
+}
+
+/// Changes the parameters of one node to the pace at which candidates were timed.
+fn follow_pace(directory: &Directory) -> Result<(), Failure> {
+    let path = directory.machine();
+    if let (true, Some(part)) = (path.exists(), directory.read("decisions")?) {
+        at_pace(&part, &Machine::read(&path)?).write(&path)?;
+    }
+    Ok(())
 }
 
 /// The decision table that a directory's machine file and measurements make, if any of them are
