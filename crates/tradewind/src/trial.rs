@@ -34,12 +34,22 @@ struct Memory {
     sum: OpOnBytes,
 }
 
+/// Outcome of a trial, the same on all ranks.
+enum Outcome {
+    /// Times of the plans.
+    Times(Vec<Measured>),
+    /// A rank has no memory for it.
+    NoMemory,
+    /// It failed on a rank, with this error here or elsewhere.
+    Failed(String),
+}
+
 impl Communicator {
     /// Counts a call, and makes the trials that are due. The same on all ranks.
     ///
     /// # Errors
-    /// Fails if a trial fails. The ranks may have left it at different calls, so that the next ones of
-    /// the program would meet others: the communicator is broken.
+    /// Fails if not all ranks come to the end of a trial. They may have left it at different calls, so that
+    /// the next ones of the program would meet others: the communicator is broken.
     #[cold]
     pub(crate) fn refine(
         &self,
@@ -51,10 +61,16 @@ impl Communicator {
             if plans.len() < 2 {
                 continue;
             }
-            match self.trial_on_all(&query, &plans).inspect_err(|_| refiner.stop())? {
-                Some(measured) => refiner.settle(&query, &measured),
+            match self.trial_on_all(&query, &plans).inspect_err(|_| refiner.break_off())? {
+                Outcome::Times(measured) => refiner.settle(&query, &measured),
                 // A later call of the program may have more memory, but is not worth a count.
-                None => log::debug!("no trial of {query}: a rank has no memory for it"),
+                Outcome::NoMemory => {
+                    log::debug!("no trial of {query}: a rank has no memory for it")
+                }
+                Outcome::Failed(why) => {
+                    log::warn!("decisions are refined no more: a trial of {query}: {why}");
+                    refiner.stop();
+                }
             }
         }
         Ok(())
@@ -62,7 +78,7 @@ impl Communicator {
 
     /// A [`trial`](Self::trial), if all ranks can make it. All ranks return alike, unless the agreement
     /// itself fails: a rank that alone settled or stopped would choose differently from then on.
-    fn trial_on_all(&self, query: &Query, plans: &[EnginePlan]) -> Result<Option<Vec<Measured>>> {
+    fn trial_on_all(&self, query: &Query, plans: &[EnginePlan]) -> Result<Outcome> {
         let call = Signature::new(CallKind::Link, 0, 0);
         let handles: Vec<Communicator> =
             plans.iter().map(|plan| self.with_plan(query.operation, plan)).collect();
@@ -71,10 +87,16 @@ impl Communicator {
         let memory = if may { Memory::of(query) } else { None };
         let ready = self.allgather_word(u64::from(memory.is_some()), call)?;
         let Some(memory) = memory.filter(|_| ready.iter().all(|ready| *ready == 1)) else {
-            return Ok(None);
+            return Ok(Outcome::NoMemory);
         };
         let measured = self.trial(query, plans, &handles, memory);
-        self.opened_by_all("a trial of plans", call, measured).map(Some)
+        // Ranks that complete this agreement are at the same call, however the trial has ended.
+        let failed = self.allgather_word(u64::from(measured.is_err()), call)?;
+        Ok(match (measured, failed.iter().position(|failed| *failed != 0)) {
+            (Ok(measured), None) => Outcome::Times(measured),
+            (Ok(_), Some(rank)) => Outcome::Failed(format!("rank {rank} has failed")),
+            (Err(error), _) => Outcome::Failed(error.to_string()),
+        })
     }
 
     /// Returns `true` if this rank's part of the segment has space for the schedules and a call of each.

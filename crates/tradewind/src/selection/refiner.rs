@@ -35,6 +35,8 @@ struct State {
     rules: &'static SelectionRules,
     /// By form, collective and doubling of the size; `None` after a trial has failed.
     calls: Option<HashMap<(CallForm, Collective, u32), u32>>,
+    /// A trial has ended without an agreement of all ranks.
+    is_broken: bool,
     due: Vec<Query>,
 }
 
@@ -45,7 +47,8 @@ impl Refiner {
     /// A refiner of these rules; `None` if the job refines nothing, or always goes by other rules.
     pub(crate) fn of(rules: &'static SelectionRules) -> Option<Self> {
         let is_used = rules.table().is_refined() && rules.engine() == EngineKind::Peers;
-        let state = State { rules, calls: Some(HashMap::new()), due: Vec::new() };
+        let calls = Some(HashMap::new());
+        let state = State { rules, calls, is_broken: false, due: Vec::new() };
         is_used.then(|| Refiner(Mutex::new(state)))
     }
 
@@ -61,7 +64,7 @@ impl Refiner {
     /// Counts a call. Returns the calls of which a trial is to be made now.
     pub(crate) fn count(&self, form: CallForm, operation: Collective, bytes: u64) -> Vec<Query> {
         let mut state = self.lock();
-        let State { rules, calls: Some(calls), due } = &mut *state else { return Vec::new() };
+        let State { rules, calls: Some(calls), due, .. } = &mut *state else { return Vec::new() };
         let count = calls.entry((form, operation, doubling(bytes))).or_default();
         *count = count.saturating_add(1);
         if *count == CALLS {
@@ -117,12 +120,18 @@ impl Refiner {
         }
     }
 
-    /// Fails if a trial has failed.
+    /// Fails after a trial without an agreement of all ranks.
     pub(crate) fn check_intact(&self) -> Result<(), Error> {
-        self.lock().calls.as_ref().map(drop).ok_or(Error::Broken)
+        if self.lock().is_broken { Err(Error::Broken) } else { Ok(()) }
     }
 
-    /// Makes no more trials: one has failed, perhaps not on all ranks.
+    /// Fails all later calls: the ranks may have left a trial at different ones.
+    pub(crate) fn break_off(&self) {
+        self.stop();
+        self.lock().is_broken = true;
+    }
+
+    /// Makes no more trials: one has failed.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
         state.calls = None;
