@@ -80,6 +80,8 @@ impl Staging {
     /// Returns a buffer of `bytes` bytes for `run`. Every rank has consumed all runs below
     /// `consumed`.
     pub(crate) fn take(&mut self, bytes: u64, run: u64, consumed: u64) -> Result<Offset, Error> {
+        // Only buffers of this size: a longer one would be missing for the messages that need it, and
+        // lengths in a program tend to repeat.
         let class = class_of(bytes);
         let of_class = self.buffers.iter().enumerate().filter(|(_, buffer)| buffer.bytes == class);
         let mut count = 0;
@@ -112,6 +114,7 @@ impl Staging {
 
     /// Frees the buffers of runs below `consumed`, which every rank has consumed.
     pub(crate) fn free_idle(&mut self, consumed: u64) {
+        // A buffer that the arena refuses to free stays in the list, so it is used again.
         let arena = &self.arena;
         self.buffers.retain(|buffer| buffer.run >= consumed || arena.free(buffer.at).is_err());
     }
@@ -123,6 +126,7 @@ impl Staging {
 
     /// Frees the buffers of a run that has not begun.
     pub(crate) fn release(&mut self, run: u64) {
+        // No rank has seen the run: its arrival would have published the locations.
         let arena = &self.arena;
         self.buffers.retain(|buffer| buffer.run != run || arena.free(buffer.at).is_err());
     }

@@ -53,6 +53,8 @@ impl<'a> OwnBlocks<'a> {
     /// Removes the next bytes to copy, at most `longest`.
     #[inline]
     fn pop_piece(&mut self, longest: usize) -> Option<(&'a [u8], &'a mut [u8])> {
+        // From the end: the order of copies within a rank has no meaning, and a removal from the
+        // front would move all others.
         let (from, into) = self.0.pop()?;
         let (piece, rest) = from.split_at(from.len().min(longest));
         let (into, rest_into) = into.split_at_mut(piece.len());
@@ -86,6 +88,8 @@ impl Messages<'_> {
     /// Returns whether a rank that has no message for this one waits for further pieces. It copies
     /// them while this rank copies its own block.
     pub(super) fn has_pieces_to_send(&self, mutual: u64) -> bool {
+        // A rank that also sends has its own message to write meanwhile, and an offered message is read
+        // without this rank.
         let is_one_way = |sending: &Sending<'_>| mutual >> sending.to & 1 == 0;
         self.sendings.iter().any(|sending| !sending.is_offered && is_one_way(sending))
     }
@@ -163,6 +167,8 @@ impl<'a> Sending<'a> {
     /// bytes on, and the receiver reads the memory of this process.
     pub(super) fn is_single_copy(&self, mutual: u64, least: u64) -> bool {
         let is_mutual = mutual >> self.to & 1 != 0;
+        // Decided by the sender alone: the receiver takes what the ring carries, an address or a
+        // piece.
         let is_early = is_mutual && !self.is_own;
         let least = if is_early { least } else { least.saturating_mul(LATE_OFFER_FACTOR) };
         // A ring delivers an operand of a reduction piece by piece into the first-level cache. A
@@ -174,6 +180,7 @@ impl<'a> Sending<'a> {
     /// Returns the bytes of the next piece.
     pub(super) fn next_piece(&self, mutual: u64, longest: usize) -> &'a [u8] {
         let is_mutual = mutual >> self.to & 1 != 0;
+        // From the whole length, not from the rest: the receiver computes the same cut.
         let length = piece_bytes(self.bytes.len(), is_mutual, longest);
         let rest = &self.bytes[self.done..];
         &rest[..length.min(rest.len())]
@@ -217,6 +224,8 @@ pub(super) enum ReceiveSink<'a> {
 impl Receiving<'_> {
     /// Returns the length of the next piece.
     pub(super) fn next_piece(&self, mutual: u64, longest: usize) -> usize {
+        // A message of another length is discarded whole: its sink then has the length that the sender
+        // states, so both ends still cut alike.
         let expected = self.sink.length();
         let is_mutual = mutual >> self.from & 1 != 0;
         piece_bytes(expected, is_mutual, longest).min(expected - self.done)
@@ -269,6 +278,7 @@ impl ReceiveSink<'_> {
             }
             ReceiveSink::Fold { own, own_is_left, rule: (operation, data_type), into } => {
                 let own = &own[range.clone()];
+                // Rank order, whichever rank computes: both ranks get the same bits.
                 let (left, right) = if *own_is_left { (own, piece) } else { (piece, own) };
                 arithmetic::apply(*operation, *data_type, left, right, &mut into[range])
             }
@@ -309,5 +319,6 @@ fn piece_bytes(bytes: usize, is_mutual: bool, longest: usize) -> usize {
     const LEAST: usize = 8 << 10;
     const LONGEST_QUARTER: usize = 32 << 10;
     let piece = if is_mutual { bytes } else { (bytes / 4).min(LONGEST_QUARTER) };
+    // Whole positions of the ring, so consecutive pieces leave no gap between them.
     piece.next_multiple_of(LEAST).clamp(LEAST, longest.max(LEAST))
 }

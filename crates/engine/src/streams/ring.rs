@@ -331,6 +331,7 @@ impl PieceRing {
     pub(super) fn pass_offered(&mut self, outcome: OfferOutcome) {
         // Relaxed: the number of taken positions publishes it.
         self.taken.outcome.store(outcome as u64, Ordering::Relaxed);
+        // After the last access to the sender's memory: from here on its caller has it back.
         self.advance(0);
         words::release(&self.taken.taken, self.next);
     }

@@ -41,6 +41,7 @@ const RING_BYTES: RangeInclusive<u64> = 64 << 10..=2 << 20;
 const HEADER_BYTES: u64 = (size_of::<ReleaseLine>() + size_of::<BrokenLine>()) as u64;
 
 fn ring_bytes(ranks: u32) -> u64 {
+    // Ranks compute the same from their number alone, so the layout is published nowhere.
     let each = ALL_RINGS / u64::from(ranks * ranks).max(1);
     (1 << each.ilog2()).clamp(*RING_BYTES.start(), *RING_BYTES.end())
 }
@@ -78,6 +79,7 @@ impl RingSet {
             if from == to {
                 return Ok(None);
             }
+            // Row by row over the senders, without the diagonal.
             let number = u64::from(from * (ranks - 1) + to - u32::from(to > from));
             let ring_at = at.0 + HEADER_BYTES + number * PieceRing::bytes(bytes);
             PieceRing::new(memory, Offset(ring_at), bytes).map(Some)
