@@ -80,8 +80,8 @@ impl Staging {
     /// Returns a buffer of `bytes` bytes for `run`. Every rank has consumed all runs below
     /// `consumed`.
     pub(crate) fn take(&mut self, bytes: u64, run: u64, consumed: u64) -> Result<Offset, Error> {
-        // Only buffers of this size: a longer one would be missing for the messages that need it, and
-        // lengths in a program tend to repeat.
+        // Only buffers of this size: a longer one would be missing for the messages that need it,
+        // and lengths in a program tend to repeat.
         let class = class_of(bytes);
         let of_class = self.buffers.iter().enumerate().filter(|(_, buffer)| buffer.bytes == class);
         let mut count = 0;

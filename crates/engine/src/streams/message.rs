@@ -88,8 +88,8 @@ impl Messages<'_> {
     /// Returns whether a rank that has no message for this one waits for further pieces. It copies
     /// them while this rank copies its own block.
     pub(super) fn has_pieces_to_send(&self, mutual: u64) -> bool {
-        // A rank that also sends has its own message to write meanwhile, and an offered message is read
-        // without this rank.
+        // A rank that also sends has its own message to write meanwhile, and an offered message is
+        // read without this rank.
         let is_one_way = |sending: &Sending<'_>| mutual >> sending.to & 1 == 0;
         self.sendings.iter().any(|sending| !sending.is_offered && is_one_way(sending))
     }
@@ -224,8 +224,8 @@ pub(super) enum ReceiveSink<'a> {
 impl Receiving<'_> {
     /// Returns the length of the next piece.
     pub(super) fn next_piece(&self, mutual: u64, longest: usize) -> usize {
-        // A message of another length is discarded whole: its sink then has the length that the sender
-        // states, so both ends still cut alike.
+        // A message of another length is discarded whole: its sink then has the length that the
+        // sender states, so both ends still cut alike.
         let expected = self.sink.length();
         let is_mutual = mutual >> self.from & 1 != 0;
         piece_bytes(expected, is_mutual, longest).min(expected - self.done)

@@ -126,8 +126,8 @@ impl<'a> Transfer<'a> {
         sequence: u64,
         call: Signature,
     ) -> Outcome<Option<Box<Error>>> {
-        // The ranks with messages both ways, before any is finished: how a message is cut depends on
-        // them, and must not change while it is under way.
+        // The ranks with messages both ways, before any is finished: how a message is cut depends
+        // on them, and must not change while it is under way.
         let messages = &mut self.messages;
         let mut mover = PieceMover::new((context, rings), sequence, call, messages.mutual());
         // Sending and receiving alternate, so two ranks that send to each other never wait for each
@@ -142,7 +142,8 @@ impl<'a> Transfer<'a> {
             // `|` instead of `||`: both directions move in every round.
             let has_moved = mover.send(messages)? | mover.receive(messages)?;
             mover.notify();
-            // The receiver idles until the next piece is there, while the own block only delays this rank.
+            // The receiver idles until the next piece is there, while the own block only delays
+            // this rank.
             let is_urgent = has_moved && messages.has_pieces_to_send(mover.mutual);
             let has_moved = !is_urgent && messages.copy_own() || has_moved;
             idle_rounds = if has_moved { 0 } else { idle_rounds + 1 };
