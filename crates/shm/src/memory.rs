@@ -78,7 +78,7 @@ impl SegmentMemory {
         // SAFETY: `bytes_ptr` checked the target range. `bytes` is a slice of private memory, or of
         // segment memory borrowed by another call of this module, which the protocol keeps apart
         // from the target.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
+        unsafe { line_copy::copy_out_raw(bytes.as_ptr(), target, bytes.len()) };
         Ok(())
     }
 

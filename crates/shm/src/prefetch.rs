@@ -12,8 +12,6 @@ pub(crate) const LINE: usize = 64;
 pub enum Purpose {
     /// Reading: other processors keep their copies.
     Read,
-    /// Reading, some hundred lines later: into the second-level cache.
-    ReadLater,
     /// Writing: other processors lose their copies.
     Write,
 }
@@ -36,12 +34,10 @@ pub fn prefetch(first: *const u8, bytes: usize, purpose: Purpose) {
 #[inline(always)]
 pub(crate) fn prefetch_line(line: *const u8, purpose: Purpose) {
     use core::arch::asm;
-    use core::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     match purpose {
         // SAFETY: a prefetch accesses no memory and does not fault, whatever the address.
         Purpose::Read => unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) },
-        // SAFETY: as above.
-        Purpose::ReadLater => unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) },
         // Inline assembly, because the intrinsic falls back to a prefetch for reading unless the
         // whole program is built for processors with PREFETCHW, which the baseline lacks.
         // SAFETY: as above; 64-bit processors without the instruction execute it as a no-op.
