@@ -145,8 +145,9 @@ impl Communicator {
     ) -> BlockingStart {
         for _ in 0..self.context.member.node().spin_policy().tries() {
             // Long enough for the other ranks to free several slots: each poll takes the line with
-            // their run states away from them.
-            (0..32).for_each(|_| std::hint::spin_loop());
+            // their run states away from them. An exclusive scan of 8 bytes took 8 % longer with an
+            // eighth of these pauses, and 3 % with twice as many.
+            (0..256).for_each(|_| std::hint::spin_loop());
             let started = self.flat.start_blocking(sequence, collective, arguments);
             if !matches!(started, BlockingStart::NoSlot) {
                 return started;

@@ -180,6 +180,9 @@ impl FlatCollective {
                 ..waiting_for(RankSet::First(rank.wrapping_add(1)))
             },
             Pattern::Exscan => Role {
+                // No result contains the contribution of the last rank, which would be staged in
+                // vain.
+                contributes: all.contributes && rank.wrapping_add(1) < ranks,
                 awaited: rank.wrapping_add(1) < ranks,
                 result: if rank == 0 { ResultRule::Nothing } else { fold(rank, 0) },
                 ..waiting_for(RankSet::First(rank))
@@ -352,6 +355,18 @@ mod tests {
                         waiter, awaited, last, needed
                     );
                 }
+            }
+        }
+
+        /// A rank of a scan contributes exactly if some result contains its contribution.
+        #[test]
+        fn ranks_of_scans_contribute_to_results(ranks in 2u32..9, is_exclusive: bool) {
+            let pattern = if is_exclusive { Pattern::Exscan } else { Pattern::Scan };
+            let call = Signature::new(CallKind::Barrier, 8, 0);
+            let collective = FlatCollective::new(pattern, 8, call);
+            for from in 0..ranks {
+                let is_needed = (0..ranks).any(|to| collective.part(from, to, ranks).is_some());
+                prop_assert_eq!(collective.role(from, ranks).contributes, is_needed);
             }
         }
 
