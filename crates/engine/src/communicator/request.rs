@@ -37,6 +37,7 @@ impl Communicator {
         // After an error the run has not begun, so no other rank has seen its number.
         let run = started.inspect_err(|_| self.context.take_back(sequence))?;
         self.register_if_queued(&run)?;
+        self.flat.executor.demote_arrival(run.number.run, collective);
         Ok(Request::new(Execution::Flat(communicator, run)))
     }
 }

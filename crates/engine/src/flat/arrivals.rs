@@ -9,7 +9,7 @@ use crate::protocol::arrival;
 use crate::state::RankCell;
 use shm::futex;
 use shm::memory::Purpose;
-use shm::prefetch::prefetch;
+use shm::prefetch::{demote, prefetch};
 use shm::sync::{Ordering, fence};
 
 /// Number of slots to prefetch ahead for reading: a line transfer between cores takes about as long
@@ -59,18 +59,36 @@ impl FlatExecutor {
         Ok(())
     }
 
+    /// Returns the bytes of a cell from its arrival word to the end of the contribution behind it.
+    #[inline(always)]
+    fn arrival_bytes(&self, collective: &FlatCollective) -> usize {
+        let contribution = match self.placement(collective) {
+            ContributionPlacement::Inline => collective.bytes,
+            _ => 0,
+        };
+        size_of::<u64>() + contribution as usize
+    }
+
+    /// Moves this rank's arrival to the cache that all share. For a nonblocking call: the others
+    /// compute before they read it, so the lines have time to move, and take less time from there
+    /// than from this rank's cache.
+    #[inline(always)]
+    pub(crate) fn demote_arrival(&self, run: u64, collective: &FlatCollective) {
+        // Where a root alone is awaited, the time that its start takes longer is as long as the time
+        // that the others save.
+        if self.role(collective).waits_for == RankSet::All {
+            let cell = &raw const self.slot(run).rank_cells[self.rank as usize];
+            demote(cell.cast(), self.arrival_bytes(collective));
+        }
+    }
+
     /// Prefetches lines of later slots. Called when all awaited ranks had already arrived.
     #[inline(always)]
     pub(crate) fn prefetch_next(&self, run: u64, collective: &FlatCollective) {
-        // The arrival word and the contribution behind it.
-        let bytes = size_of::<u64>() as u64
-            + match self.placement(collective) {
-                ContributionPlacement::Inline => collective.bytes,
-                _ => 0,
-            };
+        let bytes = self.arrival_bytes(collective);
         let prefetch_cell = |run: u64, rank: u32, purpose: Purpose| {
             let cell = &raw const self.slot(run).rank_cells[rank as usize];
-            prefetch(cell.cast(), bytes as usize, purpose);
+            prefetch(cell.cast(), bytes, purpose);
         };
         match self.role(collective).waits_for {
             // If the awaited ranks do not wait for this one, they are ahead, and the contributions
