@@ -187,14 +187,22 @@ impl Models {
     /// Returns the time of a nonblocking call that the ranks run in the place of this engine, in
     /// microseconds; `None` if they do not, or no costs are known.
     fn price_in_ranks(&self, engine: Engine, plan: &Choice, query: &Query) -> Option<f64> {
-        let held = self.held.filter(|_| engine == Engine::Agent)?;
-        if !runs_in_ranks(plan, query, held) {
+        if !self.is_in_ranks(engine, plan, query) {
             return None;
         }
-        self.levels
-            .get(&(Engine::Direct, query.form))?
-            .model(query, &|_, _, _| true)?
-            .price(plan, query)
+        let costs = self.levels.get(&(Engine::Direct, query.form))?;
+        costs.model(query, &|_, _, _| true)?.price(plan, query)
+    }
+
+    /// Returns `true` if the ranks run a nonblocking call in the place of this engine.
+    fn is_in_ranks(&self, engine: Engine, plan: &Choice, query: &Query) -> bool {
+        let runs = |held: u64| runs_in_ranks(plan, query, held);
+        engine == Engine::Agent && self.held.is_some_and(runs)
+    }
+
+    /// Returns `true` if the ranks run calls of one step in the place of this engine.
+    fn may_be_in_ranks(&self, engine: Engine, query: &Query) -> bool {
+        engine == Engine::Agent && self.held.is_some() && is_among_few_nodes(query)
     }
 
     /// The plan to use: the fastest, but where the models leave open which is the fastest, the one
@@ -213,19 +221,30 @@ impl Models {
     }
 
     /// Factor for the time of a plan when it is compared with others: more than 1 for graphs on one
-    /// node, and for the kernel engine beside the node service.
+    /// node, and between nodes for the kernel engine and for the node service beside calls that run in
+    /// the ranks.
     ///
     /// The kernel's times are predicted worst of all engines. A factor of 1.2 had the least regret
     /// in the run that the built-in parameters were fitted to. Blocking calls had the least without
-    /// one.
+    /// one. The node service needs a core for each step of a call; predictions are of calls without
+    /// a computation, in which the ranks leave it theirs.
     pub(crate) fn handicap(&self, engine: Option<Engine>, plan: &Choice, query: &Query) -> f64 {
         /// Largest error that counts.
         const MOST: f64 = 0.5;
         /// Of nonblocking calls in the kernel.
         const KERNEL: f64 = 1.2;
-        let is_in_kernel = engine == Some(Engine::Kernel) && query.form == CallForm::Nonblocking;
+        /// Of nonblocking calls of several steps in the node service.
+        const WOKEN: f64 = 1.5;
         if query.nodes() > 1 {
-            return if is_in_kernel { KERNEL } else { 1.0 };
+            return match engine {
+                Some(Engine::Kernel) if query.form == CallForm::Nonblocking => KERNEL,
+                Some(of)
+                    if self.may_be_in_ranks(of, query) && !self.is_in_ranks(of, plan, query) =>
+                {
+                    WOKEN
+                }
+                _ => 1.0,
+            };
         }
         if plan.algorithm == Algorithm::Join {
             return 1.0;
@@ -249,14 +268,19 @@ impl Models {
 /// Returns `true` if ranks, each on a node of its own, run a nonblocking call by this plan themselves
 /// instead of their node services, where each connection between them holds so many bytes.
 pub fn runs_in_ranks(plan: &Choice, query: &Query, held: u64) -> bool {
-    let Query { operation, form, ranks, ranks_per_node, bytes } = *query;
-    let has_few_nodes = ranks_per_node <= 1 && (2..=MOST_RANKS_IN_ONE_STEP).contains(&ranks);
-    form == CallForm::Nonblocking
-        && has_few_nodes
+    is_among_few_nodes(query)
         && plan.levels == Levels::One
-        && operation.sends_at_start(plan.algorithm, ranks)
+        && query.operation.sends_at_start(plan.algorithm, query.ranks)
         // In one step two ranks exchange one block, or one contribution.
-        && bytes < held
+        && query.bytes < held
+}
+
+/// Returns `true` for nonblocking calls among so few nodes, of one rank each, that a rank can send to
+/// all of them when it starts.
+fn is_among_few_nodes(query: &Query) -> bool {
+    query.form == CallForm::Nonblocking
+        && query.ranks_per_node <= 1
+        && (2..=MOST_RANKS_IN_ONE_STEP).contains(&query.ranks)
 }
 
 impl LevelCosts {

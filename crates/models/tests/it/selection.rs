@@ -181,6 +181,25 @@ fn calls_of_one_step_cost_what_they_cost_in_the_ranks() {
     assert!(price(&alone, &one_step, &here) > 17.5);
 }
 
+/// The node service needs a core for each step, which a computation takes: one step in the ranks is
+/// chosen up to 1.5 times its time.
+#[test]
+fn one_step_in_the_ranks_is_chosen_beside_a_node_service_that_is_little_faster() {
+    let here = query(Collective::Barrier, 4, 1, 0);
+    let (one_step, rounds) = (Algorithm::RotatedDirect, Algorithm::Dissemination);
+    let by_agent = models().price(None, &Choice::of(rounds), &here).expect("priced");
+    for (factor, expected) in [(0.9, one_step), (1.4, one_step), (1.6, rounds)] {
+        let mut machine = machine();
+        // Overheads and gaps are zero, so that one step takes the latency.
+        let latency = Parameters::linear(factor * by_agent, (0.0, 0.0), (0.0, 0.0), (0.0, 0.0));
+        let direct = machine.engine_mut(Engine::Direct);
+        direct.classes.insert(PairClass::OtherNode, latency.expect("valid"));
+        let connected = Models::of(&machine).with_connected_ranks(1 << 20);
+        let chosen = connected.choose(&here).expect("known");
+        assert_eq!((chosen.plan.algorithm, chosen.engine), (expected, Some(Engine::Agent)));
+    }
+}
+
 /// By hand, 16 ranks, two on each of 8 nodes, 8 bytes: a chain crosses seven borders and has a hop
 /// inside each node. Half of it counts, because scans overlap.
 #[test]
