@@ -19,6 +19,8 @@ from .rows import SOLVE_ROWS
 
 ENTER = BENCH / "harness" / "enter"
 PEERS = ("mpich", "openmpi")
+# Nonblocking collectives in one step over plain connections, which MPICH starts: c/sockets.c, without neighbour exchanges.
+SOCKETS = "sockets"
 # What is compared with the peers: the claim's name, what it must reach beside the best of them.
 AGAINST_PEERS = {"barrier": 0.6, "exchange under computation, exposed": 0.2}
 LIMIT_S = 60
@@ -96,6 +98,8 @@ def build(say):
         for program in ("nodes", *(SOURCES.get(program, program) for program in PROGRAMS)):
             command = [compiler, *installation.FLAGS, BENCH / "c" / f"{program}.c", "-o", BUILD / f"{program}.{peer}"]
             installation.checked(command, f"compiling {program}.c with {peer}'s mpicc", "This is a fault of bench/c.")
+    command = [installation.environment("mpich") / "bin" / "mpicc", *installation.FLAGS, BENCH / "c" / "sockets.c", "-o", program_of(SOCKETS, "overlap")]
+    installation.checked(command, "compiling sockets.c with mpich's mpicc", "This is a fault of bench/c.")
     cargo = ["cargo", "build", "--release", "--quiet"]
     installation.checked([*cargo, "-p", "tradewind-cli"], "building tradewind", "See what cargo says.", cwd=ROOT)
     installation.checked(cargo, "building bench/loops", "See what cargo says.", cwd=LOOPS)
@@ -186,6 +190,9 @@ def collective_commands(places, folder, options, number, program):
         return solve_arguments(is_own) if program == "solve" else [str(BUDGET_MS), str(number), "10", *rows]
 
     found = {name: [*launcher, program_of(name, program), *arguments(False)] for name, launcher in started.items() if name != "mpich"}
+    in_one_step = [row for row in rows if not row.startswith("neighbor")]
+    if program == "overlap" and in_one_step:
+        found[SOCKETS] = [*started["mpich, ucx"], program_of(SOCKETS, program), str(BUDGET_MS), str(number), "10", *in_one_step]
     builds = {"": (ROOT, "")}
     if options.beside:
         builds["before, "] = (options.beside, "")
