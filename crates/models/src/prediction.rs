@@ -207,8 +207,8 @@ impl Models {
 
     /// The plan to use: the fastest, but where the models leave open which is the fastest, the one
     /// that is known better: a flat collective on one node, which needs no schedule and whose time
-    /// was measured, and the node service for nonblocking calls between nodes. `None` if no costs
-    /// are known.
+    /// was measured, and one step in the ranks before the node service for nonblocking calls
+    /// between nodes. `None` if no costs are known.
     pub fn choose(&self, query: &Query) -> Option<Prediction> {
         self.choose_of(&self.candidates(query), query)
     }
@@ -221,8 +221,8 @@ impl Models {
     }
 
     /// Factor for the time of a plan when it is compared with others: more than 1 for graphs on one
-    /// node, and between nodes for the kernel engine and for the node service beside calls that run in
-    /// the ranks.
+    /// node, and between nodes for the kernel engine and for the node service beside calls that run
+    /// in the ranks.
     ///
     /// The kernel's times are predicted worst of all engines. A factor of 1.2 had the least regret
     /// in the run that the built-in parameters were fitted to. Blocking calls had the least without
