@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a packet between nodes, as they are and with the MAC and the lengths put
-//! right, so that they reach what lies behind them.
+//! Arbitrary bytes as a packet between nodes, as they are and with a correct MAC and correct
+//! lengths, which pass the checks before the other ones.
 #![no_main]
 
 use kernel::wire::{Key, MAGIC, Packet, VERSION, seal};
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
     check(&bytes);
 });
 
-/// What is read is written and read again.
+/// Writes a packet that was read, and reads it again.
 fn check(bytes: &[u8]) {
     if let Ok(packet) = Packet::decode(bytes, JOB, &KEY) {
         assert_eq!(Packet::decode(&packet.encode(&KEY), JOB, &KEY), Ok(packet));

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Lets options read a negative number as their value, whose parser then names the bounds.
+/// Lets options read a negative number as their value, so that the value's parser names the bounds.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command
         .mut_args(|argument| {

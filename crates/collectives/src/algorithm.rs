@@ -168,7 +168,7 @@ impl Collective {
         Err(self.lacks(algorithm))
     }
 
-    /// The error of a builder whose collective has no such algorithm.
+    /// The error of a builder for a collective without this algorithm.
     pub(crate) fn lacks(self, algorithm: Algorithm) -> UnknownName {
         self.no_algorithm(algorithm.name())
     }

@@ -15,10 +15,10 @@
 //!   lower is the left operand. Both partners therefore compute the same expression, and all ranks
 //!   end with the same bits whatever the order of arrival; a floating-point result depends on the
 //!   number of ranks alone.
-//! - **dissemination**: In each round a rank sends what it has to the rank as many places further on,
-//!   and combines what arrives with it. ⌈log₂ ranks⌉ rounds for any number of ranks, of one message a
-//!   rank each. Every rank combines in an order of its own, so the algorithm takes only operations
-//!   whose result [does not depend on it](Reduction::depends_on_order).
+//! - **dissemination**: In each round a rank sends what it has to the rank as many places further
+//!   on, and combines what arrives with it. ⌈log₂ ranks⌉ rounds for any number of ranks, of one
+//!   message a rank each. Every rank combines in an order of its own, so the algorithm takes only
+//!   operations with the same result [in every order](Reduction::depends_on_order).
 //!
 //!   Hensgen, Finkel, Manber: "Two Algorithms for Barrier Synchronization", International Journal of
 //!   Parallel Programming 17(1), 1988: the dissemination algorithm. Bruck, Ho: "Efficient Global

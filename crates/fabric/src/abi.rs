@@ -381,7 +381,7 @@ pub struct MessageOps {
     ) -> isize,
     /// Unused.
     pub unused_sends: [*const c_void; 2],
-    /// Sends a short message, whose memory may be reused at once and which has no completion.
+    /// Sends a short message without a completion. Its memory may be reused at once.
     pub inject: unsafe extern "C" fn(*mut EndpointFid, *const c_void, usize, u64) -> isize,
 }
 

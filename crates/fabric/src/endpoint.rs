@@ -200,8 +200,8 @@ impl Endpoint {
             return Err(self.objects.error("fi_av_insert", why));
         }
         let mut address = ANY;
-        // SAFETY: the vector is open; the function reads one name, whose length is that of the
-        // provider's names, and stores one address.
+        // SAFETY: the vector is open; the function reads one name, of the length that all names of
+        // the provider have, and stores one address.
         let inserted = unsafe {
             let vector = self.objects.addresses;
             let insert = (*(*vector).ops).insert;

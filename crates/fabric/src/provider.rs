@@ -8,7 +8,8 @@ use std::str::FromStr;
 /// connections of the program's own.
 const SOFTWARE: [&str; 10] =
     ["tcp", "net", "sockets", "udp", "shm", "sm2", "ofi_rxm", "ofi_rxd", "ofi_mrail", "lnx"];
-/// Providers whose descriptor is never readable, or where nothing moves while the process sleeps.
+/// Providers with a descriptor that is never readable, or where nothing moves while the process
+/// sleeps.
 const SPINNING: [&str; 2] = ["psm3", "opx"];
 
 /// A choice of a provider.

@@ -32,7 +32,7 @@ pub struct Request {
     pub message_bytes: usize,
 }
 
-/// Looks for a provider. Returns a list whose first entry is the chosen one.
+/// Looks for a provider. Returns a list that begins with the chosen one.
 pub(crate) fn find(library: &Library, request: &Request) -> Result<*mut Info, Error> {
     let Selection { choice, long } = &request.selection;
     let named = match choice {
@@ -73,7 +73,7 @@ pub(crate) fn find(library: &Library, request: &Request) -> Result<*mut Info, Er
     })
 }
 
-/// Lists providers, and returns a copy of the first one whose name is accepted; with remote memory
+/// Lists providers, and returns a copy of the first one with an accepted name; with remote memory
 /// where long messages are read from there and the provider has it.
 fn query(
     library: &Library,

@@ -67,9 +67,9 @@ pub struct OperationLink {
     pub delivery: Delivery,
     /// Only its own rank may execute it.
     pub owner: bool,
-    /// The counter of a receive whose posting enables other operations (start edges). The `local`
-    /// arrivals count there; the last of them posts the receive and is an arrival at the receive
-    /// itself.
+    /// The counter of a receive that enables other operations when it is posted (start edges). The
+    /// `local` arrivals count there; the last of them posts the receive and is an arrival at the
+    /// receive itself.
     pub post: Option<u32>,
 }
 

@@ -19,7 +19,7 @@ pub struct Outstanding {
     pub kind: Kind,
     /// The rank it waits for, if it is a single one.
     pub peer: Option<u32>,
-    /// True for a send whose payload is on its way: it waits for the network only.
+    /// True for a send with its payload on its way: it waits for the network only.
     pub is_on_its_way: bool,
 }
 

@@ -21,7 +21,7 @@
 //! ([`Packet::RequestToSend`], [`Packet::ClearToSend`], [`Packet::Data`]).
 //!
 //! An owner that sends and receives long payloads itself sets [`Limits::in_place`]. A long message
-//! whose bytes lie in one block is then an [`Effect::TransmitInPlace`], and the send completes when
+//! with its bytes in one block is then an [`Effect::TransmitInPlace`], and the send completes when
 //! the owner reports it. [`Interpreter::admit`] assigns an arriving message the memory of its
 //! receive, if that is posted.
 //!

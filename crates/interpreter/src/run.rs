@@ -196,7 +196,7 @@ impl ScheduleRun {
     }
 
     /// Returns the indices of the operations that have started and wait for an event, each with
-    /// whether it is a send whose payload is on its way.
+    /// whether it is a send with its payload on its way.
     pub(crate) fn outstanding(&self) -> impl Iterator<Item = (usize, bool)> + '_ {
         self.phases.iter().enumerate().filter_map(|(index, phase)| match phase {
             OperationPhase::Running | OperationPhase::Fetching | OperationPhase::Arriving => {
@@ -277,7 +277,7 @@ impl ScheduleRun {
             self.satisfy(target);
         }
         // Operations that wait for an event return here, and the event completes them. `post` also
-        // completes a receive whose payload has arrived already.
+        // completes a receive if its payload has arrived already.
         match record.kind() {
             Kind::Local => self.local(view, record),
             Kind::Copy => self.memory.copy(view.left(record), view.destination(record)),

@@ -1,5 +1,5 @@
 //! Speaks with the process managers that start ranks: hydra (`mpiexec` of MPICH and Intel MPI),
-//! Slurm (`--mpi=pmi2`), and others that leave a socket behind a descriptor, whose number is in
+//! Slurm (`--mpi=pmi2`), and others that pass a socket as an open descriptor and its number in
 //! `PMI_FD`.
 //!
 //! Ranks on several nodes must find each other before they can exchange a message. The process

@@ -20,7 +20,7 @@ pub enum ProcessManager {
         /// Number of ranks.
         ranks: u32,
     },
-    /// PMIx, whose library has the rank and the number of ranks.
+    /// PMIx: the library returns the rank and the number of ranks.
     Pmix,
     /// A key-value space over TCP.
     Store {
@@ -95,8 +95,8 @@ impl StoreAddress {
         }))
     }
 
-    /// Returns the address for a step of Slurm, whose first rank is on its first host. The port
-    /// follows from the numbers of the job and of the step.
+    /// Returns the address for a step of Slurm: the host of rank 0, which is the step's first one.
+    /// The port follows from the numbers of the job and of the step.
     pub(crate) fn of_slurm(environment: &impl Lookup) -> Result<Option<Self>, LaunchError> {
         let number = |name| Ok::<_, LaunchError>(environment.number(name)?.unwrap_or(0));
         let job = number("SLURM_JOB_ID")?;

@@ -151,7 +151,7 @@ struct KernelSlot {
     slot: u32,
 }
 
-/// Joins the job whose node service on this node has this name, as one of `ranks` ranks of this
+/// Joins the job of the node service with this name on this node, as one of `ranks` ranks of the
 /// node, and does not wait for the others. If the service listens for other nodes, one process must
 /// [submit them](submit_nodes).
 ///

@@ -1,5 +1,5 @@
-//! Jobs whose ranks exchange their addresses themselves, as those of an MPI program do by calls of
-//! its library.
+//! Jobs with ranks that exchange their addresses themselves, as those of an MPI program do by calls
+//! of its library.
 //!
 //! Each step ends with one exchange, in which a rank that has failed sends the reason instead. So
 //! all ranks enter the job or none does, and none waits for one that has given up.

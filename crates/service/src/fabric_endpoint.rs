@@ -90,7 +90,7 @@ fn measured(environment: &impl Lookup) -> Result<Networks, String> {
     };
     let path = path.with_file_name(MACHINE_FILE);
     match Machine::read(&path) {
-        // The file may be that of a job whose other nodes are of this kind.
+        // The file may be that of a job with other nodes of this kind.
         Ok(machine) if machine.describes(Topology::here().fingerprint()) => Ok(machine.networks),
         Ok(_) => Err(format!("{} is of another machine", path.display())),
         Err(FileError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {

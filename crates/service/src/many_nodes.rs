@@ -1,4 +1,4 @@
-//! Entry into a job whose ranks may be on several nodes.
+//! Entry into a job with ranks on one node or several.
 
 use crate::attachment::{Attachment, KernelJob, RankEndpoint, enter_with, submit_nodes};
 use crate::error::ServiceError;
@@ -30,7 +30,7 @@ pub(crate) struct NodeServices {
     pub(crate) is_embedded: bool,
 }
 
-/// A rank whose node service runs.
+/// A rank with a running node service.
 pub(crate) struct PlacedRank {
     rank: u32,
     ranks: u32,

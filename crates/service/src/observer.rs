@@ -136,8 +136,8 @@ impl RunningJobs {
         Ok(jobs)
     }
 
-    /// Closes the descriptors of jobs of which no rank runs any more on this node, whose memory
-    /// they would keep. The next call of [`find`](Self::find) opens those again that still have a
+    /// Closes the descriptors of jobs without a running rank on this node, because they would keep
+    /// the jobs' memory. The next call of [`find`](Self::find) opens those again that still have a
     /// node service.
     pub fn release_ended(&mut self) {
         for found in self.known.values_mut() {

@@ -47,12 +47,12 @@ impl RankSockets {
     }
 
     /// Ends the connections of a rank that has exited, behind what is left to send. Gives a
-    /// connection up that makes no progress for the time `patience`. Calls `ended` if
+    /// connection up that makes no progress for the time `time_limit`. Calls `ended` if
     /// [`is_busy`](Self::is_busy) has changed.
     pub(crate) fn exit(
         &mut self,
         rank: u32,
-        patience: Duration,
+        time_limit: Duration,
         ended: impl FnOnce() + Send + 'static,
     ) {
         let sockets = self.of_rank.remove(&rank).unwrap_or_default();
@@ -69,7 +69,7 @@ impl RankSockets {
             while !unsent.is_empty() {
                 std::thread::sleep(interval);
                 interval = (2 * interval).min(longest);
-                unsent.retain_mut(|rest| rest.is_under_way(patience));
+                unsent.retain_mut(|rest| rest.is_under_way(time_limit));
             }
             // Release: pairs with the Acquire in `is_busy`; the service ends behind the closes.
             count.fetch_sub(1, Ordering::Release);
@@ -108,13 +108,13 @@ impl UnsentRest {
     }
 
     /// Returns false once the other system has everything, or has acknowledged nothing for the time
-    /// `patience`.
-    fn is_under_way(&mut self, patience: Duration) -> bool {
+    /// `time_limit`.
+    fn is_under_way(&mut self, time_limit: Duration) -> bool {
         let bytes = unacknowledged(self.socket.as_fd());
         if std::mem::replace(&mut self.bytes, bytes) != bytes {
             self.since = Instant::now();
         }
-        bytes > 0 && self.since.elapsed() < patience
+        bytes > 0 && self.since.elapsed() < time_limit
     }
 }
 

@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// The providers of the [`emulation`], which differ in their rules.
 pub const EMULATED: [&str; 4] = ["emulated-verbs", "emulated-cxi", "emulated-efa", "emulated-psm"];
-/// One of the emulation's providers whose reads fail when they are posted.
+/// One of the emulation's providers: reads fail when they are posted.
 pub const FAILING: &str = "emulated-failing";
 /// One where some reads fail, when they are posted or later.
 pub const FAULTY: &str = "emulated-faulty";
@@ -31,8 +31,8 @@ pub fn libraries() -> Vec<PathBuf> {
     std::iter::once(system).filter(can_be_opened).chain(wheel).collect()
 }
 
-/// Builds a library with the interface of libfabric whose providers follow the rules of network
-/// adapters inside one process, in a folder for files of tests. It ends a process that breaks one
+/// Builds a library with the interface of libfabric, in a folder for files of tests. Its providers
+/// follow the rules of network adapters inside one process. It ends a process that breaks one
 /// of them. Needs [`FabricHeaders`](crate::Need::FabricHeaders).
 ///
 /// # Panics
@@ -87,7 +87,7 @@ pub fn emulated_registrations(emulation: &Path) -> u64 {
 
 fn emulated_count(emulation: &Path, function: &CStr) -> u64 {
     let path = CString::new(emulation.as_os_str().as_encoded_bytes()).expect("a path");
-    // SAFETY: the library is the emulation, whose functions of both names take nothing.
+    // SAFETY: the library is the emulation; its functions of both names take nothing.
     unsafe {
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         assert!(!handle.is_null(), "{emulation:?} cannot be opened");

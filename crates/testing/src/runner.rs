@@ -147,7 +147,7 @@ fn run_on_thread(test: &'static Test) -> Result<(), Failed> {
     }
 }
 
-/// Runs a test as a process, whose output is the reason if it fails.
+/// Runs a test as a process. If it fails, its output is the reason.
 fn run_in_process(test: &'static Test) -> Result<(), Failed> {
     let output = test_as_part(test).output();
     let output = output.map_err(|error| format!("no process for the test: {error}"))?;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 /// A failed call.
 ///
-/// `Debug` prints the same sentences as `Display`: they are the output of a program whose `main`
-/// returns a [`Result`]. Ranks are those of the communicator of the call.
+/// `Debug` prints the same sentences as `Display`: a program prints them if its `main` returns a
+/// [`Result`]. Ranks are those of the communicator of the call.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

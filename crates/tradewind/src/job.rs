@@ -131,7 +131,7 @@ impl Job {
         &self.world
     }
 
-    /// Address at which processes of other nodes reach this node; `None` for a job on one node.
+    /// Address of this node for processes of other nodes; `None` for a job on one node.
     pub fn address(&self) -> Option<IpAddr> {
         self.address
     }

@@ -210,7 +210,7 @@ impl Communicator {
     /// other ranks. A collective call.
     ///
     /// The ranks may be on different nodes. A send is then one store, too, and the node services
-    /// carry the values. A channel whose other end is closed, or in a rank that has left, is
+    /// carry the values. If the other end is closed, or its rank has left, the channel is
     /// [`Closed`](RecvError::Closed) behind the last value; if that rank or its node has failed,
     /// the error names the rank.
     ///

@@ -201,7 +201,7 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
 }
 
 impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
-    /// The plan of a reduction whose algorithm was selected for this order.
+    /// The plan of a reduction by an algorithm that was selected for this order.
     #[inline]
     pub(crate) fn in_order(self, order: FoldOrder) -> Self {
         CollectivePlan { order, ..self }

@@ -117,7 +117,7 @@ pub struct Event {
 pub enum Stage {
     /// Its execution. For a receive with a wildcard: the posting.
     Executed,
-    /// The posting of a receive whose message had not arrived when all its dependencies were
+    /// The posting of a receive, if its message had not arrived when all its dependencies were
     /// complete.
     Posted,
     /// The match of a receive with a wildcard with this rank's operation.

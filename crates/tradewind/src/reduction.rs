@@ -32,7 +32,7 @@ pub enum Op {
     Quotient,
 }
 
-/// An [`Op`] on elements whose type is known at run time only; the buffers are bytes. Made by
+/// An [`Op`] on elements of a type that is known at run time only; the buffers are bytes. Made by
 /// [`Op::on_bytes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpOnBytes {

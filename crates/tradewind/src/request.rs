@@ -185,7 +185,7 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         }
     }
 
-    /// The request of a reduction whose algorithm was selected for this order.
+    /// The request of a reduction by an algorithm that was selected for this order.
     #[inline]
     pub(crate) fn in_order(mut self, order: FoldOrder) -> Self {
         self.order = order;

@@ -23,9 +23,9 @@ use std::time::Duration;
 /// SIGTSTP and SIGCONT are passed on to the ranks; a second SIGINT or SIGTERM ends them. The exit
 /// status is that of the first rank that fails.
 ///
-/// With --nodes or --hostfile the ranks run on other nodes, which ssh must reach without a
-/// password. They have an empty standard input, the variables of their node, and those of this
-/// command that begin with TRADEWIND_.
+/// With --nodes or --hostfile the ranks run on other nodes, started through ssh, which must connect
+/// without a password. They have an empty standard input, the variables of their node, and those of
+/// this command that begin with TRADEWIND_.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Number of ranks [default on several nodes: as many as they have].

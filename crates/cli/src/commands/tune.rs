@@ -31,8 +31,8 @@ use tradewind::Job;
 /// Finds out which algorithm is best when on this machine, and keeps it where programs look for it.
 ///
 /// Measures the parameters of the models, builds the table from what they predict, and spends the
-/// rest of its time on timing the candidates whose predictions lie within the models' error of the
-/// best, most used sizes first. Every job on this machine goes by the table from then on; programs
+/// rest of its time on timing the candidates that are predicted to lie within the models' error of
+/// the best, most used sizes first. Every job on this machine uses the table from then on; programs
 /// need not be built anew. In a job that a launcher has started on several nodes (mpiexec -hosts
 /// A,B tradewind tune), or with --nodes, it does so for collectives between the nodes, and compares
 /// the networks for TRADEWIND_NETWORK=auto: TCP, and libfabric where it is installed.

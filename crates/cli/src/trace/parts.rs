@@ -19,7 +19,7 @@ pub(super) struct Parts {
     pub(super) sizes: BTreeSet<u32>,
     /// Ranks that have written nothing.
     pub(super) missing: Vec<u32>,
-    /// Numbers of events that ranks had no room for, by rank.
+    /// Numbers of events that exceeded the capacity of their rank, by rank.
     pub(super) dropped: BTreeMap<u32, u64>,
     /// Numbers of lines that cannot be read, by rank.
     pub(super) unreadable: BTreeMap<u32, u64>,

@@ -1,4 +1,4 @@
-//! Walks over lists of blocks whose bytes belong together.
+//! Walks over lists of blocks that together have the bytes of one message.
 
 use super::records::BlockRecord;
 

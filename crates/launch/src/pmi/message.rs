@@ -1,9 +1,9 @@
 //! Messages of both protocols: a command and words with names, `cmd=put key=colour value=blue`.
 //!
-//! A message of PMI-1 ends with its line and has spaces between its words, so no word has any; in a
-//! `msg`, which is for people, underscores stand for them. A message of PMI-2 has semicolons behind
-//! its words and is preceded by its length in six characters, padded with spaces; a semicolon in a
-//! word is doubled by some process managers and cut off by others, so nothing here uses one.
+//! A message of PMI-1 ends with its line and has spaces between its words, so no word has any; in
+//! the text of a `msg`, underscores stand for them. A message of PMI-2 has semicolons behind its
+//! words and is preceded by its length in six characters, padded with spaces; a semicolon in a word
+//! is doubled by some process managers and cut off by others, so nothing here uses one.
 
 use std::fmt;
 

@@ -25,7 +25,7 @@ pub(super) struct Process {
     pub(super) rank: u32,
 }
 
-/// `pmix_value_t`: a type, and a union whose largest member has 24 bytes.
+/// `pmix_value_t`: a type, and a union with members of up to 24 bytes.
 #[repr(C)]
 struct RawValue {
     kind: u16,

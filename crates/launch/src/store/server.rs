@@ -108,7 +108,7 @@ impl Server {
         self.address
     }
 
-    /// Returns a host and port at which processes of this node reach it.
+    /// Returns a host and port for connections of processes on this node.
     pub fn local_host(&self) -> (String, u16) {
         let ip = match self.address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

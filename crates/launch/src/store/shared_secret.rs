@@ -81,7 +81,7 @@ impl SharedSecret {
         Self::new(&text, &shown)
     }
 
-    /// Returns the secret of the job whose server has chosen these random bytes.
+    /// Returns the secret of the job with a server that has chosen these random bytes.
     pub(super) fn of_job(&self, of_job: &Nonce) -> Secret {
         Secret::new(self.code(b'j', &[of_job]))
     }

@@ -1,5 +1,5 @@
-//! A sparse triangular solve whose dependences are known at run time only: `tradewind run -n 2 --
-//! target/release/examples/sparse_solve`, with `--matrix FILE` for a matrix of one's own.
+//! A sparse triangular solve with dependences that are known at run time only: `tradewind run -n 2
+//! -- target/release/examples/sparse_solve`, with `--matrix FILE` for a matrix of one's own.
 //!
 //! Each unknown depends on those that its row names, and the rows are divided among the ranks, so
 //! that values have to travel that no program can know beforehand (Rosing and Saltz, *Low Latency
@@ -30,7 +30,7 @@ use tradewind::{Communicator, Op, Result};
 /// Solves a sparse lower-triangular system on all ranks, by conditional fetches and by levels.
 #[derive(Clone, Debug, Parser)]
 pub(crate) struct Arguments {
-    /// Points a side of the grid whose five-point Laplacian is factored
+    /// Points a side of the grid; its five-point Laplacian is factored
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub(crate) grid: u64,
     /// A Matrix Market file instead of the Laplacian

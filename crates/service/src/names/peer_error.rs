@@ -10,8 +10,8 @@ use std::time::Duration;
 
 /// Reason why a name cannot be published, or a connection to a published name cannot be used.
 ///
-/// `Debug` prints the same sentences as `Display`: they are the output of a program whose `main`
-/// returns this error.
+/// `Debug` prints the same sentences as `Display`: a program prints them if its `main` returns this
+/// error.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerError {

@@ -50,7 +50,7 @@ pub enum StartError {
     Names(#[from] NameError),
 }
 
-/// Names a process whose number may be unknown.
+/// Names a process, also one of unknown number.
 fn process(pid: Option<u32>) -> String {
     pid.map_or("a process".to_owned(), |pid| format!("process {pid}"))
 }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Returns the mismatch if `backend` has messages for a run that this rank executes on another
-/// backend. Reports it to the ranks whose runs `backend` executes. `signature` is different from
-/// that of every call.
+/// backend. Reports it to the ranks with runs on `backend`. `signature` is different from that of
+/// every call.
 pub(super) fn mismatch(
     backend: &Arc<dyn Backend>,
     context: &CommunicatorContext,

@@ -56,8 +56,8 @@ impl LivenessWatch {
         Ok(LivenessWatch { context: context.clone(), backend: Arc::clone(backend), state })
     }
 
-    /// Fails if an incomplete run can never complete; `awaited` are the ranks of the job whose
-    /// messages it waits for, `lost` all of which its backend receives nothing any more.
+    /// Fails if an incomplete run can never complete. It waits for messages of the ranks `awaited`
+    /// of the job; its backend receives nothing from the ranks `lost` any more.
     pub(super) fn check(
         &self,
         awaited: impl FnOnce() -> Vec<u32>,

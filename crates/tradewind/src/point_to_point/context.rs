@@ -24,7 +24,7 @@ pub(crate) struct RankEndpoint {
     endpoint: OnceLock<Endpoint>,
     member: Arc<Member>,
     arena: Arc<Arena>,
-    /// Communicators whose messages are received; those of `endpoint`, once that is created.
+    /// Communicators for which messages are received; those of `endpoint`, once that is created.
     creation: Mutex<Contexts>,
     /// Source of numbers for communicators, in a job on one node.
     numbers: ContextNumbers,
@@ -104,7 +104,7 @@ impl RankEndpoint {
         }
     }
 
-    /// Changes the communicators whose messages are received.
+    /// Changes the communicators for which messages are received.
     fn change_contexts(&self, change: impl FnOnce(&mut Contexts)) -> Result<()> {
         let mut contexts = self.creation.lock().unwrap_or_else(PoisonError::into_inner);
         match self.endpoint.get() {
@@ -269,7 +269,7 @@ impl MessageContext {
     }
 }
 
-/// The creation of a communicator, whose first messages may arrive before it is complete here.
+/// The creation of a communicator. Its first messages may arrive before it is complete here.
 #[derive(Debug)]
 pub(crate) struct NewContext {
     endpoint: Arc<RankEndpoint>,

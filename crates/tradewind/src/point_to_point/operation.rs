@@ -43,7 +43,7 @@ impl Communicator {
         self.message_context().rank_at(place, places)
     }
 
-    /// The rank of the sender at a place, whose message a receive or a probe has found.
+    /// The rank of the sender at a place. A receive or a probe has found its message.
     #[inline]
     pub(super) fn sender(&self, place: u32) -> Result<u32> {
         self.rank_at(place).map_or_else(|| self.refuse(place), Ok)

@@ -36,8 +36,8 @@ pub struct Algorithms {
     pub alltoall: Option<Algorithm>,
     /// For reduce.
     pub reduce: Option<Algorithm>,
-    /// For allreduce. Operations whose result depends on the order of their operands, such as sums of
-    /// floating-point numbers, run by recursive-doubling instead of dissemination.
+    /// For allreduce. Where the result depends on the order of the operands, as for sums of
+    /// floating-point numbers, recursive-doubling runs instead of dissemination.
     pub allreduce: Option<Algorithm>,
     /// For reduce_scatter and reduce_scatter_block.
     pub reduce_scatter: Option<Algorithm>,

@@ -32,7 +32,7 @@ pub(crate) struct UsedTable {
     pub(crate) refinement: Refinement,
 }
 
-/// Whether a job refines its table.
+/// Refinement of its table by a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refinement {
     /// It does not.

@@ -110,8 +110,8 @@ impl Selector {
         self.in_any_order(selected, order)
     }
 
-    /// The algorithm for an operation whose result does not depend on the order of its operands:
-    /// where the number of ranks is no power of two, dissemination takes a round less than recursive
+    /// The algorithm for an operation with the same result in every order of its operands: where
+    /// the number of ranks is no power of two, dissemination takes a round less than recursive
     /// doubling.
     fn in_any_order(&self, selected: SelectedAlgorithm, order: FoldOrder) -> SelectedAlgorithm {
         let here = selected.ranks_per_node.map_or(1, NonZeroU32::get);

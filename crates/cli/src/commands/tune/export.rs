@@ -203,7 +203,7 @@ impl TimingJob {
     }
 }
 
-/// The jobs whose times are missing: the n-th job times the n-th algorithm of each operation.
+/// The jobs without times yet: the n-th job times the n-th algorithm of each operation.
 fn jobs(
     library: Library,
     ranks: &[u32],

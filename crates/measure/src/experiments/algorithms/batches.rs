@@ -1,4 +1,4 @@
-//! Plans taking turns in batches of calls: between nodes, whose clocks differ.
+//! Plans taking turns in batches of calls: between nodes, because their clocks differ.
 
 use super::graphs::CollectiveCall;
 use super::rounds::{Comparison, TimeBudget, Timed, verify};

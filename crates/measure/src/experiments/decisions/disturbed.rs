@@ -1,4 +1,4 @@
-//! Calls whose candidates were timed while something disturbed the measurement.
+//! Calls with candidates that were timed while something disturbed the measurement.
 
 use crate::experiments::algorithms::Comparison;
 use crate::harness::{Doubts, Error, Finding, StepContext, undisturbed};

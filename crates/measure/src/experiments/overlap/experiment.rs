@@ -27,8 +27,8 @@ pub struct Setting {
     pub rank_kind: RankKind,
     /// Cores that the ranks share. A rank that is bound to one cannot know.
     pub cores: u32,
-    /// Process of the node service whose CPU time this rank adds to the job's: one rank of each
-    /// node.
+    /// Process of the node service, if this rank adds its CPU time to the job's: one rank of each
+    /// node does.
     pub service: Option<u32>,
     /// True if this rank adds the interrupts of its machine: one rank of each machine.
     pub adds_interrupts: bool,

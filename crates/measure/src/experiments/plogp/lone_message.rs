@@ -36,7 +36,7 @@ const DELAY_US_PER_BYTE: f64 = 0.005;
 /// Longest time for which a run is watched that another process completes.
 const LONGEST_US: f64 = 1e6;
 
-/// Executor of the messages, whose processor time is measured.
+/// Executor of the messages. Its processor time is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Executor {
     /// The calling thread.

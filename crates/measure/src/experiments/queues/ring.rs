@@ -56,7 +56,7 @@ impl MessagePath for Ring {
     }
 }
 
-/// Rings whose ends are locked for each message.
+/// Rings with ends that are locked for each message.
 #[derive(Debug)]
 pub(super) struct LockedRing {
     pub(super) source: SourceName,

@@ -98,9 +98,9 @@ pub(super) struct Link<'a> {
     address: String,
     streams: Multiplexer,
     proxies: HashMap<u32, Proxy>,
-    /// Clients whose stream has no answer yet.
+    /// Clients without an answer to their stream yet.
     openers: HashMap<u32, Opener>,
-    /// The stream whose messages were moved last.
+    /// The stream that had the last turn: its messages were moved last.
     last_turn: u32,
     last_heard: Instant,
     /// Time of the ping that has no answer yet.
@@ -370,7 +370,7 @@ impl<'a> Link<'a> {
     /// Sleeps until something arrives, a program sends or receives, or a command comes.
     fn sleep(&mut self) {
         let Link { proxies, streams, .. } = self;
-        // `fold` and not `all`, which would stop at the first proxy whose wake-up is not certain:
+        // `fold` and not `all`, which would stop at the first proxy without a certain wake-up:
         // the others must be armed, too.
         let armed = proxies.iter_mut().map(|(stream, proxy)| proxy.arm(streams, *stream));
         let is_certain = armed.fold(true, |all, one| all & one);

@@ -76,7 +76,7 @@ impl Shared {
     }
 }
 
-/// A link whose bytes must be written before the server ends.
+/// A link with bytes that must be written before the server ends.
 #[derive(Debug)]
 pub(super) struct LinkGuard {
     shared: Arc<Shared>,

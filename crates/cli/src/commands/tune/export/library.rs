@@ -37,7 +37,7 @@ impl Library {
     }
 }
 
-/// Operations whose sizes the files of both libraries count in a documented way.
+/// Operations with a documented unit of their sizes in the files of both libraries.
 pub(super) const OPERATIONS: [Collective; 6] = [
     Collective::Barrier,
     Collective::Bcast,
