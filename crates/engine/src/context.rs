@@ -158,7 +158,7 @@ impl Context {
         sequence
     }
 
-    /// As [`begin`](Self::begin), for a link whose block the rank then looks up.
+    /// As [`begin`](Self::begin), for a link: the rank then looks its block up.
     pub(crate) fn begin_link(&self, call: Signature) -> u64 {
         let mut pending = self.pending_links.lock();
         let sequence = self.sequence.load(Ordering::Relaxed);

@@ -307,7 +307,7 @@ impl RunMemory {
         self.shortage.wake();
     }
 
-    /// Adds an object whose runs hold memory.
+    /// Adds an object with runs that hold memory.
     pub(crate) fn add_holder(&self, holder: Weak<dyn MemoryHolder>) {
         let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
         if holders.list.len() >= holders.sweep_at {

@@ -58,7 +58,7 @@ pub(crate) fn check(arena: &Arena, bytes: u64) -> Result<(), Error> {
     check_capacity(arena, class_of(bytes))
 }
 
-/// Checks that an empty arena has room for `bytes` bytes. Otherwise returns the arena's own error.
+/// Checks that an empty arena has space for `bytes` bytes. Otherwise returns the arena's own error.
 pub(crate) fn check_capacity(arena: &Arena, bytes: u64) -> Result<(), Error> {
     if bytes <= arena.capacity() {
         return Ok(());

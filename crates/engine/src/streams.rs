@@ -1,5 +1,5 @@
-//! Blocking collectives that are long, or whose block sizes not every rank has: every rank sends
-//! and receives in pieces, at the same time.
+//! Blocking collectives that are long, or with block sizes that not every rank has: every rank
+//! sends and receives in pieces, at the same time.
 //!
 //! A nonblocking collective stages a whole contribution before another rank can fetch it. If all
 //! ranks are inside the call, two shorter ways exist. Each pair of ranks has a ring of pieces in

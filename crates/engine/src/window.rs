@@ -90,7 +90,7 @@ impl<P: Executor> InflightWindow<P> {
         InflightWindow::with_queue((executor, memory), slots, scratch, RunQueue::default())
     }
 
-    /// Returns a window whose first runs have been started already and wait in `queue`.
+    /// Returns a window with first runs that have been started already and wait in `queue`.
     pub(crate) fn with_queue(
         (executor, memory): (P, &Arc<RunMemory>),
         slots: u64,

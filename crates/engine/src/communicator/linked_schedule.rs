@@ -43,7 +43,7 @@ impl LinkedSchedule {
         LinkedSchedule { communicator, sequence, call, block_bytes, placed, placement }
     }
 
-    /// Returns a linked schedule whose block this rank has not looked for.
+    /// Returns a linked schedule with a block that this rank has not looked for.
     pub(crate) fn without_block(
         communicator: Arc<Communicator>,
         unplaced: UnplacedSchedule,

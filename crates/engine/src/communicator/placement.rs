@@ -30,7 +30,7 @@ pub(crate) enum Placement {
     Failed(Error),
 }
 
-/// A linked schedule whose block this rank has not found, and the runs started meanwhile.
+/// A linked schedule with a block that this rank has not found, and the runs started meanwhile.
 #[derive(Debug)]
 pub(crate) struct UnplacedSchedule {
     pub(crate) site: LinkSite,
@@ -58,7 +58,7 @@ pub(crate) enum BlockSearch {
     Found(Block),
     /// The schedule has its block already.
     Placed,
-    /// No rank has published the block, and this rank's part of the segment has no room for it.
+    /// No rank has published the block, and this rank's part of the segment has no space for it.
     NoMemory,
     /// Another rank may still need the entry for an older link.
     Busy,
@@ -165,7 +165,7 @@ impl UnplacedSchedule {
             let Some(at) = allocate_block(member, self.layout.bytes(), &mut self.turn) else {
                 return Ok(BlockSearch::NoMemory);
             };
-            // Before `publish`, whose Release makes the header visible with the block.
+            // Before `publish`: its Release makes the header visible with the block.
             identity.write(segment, at)?;
             if link_table::publish(entry, seen, sequence, at.0) {
                 return Ok(BlockSearch::Found(Block { at, is_own: true }));

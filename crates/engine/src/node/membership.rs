@@ -147,7 +147,7 @@ impl Member {
     }
 
     /// Publishes the waits of all threads of this process as those of this rank, and its number in
-    /// the job. A process whose threads are different ranks publishes none.
+    /// the job. A process with threads that are different ranks publishes none.
     ///
     /// # Errors
     /// Returns an error if the segment does not have the expected layout.

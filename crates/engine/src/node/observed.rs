@@ -18,11 +18,11 @@ use std::mem::offset_of;
 /// Number of collectives of a communicator that are reported at a time, the oldest ones.
 const MOST_COLLECTIVES: u64 = 8;
 
-/// Number of communicators whose collectives are reported at a time. It bounds the work that waits
-/// with random contents cause.
+/// Number of communicators of which collectives are reported at a time. It bounds the work that
+/// waits with random contents cause.
 const MOST_COMMUNICATORS: usize = 64;
 
-/// Number of ranks whose journals are searched for a call.
+/// Number of journals of ranks that are searched for a call.
 const JOURNALS: usize = 4;
 
 /// Access of an observer to a job on this node.

@@ -32,8 +32,8 @@ pub(crate) enum Lookup {
 pub(crate) struct LinkProgress<'a> {
     /// Number of collectives that the rank has started.
     pub(crate) started: &'a AtomicU64,
-    /// One more than the number of the oldest link that the rank has started and whose block it has
-    /// not found; 0 if there is none.
+    /// One more than the number of the oldest link that the rank has started without having found
+    /// its block; 0 if there is none.
     pub(crate) oldest_pending: &'a AtomicU64,
 }
 

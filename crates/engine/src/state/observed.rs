@@ -17,7 +17,7 @@ pub(crate) struct ObservedProgress {
     pub(crate) started: u64,
 }
 
-/// Returns the progress of the ranks of the communicator whose state lies at `at`; `None` if the
+/// Returns the progress of the ranks of the communicator with the state at `at`; `None` if the
 /// state does not lie in the segment. Any process may have written what lies there.
 pub(crate) fn observe(
     segment: &SegmentReader,
