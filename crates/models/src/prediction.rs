@@ -147,8 +147,8 @@ impl Models {
         all
     }
 
-    /// As [`candidates`](Self::candidates), with those that run only operations whose result [does
-    /// not depend on the order](collectives::Reduction::depends_on_order) of their operands.
+    /// As [`candidates`](Self::candidates), with those that run only operations with the same
+    /// result [in every order](collectives::Reduction::depends_on_order) of their operands.
     pub fn exact_candidates(&self, query: &Query) -> Vec<Prediction> {
         let mut all = Vec::new();
         for (engine, level) in self.engines(query) {

@@ -10,7 +10,7 @@ collectives::named_enum! {
         /// May wait for other ranks before it starts, and waits for the result at once.
         Blocking = "blocking",
         /// Never waits for another rank: a nonblocking start, or the preparation of a persistent
-        /// collective, whose starts match nonblocking ones.
+        /// collective: its starts match nonblocking ones.
         Nonblocking = "nonblocking",
     }
 }

@@ -209,8 +209,8 @@ impl<'a> Tally<'a> {
         self.every_rank_sends(f64::from(leaving), messages);
     }
 
-    /// Adds an exchange between ranks whose numbers differ in one bit. Additional messages of ranks
-    /// beyond a power of two are not counted.
+    /// Adds an exchange between ranks with numbers that differ in one bit. Additional messages of
+    /// ranks beyond a power of two are not counted.
     fn exchange(&mut self, distance: u32, messages: Messages) {
         if self.per_node.is_power_of_two() {
             let leaving = if distance >= self.per_node { self.per_node } else { 0 };
