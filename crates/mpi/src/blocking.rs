@@ -21,8 +21,8 @@ static KINDS: AtomicU32 = AtomicU32::new(0);
 /// A block of a call: number and type of its elements.
 type Block = (i64, Handle);
 
-/// The block of a call whose length decides in which library the call runs: on all ranks it has the
-/// same length, so all of them make the same decision.
+/// The block of a call that decides, by its length, in which library the call runs: on all ranks it
+/// has the same length, so all of them make the same decision.
 #[derive(Clone, Copy)]
 pub(crate) enum Decisive {
     /// No such block: calls with lists of blocks, and calls without data.

@@ -316,7 +316,7 @@ fn move_piece(abi: &Abi, piece: &Piece, packed: *mut u8, direction: Direction) {
     }
 }
 
-/// A type whose elements lie as those of `handle` at address 0 if they are said to be at the
+/// A type with elements that lie as those of `handle` at address 0 if they are said to be at the
 /// returned address.
 fn moved_type(abi: &Abi, handle: Handle) -> (Pointer, Handle) {
     static ANCHOR: u64 = 0;

@@ -240,7 +240,7 @@ pub(crate) fn reduce_scatter<M: Mode, N: Number>(
     scatter_reduction(call, Reduced { send, receive, count }, reduction, &counts, false)
 }
 
-/// A reduction whose result is distributed in blocks of these numbers of elements.
+/// A reduction with a result that is distributed in blocks of these numbers of elements.
 fn scatter_reduction<M: Mode>(
     call: Call<M>,
     buffers: Reduced,

@@ -72,7 +72,7 @@ impl Served {
     }
 }
 
-/// The communicator of a call, whose error handler receives the call's error.
+/// The communicator of a call: its error handler receives the call's error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     communicator: Handle,
@@ -89,7 +89,7 @@ impl Origin {
     }
 }
 
-/// Numbers of the counterparts whose communicators exist.
+/// Numbers of the counterparts of existing communicators.
 fn attached() -> MutexGuard<'static, BTreeSet<u64>> {
     static ATTACHED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
     ATTACHED.lock().unwrap_or_else(PoisonError::into_inner)

@@ -49,7 +49,7 @@ impl<F: Copy> Function<F> {
             at = self.look_up();
         }
         // SAFETY: `new` has checked that F has the size of a pointer; the pointer leads to the
-        // function of this name, whose type the table below states.
+        // function of this name, of the type that the table below states.
         (at != ABSENT).then(|| unsafe { std::mem::transmute_copy(&at) })
     }
 
@@ -225,8 +225,8 @@ macro_rules! call {
 pub(crate) use call;
 
 /// As [`call`], without the mark, which costs some nanoseconds: for callers that have set it, and
-/// for functions whose calls inside the MPI library, if any reach this library, would pass through
-/// it anyway.
+/// for functions that pass through anyway if a call from inside the MPI library reaches this
+/// library.
 macro_rules! pass {
     ($name:ident($($argument:expr),* $(,)?)) => {
         match $crate::host::$name.find() {

@@ -127,7 +127,7 @@ fn ranks(communicator: Handle) -> usize {
     ranks.max(0) as usize
 }
 
-/// Number of ranks if this one is the root, whose lists alone count, and none otherwise.
+/// Number of ranks if this one is the root, because only the root's lists count; none otherwise.
 fn ranks_at_root(communicator: Handle, root: c_int) -> usize {
     let mut is_inter = 0;
     let mut rank = 0;

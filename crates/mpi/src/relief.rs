@@ -7,7 +7,7 @@ use tradewind::{Communicator, MemoryRelief};
 enum State {
     /// No job, or its end.
     Closed,
-    /// No call has used the arenas. Programs whose collectives are all short stay without a second
+    /// No call has used the arenas. Programs with short collectives only stay without a second
     /// thread.
     Unneeded(Communicator),
     Started(#[expect(dead_code, reason = "dropping it ends the thread")] MemoryRelief),

@@ -179,7 +179,7 @@ impl WithoutOwn {
     /// Puts another handle in the place of one of this library's requests.
     pub(crate) fn set_own(&mut self, abi: &Abi, place: usize, handle: Handle) {
         if let Some(index) = self.own.get(place).copied() {
-            // SAFETY: the index is one of the array, of whose length the copy is.
+            // SAFETY: the index is one of the array, because the copy has the array's length.
             unsafe { abi.write(self.requests(), index, handle) };
         }
     }

@@ -155,7 +155,7 @@ struct Requests {
 // executes none afterwards.
 static REQUESTS: LazyLock<BiasedMutex<Requests>> = LazyLock::new(BiasedMutex::default);
 
-/// Number of operations whose handles the program holds. Changed with the lock of the requests.
+/// Number of operations with handles that the program holds. Changed with the lock of the requests.
 static OUTSTANDING: AtomicUsize = AtomicUsize::new(0);
 
 fn with<T>(action: impl FnOnce(&mut Requests) -> T) -> T {
