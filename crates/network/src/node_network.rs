@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Longest text of a reason, in bytes: process managers limit what a node can publish.
 const REASON_BYTES: usize = 90;
-/// Longest reason for an endpoint, whose name is published, too.
+/// Longest reason for an endpoint, because the endpoint's name is published, too.
 const ENDPOINT_REASON_BYTES: usize = 30;
 
 /// The network that a node has, as it publishes it.
@@ -157,7 +157,7 @@ impl fmt::Display for JobNetwork {
 }
 
 impl JobNetwork {
-    /// Returns the network of a job whose nodes have these, the same on every node.
+    /// Returns the network of a job on nodes with these networks, the same on every node.
     ///
     /// # Errors
     /// If a network that a node requires is not that of all nodes, with the reason.

@@ -31,7 +31,7 @@ pub enum Arrival {
         /// The frame.
         frame: Frame,
     },
-    /// A message whose payload has been written to its [location](Payloads::admit).
+    /// A message with a payload that has been written to its [location](Payloads::admit).
     InPlace {
         /// The sender.
         node: u32,

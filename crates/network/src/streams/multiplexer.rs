@@ -44,7 +44,7 @@ pub enum StreamEvent {
         /// Number of the stream.
         stream: u32,
     },
-    /// The other end has refused a stream, whose number may be used again.
+    /// The other end has refused a stream. Its number may be used again.
     Refused {
         /// Number of the stream.
         stream: u32,

@@ -49,19 +49,19 @@ enum Requests {
     Uncertain,
 }
 
-/// A channel whose receiver is on another node.
+/// A channel to a receiver on another node.
 #[derive(Debug)]
 struct Outgoing {
     id: ChannelId,
     node: u32,
     ring: Departing,
-    /// Values that were sent, and whose slots have not been released yet.
+    /// Values that were sent and still occupy their slots.
     in_flight: u64,
     /// Its sender has exited, and puts nothing more into the ring.
     is_orphaned: bool,
 }
 
-/// A channel whose sender is on another node.
+/// A channel from a sender on another node.
 #[derive(Debug)]
 struct Incoming {
     id: ChannelId,

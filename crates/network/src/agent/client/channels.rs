@@ -20,9 +20,9 @@ impl AgentClient {
     }
 
     /// Opens the window of this rank at an offset of the job's segment to those of the ranks in a
-    /// [table](crate::agent::queues::table) that are on other nodes. They reach it through two
-    /// channels of lines. Their ports are that of the window with [`COMMANDS`] and [`ANSWERS`]. Once
-    /// this has returned the agent executes commands, and uses the table no more.
+    /// [table](crate::agent::queues::table) that are on other nodes. They access it through two
+    /// channels of lines. Their ports are that of the window with [`COMMANDS`] and [`ANSWERS`].
+    /// Once this has returned the agent executes commands, and uses the table no more.
     ///
     /// [`COMMANDS`]: crate::agent::channels::COMMANDS
     /// [`ANSWERS`]: crate::agent::channels::ANSWERS

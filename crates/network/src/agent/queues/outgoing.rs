@@ -48,7 +48,7 @@ struct OutgoingSet {
     poll: OnePoll,
     opener: u32,
     port: u64,
-    /// Ranks of this node, whose exits are reported to the receivers.
+    /// Ranks of this node. Their exits are reported to the receivers.
     ranks: Vec<u32>,
     /// Those that may still send.
     senders: Vec<u32>,

@@ -271,7 +271,7 @@ fn a_queue_that_has_closed_returns_the_credit() {
 fn a_rank_that_opens_the_port_of_another_takes_nothing_from_it() {
     const NEXT: u64 = PORT + 1;
     let mut node = node();
-    // Rank 3 is quicker than rank 0, whose port this is.
+    // Rank 3 is quicker than rank 0, the owner of this port.
     let false_queues = node.open(3, NEXT, &[3, 1, 2]).expect("a name of its own");
     let queues = node.open(0, NEXT, &[0, 1, 2]).expect("the name is not that of rank 3");
     assert_eq!(node.open(3, NEXT, &[3, 1]).err(), Some(Refusal::Taken));
