@@ -4,8 +4,8 @@
 //! records of each [`Sender`] keep their order. Appending needs no action of the owner's processor.
 //! A record is in the buffer as a whole or not at all. A sender that is stopped while it appends
 //! blocks no other thread: the receiver voids its slot after some polls, and the sender appends its
-//! record again when it resumes. The slot of a sender that is killed is recovered by others, as in a
-//! [cache-line queue](crate::cache_line), whose ring this is with longer slots.
+//! record again when it resumes. The slot of a sender that is killed is recovered by others, as in
+//! a [cache-line queue](crate::cache_line): the ring is the same, with longer slots.
 //!
 //! Memory: 2,368 bytes, and for each slot a record with 16 more bytes in whole cache lines; the
 //! number of slots is that of the records, rounded up to a power of two.
@@ -418,7 +418,8 @@ struct SpaceWait<'a> {
 impl Waiter for SpaceWait<'_> {
     type Output = Result<(), SendError>;
 
-    // A sender whose receiver is dead already must not sleep for a slice before it reports that.
+    // If the receiver is dead already, its sender must not sleep for a slice before it reports
+    // that.
     const CHECKS_BEFORE_SLEEP: bool = true;
 
     fn sleeper(&self) -> impl Sleeper {

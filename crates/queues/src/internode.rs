@@ -1,4 +1,4 @@
-//! The ends of queues whose senders are on another node.
+//! The ends of queues with senders on another node.
 //!
 //! ```text
 //!  Sender ── outgoing queue ──► OutgoingQueue ── bytes ──► IncomingQueue ── queue ──► Receiver

@@ -13,7 +13,7 @@
 //! | `endpoint` | starts, polls and waits |
 //! | `state` | the rings, sends and receives of a rank, behind its lock |
 //! | `matcher` | posted receives and unexpected messages: MPI's order |
-//! | `contexts` | the communicators whose messages are received |
+//! | `contexts` | the communicators for which messages are received |
 //! | `outgoing`, `incoming` | the two ends of a ring |
 //! | `remote` | records between this rank and ranks on other nodes |
 //! | `memory`, `line`, `ring_list` | contents of the shared memory |
@@ -22,10 +22,10 @@
 //! sender. Without credit a sender leaves the bytes where they are, and its send completes when its
 //! message is matched: a receiver that takes nothing stops only its senders.
 //!
-//! **Buffers.** No process writes into a private buffer of another one, and no thread into that of a
-//! receive whose owner is not in a call, because the owner may have forgotten the request. A receiver
-//! reads a guard word of the sender after the bytes (see [`shm::process_memory`]), so it accepts
-//! nothing from a buffer that was given back.
+//! **Buffers.** No process writes into a private buffer of another one, and no thread into that of
+//! a receive with an owner outside a call, because the owner may have forgotten the request. A
+//! receiver reads a guard word of the sender after the bytes (see [`shm::process_memory`]), so it
+//! accepts nothing from a buffer that was given back.
 
 mod contexts;
 mod endpoint;

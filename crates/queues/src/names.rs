@@ -59,7 +59,7 @@
 //! | a process of a job with a segment | shared | [`QueuesConfig::bytes`](crate::receive_queues::QueuesConfig::bytes) of its receive queues, and their rings from their first use |
 //!
 //! The name server keeps two descriptors per process, two more if it has receive queues, two per
-//! port, and one per connection with a ring, whose fill it reports.
+//! port, and one per connection with a ring, to report how full the ring is.
 
 mod address;
 mod codec;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended;
 
-/// The receiving end of the ring of a sender whose receiver is on another node. Closed when it is
+/// The receiving end of the ring of a sender, for a receiver on another node. Closed when it is
 /// dropped.
 #[derive(Debug)]
 pub struct Departing {
@@ -139,7 +139,7 @@ pub enum ArrivingError {
     Corrupt,
 }
 
-/// The sending end of the ring of a receiver whose sender is on another node. Closed when it is
+/// The sending end of the ring of a receiver, for a sender on another node. Closed when it is
 /// dropped.
 #[derive(Debug)]
 pub struct Arriving {

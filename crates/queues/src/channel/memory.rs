@@ -263,8 +263,9 @@ impl ChannelMemory {
 
     /// Closes the receiving end of this process.
     pub(super) fn close_receiver(&self, consumer: &Consumer) {
-        // The position before the bit, whose Release publishes it: a send that finds the bit with
-        // Acquire (`Sender::sent_to_closed`) reads from the position whether its value was taken.
+        // The position before the bit: its Release publishes the position. A send that finds the
+        // bit with Acquire (`Sender::sent_to_closed`) reads from the position whether its value was
+        // taken.
         consumer.publish(self.words());
         // First the bit that every send checks, then the wake-up: a sender that is woken finds the
         // end closed, and one that is about to sleep finds it in its last poll.

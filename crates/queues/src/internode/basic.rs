@@ -1,4 +1,4 @@
-//! Basic rings whose sender is on another node.
+//! Basic rings with a sender on another node.
 
 use super::ends::{IncomingError, IncomingQueue, MAX_BASIC_LINES, OutgoingQueue};
 use crate::basic::{Receiver, Sender, Stamp};

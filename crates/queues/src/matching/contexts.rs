@@ -1,4 +1,4 @@
-//! Communicators whose messages a rank receives.
+//! Communicators for which a rank receives messages.
 //!
 //! Messages of all other communicators are discarded, because no receive follows for them: their
 //! senders need the credit and answers. A rank notes the communicators that it has, and not those
@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 
-/// Numbers of the communicators whose messages a rank receives. That of all ranks has number 0.
+/// Numbers of the communicators for which a rank receives messages. That of all ranks has number 0.
 #[derive(Clone, Debug)]
 pub struct Contexts {
     live: BTreeSet<u32>,

@@ -48,7 +48,7 @@ pub struct EndpointOptions {
     pub processes: Arc<dyn Processes>,
     /// Ranks on other nodes, if there are any.
     pub remote: Option<RemoteOptions>,
-    /// Communicators whose messages are received.
+    /// Communicators for which messages are received.
     pub contexts: Contexts,
 }
 
@@ -63,8 +63,8 @@ pub trait Processes: Send + Sync + std::fmt::Debug {
 
 /// A rank's end of all matched messages of its job on one node, for any number of threads.
 ///
-/// Operations that wait take a function that returns a rank whose exit ends the wait. That of a
-/// receive has the sender that the receive waits for as its argument, once there is one.
+/// Operations that wait take a function. It returns a rank if that rank's exit ends the wait. That
+/// of a receive has the sender that the receive waits for as its argument, once there is one.
 #[derive(Debug)]
 pub struct Endpoint {
     state: BiasedMutex<State>,
@@ -225,8 +225,8 @@ impl Endpoint {
             .unwrap_or(false)
     }
 
-    /// Reads the offered messages of receives whose owners are not in a call. Their senders may
-    /// wait for that, and the owners for these senders.
+    /// Reads the offered messages of receives with owners outside a call. Their senders may wait
+    /// for that, and the owners for these senders.
     fn read_for_others(&self) -> Result<(), MatchError> {
         loop {
             let next = self.state.lock().next_unread();

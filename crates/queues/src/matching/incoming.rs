@@ -7,7 +7,7 @@ use crate::channel::ring::Consumer;
 use shm::mapped::Mapped;
 use shm::word_copy::load_lines;
 
-/// Message whose lines are on their way.
+/// Message with lines on their way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) message: Key,
@@ -160,8 +160,8 @@ impl Incoming {
     pub(super) fn return_credit(&mut self, bytes: u64) {
         self.returned += bytes;
         // Without a wake-up: a sender that lacks credit offers its message and waits for no credit.
-        // At most a quarter of the credit is unpublished, so a sender whose messages are delivered
-        // has three quarters.
+        // At most a quarter of the credit is unpublished, so a sender has three quarters once its
+        // messages are delivered.
         if self.returned - self.published >= self.interval {
             self.published = self.returned;
             self.ring.publish_returned(self.returned);

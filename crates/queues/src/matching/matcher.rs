@@ -118,7 +118,7 @@ pub(crate) struct Matcher {
     /// Number of waiting receives.
     waiting: usize,
     next_order: u64,
-    /// Communicators for whose messages receives may follow.
+    /// Communicators with receives that may follow.
     contexts: Contexts,
     /// Communicators and ranks that are no members of them and have sent messages there.
     refused: HashSet<(u32, u32)>,
@@ -271,7 +271,8 @@ impl Matcher {
             list.retain(|other| *other != key);
         }
         // Its next message comes behind one of each other sender, for receives and probes from any
-        // source: a sender whose list never becomes empty would keep all others from its receiver.
+        // source: a sender with a list that never becomes empty would keep all others from its
+        // receiver.
         let is_empty = list.is_empty();
         let place = self.with_unexpected.iter().position(|other| *other == sender);
         if let Some(place) = place {
@@ -308,8 +309,8 @@ impl Matcher {
         !self.refused.is_empty() && self.refused.contains(&(envelope.context, sender))
     }
 
-    /// Changes the communicators whose messages are received, and adds the messages of all others
-    /// to the unwanted ones. Those that arrive later are found in `add_unexpected`.
+    /// Changes the communicators for which messages are received, and adds the messages of all
+    /// others to the unwanted ones. Those that arrive later are found in `add_unexpected`.
     pub(crate) fn change_contexts(&mut self, change: impl FnOnce(&mut Contexts)) {
         change(&mut self.contexts);
         self.refused.retain(|(context, _)| self.contexts.accepts(*context));

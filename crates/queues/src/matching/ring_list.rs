@@ -8,7 +8,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// End of the list, and the empty list. No ring lies at the start of a segment.
 pub(crate) const END: u64 = 0;
 
-/// Pushes the ring at offset `ring`, whose link is `next`. No other process has the offset yet.
+/// Pushes the ring at offset `ring`, with the link `next`. No other process has the offset yet.
 pub(crate) fn push(head: &AtomicU64, next: &AtomicU64, ring: u64) {
     let mut first = head.load(Ordering::Relaxed);
     loop {

@@ -148,7 +148,7 @@ macro_rules! fields {
 }
 pub(super) use fields;
 
-/// Declares an enum whose variants have codes, and its encoding: the code and the fields.
+/// Declares an enum with a code for each variant, and its encoding: the code and the fields.
 ///
 /// A variant is written with its code before it: `3 => Named { name: QueueName }`. A code is never
 /// given to another meaning, since processes of two versions may meet on a node.

@@ -56,8 +56,8 @@ messages! {
         /// that admits all other jobs. Answered by [`Response::Job`], or by [`Response::Done`]
         /// after the last one.
         13 => NextJob { after: String },
-        /// Opens a connection with a job on another node, whose name server listens at `node`, a
-        /// host and a port, and has the secret of which `key` is derived. Answered by
+        /// Opens a connection with a job on another node. The name server there listens at `node`,
+        /// a host and a port, and has the secret of which `key` is derived. Answered by
         /// [`Response::RemoteOpened`].
         14 => OpenRemote { job: String, node: String, key: JobKey },
         /// Accepts connections of other nodes that have the key at a listening socket, which comes

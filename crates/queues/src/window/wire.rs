@@ -11,8 +11,8 @@
 //! | 3 | u32 bytes, u8 kind, u8 data type, u8 operation | u32 bytes, u8 outcome |
 //! | 4 to 7 | the bytes, if there are at most 32 | the same |
 //!
-//! A condition is a command whose second word is the position of its word, and whose third one is
-//! the value to be reached.
+//! A condition is a command: its second word is the position of the word to be observed, and its
+//! third one the value to be reached.
 
 use goal::arithmetic::{Arithmetic, DataType};
 
@@ -34,7 +34,7 @@ pub(super) const fn lines_of(bytes: usize) -> u64 {
     if bytes <= INLINE { 1 } else { 1 + bytes.div_ceil(LINE_BYTES) as u64 }
 }
 
-/// What a command does.
+/// The effect of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Stores its bytes.

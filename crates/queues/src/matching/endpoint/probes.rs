@@ -89,8 +89,8 @@ impl Endpoint {
         self.state.lock().discard(message.key)
     }
 
-    /// Changes the communicators whose messages are received. Discards those of all others that no
-    /// receive has matched, and those that arrive later.
+    /// Changes the communicators for which messages are received. Discards those of all others that
+    /// no receive has matched, and those that arrive later.
     ///
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].

@@ -115,7 +115,7 @@ impl Endpoint {
         outcome.map(|complete| complete.is_some())
     }
 
-    /// Waits for a send, whose key is invalid afterwards unless the wait has timed out.
+    /// Waits for a send. Its key is invalid afterwards unless the wait has timed out.
     ///
     /// # Errors
     /// [`MatchError::Timeout`] and the errors of [`send`](Self::send).

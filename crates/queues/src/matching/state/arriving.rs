@@ -131,7 +131,7 @@ impl State {
                 if let Some(incoming) = &mut self.peers[sender as usize].incoming
                     && let Some(arrival) = &mut incoming.arrival
                 {
-                    // Also of a message whose receive was dropped.
+                    // Also of a message for a receive that was dropped.
                     arrival.bytes = envelope.bytes;
                     arrival.has_end = true;
                 }

@@ -294,7 +294,7 @@ impl State {
         }
     }
 
-    /// Takes an offered message of a receive whose owner is not in a call, with the number of bytes
+    /// Takes an offered message of a receive with an owner outside a call, with the number of bytes
     /// that the receive takes.
     pub(in crate::matching) fn next_unread(&mut self) -> Option<(Key, u32, Offer, u64)> {
         loop {

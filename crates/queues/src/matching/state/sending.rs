@@ -109,7 +109,7 @@ impl State {
         self.flush(&None)
     }
 
-    /// Puts queued lines into the rings. `own` is a send whose buffer the current call holds.
+    /// Puts queued lines into the rings. `own` is a send from a buffer that the current call holds.
     pub(super) fn flush(&mut self, own: &Option<(Key, &[u8])>) -> Result<(), MatchError> {
         let mut number = 0;
         while let Some(&to) = self.queued.get(number) {
