@@ -20,7 +20,7 @@ use core::sync::atomic::compiler_fence;
 const GLOBAL_EXPEDITED: libc::c_int = 1 << 1;
 const REGISTER_GLOBAL_EXPEDITED: libc::c_int = 1 << 2;
 
-/// Set when [`heavy`] fences of other processes reach this process.
+/// Set when [`heavy`] fences of other processes take effect in this process.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 fn membarrier(command: libc::c_int) -> bool {

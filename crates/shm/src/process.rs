@@ -117,7 +117,7 @@ impl ProcessHandle {
         };
         let start_time = read_status(pid)?.ok_or(ProcessError::NoSuchProcess { pid })?.start_time;
         // The number may have been reused between the two lines above. The kernel shows -1 for a
-        // pidfd whose process has been waited for; otherwise the number was still in use by the
+        // pidfd once its process has been waited for; otherwise the number was still in use by the
         // same process, so the start time is its own.
         let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))
             .map_err(|source| ProcessError::Read { pid, source })?;

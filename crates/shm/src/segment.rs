@@ -310,7 +310,8 @@ impl Segment {
     #[inline]
     pub fn bytes_ptr(&self, offset: Offset, length: u64) -> Result<*mut u8, SegmentError> {
         self.check(offset, length)?;
-        // SAFETY: the offset lies in the mapping (or one past its end), whose size fits an `isize`.
+        // SAFETY: the offset lies in the mapping (or one past its end); the mapping's size fits an
+        // `isize`.
         Ok(unsafe { self.base.as_ptr().add(offset.0 as usize) })
     }
 

@@ -17,8 +17,8 @@ use core::cell::UnsafeCell;
 /// Implementations guarantee that
 /// - every bit pattern is a valid value (no `bool`, no `enum`, no reference: a peer may have
 ///   written any bits);
-/// - through `&T` bytes change only by atomic operations or inside an [`UnsafeCell`] whose access
-///   is `unsafe`;
+/// - through `&T` bytes change only by atomic operations or inside an [`UnsafeCell`] with `unsafe`
+///   access;
 /// - the layout is fixed (`#[repr(C)]` or `#[repr(transparent)]`), because both sides must agree on
 ///   it;
 /// - no field holds an address, because each process maps the segment elsewhere;

@@ -259,7 +259,7 @@ struct PeerWaiter<'a, P, F> {
 impl<R, P: Fn() -> ProcessId, F: FnMut() -> Option<R>> Waiter for PeerWaiter<'_, P, F> {
     type Output = Result<R, PeerWaitError>;
 
-    // An end whose peer is dead already must not sleep for a slice before it reports that.
+    // If the peer is dead already, its other end must not sleep for a slice before it reports that.
     const CHECKS_BEFORE_SLEEP: bool = true;
 
     fn sleeper(&self) -> impl Sleeper {

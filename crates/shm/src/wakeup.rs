@@ -74,13 +74,13 @@ pub struct Armed {
 }
 
 impl<'a> Wakeup<'a> {
-    /// Borrows a word whose notifiers make their changes by a read-modify-write.
+    /// Borrows a word for notifiers that make their changes by a read-modify-write.
     #[inline(always)]
     pub fn by_exchange(word: &'a AtomicU32) -> Self {
         Wakeup { word, change: Published::ByExchange }
     }
 
-    /// Borrows a word whose notifiers make their changes by a store.
+    /// Borrows a word for notifiers that make their changes by a store.
     #[inline(always)]
     pub fn by_store(word: &'a AtomicU32) -> Self {
         Wakeup { word, change: Published::ByStore }

@@ -265,7 +265,7 @@ mod blocks {
     }
 }
 
-/// Copies of whole lines whose last words are kept.
+/// Copies of whole lines that also keep the last word of each line.
 #[cfg(target_arch = "x86_64")]
 mod lines {
     use super::{KEPT_FROM, LINE_BYTES, LINE_WORDS};
