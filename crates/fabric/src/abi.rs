@@ -5,9 +5,15 @@
 //! at their ends, so the tables here end with the last function that is used. A test compares these
 //! layouts with the C headers where those are installed. Names are those of the headers.
 
+mod attributes;
 mod constants;
+mod endpoint;
+mod object;
 
+pub use attributes::*;
 pub use constants::*;
+pub use endpoint::*;
+pub use object::*;
 use std::ffi::{c_char, c_int, c_void};
 
 /// Version of the interface that is requested: 1.17.
@@ -15,168 +21,6 @@ pub const API_VERSION: u32 = 1 << 16 | 17;
 
 /// An operation's context: 8 words for the provider's use.
 pub type ContextWords = [*mut c_void; 8];
-
-/// `struct fid`: the start of every object.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Fid {
-    /// Class of the object.
-    pub fclass: usize,
-    /// Context of the user.
-    pub context: *mut c_void,
-    /// Functions of every object.
-    pub ops: *const FidOps,
-}
-
-/// `struct fi_ops`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct FidOps {
-    /// Bytes of the provider's table.
-    pub size: usize,
-    /// Frees the object.
-    pub close: unsafe extern "C" fn(*mut Fid) -> c_int,
-    /// Binds another object to this one.
-    pub bind: unsafe extern "C" fn(*mut Fid, *mut Fid, u64) -> c_int,
-    /// Executes a command.
-    pub control: unsafe extern "C" fn(*mut Fid, c_int, *mut c_void) -> c_int,
-}
-
-/// `struct fi_tx_attr`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct TransmitAttributes {
-    /// Capabilities.
-    pub caps: u64,
-    /// Rules that the user follows.
-    pub mode: u64,
-    /// Default flags of operations.
-    pub op_flags: u64,
-    /// Order of messages.
-    pub msg_order: u64,
-    /// Order of completions.
-    pub comp_order: u64,
-    /// Length of the longest injected message.
-    pub inject_size: usize,
-    /// Number of operations.
-    pub size: usize,
-    /// Number of parts of an operation.
-    pub iov_limit: usize,
-    /// The same of remote memory.
-    pub rma_iov_limit: usize,
-    /// Class of traffic.
-    pub tclass: u32,
-}
-
-/// `struct fi_rx_attr`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct ReceiveAttributes {
-    /// Capabilities.
-    pub caps: u64,
-    /// Rules that the user follows.
-    pub mode: u64,
-    /// Default flags of operations.
-    pub op_flags: u64,
-    /// Order of messages.
-    pub msg_order: u64,
-    /// Order of completions.
-    pub comp_order: u64,
-    /// Bytes for unexpected messages.
-    pub total_buffered_recv: usize,
-    /// Number of operations.
-    pub size: usize,
-    /// Number of parts of an operation.
-    pub iov_limit: usize,
-}
-
-/// `struct fi_ep_attr`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct EndpointAttributes {
-    /// Type of the endpoint.
-    pub kind: c_int,
-    /// Protocol.
-    pub protocol: u32,
-    /// Its version.
-    pub protocol_version: u32,
-    /// Length of the longest message.
-    pub max_msg_size: usize,
-}
-
-/// `struct fi_domain_attr`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct DomainAttributes {
-    /// The domain, if it is open.
-    pub domain: *mut c_void,
-    /// Its name.
-    pub name: *mut c_char,
-    /// Rule for threads.
-    pub threading: c_int,
-    /// Progress of control operations.
-    pub control_progress: c_int,
-    /// Progress of data.
-    pub data_progress: c_int,
-    /// Resource management.
-    pub resource_mgmt: c_int,
-    /// Type of address vectors.
-    pub av_type: c_int,
-    /// Rules for registered memory.
-    pub mr_mode: c_int,
-    /// Bytes of a key of registered memory.
-    pub mr_key_size: usize,
-}
-
-/// `struct fi_fabric_attr`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct FabricAttributes {
-    /// The fabric, if it is open.
-    pub fabric: *mut c_void,
-    /// Its name.
-    pub name: *mut c_char,
-    /// Name of the provider.
-    pub prov_name: *mut c_char,
-    /// Version of the provider.
-    pub prov_version: u32,
-    /// Version of the interface.
-    pub api_version: u32,
-}
-
-/// `struct fi_info`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Info {
-    /// The next one of a list.
-    pub next: *mut Info,
-    /// Capabilities.
-    pub caps: u64,
-    /// Rules that the user follows.
-    pub mode: u64,
-    /// Format of addresses.
-    pub addr_format: u32,
-    /// Length of the source address.
-    pub src_addrlen: usize,
-    /// Length of the destination address.
-    pub dest_addrlen: usize,
-    /// Source address.
-    pub src_addr: *mut c_void,
-    /// Destination address.
-    pub dest_addr: *mut c_void,
-    /// Handle of a connection request.
-    pub handle: *mut Fid,
-    /// Attributes of sends.
-    pub tx_attr: *mut TransmitAttributes,
-    /// Attributes of receives.
-    pub rx_attr: *mut ReceiveAttributes,
-    /// Attributes of the endpoint.
-    pub ep_attr: *mut EndpointAttributes,
-    /// Attributes of the domain.
-    pub domain_attr: *mut DomainAttributes,
-    /// Attributes of the fabric.
-    pub fabric_attr: *mut FabricAttributes,
-}
 
 /// `struct fi_ops_fabric`, up to `trywait`.
 #[repr(C)]
@@ -339,86 +183,6 @@ pub struct AddressVector {
     pub fid: Fid,
     /// Its functions.
     pub ops: *const AddressOps,
-}
-
-/// `struct fi_ops_cm`, up to `getname`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct ConnectionOps {
-    /// Bytes of the provider's table.
-    pub size: usize,
-    /// Unused.
-    pub setname: *const c_void,
-    /// Returns the address of the endpoint.
-    pub getname: unsafe extern "C" fn(*mut Fid, *mut c_void, *mut usize) -> c_int,
-}
-
-/// `struct fi_ops_msg`, up to `inject`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct MessageOps {
-    /// Bytes of the provider's table.
-    pub size: usize,
-    /// Posts a receive: memory, length, descriptor, source, context.
-    pub recv: unsafe extern "C" fn(
-        *mut EndpointFid,
-        *mut c_void,
-        usize,
-        *mut c_void,
-        u64,
-        *mut c_void,
-    ) -> isize,
-    /// Unused.
-    pub unused_receives: [*const c_void; 2],
-    /// Posts a send: memory, length, descriptor, destination, context.
-    pub send: unsafe extern "C" fn(
-        *mut EndpointFid,
-        *const c_void,
-        usize,
-        *mut c_void,
-        u64,
-        *mut c_void,
-    ) -> isize,
-    /// Unused.
-    pub unused_sends: [*const c_void; 2],
-    /// Sends a short message without a completion. Its memory may be reused at once.
-    pub inject: unsafe extern "C" fn(*mut EndpointFid, *const c_void, usize, u64) -> isize,
-}
-
-/// `struct fi_ops_rma`, up to `read`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct RmaOps {
-    /// Bytes of the provider's table.
-    pub size: usize,
-    /// Reads memory of a peer: memory, length, descriptor, the peer, address and key of its memory,
-    /// context.
-    pub read: unsafe extern "C" fn(
-        *mut EndpointFid,
-        *mut c_void,
-        usize,
-        *mut c_void,
-        u64,
-        u64,
-        u64,
-        *mut c_void,
-    ) -> isize,
-}
-
-/// `struct fid_ep`, up to `rma`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct EndpointFid {
-    /// The object.
-    pub fid: Fid,
-    /// Unused.
-    pub ops: *const c_void,
-    /// Functions of addresses and connections.
-    pub cm: *const ConnectionOps,
-    /// Functions of messages.
-    pub msg: *const MessageOps,
-    /// Functions of remote memory.
-    pub rma: *const RmaOps,
 }
 
 /// `struct fi_cq_msg_entry`.
