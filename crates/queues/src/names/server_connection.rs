@@ -4,15 +4,16 @@
 //! where the thread that waits for it finds it. Drops never block: notifications that the server
 //! does not read at once are queued and sent before the next request.
 
+mod received;
+
+use self::received::{EndId, IncomingConnection, ReceivedState};
 use super::error::{NameError, system};
-use super::wire::{
-    CloseReason, ConnectionOffer, DroppedEnd, Notification, Request, Response, ServerMessage,
-};
+use super::wire::{CloseReason, ConnectionOffer, DroppedEnd, Request, Response, ServerMessage};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use shm::broker::{BrokerError, Connection};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,17 +28,6 @@ const NOTICE_WAIT: Duration = Duration::from_millis(100);
 
 /// Time to wait for a name server that does not read.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A connection that another process has opened to a port of this one.
-#[derive(Debug)]
-pub(crate) struct IncomingConnection {
-    /// Position in the ring at which to start reading.
-    pub(crate) position: u64,
-    /// Number of the connection with the preceding messages, or 0.
-    pub(crate) after: u32,
-    pub(crate) offer: ConnectionOffer,
-    pub(crate) descriptors: Vec<OwnedFd>,
-}
 
 /// Descriptors of a connection with a ring.
 #[derive(Debug)]
@@ -63,32 +53,6 @@ impl ConnectionParts {
             }
         }
     }
-}
-
-/// An end of a connection: its number, and true for the receiving end.
-type EndId = (u32, bool);
-
-/// Notices of the name server about a connection.
-#[derive(Debug, Default)]
-struct ConnectionStatus {
-    closing: Option<CloseReason>,
-    is_to_move: bool,
-}
-
-/// Messages of the name server that were read and not used yet.
-#[derive(Debug, Default)]
-struct ReceivedState {
-    /// The open requests, with their responses.
-    responses: HashMap<u32, Option<(Response, Vec<OwnedFd>)>>,
-    incoming: HashMap<u16, VecDeque<IncomingConnection>>,
-    /// Ports with a dropped receiving side.
-    closed_ports: HashSet<u16>,
-    /// Dropped ends of connections of which the name server has not been notified.
-    drops: VecDeque<(u32, DroppedEnd)>,
-    /// Ends of connections in this process.
-    connections: HashMap<EndId, ConnectionStatus>,
-    /// Number of notices about one of them.
-    notices: u64,
 }
 
 /// The connection to the name server.
@@ -368,59 +332,6 @@ impl ServerConnection {
         self.watch(PollFlags::IN, left.min(NOTICE_WAIT))?;
         self.receive();
         Ok(())
-    }
-}
-
-impl ReceivedState {
-    fn store(&mut self, message: ServerMessage, descriptors: Vec<OwnedFd>) {
-        match message {
-            ServerMessage::Response(number, response) => {
-                self.store_response(number, response, descriptors)
-            }
-            ServerMessage::Notification(notification) => match notification {
-                Notification::ConnectionOpened { port, position, after, offer } => {
-                    if self.closed_ports.contains(&port) {
-                        return self.drops.push_back((offer.connection, DroppedEnd::Receiver));
-                    }
-                    self.connections.insert((offer.connection, true), ConnectionStatus::default());
-                    let incoming = IncomingConnection { position, after, offer, descriptors };
-                    self.incoming.entry(port).or_default().push_back(incoming);
-                }
-                Notification::ConnectionClosed { connection, why } => {
-                    // An end that was dropped, and so caused this notice, is already removed.
-                    for end in [(connection, false), (connection, true)] {
-                        self.note(end, |status| status.closing = Some(why));
-                    }
-                }
-                Notification::MoveConnection { connection } => {
-                    self.note((connection, true), |status| status.is_to_move = true);
-                }
-            },
-        }
-    }
-
-    fn store_response(&mut self, number: u32, response: Response, descriptors: Vec<OwnedFd>) {
-        match (self.responses.get_mut(&number), &response) {
-            // The request has been abandoned, and nothing was sent over the connection.
-            (None, Response::Connection(offer)) => {
-                self.drops.push_back((offer.connection, DroppedEnd::SenderGoesOn))
-            }
-            (None, _) => {}
-            (Some(open), _) => {
-                if let Response::Connection(offer) = &response {
-                    let end = (offer.connection, false);
-                    self.connections.insert(end, ConnectionStatus::default());
-                }
-                *open = Some((response, descriptors));
-            }
-        }
-    }
-
-    fn note(&mut self, end: EndId, change: impl FnOnce(&mut ConnectionStatus)) {
-        if let Some(status) = self.connections.get_mut(&end) {
-            change(status);
-            self.notices += 1;
-        }
     }
 }
 
