@@ -43,6 +43,8 @@ impl Network {
 
     /// Returns true if an address is in this network.
     fn contains(&self, other: IpAddr) -> bool {
+        // A prefix of length 0 would shift by all bits, which `checked_shr` refuses: every address
+        // is in that network.
         match (self.address, other) {
             (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
                 let differs = ours.to_bits() ^ theirs.to_bits();
@@ -152,6 +154,7 @@ pub(crate) fn of_this_node(wanted: Option<&str>) -> Result<Vec<Network>, LaunchE
         outward_address(Ipv4Addr::UNSPECIFIED.into()),
         outward_address(Ipv6Addr::UNSPECIFIED.into()),
     ];
+    // Stable: within a class the system's order remains.
     found.sort_by_key(|network| {
         (network.address.is_ipv6(), !outward.contains(&Some(network.address)))
     });
@@ -171,6 +174,7 @@ fn outward_address(unspecified: IpAddr) -> Option<IpAddr> {
         IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
         IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
     };
+    // A connected datagram socket has the source address of its route; no packet is needed for it.
     let socket = UdpSocket::bind((unspecified, 0)).ok()?;
     socket.connect((somewhere, 9)).ok()?;
     socket.local_addr().ok().map(|address| address.ip())

@@ -60,6 +60,7 @@ pub fn place(
     space.put(&node_key(rank), &here.name)?;
     let listed = fitting(&here.network, &here.addresses, space.longest_value());
     space.put(&addresses_key(rank), &listed)?;
+    // Values may travel in clear text, so a secret that the ranks share already is not published.
     let shared = space.secret();
     if rank == 0 && shared.is_none() {
         let secret = Secret::random().map_err(system("get random bytes from the system"))?;
@@ -141,6 +142,8 @@ fn choose_address(
     firsts: &[u32],
     node: u32,
 ) -> Result<IpAddr, LaunchError> {
+    // All ranks read the same values, those of the first ranks, so they choose the same addresses
+    // without another round.
     let mut networks = Vec::new();
     let mut listed = Vec::new();
     for first in firsts {
@@ -168,6 +171,7 @@ fn wrong(rank: u32, text: &str, expected: &str) -> LaunchError {
 
 /// As many addresses as fit into one value, the most likely first.
 fn fitting(network: &str, addresses: &[Network], longest: usize) -> String {
+    // Some process managers cut a longer value, which would end in half an address.
     let list = |count: usize| format!("{network}@{}", addresses::write_list(&addresses[..count]));
     let fits = (1..=addresses.len()).rev().find(|count| list(*count).len() <= longest);
     list(fits.unwrap_or(0))

@@ -65,6 +65,8 @@ pub fn detect(environment: &impl Lookup) -> Result<Launch, LaunchError> {
         }
         (None, None) => return detect_launcher(environment),
     };
+    // These variables count before those of other launchers: `tradewind run` may itself have been
+    // started by one, and its ranks inherit the variables of that.
     match (service, store, job) {
         (Some(service), ..) => Ok(Launch::Run { service, rank, ranks }),
         (None, Some(_), _) => {
@@ -95,6 +97,8 @@ fn detect_launcher(environment: &impl Lookup) -> Result<Launch, LaunchError> {
             let job = if parts.is_empty() {
                 let pid = process
                     .ok_or(LaunchError::Incomplete { present: launcher.rank, missing: JOB })?;
+                // The system reuses numbers of processes; with the time of its start, the number
+                // belongs to one launcher only.
                 let started = shm::process::start_time(pid)?;
                 format!("{pid}-{}", started.0)
             } else {
@@ -118,6 +122,7 @@ fn launcher_process(rank_variable: &str) -> Option<u32> {
 
 fn parent(pid: u32) -> Option<u32> {
     let status = std::fs::File::open(format!("/proc/{pid}/status")).ok()?;
+    // As bytes: the line with the name of the program need not be UTF-8.
     let mut lines = BufReader::new(status).split(b'\n').map_while(Result::ok);
     let line = lines.find(|line| line.starts_with(b"PPid:"))?;
     std::str::from_utf8(&line[b"PPid:".len()..]).ok()?.trim().parse().ok()
@@ -131,6 +136,8 @@ fn has_variable(pid: u32, name: &str) -> bool {
     let sets = |entry: &[u8]| {
         entry.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
     };
+    // The environment of another user's process cannot be read: such a process is no wrapper of a
+    // rank, but the launcher.
     read.is_ok() && environment.split(|byte| *byte == 0).any(sets)
 }
 

@@ -1,15 +1,15 @@
-//! Speaks with the process managers that start ranks: hydra (`mpiexec` of MPICH and Intel MPI),
+//! Sessions with the process managers that start ranks: hydra (`mpiexec` of MPICH and Intel MPI),
 //! Slurm (`--mpi=pmi2`), and others that pass a socket as an open descriptor and its number in
 //! `PMI_FD`.
 //!
 //! Ranks on several nodes must find each other before they can exchange a message. The process
-//! manager, which has started them all, keeps a space of keys and values for that: a rank
-//! [puts](Client::put) what it has to say, all ranks [meet](Client::fence), and each
-//! [gets](Client::get) what it wants to know.
+//! manager, which has started them all, has a key-value space for that: each rank
+//! [puts](Client::put) its values, all ranks enter a [fence](Client::fence), and each
+//! [gets](Client::get) the values of others.
 //!
-//! The two protocols say the same in other forms (`message`): PMI-1 is lines of text, PMI-2 the
-//! same text with other separators behind a length of six digits. Both begin with the same line,
-//! which says the version.
+//! The two protocols have the same messages in different forms (`message`): lines of text in PMI-1,
+//! and in PMI-2 the same text with other separators behind a length of six digits. Both begin with
+//! the same line, which states the version.
 //!
 //! ```no_run
 //! use launch::pmi::{Client, Descriptor, Version};
@@ -21,7 +21,7 @@
 //! let mut client = Client::open(stream, 0, 2, Version::One)?;
 //! client.put("colour-of-0", "blue")?;
 //! client.fence()?;
-//! println!("rank 1 says {:?}", client.get("colour-of-1")?);
+//! println!("rank 1 has put {:?}", client.get("colour-of-1")?);
 //! client.finalize()
 //! # }
 //! ```

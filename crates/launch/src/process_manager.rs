@@ -88,6 +88,7 @@ impl StoreAddress {
         let Some(number) = environment.number_within(port, 1..=65_534, range)? else {
             return Ok(None);
         };
+        // The range above ends one below the largest port, so that the next one exists.
         Ok(Some(StoreAddress {
             hosts: vec![(host, number as u16 + 1)],
             origin: format!("{address}, {port} + 1"),
@@ -146,6 +147,7 @@ impl ProcessManager {
             }
             ProcessManager::Pmix => {
                 let client = pmix::Client::open(&pmix_search(environment, launcher), limit)?;
+                // These numbers index tables later, and the library is not part of this program.
                 let (rank, ranks) = client.rank_of_ranks();
                 if rank >= ranks {
                     let seen = format!("PMIx: rank {rank} of {ranks}");

@@ -1,4 +1,4 @@
-//! A rank's conversation with its process manager.
+//! A rank's session with its process manager.
 
 use super::error::{Error, beginning};
 use super::message::{LENGTH_DIGITS, LONGEST_MESSAGE, Message, Version, read_length};
@@ -9,36 +9,36 @@ pub const LONGEST_KEY: usize = 63;
 /// Characters of a value that every process manager takes. Some take more.
 pub const LONGEST_VALUE: usize = 255;
 
-/// A rank's conversation with its process manager. Each method asks once and waits for the answer.
+/// A rank's session with its process manager. Each method sends a command and waits for the answer.
 #[derive(Debug)]
 pub struct Client<S> {
     stream: S,
     version: Version,
-    /// The name of the job's space of keys, where the protocol wants it said.
+    /// The name of the job's key-value space, which commands of PMI-1 contain.
     space: String,
-    /// Bytes that have come and are not read.
+    /// Bytes that have arrived behind the last message.
     behind: Vec<u8>,
 }
 
 impl<S: Read + Write> Client<S> {
-    /// Begins the conversation: `rank` and `ranks` are what the environment says.
+    /// Opens the session. `rank` and `ranks` are the numbers in the environment.
     ///
     /// # Errors
-    /// [`Error::Version`], if the process manager does not speak this version (it may be asked for
-    /// the other one behind the same stream); [`Error::Contradiction`]; those of every answer.
+    /// [`Error::Version`], if the process manager does not support this version (another session on
+    /// the same stream may request the other one); [`Error::Contradiction`]; those of every answer.
     pub fn open(stream: S, rank: u32, ranks: u32, version: Version) -> Result<Self, Error> {
         let mut client = Client { stream, version, space: String::new(), behind: Vec::new() };
         client.agree_on_version()?;
         match version {
             Version::One => {
-                let answer = client.ask("get_my_kvsname", &[], "my_kvsname")?;
+                let answer = client.request("get_my_kvsname", &[], "my_kvsname")?;
                 client.space =
                     client.expect_word(&answer, "get_my_kvsname", "kvsname", "a name")?.to_owned();
             }
             Version::Two => {
                 let number = rank.to_string();
                 let words = [("pmirank", number.as_str()), ("threaded", "FALSE")];
-                let answer = client.ask("fullinit", &words, "fullinit-response")?;
+                let answer = client.request("fullinit", &words, "fullinit-response")?;
                 client.compare(&answer, "rank", rank)?;
                 client.compare(&answer, "size", ranks)?;
             }
@@ -50,8 +50,8 @@ impl<S: Read + Write> Client<S> {
     /// all ranks can get it.
     ///
     /// # Errors
-    /// [`Error::Unspeakable`]; [`Error::Refused`], as when there is such a key already; those of
-    /// every answer.
+    /// [`Error::Unsendable`]; [`Error::Refused`], for example of a key that exists already; those
+    /// of every answer.
     pub fn put(&mut self, key: &str, value: &str) -> Result<(), Error> {
         check("the key", key, LONGEST_KEY)?;
         check("the value", value, LONGEST_VALUE)?;
@@ -59,23 +59,27 @@ impl<S: Read + Write> Client<S> {
         match self.version {
             Version::One => {
                 let space = self.space.clone();
-                self.ask("put", &[("kvsname", space.as_str()), words[0], words[1]], "put_result")?;
+                self.request(
+                    "put",
+                    &[("kvsname", space.as_str()), words[0], words[1]],
+                    "put_result",
+                )?;
             }
             Version::Two => {
-                self.ask("kvs-put", &words, "kvs-put-response")?;
+                self.request("kvs-put", &words, "kvs-put-response")?;
             }
         }
         Ok(())
     }
 
-    /// Waits until all ranks have come here.
+    /// Waits until all ranks have called it.
     ///
     /// # Errors
-    /// [`Error::Stream`], when the stream has waited long enough; those of every answer.
+    /// [`Error::Stream`] after the time limit of the stream; those of every answer.
     pub fn fence(&mut self) -> Result<(), Error> {
         match self.version {
-            Version::One => self.ask("barrier_in", &[], "barrier_out")?,
-            Version::Two => self.ask("kvs-fence", &[], "kvs-fence-response")?,
+            Version::One => self.request("barrier_in", &[], "barrier_out")?,
+            Version::Two => self.request("kvs-fence", &[], "kvs-fence-response")?,
         };
         Ok(())
     }
@@ -83,15 +87,15 @@ impl<S: Read + Write> Client<S> {
     /// Looks up the value that a rank has put under a key before the last fence.
     ///
     /// # Errors
-    /// [`Error::Unspeakable`]; those of every answer.
+    /// [`Error::Unsendable`]; those of every answer.
     pub fn get(&mut self, key: &str) -> Result<Option<String>, Error> {
         check("the key", key, LONGEST_KEY)?;
         match self.version {
             Version::One => {
                 let words = [("kvsname", &*self.space.clone()), ("key", key)];
-                let answer = self.ask_anyhow("get", &words, "get_result")?;
-                // It says that there is no such key as it says that something is wrong; a space of
-                // keys that is there is not.
+                let answer = self.request_any("get", &words, "get_result")?;
+                // PMI-1 has one answer for a missing key and for every error. The key-value space
+                // exists and the words were checked, so a missing key is left.
                 if outcome(&answer, "get")? != 0 {
                     return Ok(None);
                 }
@@ -99,36 +103,34 @@ impl<S: Read + Write> Client<S> {
                     .map(|value| Some(value.to_owned()))
             }
             Version::Two => {
-                let answer = self.ask("kvs-get", &[("key", key)], "kvs-get-response")?;
+                let answer = self.request("kvs-get", &[("key", key)], "kvs-get-response")?;
                 self.found(&answer, "kvs-get")
             }
         }
     }
 
-    /// Ends the conversation in order. A rank that ends without it has failed, for some process
-    /// managers.
+    /// Closes the session. Some process managers regard a rank that ends without it as failed.
     ///
     /// # Errors
     /// Those of every answer.
     pub fn finalize(mut self) -> Result<(), Error> {
         match self.version {
-            Version::One => self.ask("finalize", &[], "finalize_ack")?,
-            Version::Two => self.ask("finalize", &[], "finalize-response")?,
+            Version::One => self.request("finalize", &[], "finalize_ack")?,
+            Version::Two => self.request("finalize", &[], "finalize-response")?,
         };
         Ok(())
     }
 
-    /// The line that both versions begin with.
+    /// Sends the line that begins a session of either version.
     fn agree_on_version(&mut self) -> Result<(), Error> {
         let (version, subversion) = match self.version {
             Version::One => ("1", "1"),
             Version::Two => ("2", "0"),
         };
         let words = [("pmi_version", version), ("pmi_subversion", subversion)];
-        // In the form of the first version, also for the second one: the form is agreed on by this
-        // line.
-        self.say(&Message::new("init", &words).write(Version::One))?;
-        let answer = self.hear("init", Version::One)?;
+        // Also for PMI-2 in the form of PMI-1: this line decides about the form of all others.
+        self.send(&Message::new("init", &words).write(Version::One))?;
+        let answer = self.receive("init", Version::One)?;
         expect_command(&answer, "init", "response_to_init")?;
         // A process manager may answer success and name the version that it has instead.
         let agreed = outcome(&answer, "init")? == 0
@@ -136,60 +138,60 @@ impl<S: Read + Write> Client<S> {
         if agreed { Ok(()) } else { Err(Error::Version(self.version)) }
     }
 
-    /// Asks, and refuses an answer that says no.
-    fn ask(
+    /// Sends a command. An answer with another code than success is an error.
+    fn request(
         &mut self,
         command: &'static str,
         words: &[(&str, &str)],
         expected: &'static str,
     ) -> Result<Message, Error> {
-        let answer = self.ask_anyhow(command, words, expected)?;
+        let answer = self.request_any(command, words, expected)?;
         match outcome(&answer, command)? {
             0 => Ok(answer),
             code => {
-                let said =
-                    answer.word("msg").or(answer.word("errmsg")).map(|said| said.replace('_', " "));
+                let reason = answer.word("msg").or(answer.word("errmsg"));
+                let reason = reason.map(|reason| reason.replace('_', " "));
                 Err(Error::Refused {
                     command,
-                    why: said.unwrap_or_else(|| format!("its code is {code}")),
+                    why: reason.unwrap_or_else(|| format!("its code is {code}")),
                 })
             }
         }
     }
 
-    /// Asks and gives the answer, whatever it says.
-    fn ask_anyhow(
+    /// Sends a command and returns the answer, whatever its code is.
+    fn request_any(
         &mut self,
         command: &'static str,
         words: &[(&str, &str)],
         expected: &'static str,
     ) -> Result<Message, Error> {
-        self.say(&Message::new(command, words).write(self.version))?;
-        let answer = self.hear(command, self.version)?;
+        self.send(&Message::new(command, words).write(self.version))?;
+        let answer = self.receive(command, self.version)?;
         expect_command(&answer, command, expected)?;
         Ok(answer)
     }
 
-    fn say(&mut self, text: &str) -> Result<(), Error> {
+    fn send(&mut self, text: &str) -> Result<(), Error> {
         self.stream.write_all(text.as_bytes())?;
         self.stream.flush()?;
         Ok(())
     }
 
-    /// The next message.
-    fn hear(&mut self, command: &'static str, version: Version) -> Result<Message, Error> {
+    /// Receives the next message.
+    fn receive(&mut self, command: &'static str, version: Version) -> Result<Message, Error> {
         let malformed = |text: &[u8], why| {
             let text = beginning(&String::from_utf8_lossy(text));
             Error::Malformed { command, version, text, why }
         };
         let bytes = match version {
-            Version::One => self.hear_line().map_err(|failed| failed.into_error(malformed))?,
+            Version::One => self.receive_line().map_err(|failed| failed.into_error(malformed))?,
             Version::Two => {
-                self.hear_bytes(LENGTH_DIGITS)?;
+                self.receive_bytes(LENGTH_DIGITS)?;
                 let digits: Vec<u8> = self.behind.drain(..LENGTH_DIGITS).collect();
                 let length = digits.first_chunk().ok_or("it is cut off").and_then(read_length);
                 let length = length.map_err(|why| malformed(&digits, why))?;
-                self.hear_bytes(length)?;
+                self.receive_bytes(length)?;
                 self.behind.drain(..length).collect()
             }
         };
@@ -197,34 +199,34 @@ impl<S: Read + Write> Client<S> {
         Message::read(text, version).map_err(|why| malformed(&bytes, why))
     }
 
-    /// The bytes up to the end of a line, which is taken away.
-    fn hear_line(&mut self) -> Result<Vec<u8>, LineError> {
-        // The line may come in many pieces; bytes before this position contain no end.
-        let mut looked_at = 0;
+    /// Receives the bytes up to the end of a line, without it.
+    fn receive_line(&mut self) -> Result<Vec<u8>, LineError> {
+        // The line may arrive in many pieces; bytes before this position contain no end.
+        let mut searched = 0;
         loop {
-            if let Some(end) = self.behind[looked_at..].iter().position(|byte| *byte == b'\n') {
-                let mut line: Vec<u8> = self.behind.drain(..=looked_at + end).collect();
+            if let Some(end) = self.behind[searched..].iter().position(|byte| *byte == b'\n') {
+                let mut line: Vec<u8> = self.behind.drain(..=searched + end).collect();
                 line.pop();
                 return Ok(line);
             }
-            looked_at = self.behind.len();
-            // Bounds the memory for a stream that is no process manager's.
-            if looked_at > LONGEST_MESSAGE {
+            searched = self.behind.len();
+            // Bounds the memory if the stream is not that of a process manager.
+            if searched > LONGEST_MESSAGE {
                 return Err(LineError::TooLong(std::mem::take(&mut self.behind)));
             }
-            self.hear_more().map_err(LineError::Stream)?;
+            self.receive_more().map_err(LineError::Stream)?;
         }
     }
 
-    /// Waits until so many bytes have come.
-    fn hear_bytes(&mut self, count: usize) -> Result<(), Error> {
+    /// Waits until so many bytes have arrived.
+    fn receive_bytes(&mut self, count: usize) -> Result<(), Error> {
         while self.behind.len() < count {
-            self.hear_more()?;
+            self.receive_more()?;
         }
         Ok(())
     }
 
-    fn hear_more(&mut self) -> Result<(), Error> {
+    fn receive_more(&mut self) -> Result<(), Error> {
         let mut buffer = [0; 1024];
         loop {
             match self.stream.read(&mut buffer) {
@@ -234,6 +236,7 @@ impl<S: Read + Write> Client<S> {
                     return Ok(());
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                // A process manager that ends with unread bytes resets the connection.
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
                     return Err(Error::Closed);
                 }
@@ -257,7 +260,7 @@ impl<S: Read + Write> Client<S> {
         })
     }
 
-    /// The value that an answer of PMI-2 has, if it says that there is one.
+    /// Returns the value in an answer of PMI-2; `None` if the key is missing.
     fn found(&self, answer: &Message, command: &'static str) -> Result<Option<String>, Error> {
         match self.expect_word(answer, command, "found", "TRUE or FALSE")? {
             "TRUE" => self
@@ -277,12 +280,12 @@ impl<S: Read + Write> Client<S> {
             let found = format!("{field} {:?}", beginning(word));
             return Err(Error::Field { command: "fullinit", field, found, expected: "a number" });
         };
-        let what = if field == "rank" { "this rank" } else { "the number of ranks" };
+        let what = if field == "rank" { "the number of this rank" } else { "the number of ranks" };
         if found == expected { Ok(()) } else { Err(Error::Contradiction { what, found, expected }) }
     }
 }
 
-/// Why there is no line.
+/// Reason for the lack of a line.
 enum LineError {
     TooLong(Vec<u8>),
     Stream(Error),
@@ -317,11 +320,11 @@ fn expect_command(
     Err(Error::Unexpected { command, found: beginning(&answer.command), expected })
 }
 
-/// Refuses what would be cut or divided on its way.
+/// Refuses text that a process manager would cut or divide.
 fn check(what: &'static str, text: &str, limit: usize) -> Result<(), Error> {
-    let speakable = |byte: u8| byte.is_ascii_graphic() && byte != b';' && byte != b'=';
-    if !text.is_empty() && text.len() <= limit && text.bytes().all(speakable) {
+    let is_sendable = |byte: u8| byte.is_ascii_graphic() && byte != b';' && byte != b'=';
+    if !text.is_empty() && text.len() <= limit && text.bytes().all(is_sendable) {
         return Ok(());
     }
-    Err(Error::Unspeakable { what, text: beginning(text), limit })
+    Err(Error::Unsendable { what, text: beginning(text), limit })
 }

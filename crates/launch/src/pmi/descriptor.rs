@@ -6,8 +6,8 @@ use std::io::{ErrorKind, Read, Result, Write};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// A descriptor that waits for an answer no longer than it may: an answer to a fence comes when the
-/// last rank has come.
+/// A descriptor with a time limit for each answer: the answer to a fence arrives when the last rank
+/// has called it.
 #[derive(Debug)]
 pub struct Descriptor {
     file: File,
@@ -15,7 +15,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// One that waits for each answer up to `limit`.
+    /// A descriptor that waits up to `limit` for each answer.
     pub fn new(descriptor: OwnedFd, limit: Duration) -> Self {
         Descriptor { file: File::from(descriptor), limit }
     }
@@ -28,7 +28,7 @@ impl Descriptor {
             match poll(&mut watched, left.as_ref()) {
                 Ok(0) => {
                     let text = format!(
-                        "no answer within {:?}: a rank has not come, or the job is stopped",
+                        "no answer within {:?}: a rank has not started, or the job is stopped",
                         self.limit
                     );
                     return Err(std::io::Error::new(ErrorKind::TimedOut, text));
@@ -67,9 +67,9 @@ mod tests {
     fn a_process_manager_without_an_answer_is_a_time_out() {
         let (ours, _theirs) = UnixStream::pair().expect("sockets");
         let mut descriptor = Descriptor::new(ours.into(), Duration::ZERO);
-        let error = descriptor.read(&mut [0; 8]).expect_err("nobody writes");
+        let error = descriptor.read(&mut [0; 8]).expect_err("no answer");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
-        assert!(error.to_string().contains("a rank has not come"), "{error}");
+        assert!(error.to_string().contains("a rank has not started"), "{error}");
     }
 
     #[test]

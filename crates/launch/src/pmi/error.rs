@@ -1,4 +1,4 @@
-//! Failures of the conversation with a process manager.
+//! Failures of a session with a process manager.
 
 use super::message::Version;
 
@@ -7,9 +7,11 @@ use super::message::Version;
 #[non_exhaustive]
 pub enum Error {
     /// The connection failed.
-    #[error("cannot speak with the process manager: {0}; start the program with mpiexec or srun")]
+    #[error(
+        "the connection with the process manager failed: {0}; start the program with mpiexec or srun"
+    )]
     Stream(#[from] std::io::Error),
-    /// The process manager, or what carries its words to this node, is gone.
+    /// The process manager, or its proxy on this node, has ended.
     #[error("the process manager has closed its connection: it has ended, or is ending the job")]
     Closed,
     /// The answer is no message.
@@ -26,7 +28,7 @@ pub enum Error {
         /// The fault of the answer.
         why: &'static str,
     },
-    /// The answer is one to another question.
+    /// The answer belongs to another command.
     #[error("the process manager answers {command} with {found:?}, it should be {expected:?}")]
     Unexpected {
         /// The command.
@@ -36,7 +38,7 @@ pub enum Error {
         /// The expected value.
         expected: &'static str,
     },
-    /// A word of the answer is missing, or is not what it should be.
+    /// A word of the answer is missing or invalid.
     #[error(
         "the process manager's answer to {command} has {found}, it should have {field}, {expected}"
     )]
@@ -50,7 +52,7 @@ pub enum Error {
         /// The expected value.
         expected: &'static str,
     },
-    /// The process manager says no.
+    /// The process manager refuses the command.
     #[error("the process manager refuses {command}: {why}")]
     Refused {
         /// The command.
@@ -58,12 +60,14 @@ pub enum Error {
         /// Reason in the answer.
         why: String,
     },
-    /// The process manager does not speak this version of the protocol.
-    #[error("the process manager does not speak {0}")]
+    /// The process manager does not support this version of the protocol.
+    #[error("the process manager does not support {0}; TRADEWIND_PMI selects the version, 1 or 2")]
     Version(Version),
-    /// The process manager gives this rank another number, or the job another size, than the
-    /// environment does.
-    #[error("the process manager says {what} is {found}, the environment says {expected}")]
+    /// The process manager has another number of this rank, or another size of the job, than the
+    /// environment.
+    #[error(
+        "{what} is {found} by the process manager and {expected} by the environment: unset variables of another launcher"
+    )]
     Contradiction {
         /// Which number.
         what: &'static str,
@@ -72,11 +76,11 @@ pub enum Error {
         /// Number from the environment.
         expected: u32,
     },
-    /// A key or a value that does not survive the way.
+    /// A key or a value that a process manager would cut or divide.
     #[error(
         "{what} {text:?} cannot be put: it must have 1 to {limit} printable characters, none of them a space, = or ;"
     )]
-    Unspeakable {
+    Unsendable {
         /// A key or a value.
         what: &'static str,
         /// Its beginning.
@@ -86,7 +90,7 @@ pub enum Error {
     },
 }
 
-/// The beginning of a text from elsewhere, for a message.
+/// Returns the beginning of a received text, for a message.
 pub(crate) fn beginning(text: &str) -> String {
     const SHOWN: usize = 80;
     match text.char_indices().nth(SHOWN) {

@@ -10,7 +10,7 @@ use std::fmt;
 /// A version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// PMI-1, which every process manager speaks.
+    /// PMI-1, which every process manager supports.
     One,
     /// PMI-2.
     Two,
@@ -25,19 +25,19 @@ impl fmt::Display for Version {
     }
 }
 
-/// A message without what surrounds it.
+/// A message without its frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Command of the request or answer.
     pub command: String,
-    /// Names and what they are, in order.
+    /// Names and values, in order.
     pub words: Vec<(String, String)>,
 }
 
 /// Characters of the length in front of a message of PMI-2.
 pub(crate) const LENGTH_DIGITS: usize = 6;
 
-/// Longer messages are taken for noise: no process manager sends any.
+/// Longest message. A longer one is an error: no process manager sends any.
 pub(crate) const LONGEST_MESSAGE: usize = 64 << 10;
 
 impl Message {
@@ -53,7 +53,7 @@ impl Message {
         self.words.iter().find(|(known, _)| known == name).map(|(_, word)| word.as_str())
     }
 
-    /// As it is sent, with what surrounds it.
+    /// Encodes the message with its frame.
     pub fn write(&self, version: Version) -> String {
         let command = [("cmd", self.command.as_str())];
         let words = self.words.iter().map(|(name, word)| (name.as_str(), word.as_str()));
@@ -70,7 +70,7 @@ impl Message {
         }
     }
 
-    /// Reads a message without what surrounds it.
+    /// Decodes a message without its frame.
     ///
     /// ```
     /// use launch::pmi::{Message, Version};
@@ -101,7 +101,7 @@ impl Message {
                 return Err("it has a word without a name");
             }
             if name == "cmd" || known.iter().any(|(other, _)| other == name) {
-                return Err("it says a word twice");
+                return Err("it has a word twice");
             }
             known.push((name.to_owned(), word.to_owned()));
         }
@@ -109,7 +109,7 @@ impl Message {
     }
 }
 
-/// The length that precedes a message of PMI-2.
+/// Decodes the length that precedes a message of PMI-2.
 pub(crate) fn read_length(digits: &[u8; LENGTH_DIGITS]) -> Result<usize, &'static str> {
     let text = std::str::from_utf8(digits).map_err(|_| "its length is not made of digits")?;
     let text = text.trim_start_matches(' ');
@@ -194,8 +194,8 @@ mod tests {
             ("cmd=", "it does not begin with cmd="),
             ("cmd=x word", "it has a word without ="),
             ("cmd=x =a", "it has a word without a name"),
-            ("cmd=x a=1 a=2", "it says a word twice"),
-            ("cmd=x cmd=y", "it says a word twice"),
+            ("cmd=x a=1 a=2", "it has a word twice"),
+            ("cmd=x cmd=y", "it has a word twice"),
         ] {
             assert_eq!(Message::read(text, Version::One), Err(why), "{text:?}");
         }

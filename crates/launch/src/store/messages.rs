@@ -87,6 +87,8 @@ impl Frame {
         match letter {
             b'v' => {
                 let mut texts = Vec::new();
+                // A length is compared with the bytes that are left before a text is copied, so a
+                // frame takes no more memory than it has bytes.
                 while !rest.is_empty() {
                     let (length, behind) = rest.split_first_chunk()?;
                     let (text, behind) =
@@ -94,6 +96,7 @@ impl Frame {
                     texts.push(std::str::from_utf8(text).ok()?.to_owned());
                     rest = behind;
                 }
+                // An odd number of texts is a key without a value, and invalid as a whole.
                 let mut texts = texts.into_iter();
                 let mut values = Values::new();
                 while let Some(key) = texts.next() {

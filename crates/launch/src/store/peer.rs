@@ -45,6 +45,8 @@ impl Peer {
                 Stage::Connected => HELLO_BYTES,
                 Stage::Answered(_) => PROOF_BYTES,
                 Stage::Rank(_) => LENGTH_BYTES + LONGEST_FRAME,
+                // Read and discarded: a socket that is closed with unread bytes is reset, and the
+                // reason in `unsent` could be lost with it.
                 Stage::Ending => {
                     self.received.clear();
                     buffer.len()
@@ -71,6 +73,7 @@ impl Peer {
     /// Takes the contents of the next frame. One that is too long closes the connection.
     pub(super) fn take_frame(&mut self) -> Option<Vec<u8>> {
         let length = u32::from_le_bytes(*self.received.first_chunk::<LENGTH_BYTES>()?) as usize;
+        // `receive` admits the longest frame, so an accepted one always becomes complete here.
         if length > LONGEST_FRAME {
             self.is_closed = true;
             return None;

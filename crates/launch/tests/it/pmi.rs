@@ -182,14 +182,14 @@ fn what_would_not_survive_the_way_is_not_put() {
             let long = "x".repeat(300);
             for wrong in ["", "a b", "a;b", "a=b", "a\nb", "é", &long] {
                 assert!(
-                    matches!(client.put(wrong, "value"), Err(Error::Unspeakable { .. })),
+                    matches!(client.put(wrong, "value"), Err(Error::Unsendable { .. })),
                     "{wrong:?}"
                 );
                 assert!(
-                    matches!(client.put("key", wrong), Err(Error::Unspeakable { .. })),
+                    matches!(client.put("key", wrong), Err(Error::Unsendable { .. })),
                     "{wrong:?}"
                 );
-                assert!(matches!(client.get(wrong), Err(Error::Unspeakable { .. })), "{wrong:?}");
+                assert!(matches!(client.get(wrong), Err(Error::Unsendable { .. })), "{wrong:?}");
             }
             client.put(&"k".repeat(pmi::LONGEST_KEY), &"v".repeat(pmi::LONGEST_VALUE))?;
             client.finalize()
@@ -282,13 +282,18 @@ fn another_answer_than_the_question_has_is_an_error_that_names_both() {
     };
     for (from, to, version, expected) in [
         ("response_to_init", "something", Version::One, "answers init with \"something\""),
-        ("pmi_version=2", "pmi_version=1", Version::Two, "does not speak PMI-2"),
-        ("rc=0", "rc=-1", Version::One, "does not speak PMI-1"),
+        ("pmi_version=2", "pmi_version=1", Version::Two, "does not support PMI-2"),
+        ("rc=0", "rc=-1", Version::One, "does not support PMI-1"),
         ("kvsname=", "kvs=", Version::One, "should have kvsname, a name"),
         ("rc=0 msg=success", "rc=1 msg=no_room", Version::One, "refuses put: no room"),
         ("rc=0 msg", "rc=x msg", Version::One, "rc \"x\""),
         ("barrier_out", "put_result", Version::One, "answers barrier_in with \"put_result\""),
-        ("rank=1", "rank=2", Version::Two, "this rank is 2, the environment says 1"),
+        (
+            "rank=1",
+            "rank=2",
+            Version::Two,
+            "this rank is 2 by the process manager and 1 by the environment",
+        ),
         ("size=4", "size=5", Version::Two, "the number of ranks is 5"),
         ("size=4", "size=x", Version::Two, "size \"x\""),
         ("TRUE", "true", Version::Two, "found \"true\""),
