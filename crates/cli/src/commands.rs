@@ -38,7 +38,7 @@ pub(crate) enum Command {
     /// Shows collectives that complete during a computation, on this machine, in less than a
     /// minute.
     Tour(tour::Arguments),
-    /// Measures how much of a collective remains when the program computes meanwhile.
+    /// Measures the time that nonblocking collectives add to a computation.
     Overlap(overlap::Arguments),
     /// Measures what communication on this machine costs.
     Measure(measure::Arguments),
@@ -52,7 +52,7 @@ pub(crate) enum Command {
     Names(names::Arguments),
     Top(top::Arguments),
     Trace(trace::Arguments),
-    /// Finds what is wrong with a GOAL file.
+    /// Reports the errors of a GOAL file.
     Check(check::Arguments),
     /// Converts a GOAL file from text to binary or back.
     Convert(convert::Arguments),
@@ -62,7 +62,7 @@ pub(crate) enum Command {
     Rank(rank::Arguments),
     #[command(hide = true)]
     Node(node::Arguments),
-    /// Is the node service of a job that another launcher has started.
+    /// Runs the node service of a job that another launcher has started.
     #[command(hide = true)]
     Serve(serve::Arguments),
     /// Runs the name server of a user on a node.

@@ -1,4 +1,4 @@
-//! Why a command failed, and the exit status for it.
+//! Reasons for which a command failed, and the exit status of each.
 
 use service::ServiceError;
 use std::path::PathBuf;
@@ -37,14 +37,14 @@ pub(crate) enum Failure {
     #[error("{}", .0.join("\n"))]
     DamagedResults(Vec<String>),
     /// A directory without results.
-    #[error("{}: nothing here was measured: give a directory that `tradewind measure` wrote", .path.display())]
+    #[error("{}: no results of a measurement here: name a directory that `tradewind measure` wrote", .path.display())]
     NoResults { path: PathBuf },
     /// Parts of a profile with lines that are none.
     #[error("{}: {lines} lines cannot be read; the profile lacks them", .path.display())]
     DamagedProfile { path: PathBuf, lines: u64 },
     /// A directory without parts of a profile.
     #[error(
-        "{}: no rank has left its part of a profile here: start the ranks with TRADEWIND_TRACE naming this directory",
+        "{}: no part of a profile here: start the ranks with TRADEWIND_TRACE set to this directory",
         .path.display()
     )]
     NoProfile { path: PathBuf },
@@ -80,7 +80,7 @@ pub(crate) enum Failure {
     Table(#[from] models::file::FileError),
     /// Measurements that were disturbed, where others that were not are kept.
     #[error(
-        "noisy: {why}; {} and the parameters beside it are left as they are: tune again when less else runs on the machine",
+        "noisy: {why}; {} and the parameters beside it are left as they are: tune again with less other load on the machine",
         .path.display()
     )]
     Noisy { path: PathBuf, why: String },
@@ -89,7 +89,7 @@ pub(crate) enum Failure {
     NoPlace,
     /// There are no parameters of this machine.
     #[error(
-        "no parameters of this machine are there: name a file with --machine, or measure with `tradewind tune`"
+        "there are no parameters of this machine: name a file with --machine, or measure with `tradewind tune`"
     )]
     NoMachine,
     /// A machine's file lacks the parameters for a call.
@@ -102,7 +102,7 @@ pub(crate) enum Failure {
     )]
     OtherSetting { file: String, differences: String },
     /// There is no such core.
-    #[error("core {core} of --map is none that this process may use: choose among {cores}")]
+    #[error("core {core} of --map is not in this process's affinity mask: choose among {cores}")]
     Map { core: usize, cores: String },
     /// There is no such experiment.
     #[error("there is no experiment {0:?}: `tradewind measure --help` lists them")]
@@ -123,7 +123,7 @@ pub(crate) enum Failure {
     )]
     Hydra(std::io::Error),
     /// The ranks of a measurement between nodes have failed.
-    #[error("the ranks on the nodes have failed (status {0}); what they said stands above")]
+    #[error("the ranks on the nodes have failed (status {0}); their messages are above")]
     RanksOnNodes(i32),
     /// Nodes for a measurement cannot be made.
     #[error("cannot make nodes on this machine: {0}")]

@@ -24,12 +24,12 @@ struct Arguments {
 
 const STATUSES: &str = "\
 Exit statuses:
-  0          all is well
-  1          the command failed, or found something wrong
-  2          it was called in a way it does not understand
-  of `run`   that of the first rank that failed, 128 and the number of the signal that ended it;
-             124 when the time was over, 125 when the job could not be run,
-             126 when the program may not be executed, 127 when there is no such program";
+  0          success
+  1          the command failed, or found an error in its input
+  2          an argument is unknown or out of its range; nothing was started
+  of `run`   that of the first rank that failed, or 128 plus the signal that ended it;
+             124 if the time limit was exceeded, 125 if the job could not be run,
+             126 if the program is not executable, 127 if there is no such program";
 
 fn main() -> ExitCode {
     let matches = with_negative_numbers(Arguments::command()).get_matches();

@@ -97,7 +97,7 @@ pub enum ServiceError {
         cores: usize,
     },
     /// A map names a core that this process may not use.
-    #[error("core {core} of the map is none that this process may use: choose among {}", list(.allowed))]
+    #[error("core {core} of the map is not in this process's affinity mask: choose among {}", list(.allowed))]
     NoCore {
         /// The core.
         core: usize,

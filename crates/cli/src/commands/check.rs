@@ -1,4 +1,4 @@
-//! `tradewind check`: finds what is wrong with a GOAL file.
+//! `tradewind check`: reports the errors of a GOAL file.
 
 use crate::failure::Failure;
 use crate::format::Format;
@@ -8,8 +8,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Finds what is wrong with a GOAL file, text or binary: every operation that cannot work, with its
-/// line.
+/// Reports the errors of a GOAL file, text or binary: every invalid operation, with its line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The file; - is standard input.

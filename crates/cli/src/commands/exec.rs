@@ -24,22 +24,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Runs a GOAL file, text or binary, for real: a process for each of its ranks, real messages
-/// between them.
+/// Runs a GOAL file, text or binary, with real messages between a process for each of its ranks.
 ///
 /// Payloads are filled with a pattern that depends on source, destination, tag, and position, and
-/// every byte that is received is checked; a receive with a wildcard must hold one of the messages
-/// that it admits, and no message may be received twice. The nic of an operation is counted and not
+/// every received byte is checked. A receive with a wildcard must have one of the messages that it
+/// admits, and no message may be received twice. The nic of an operation is counted and not
 /// interpreted.
 ///
-/// A calc spins on the one thread of its rank, and whatever else its cpu has to do waits for that
-/// thread. (A message that comes for a posted receive with a wildcard does not: it is moved at
-/// once.) Where a cpu has no calc, or calcs are skipped, its messages take no time but that of
-/// moving them, and with the peers engine several processes may do that at once; with the caller
-/// engine it is always the rank itself, one operation at a time.
+/// A calc spins on the one thread of its rank, and all other operations of its cpu wait for that
+/// thread, except a message for a posted receive with a wildcard, which is moved at once. Where a
+/// cpu has no calc, or calcs are skipped, its messages take only the time to move them. With the
+/// peers engine several processes may move them at once; with the caller engine the rank itself
+/// executes one operation at a time.
 ///
-/// The file is checked first, as by `tradewind check`. The exit status is 1 when anything is wrong
-/// with it or with a single byte, else that of the first rank that fails.
+/// The file is checked first, as by `tradewind check`. The exit status is 1 if the file has an
+/// error or a received byte is wrong, else that of the first rank that fails.
 #[derive(Debug, clap::Args)]
 #[command(after_help = JSON)]
 pub(crate) struct Arguments {

@@ -7,15 +7,15 @@ use comfy_table::{Cell, Table};
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// Says whether the kernel engine can be had here, by loading its program on each Ethernet
+/// Reports whether this node can use the kernel engine, by loading its BPF program on each Ethernet
 /// interface for a moment.
 ///
 /// Jobs on several nodes use the kernel engine where the node service of every node can load it.
-/// That takes rights: CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON. Exit status 1 where no interface
-/// takes it.
+/// That requires the rights CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON. The exit status is 1 if the
+/// program can be loaded on no interface.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Only on this interface.
+    /// Loads the program on this interface only.
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
 }

@@ -20,8 +20,8 @@ pub(crate) struct Arguments {
 }
 
 const AFTER: &str = "\
-What was found is kept in a directory (--out), as JSON and CSV. Ctrl-C leaves there what has been measured so far, and the
-same command goes on behind it; what is complete is not measured again.";
+Results are written to a directory (--out), as JSON and CSV. Ctrl-C keeps the results so far, and the same command continues
+after them; complete experiments are not measured again.";
 
 /// An experiment.
 #[derive(Debug, clap::Subcommand)]
@@ -46,7 +46,7 @@ enum ExperimentCommand {
     /// Time against message length, by exchange and by ping-pong, the receive posted beforehand or
     /// not.
     Pingpong(nodes::Arguments),
-    /// A barrier on 2^d ranks.
+    /// Time of a barrier on 2^d ranks.
     Barrier(nodes::Arguments),
     /// Exchanges over all dimensions of a hypercube.
     Hypercube(nodes::Arguments),
@@ -55,9 +55,10 @@ enum ExperimentCommand {
     /// Exchanges in a chain, all across its middle.
     Contention(nodes::Arguments),
     Placement(placement::PlacementArguments),
-    /// Every algorithm of every collective against what the models predict.
+    /// Times of every algorithm of every collective, beside the predictions of the models.
     Models(suite::Arguments),
-    /// Fastest algorithm for each size and number of ranks, by the clock alone; `tradewind tune` asks models first.
+    /// Fastest algorithm for each size and number of ranks, by the clock alone; `tradewind tune`
+    /// uses models first.
     Decisions(suite::Arguments),
     /// Time lost by the choices of the directory's decision table, on one node or between nodes.
     Regret(nodes::Arguments),

@@ -14,20 +14,20 @@ use job::Measurements;
 use measure::experiments::overlap::{Case, Collective};
 use std::process::ExitCode;
 
-/// Measures how much of a collective remains when the program computes meanwhile.
+/// Measures the time that nonblocking collectives add to a computation.
 ///
 /// Starts N rank processes for each row. In every repetition each rank starts the collective after
 /// a random skew, computes for a fixed number of steps, and waits; nothing is called in between.
-/// Computations without a collective take turns with those, and what is more is put down to the
-/// collective: `exposed`, for each repetition that of the slowest rank, is the figure to trust.
-/// `overlap` is 1 - exposed/alone in percent: it flatters a slow collective and hides a fast one.
-/// `unattended` is the share that was found complete after the computation, before the rank made
-/// any call; looks that came before all ranks had started do not count. `stolen` is the processor
-/// time of all ranks, the node service and (for the whole machine, as far as it can be told)
-/// softirqs, less that of the computation alone.
+/// Computations without a collective take turns with those. `exposed` is the difference of the two
+/// times, for each repetition that of the slowest rank. `overlap` is 1 - exposed/alone in percent:
+/// a slow collective has a high overlap, so compare exposed times. `unattended` is the share of
+/// repetitions in which the collective was complete after the computation, before the rank made any
+/// call; checks before all ranks had started do not count. `stolen` is the processor time of all
+/// ranks, the node service and softirqs (of the whole machine, where the system has that), less
+/// that of the computation alone.
 ///
-/// When there are more ranks than cores, a repetition is timed from the first rank's begin to the
-/// last rank's end.
+/// With more ranks than cores, a repetition is timed from the first rank's start to the last rank's
+/// end.
 ///
 /// With --nodes it measures the engines between nodes instead: ping-pong, barrier, an exchange of
 /// eight rounds under a computation, and what the kernel engine's parts cost.

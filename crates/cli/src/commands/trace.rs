@@ -5,12 +5,12 @@ use crate::trace;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Puts the parts of a profile together, for Perfetto.
+/// Merges the parts of a profile into one file for Perfetto.
 ///
-/// If another launcher started the ranks with TRADEWIND_TRACE=DIRECTORY, each has written
-/// its part there, on its own node: bring them to one place first. `tradewind run --trace` needs
-/// none of this. The exit status is 1 if a part has lines that cannot be read; the profile then has
-/// the others.
+/// If another launcher started the ranks with TRADEWIND_TRACE=DIRECTORY, each has written its part
+/// there, on its own node: copy them into one directory first. `tradewind run --trace` writes the
+/// merged file itself. The exit status is 1 if a part has lines that cannot be read; the profile
+/// then has the others.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Directory of the parts: files rank-0.json, rank-1.json, …

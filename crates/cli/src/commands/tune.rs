@@ -28,7 +28,8 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tradewind::Job;
 
-/// Finds out which algorithm is best when on this machine, and keeps it where programs look for it.
+/// Selects the fastest algorithm for each collective and size on this machine, and writes the table
+/// that programs read.
 ///
 /// Measures the parameters of the models, builds the table from what they predict, and spends the
 /// rest of its time on timing the candidates that are predicted to lie within the models' error of
@@ -59,26 +60,26 @@ pub(crate) struct Arguments {
     models_only: bool,
 
     /// Times every algorithm at every size, however long that takes. Between nodes, with
-    /// --measurements, it goes on behind what is there.
+    /// --measurements, it continues after the results in that directory.
     #[arg(long, conflicts_with = "time")]
     measure_all: bool,
 
-    /// Checks the table in jobs of their own, at sizes it was not made from: how long its choices,
-    /// and those of the models alone, take over the best.
+    /// Checks the table in jobs of their own, at sizes that it was not made from: the times of its
+    /// choices, and of those of the models alone, over the best time.
     #[arg(long)]
     check: bool,
 
-    /// Few operations, few sizes, short repetitions: to see how it goes. What it writes is no good,
-    /// so it goes where --out says.
+    /// Takes few operations, few sizes and short repetitions, to show the steps. Programs should
+    /// not use the resulting table, so --out must name another file.
     #[arg(long, requires = "place")]
     quick: bool,
 
-    /// Keeps what was measured in this directory, and uses the parameters that are there.
+    /// Writes all measurements to this directory, and uses parameters that it already has.
     #[arg(long, value_name = "DIR")]
     measurements: Option<PathBuf>,
 
-    /// Tunes collectives between so many nodes instead, which are network namespaces made for it,
-    /// with ranks that mpiexec.hydra starts. Needs root.
+    /// Tunes collectives between this number of nodes instead: network namespaces made for the
+    /// measurement, with ranks that mpiexec.hydra starts. Needs root.
     #[arg(long, value_name = "N", value_parser = super::values::number("nodes", 2..=16_u32))]
     #[arg(conflicts_with = "ranks")]
     nodes: Option<u32>,
@@ -105,15 +106,15 @@ pub(crate) struct Arguments {
     #[arg(conflicts_with_all = ["nodes", "export", "mpi", "check", "ranks"])]
     built_in: Option<PathBuf>,
 
-    /// Puts so many ranks on each node.
+    /// Number of ranks on each node.
     #[arg(long, value_name = "R", default_value = "1", requires = "nodes")]
     #[arg(value_parser = super::values::number("ranks", NonZeroU32::MIN..=NonZeroU32::MAX))]
     ranks_per_node: NonZeroU32,
 }
 
 const AFTER: &str = "\
-A program says which algorithm runs and why when the variable TRADEWIND_EXPLAIN is 1, and goes by the built-in rules when
-TRADEWIND_DECISIONS is set to nothing.";
+With TRADEWIND_EXPLAIN=1 a program prints the algorithm of each collective and the reason for it. With TRADEWIND_DECISIONS
+set to an empty value it uses no table.";
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     if let Some(library) = arguments.export {

@@ -129,7 +129,7 @@ fn a_directory_without_results_is_refused() {
     let output = tradewind(&["report", "empty"], place.path());
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        text(&output.stderr).contains("empty: nothing here was measured"),
+        text(&output.stderr).contains("empty: no results of a measurement here"),
         "{}",
         text(&output.stderr)
     );

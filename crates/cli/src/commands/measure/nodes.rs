@@ -26,13 +26,13 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     suite: suite::Arguments,
 
-    /// Measures between so many nodes instead, which are network namespaces made for it, with ranks
-    /// that mpiexec.hydra starts. Needs root.
+    /// Measures between this number of nodes instead: network namespaces made for the measurement,
+    /// with ranks that mpiexec.hydra starts. Needs root.
     #[arg(long, value_name = "N", value_parser = number("nodes", 2..=16_u32))]
     #[arg(conflicts_with = "map")]
     nodes: Option<u32>,
 
-    /// Puts so many ranks on each node.
+    /// Number of ranks on each node.
     #[arg(long, value_name = "R", default_value = "1", requires = "nodes")]
     #[arg(value_parser = number("ranks", NonZeroU32::MIN..=NonZeroU32::MAX))]
     ranks_per_node: NonZeroU32,

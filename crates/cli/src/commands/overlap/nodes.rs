@@ -28,14 +28,14 @@ const BLOCKS: [u64; 7] = [8, 64, 256, 512, 1024, 4096, 16384];
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "between-hosts")]
 pub(super) struct Arguments {
-    /// Measures engines between so many nodes instead, which are network namespaces made for it.
-    /// Needs root.
+    /// Measures engines between this number of nodes instead: network namespaces made for the
+    /// measurement. Needs root.
     #[arg(long, value_name = "N", value_parser = number("nodes", 2..=16_u32))]
     #[arg(conflicts_with_all = ["ranks", "collectives", "bytes", "engines", "repetitions"])]
     pub(super) nodes: Option<u32>,
 
-    /// Puts so many ranks on each node, and measures what two levels bring: an all-to-all in one
-    /// level and in two, of all ranks and of neighbours on a torus.
+    /// Number of ranks on each node. With several, an all-to-all in one level and in two is
+    /// measured, of all ranks and of neighbours on a torus.
     #[arg(long, value_name = "R", default_value = "1", requires = "nodes")]
     #[arg(value_parser = number("ranks", NonZeroU32::MIN..=NonZeroU32::MAX))]
     ranks_per_node: NonZeroU32,
@@ -55,12 +55,12 @@ pub(super) struct Arguments {
     #[arg(value_parser = number("bytes", 1280..=65_535_u32))]
     mtu: u32,
 
-    /// Packets are received on a core of the receiver, as after a network card's interrupt, instead
+    /// Delivers packets on a core of their receiver, as after a network card's interrupt, instead
     /// of inside the sender's call.
     #[arg(long, requires = "nodes")]
     receiver_core: bool,
 
-    /// Also keeps what was found in this directory, for `tradewind report`.
+    /// Also writes the results to this directory, for `tradewind report`.
     #[arg(long, value_name = "DIR", requires = "nodes")]
     out: Option<PathBuf>,
 }

@@ -31,12 +31,14 @@ pub(crate) struct Reach {
     #[arg(long, value_name = "N", value_parser = values::ranks, requires = "several")]
     ppn: Option<u32>,
 
-    /// Command that reaches a node: it gets the name of the node and a command line for a shell
-    /// there [default: ssh -x -T -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15].
+    /// Command that connects with a node. Its arguments are the name of the node and a command line
+    /// for a shell there [default: ssh -x -T -o BatchMode=yes -o ConnectTimeout=30 -o
+    /// ServerAliveInterval=15].
     #[arg(long, value_name = "COMMAND", requires = "several")]
     ssh: Option<String>,
 
-    /// Variable of the ranks: NAME=VALUE, or NAME with the value that it has here.
+    /// Variable for the ranks: NAME=VALUE, or NAME with its value in this environment. May be given
+    /// several times.
     #[arg(long, value_name = "NAME", value_delimiter = None)]
     env: Vec<String>,
 }
