@@ -7,7 +7,13 @@ use tradewind::names::PeerError;
 fn main() -> Result<(), PeerError> {
     let mut arguments = std::env::args().skip(1);
     let target = arguments.next().unwrap_or_else(|| "squares".to_owned());
-    let numbers: Vec<i64> = arguments.filter_map(|text| text.parse().ok()).collect();
+    let number = |text: String| {
+        text.parse().unwrap_or_else(|_| {
+            eprintln!("ask: {text:?} is not an integer");
+            std::process::exit(2)
+        })
+    };
+    let numbers: Vec<i64> = arguments.map(number).collect();
     ask(&target, &numbers)
 }
 

@@ -7,7 +7,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Adds up one number from every rank while this rank does something else.
+/// Adds one number from every rank. The sum is computed while this rank formats its greeting.
 pub(crate) fn greet(world: &Communicator) -> Result<String> {
     let mine = [world.rank() + 1];
     let mut sum = [0];

@@ -23,7 +23,7 @@ pub enum Error {
     },
     /// A node does not answer any more, or its node service has ended.
     #[error(
-        "node {node} ({address}) is unreachable: {why}; its ranks take part in nothing any more"
+        "node {node} ({address}) is unreachable: {why}; communicators with its ranks are broken"
     )]
     NodeUnreachable {
         /// Number of the node in the job.
@@ -46,7 +46,10 @@ pub enum Error {
         calls: String,
     },
     /// The communicator cannot be used since an earlier mismatch or failure.
-    #[error("this communicator is broken since an earlier mismatch or failure: make a new one")]
+    #[error(
+        "this communicator is broken since an earlier mismatch or failure: use one that was created \
+         before without the failed ranks (`split`), or end the job"
+    )]
     Broken,
     /// The request has failed in an earlier call, which has returned the cause.
     #[error("this request has failed before: an earlier test or wait has returned the cause")]
@@ -80,7 +83,7 @@ pub enum Error {
         expected: String,
     },
     /// The number of buffers differs from the schedule's.
-    #[error("the schedule has {expected} buffers, {found} were given")]
+    #[error("the schedule declares {expected} buffers, {found} were passed: pass one for each")]
     BufferCount {
         /// Buffers that the schedule declares.
         expected: usize,
@@ -88,7 +91,9 @@ pub enum Error {
         found: usize,
     },
     /// The length of a buffer differs from the schedule's.
-    #[error("buffer {buffer} has {found} bytes, the schedule needs {expected}")]
+    #[error(
+        "buffer {buffer} has {found} bytes: pass the {expected} bytes that the schedule declares"
+    )]
     BufferLength {
         /// Number of the buffer.
         buffer: usize,
@@ -142,7 +147,7 @@ pub enum Error {
     TooLarge(String),
     /// Ranks on several nodes have no shared memory.
     #[error(
-        "{what} need ranks that share memory: ask it of the ranks of one node (`split_by_node`)"
+        "{what} need ranks that share memory: create them in the communicator of one node (`split_by_node`)"
     )]
     NeedsSharedMemory {
         /// The things that live in shared memory.

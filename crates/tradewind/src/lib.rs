@@ -1,30 +1,54 @@
-//! Collectives that run in the background, as dependency graphs that progress while the application
-//! computes.
+//! Message passing in which nonblocking collectives complete while the application computes.
 //!
-//! ```
-//! use tradewind::Op;
+//! Ranks are processes that `tradewind run -n 4 -- PROGRAM` or another launcher starts. Each joins
+//! its job by [`Job::init`]; [`Job::world`] is the communicator of all ranks:
 //!
-//! # fn main() -> Result<(), tradewind::Error> {
-//! tradewind::local(4, |world| {
+//! ```no_run
+//! use tradewind::{Job, Op, Result};
+//!
+//! fn main() -> Result<()> {
+//!     let job = Job::init()?;
+//!     let world = job.world();
 //!     let mine = [f64::from(world.rank())];
 //!     let mut sum = [0.0];
 //!     let request = world.iallreduce(&mine, &mut sum, Op::Sum)?;
-//!     // … compute: the reduction finishes meanwhile, on whichever rank is last …
+//!     // … compute: the rank that starts last completes the reduction meanwhile …
 //!     request.wait()?;
-//!     assert_eq!(sum, [6.0]);
+//!     println!("rank {} of {} has {}", world.rank(), world.size(), sum[0]);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! [`local`] runs ranks as threads of one process, for tests and notebooks. Here rank 0 sends a
+//! message to rank 1, and both take part in a blocking collective:
+//!
+//! ```
+//! # fn main() -> Result<(), tradewind::Error> {
+//! tradewind::local(2, |world| {
+//!     const TAG: u32 = 7;
+//!     if world.rank() == 0 {
+//!         world.send(&[1.5, 2.5], 1, TAG)?;
+//!     } else {
+//!         let mut values = [0.0; 2];
+//!         world.recv(&mut values, 0, TAG)?;
+//!         assert_eq!(values, [1.5, 2.5]);
+//!     }
+//!     let mut ranks = [0; 2];
+//!     world.allgather(&[world.rank()], &mut ranks)?;
+//!     assert_eq!(ranks, [0, 1]);
 //!     Ok(())
 //! })
 //! # }
 //! ```
 //!
-//! Ranks are processes started by `tradewind run -n 4 -- PROGRAM`, which join the job with
-//! [`Job::init`], or threads of one process ([`local`]). A [`Communicator`] has MPI's collectives
-//! except alltoallw and neighbor_alltoallw, each in a blocking, a nonblocking ([`Request`]) and a
-//! persistent ([`Persistent`]) form; [`Communicator::compile`] makes user-defined collectives from
-//! [dependency graphs](graph). [`SharedBuffer`]s lie in the job's shared-memory segment, where
-//! collectives use them in place.
+//! # Collectives
 //!
-//! | collective | what rank r gets |
+//! A [`Communicator`] has MPI's collectives except alltoallw and neighbor_alltoallw. Each has three
+//! forms. The plain name is the blocking one, an `i` in front starts a nonblocking one, which
+//! returns a [`Request`], and `_init` behind prepares a [`Persistent`] one.
+//! [`Communicator::compile`] makes user-defined collectives from [dependency graphs](graph).
+//!
+//! | collective | result on rank r |
 //! |---|---|
 //! | [`barrier`](Communicator::barrier) | nothing, when all ranks have arrived |
 //! | [`bcast`](Communicator::bcast) | the root's buffer |
@@ -40,27 +64,31 @@
 //! | [`neighbor_alltoall`](Neighbors::neighbor_alltoall), [`neighbor_alltoallv`](Neighbors::neighbor_alltoallv) | a block from each source |
 //! | [`neighbor_allgather`](Neighbors::neighbor_allgather), [`neighbor_allgatherv`](Neighbors::neighbor_allgatherv) | the input of each source |
 //!
-//! A name with an `i` in front starts a collective, one with `_init` behind prepares a persistent
-//! one. Inputs are slices or [`InPlace`]; nonblocking and persistent calls also take a
-//! [`SharedBuffer`] by value and return it at the end, while a blocking call takes its slice,
-//! `&buffer[..]`. The operation of a reduction is an [`Op`] or a user-defined function ([`fold()`]). The library selects the algorithm, unless
-//! [`Algorithms`] sets it.
+//! Inputs are slices or [`InPlace`], MPI's `MPI_IN_PLACE`. Nonblocking and persistent calls also
+//! take a [`SharedBuffer`] by value and return it at the end; it lies in the shared memory of the
+//! job, where collectives use it in place. A blocking call takes its slice, `&buffer[..]`. The
+//! operation of a reduction is an [`Op`] or a user-defined function ([`fold()`]). The library
+//! selects the algorithm, unless [`Algorithms`] sets it.
+//!
+//! Reductions are reproducible: the order of the operands depends on the algorithm's graph, never
+//! on the order of arrival.
+//!
+//! # Messages
 //!
 //! Two ranks exchange messages by [`send`](Communicator::send), [`recv`](Communicator::recv) and
 //! their relatives, which receivers select by [`Source`] and [`Tag`]. [`wait_all`] and [`wait_any`]
 //! take requests of messages and of collectives.
 //!
-//! Queues, channels and windows ([`messages`]) complement the collectives:
-//! [`Communicator::express`], [`Communicator::cache_lines`], [`Communicator::channel`],
-//! [`Communicator::pipeline`], [`Communicator::windows`] and [`Communicator::bulk`] create their
-//! queues, channels and memory windows.
+//! [`messages`] has other mechanisms: queues of short messages ([`Communicator::express`],
+//! [`Communicator::cache_lines`]), channels from one rank to another ([`Communicator::channel`],
+//! [`Communicator::pipeline`]), remote memory ([`Communicator::windows`]) and transfers of long
+//! messages ([`Communicator::bulk`]). [`names`] connects programs that were started separately.
 //!
-//! Warnings go through the crate [`log`]: a program sees them with a logger of its own. Only what a
-//! user requests by the variable TRADEWIND_EXPLAIN is printed on standard error.
+//! # Errors and warnings
 //!
-//! Errors name the rank that failed and the cause. Reductions are
-//! reproducible: the order of the operands depends on the algorithm's graph, never on the order of
-//! arrival.
+//! Every call returns a [`Result`]. An [`Error`] names the rank that failed and the cause. Warnings
+//! go through the crate [`log`]: a program sees them with a logger of its own. Only what a user
+//! requests by the variable TRADEWIND_EXPLAIN is printed on standard error.
 
 mod agreement;
 mod buffers;
