@@ -152,6 +152,7 @@ impl Endpoint {
         let operation = || Operation { context, token: 0, bytes: 0, memory: 0 };
         let all = count + reads;
         let mut endpoint = Endpoint {
+            // Relaxed: the numbers only have to differ.
             id: OPENED.fetch_add(1, Ordering::Relaxed),
             objects,
             operations: ManuallyDrop::new((0..all).map(|_| operation()).collect()),
@@ -195,6 +196,7 @@ impl Endpoint {
     /// # Errors
     /// If the name is not one of this provider's.
     pub fn insert(&mut self, name: &[u8]) -> Result<Peer, Error> {
+        // fi_av_insert takes no length and reads as many bytes as every name of this provider has.
         if name.len() != self.name.len() {
             let why = format!("a name of {} bytes, where it has {}", name.len(), self.name.len());
             return Err(self.objects.error("fi_av_insert", why));
@@ -269,6 +271,7 @@ impl Endpoint {
             }
         };
         match status {
+            // The provider has copied the message, and reports no completion for it.
             0 if is_injected => {
                 self.free.push(number);
                 Ok(true)
@@ -301,11 +304,14 @@ impl Endpoint {
                     let count = (count as usize).min(READ);
                     events
                         .extend(entries[..count].iter().filter_map(|entry| self.completed(entry)));
+                    // The queue was empty after these: another read would only cost a call.
                     if count < READ {
                         break;
                     }
                 }
                 0 | abi::EAGAIN => break,
+                // A failed operation is at the head: completions behind it can be read once its
+                // entry has been taken.
                 abi::EAVAIL => events.extend(self.failed()),
                 status => {
                     return Err(self.objects.error("fi_cq_read", status_text(status as i64)));
@@ -419,6 +425,8 @@ impl Endpoint {
 
     /// Number of the operation of a context; `None` if it is not one of this endpoint.
     fn number_of(&self, context: *mut c_void) -> Option<usize> {
+        // Compared as a number and not dereferenced: the entry of an injected message that has
+        // failed names no operation.
         let start = self.operations.as_ptr() as usize;
         let offset = (context as usize).checked_sub(start)?;
         let number = offset / size_of::<Operation>();

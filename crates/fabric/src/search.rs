@@ -84,6 +84,7 @@ fn query(
 ) -> Option<NonNull<Info>> {
     let functions = &library.functions;
     let mut chosen = None;
+    // First with remote memory: the second query also lists providers that have it, without it.
     for caps in [WITH_MEMORY, abi::FI_MSG] {
         each(library, caps, name, address, |entry, name| {
             let is_wanted = caps == abi::FI_MSG || long.are_read(name);
@@ -174,11 +175,14 @@ unsafe fn fill_in(hints: &Info, caps: u64) {
     unsafe {
         let hints = ptr::from_ref(hints).cast_mut();
         (*hints).caps = caps;
+        // The provider may write to the eight words with which each operation begins.
         (*hints).mode = abi::FI_CONTEXT | abi::FI_CONTEXT2;
         (*(*hints).ep_attr).kind = abi::FI_EP_RDM;
         (*(*hints).tx_attr).msg_order = abi::FI_ORDER_SAS;
         (*(*hints).rx_attr).msg_order = abi::FI_ORDER_SAS;
         let domain = (*hints).domain_attr;
+        // One thread uses an endpoint and its domain at a time, so the provider needs no locks; and
+        // that thread polls, so the provider needs no thread.
         (*domain).threading = abi::FI_THREAD_DOMAIN;
         (*domain).control_progress = abi::FI_PROGRESS_MANUAL;
         (*domain).data_progress = abi::FI_PROGRESS_MANUAL;

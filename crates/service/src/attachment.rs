@@ -179,6 +179,7 @@ pub(crate) fn enter_with(
         Ok(Entry::Admitted(segment, resources)) => {
             join(segment, resources, &connection, (rank, ranks), job)
         }
+        // Both mean that the service ends: by an answer, or by the end of its process.
         Ok(Entry::Over) | Err(ServiceError::Broker(BrokerError::Closed)) => {
             Err(Error::ServiceFailed.into())
         }
@@ -212,6 +213,7 @@ pub(crate) fn request_entry(
     let started = shm::process::start_time(std::process::id())?;
     connection.send_message(&Hello { rank, ranks, started }.encode(), &[])?;
     let message = connection.receive_message(Some(limit))?;
+    // The order of the descriptors is that of `Answer::WelcomeToNodes`.
     let mut descriptors = message.descriptors.into_iter();
     let mut next = || descriptors.next().ok_or(ServiceError::Answer);
     let segment = |descriptor| Segment::from_fd(descriptor).map_err(Error::from);

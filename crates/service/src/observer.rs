@@ -126,6 +126,7 @@ impl RunningJobs {
             source,
         })?;
         let listeners = listeners(&String::from_utf8_lossy(&list));
+        // A later socket of the same name has another inode, so it gets no state of the former one.
         self.known.retain(|listener, _| listeners.contains(listener));
         for listener in listeners {
             let name = listener.name.clone();

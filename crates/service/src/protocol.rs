@@ -91,6 +91,8 @@ impl Hello {
 
 impl Answer {
     pub(crate) fn encode(&self) -> Vec<u8> {
+        // Reasons are cut to the largest size of a message: a longer response could not be sent,
+        // and the rank would get no reason at all.
         match self {
             Answer::Welcome => vec![0],
             Answer::Refused(why) => [&[1], shortened(why, MAX_BYTES - 1).as_bytes()].concat(),
@@ -161,6 +163,8 @@ pub(crate) fn write_nodes(nodes: &JobNodes) -> Result<OwnedFd, ServiceError> {
 pub(crate) fn read_nodes(file: BorrowedFd<'_>) -> Option<JobNodes> {
     let mut bytes = Vec::new();
     let mut part = [0; 4096];
+    // The sender may be any process of this user. A read at an offset never waits, and the limit
+    // bounds the memory.
     loop {
         let count = rustix::io::pread(file, &mut part, bytes.len() as u64).ok()?;
         if count == 0 {

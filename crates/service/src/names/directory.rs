@@ -89,6 +89,7 @@ impl Directory {
         if plan.names > NAMES {
             return refused("it can have at most 16,384 names");
         }
+        // The product of two numbers of 32 and 16 bits does not overflow.
         if own == 0 || own > u64::from(plan.names) {
             return refused(
                 "its processes must have 1 port together and at most as many as the job has names",
@@ -99,6 +100,7 @@ impl Directory {
             bytes => Some(Segment::create(bytes, Backing::Memory)?),
         };
         let job = self.next_job;
+        // The last step that can fail: nothing has been entered before it.
         let key = JobKey::random()?;
         let places = |process| (0..plan.ports).map(move |port| PortId { job, process, port });
         let names: Vec<PortId> = (0..plan.processes).flat_map(places).collect();
@@ -252,6 +254,7 @@ impl Directory {
                 pid: self.members.get(&other).map_or(0, |other| other.pid),
             });
         }
+        // Before the slot is taken: a failure leaves it for another attempt.
         let receive_queues =
             record.segment.as_ref().map(|_| QueuesParts::create(&record.plan)).transpose()?;
         *slot = ProcessSlot::Taken(member);
@@ -264,6 +267,8 @@ impl Directory {
     pub(super) fn leave(&mut self, member: MemberId) -> Option<JobId> {
         let gone = self.members.remove(&member)?;
         let slots = self.jobs.get_mut(&gone.job).map(|record| &mut record.slots);
+        // The slot is marked before the tables are written: they report an end, where an empty slot
+        // would mean that the process has yet to start.
         if let Some(slot) = slots.and_then(|slots| slots.get_mut(gone.process as usize)) {
             *slot = ProcessSlot::Left;
         }

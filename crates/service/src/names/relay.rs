@@ -97,6 +97,7 @@ impl Relay {
     }
 
     fn open(&self, node: NodeId, opener: Opener) {
+        // Held until the new link is in the table, so that two clients of one node share a link.
         let mut links = lock(&self.shared.links);
         let Err(Command::Open(opener)) = (match links.get(&node).and_then(Weak::upgrade) {
             Some(control) => control.try_send(Command::Open(opener)),
@@ -108,6 +109,7 @@ impl Relay {
         let member = opener.member;
         let question = opener.question;
         let started = self.shared.control().and_then(|control| {
+            // Before the thread starts: one that cannot connect ends when it finds no client.
             control.send(Command::Open(opener));
             let shared = Arc::clone(&self.shared);
             let guard = self.shared.keep_running();
@@ -143,6 +145,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
+        // The threads hold their controls, and are not joined: each ends after its last turn.
         let listeners = lock(&self.listeners);
         let controls = lock(&self.shared.controls);
         let links = controls.iter().filter_map(Weak::upgrade);

@@ -279,7 +279,7 @@ impl<'a> Link<'a> {
     fn offer(&mut self, stream: u32, request: &[u8]) {
         let name = std::str::from_utf8(request).ok().and_then(|name| check_name(name).ok());
         let Some(name) = name else {
-            return self.streams.refuse(stream, FAILED, "it was asked for an invalid name");
+            return self.streams.refuse(stream, FAILED, "the requested name is invalid");
         };
         // The name identifies the program at the other end to the program here.
         let number = self.shared.next_proxy();
@@ -312,7 +312,8 @@ impl<'a> Link<'a> {
                 self.proxies.insert(stream, proxy);
                 self.shared.answer(opener.member, opener.question, response);
             }
-            // The client has ended meanwhile, or the system has no descriptors.
+            // The client has ended meanwhile, or the system has no descriptors. The other node has
+            // connected its program already, and drops that connection with the stream.
             Err(error) => {
                 self.streams.close(stream, code_of(CloseReason::GoneThere));
                 self.refuse(&opener, Refusal::system(error));

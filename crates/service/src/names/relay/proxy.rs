@@ -66,6 +66,7 @@ impl Proxy {
         program: &PortAddress,
         sends: Class,
     ) -> Result<Proxy, PortError> {
+        // Whatever fails below, the values dropped on the way remove the job and its connections.
         let owner = JobOwner::add(server, &open_job(&job, 1), SERVER_TIMEOUT)?;
         let identity = Identity::new(&job, 0, owner.key());
         let registration = NameClient::register(server, &identity, SERVER_TIMEOUT)?;
@@ -115,7 +116,8 @@ impl Proxy {
         may_send: bool,
     ) -> Result<bool, ProxyEnd> {
         let delivered = self.deliver(streams, stream);
-        // The program gets the reason only after the last message of the other node.
+        // The program gets the reason only after the last message of the other node. If it receives
+        // nothing any more, `deliver` has emptied the inbox.
         if self.inbox.is_empty()
             && let Some(why) = self.ended
         {
@@ -137,6 +139,8 @@ impl Proxy {
         let mut moved = false;
         while let Some((tag, bytes)) = self.inbox.front() {
             match self.sender.try_put(*tag, bytes) {
+                // The credit returns only with the message in the ring, so the inbox holds at most
+                // the stream's window.
                 Ok(true) => {
                     streams.consumed(stream, bytes.len());
                     self.inbox.pop_front();
@@ -153,6 +157,7 @@ impl Proxy {
                 }
             }
         }
+        // All of these messages by one store.
         self.sender.publish();
         moved
     }
