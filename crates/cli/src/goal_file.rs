@@ -1,4 +1,4 @@
-//! GOAL files: told apart by what is in them, read, and written whole or not at all.
+//! GOAL files: their format is detected from the contents; they are written whole or not at all.
 
 use crate::failure::Failure;
 use goal::graph::Graph;
@@ -112,12 +112,12 @@ fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     // Where a link leads, so that the link itself stays.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if std::fs::metadata(&path).is_ok_and(|about| !about.is_file()) {
-        // A device or pipe cannot be replaced. (A directory says so when it is opened.)
+        // A device or pipe cannot be replaced. (A directory is an error when it is opened.)
         return std::fs::OpenOptions::new().write(true).open(&path)?.write_all(bytes);
     }
     let mut file = place_beside(&path)?;
     file.write_all(bytes)?;
-    // Some file systems only say now that they are full.
+    // Some file systems only report now that they are full.
     file.as_file().sync_all()?;
     file.persist(&path)?;
     Ok(())

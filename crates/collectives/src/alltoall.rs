@@ -33,7 +33,7 @@
 //!   Thakur, Rabenseifner, Gropp 2005: the pairwise exchange.
 //! - **multiphase**: One phase for each dimension of a grid of ranks: all ranks of a line exchange
 //!   with each other what the line's members need or have to pass on. Extents are chosen by
-//!   [`degree`](Tuning::degree), as [`phases`] says.
+//!   [`degree`](Tuning::degree), by the rule of [`phases`].
 //!
 //!   Bokhari: "Multiphase Complete Exchange on a Circuit Switched Hypercube", International
 //!   Conference on Parallel Processing, 1991. On 2^d ranks, extents of 2, 4, … are the paper's

@@ -7,7 +7,7 @@
 //!   Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
 //!   Communications" (2004), table 1: the flat tree.
 //! - **flat-rendezvous**: Flat, and each message waits for its receiver: an empty message announces
-//!   it and an empty one from the receiver says that the bytes have a place.
+//!   it and an empty one from the receiver confirms that the bytes have a place.
 //!
 //!   Barchet-Estefanel, Mounié 2004, table 1: the flat tree with rendezvous, 2 g(1) + 3 L more than
 //!   the bytes themselves take.

@@ -21,7 +21,7 @@ impl Arena {
     /// Maps `buffers` buffers.
     pub(crate) fn new(buffers: usize, buffer_bytes: usize) -> io::Result<Arena> {
         let bytes = (buffers * buffer_bytes).max(1);
-        // MAP_POPULATE: the pages are there, as FI_MR_ALLOCATED asks.
+        // MAP_POPULATE: the pages exist, as FI_MR_ALLOCATED requires.
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new anonymous mapping touches no other memory.

@@ -30,8 +30,8 @@
 //! | 23, 27 | u32 number of edges until completion, u32 index of the first among the section's edges |
 //! | 31, 35 | the same for edges until start |
 //!
-//! Other programs write nodes of other sizes under the same magic number. They are told apart by
-//! arithmetic: a section is as long as its roots, its nodes and as many edges as its nodes count.
+//! Other programs write nodes of other sizes under the same magic number. Arithmetic distinguishes
+//! them: a section is as long as its roots, its nodes and as many edges as its nodes count.
 
 mod error;
 mod layout;
@@ -42,9 +42,9 @@ pub use error::BinaryError;
 
 use crate::graph::Graph;
 
-/// Reads the graphs of all ranks. What they mean (whether peers exist, whether every send has a
-/// receive) is for [`check`](mod@crate::check) to judge. Takes memory in proportion to the file,
-/// whatever it says.
+/// Reads the graphs of all ranks. [`check`](mod@crate::check) examines their meaning: that peers
+/// exist, and that every send has a receive. Takes memory in proportion to the file, whatever its
+/// headers contain.
 ///
 /// # Errors
 /// The first thing that does not follow the format.

@@ -1,4 +1,4 @@
-//! Finds what is wrong with a graph, or with all ranks' graphs together, and says where.
+//! Finds the errors of a graph, or of all ranks' graphs together, with their places.
 
 mod digraph;
 mod flow;
@@ -65,7 +65,7 @@ pub fn graph(graph: &Graph) -> Result<(), Vec<Problem>> {
     report.finish()
 }
 
-/// Adds what is wrong with one graph; says whether its edges lead somewhere and not round.
+/// Adds the errors of one graph. Returns true if all its edges lead to vertices and form no cycle.
 fn rank(graph: &Graph, report: &mut Report) -> bool {
     if graph.rank() >= graph.ranks() {
         report.add(|| Problem::Rank { rank: graph.rank(), ranks: graph.ranks() });

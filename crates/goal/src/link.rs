@@ -1,4 +1,4 @@
-//! Linking: the schedules of all ranks as one program, in which every send knows its receive.
+//! Linking: the schedules of all ranks as one program, in which every send refers to its receive.
 //!
 //! [`link`] is a pure function. Every rank computes it from the same schedules and obtains the same
 //! tables, so the ranks need not agree on anything else. Pairs form by the rule of

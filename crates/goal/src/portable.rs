@@ -65,9 +65,9 @@ pub enum NotPortable {
         position: usize,
         /// The number of graphs.
         graphs: usize,
-        /// The rank it says it is.
+        /// The rank in its header.
         rank: u32,
-        /// The number of ranks it says there are.
+        /// The number of ranks in its header.
         ranks: u32,
     },
     /// No graph at all.

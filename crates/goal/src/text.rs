@@ -62,7 +62,7 @@ pub fn read_bytes(source: &[u8]) -> Result<Vec<Graph>, TextError> {
     }
 }
 
-/// Writes the graphs of all ranks, in order. Reading the text gives the same graphs, up to line
+/// Writes the graphs of all ranks, in order. Reading the text returns the same graphs, up to line
 /// numbers, labels for vertices that had none and are named by edges, and the places of blocks,
 /// which the format omits.
 ///

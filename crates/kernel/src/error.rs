@@ -102,7 +102,7 @@ pub enum LoadError {
     Refused(String),
 }
 
-/// Returns the interface with the smallest MTU, as far as this node knows it.
+/// Returns the interface with the smallest MTU among those of known MTU.
 fn narrowest(name: &str, nodes: &usize) -> String {
     let others = if *nodes > 1 { ", or that of another node," } else { "" };
     format!("the interface `{name}`{others}")

@@ -85,10 +85,10 @@ pub enum LaunchError {
         /// Number of ranks.
         ranks: u32,
     },
-    /// The launcher speaks PMI through a port instead of a descriptor.
+    /// The launcher offers PMI through a port instead of a descriptor.
     #[error("the launcher has set PMI_PORT and not PMI_FD: start the job without -pmi-port")]
     PmiPort,
-    /// The process manager, which knows all ranks.
+    /// The process manager, which has started all ranks.
     #[error(transparent)]
     Pmi(#[from] pmi::Error),
     /// The process manager, through its library.

@@ -40,7 +40,7 @@ enum Way {
 const PMI_FD: &str = "PMI_FD";
 /// The port of such a process manager, if it accepts connections instead.
 const PMI_PORT: &str = "PMI_PORT";
-/// The variable of every launcher that speaks PMIx.
+/// The variable of every launcher with PMIx.
 const PMIX_RANK: &str = "PMIX_RANK";
 const MASTER_RANK: &str = "RANK";
 const MASTER_RANKS: &str = "WORLD_SIZE";

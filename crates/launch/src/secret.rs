@@ -12,7 +12,7 @@ use std::hash::Hasher;
 /// Bytes of a secret.
 const BYTES: usize = 16;
 
-/// The secret of one job, which only its ranks and node services know.
+/// The secret of one job, which only its ranks and node services have.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; BYTES]);
 

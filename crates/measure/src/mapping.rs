@@ -1,6 +1,6 @@
-//! Which rank should run on which core: proposed from how much each two ranks have to say to each
-//! other, and from what a message costs between each two cores. The 1995 report's central finding
-//! is that this is not to be left to chance.
+//! A mapping of ranks to cores: proposed from the traffic between each two ranks, and from the cost
+//! of a message between each two cores. That this should not be left to chance is the central
+//! finding of the 1995 report.
 
 use crate::results::{Part, Value};
 
@@ -14,7 +14,7 @@ pub struct Traffic {
     bytes: Vec<f64>,
 }
 
-/// Why a text tells no traffic.
+/// Reason why a text is no traffic matrix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrafficError {
@@ -186,8 +186,8 @@ impl Proposal {
 
 /// Proposes a mapping. No core gets more ranks than it has to: ranks compute too.
 ///
-/// Ranks are placed one after the other, next the one that says most to those which are placed, on
-/// the core where that costs least; then two ranks change places, or one moves, as long as anything
+/// Ranks are placed one after the other: next the one with the most traffic to the placed ones, on
+/// the core where that costs least. Then two ranks change places, or one moves, as long as anything
 /// gets better (the exchanges of Kernighan and Lin, "An Efficient Heuristic Procedure for
 /// Partitioning Graphs", Bell System Technical Journal 49(2), 1970, one at a time). Starting from
 /// ranks in turn as well, so that it is never worse than that.
@@ -232,7 +232,7 @@ fn greedy(traffic: &Traffic, distances: &Distances) -> Vec<usize> {
     let mut left: Vec<usize> = (0..traffic.ranks).collect();
     while !left.is_empty() {
         let said = |rank: usize| {
-            // The first one is that which says most at all.
+            // The first one is that with the most traffic.
             let to_all: f64 = (0..traffic.ranks).map(|other| traffic.between(rank, other)).sum();
             let to_placed: f64 =
                 placed.iter().map(|(other, _)| traffic.between(rank, *other)).sum();

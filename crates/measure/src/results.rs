@@ -4,7 +4,7 @@
 //! Code that writes, renders or compares parts depends on no experiment. [`Directory`]
 //! keeps parts as JSON and CSV.
 //!
-//! Sizes are bytes and times microseconds unless an axis or a column says otherwise.
+//! Sizes are bytes and times microseconds unless an axis or a column has another unit.
 //!
 //! ```
 //! use measure::results::{Axis, Figure, Part, Point, Role, Series};

@@ -1,11 +1,11 @@
 //! Descriptor broker: a local socket through which the node service passes descriptors to ranks.
 //!
 //! The socket has an abstract name, so there is no file to clean up and the name is released when
-//! its owner ends. The first process to bind the name is the service; [`BrokerError::NameTaken`]
-//! tells later ones to connect instead. Each side obtains the other's credentials from the kernel
-//! and refuses processes of other users. Messages are small and delivered whole (SOCK_SEQPACKET),
-//! start with a magic number and a version, and may carry file descriptors both ways (SCM_RIGHTS).
-//! No call on the service's side ever blocks on a client that does not read.
+//! its owner ends. The first process to bind the name is the service; [`BrokerError::NameTaken`] is
+//! the reason for later ones to connect instead. Each side obtains the other's credentials from the
+//! kernel and refuses processes of other users. Messages are small and delivered whole
+//! (SOCK_SEQPACKET), start with a magic number and a version, and may carry file descriptors both
+//! ways (SCM_RIGHTS). No call on the service's side ever blocks on a client that does not read.
 
 use error::{MAX_NAME_BYTES, system};
 use rustix::event::{PollFd, PollFlags, poll};

@@ -9,7 +9,7 @@
 //!
 //! The common side therefore calls [`light`], which costs nothing once [`register`] has succeeded
 //! in its process, and the rare side calls [`heavy`]. A process that could not register pays for a
-//! full fence in [`light`] itself, so processes need not know about each other. Where the system
+//! full fence in [`light`] itself, so processes need no knowledge of each other. Where the system
 //! refuses membarrier to the rare side but not to the common one, a sleeper can miss an arrival;
 //! such a sleeper limits its sleep (see [`heavy`]).
 

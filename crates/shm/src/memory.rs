@@ -55,9 +55,9 @@ impl SegmentMemory {
     /// Creates access to the bytes of this segment.
     ///
     /// # Safety
-    /// All users of the segment follow a protocol, as the module's page says: no two calls on such
-    /// a value, by any thread of any process, may access the same bytes at the same time unless
-    /// both only read; this includes calls from inside [`inspect`](Self::inspect),
+    /// All users of the segment follow a protocol, as the module's page describes: no two calls on
+    /// such a value, by any thread of any process, may access the same bytes at the same time
+    /// unless both only read; this includes calls from inside [`inspect`](Self::inspect),
     /// [`fill`](Self::fill) and [`combine`](Self::combine).
     pub unsafe fn new(segment: Arc<Segment>) -> Self {
         SegmentMemory { segment }

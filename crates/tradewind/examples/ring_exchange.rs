@@ -43,7 +43,7 @@ pub(crate) fn travel(world: &Communicator) -> Result<Option<Vec<String>>> {
     onward.wait()?;
     let mut lines = vec![format!("all together: {}", total[0])];
     for _ in 0..size {
-        // Of any length, from whichever rank comes first.
+        // Of any length, from the rank with the first report.
         let report = world.mprobe(Source::Any, Tag::Is(REPORT))?;
         lines.push(String::from_utf8_lossy(&report.recv_vec()?).into_owned());
     }

@@ -1,8 +1,9 @@
 //! Numbers of new communicators.
 //!
 //! Every rank of a new communicator offers a number, and all of them take the one that counts
-//! highest. So it counts above those of all communicators that any of them has had, which tells its
-//! messages from late ones of dropped communicators ([`queues::matching::Contexts`]).
+//! highest. So it counts above those of all communicators that any of them has had, which
+//! distinguishes its messages from late ones of dropped communicators
+//! ([`queues::matching::Contexts`]).
 
 use crate::error::{Result, argument};
 use std::sync::atomic::{AtomicU32, Ordering};

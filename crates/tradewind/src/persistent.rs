@@ -9,7 +9,7 @@ use bytemuck::Pod;
 
 /// A persistent collective, prepared by one of the `_init` methods: a start looks nothing up.
 ///
-/// The type parameter says which buffers a start takes: [`NoBuffers`] for a barrier,
+/// The type parameter names the buffers that a start takes: [`NoBuffers`] for a barrier,
 /// [`OneBuffer<T>`] for a broadcast, [`TwoBuffers<T>`] for all other collectives. The length of the
 /// buffers is fixed by the preparation, the buffers themselves are not.
 ///

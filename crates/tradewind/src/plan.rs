@@ -2,7 +2,7 @@
 //! the fold of a user-defined reduction.
 //!
 //! A plan is made once and then run, started, or kept as a
-//! [`Persistent`](crate::Persistent) collective. Its type parameter says which buffers a start
+//! [`Persistent`](crate::Persistent) collective. Its type parameter names the buffers that a start
 //! takes: [`NoBuffers`], [`OneBuffer`] or [`TwoBuffers`].
 
 mod kinds;

@@ -227,8 +227,8 @@ impl<T: Element> ReduceOp<T> for Op {
 impl ReduceOp<u8> for OpOnBytes {
     #[inline]
     fn into_combination(self, blocks: &[u64]) -> Result<Combination> {
-        // On every rank, before the start: the rank that executes the operation could only tell
-        // itself.
+        // On every rank, before the start: the rank that executes the operation could report the
+        // error to its own program only.
         let element = self.data_type.bytes() as u64;
         if let Some(broken) = blocks.iter().find(|bytes| !bytes.is_multiple_of(element)) {
             let expected = format!("whole elements of {element} bytes ({})", self.data_type);

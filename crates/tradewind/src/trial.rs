@@ -146,7 +146,7 @@ impl Communicator {
         for (handle, (engine, _)) in handles.iter().zip(plans) {
             handle.batch(query, &mut memory)?;
             let time = handle.batch(query, &mut memory)?;
-            // Times of another engine than the plan's say nothing about the plan.
+            // Times of another engine than the plan's do not count.
             let backend = self.last_backend(query.form);
             let has_run = engine.is_none_or(|engine| Some(engine.name()) == backend);
             first.push(if has_run { time } else { f64::INFINITY });

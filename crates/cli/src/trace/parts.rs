@@ -15,7 +15,7 @@ pub(super) struct Parts {
     pub(super) calls: Vec<(u32, Call)>,
     /// Number of ranks of the job, as far as known.
     pub(super) ranks: u32,
-    /// All that they have said: parts that disagree are of several jobs.
+    /// All numbers that they contain: parts that disagree are of several jobs.
     pub(super) sizes: BTreeSet<u32>,
     /// Ranks that have written nothing.
     pub(super) missing: Vec<u32>,
@@ -26,7 +26,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Reads the parts of so many ranks, or of as many as these parts say.
+    /// Reads the parts of this number of ranks, or of the number in the parts.
     pub(super) fn read(directory: &Path, ranks: u32) -> Self {
         let mut parts = Parts { ranks, ..Parts::default() };
         let mut rank = 0;

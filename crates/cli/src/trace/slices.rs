@@ -12,7 +12,7 @@ pub(super) struct Slice {
     /// The rank of its process.
     pub(super) rank: u32,
     pub(super) track: Track,
-    /// Tracks of a rank are told apart by this.
+    /// Distinguishes the tracks of a rank.
     pub(super) thread: u64,
     pub(super) begun: u64,
     pub(super) ended: u64,

@@ -205,7 +205,7 @@ struct Traffic {
     ends: BTreeSet<(u32, u32)>,
 }
 
-/// Which ranks speak for their nodes, from one to another.
+/// The ranks that send and receive for their nodes, from one node to another.
 struct NodeLeaders {
     between: HashMap<(u32, u32), (u32, u32)>,
 }

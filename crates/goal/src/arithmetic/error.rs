@@ -30,13 +30,13 @@ pub enum ArithmeticError {
     NotWholeElements {
         /// Bytes in each block.
         bytes: usize,
-        /// The data type the blocks were said to hold.
+        /// The stated data type of the blocks.
         data_type: DataType,
     },
     /// The operation is not defined on the data type; see [`Arithmetic::applies_to`].
     #[error("{operation} is not defined on {data_type}; use an integer data type")]
     NotApplicable {
-        /// The operation that was asked for.
+        /// The requested operation.
         operation: Arithmetic,
         /// The data type it is not defined on.
         data_type: DataType,

@@ -42,7 +42,7 @@ pub enum BinaryError {
         /// The expected start.
         expected: u64,
     },
-    /// More bytes than the last section says.
+    /// More bytes than the last section has.
     #[error("the file is damaged: {found} bytes follow the last rank: was something appended?")]
     Trailing {
         /// The number.
@@ -66,9 +66,9 @@ pub enum BinaryError {
         rank: u32,
         /// Bytes of its section.
         length: u64,
-        /// Nodes it says it has.
+        /// Number of nodes in its header.
         nodes: u32,
-        /// Roots it says it has.
+        /// Number of roots in its header.
         roots: u32,
     },
     /// A node that no program writes.

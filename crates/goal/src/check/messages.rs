@@ -138,8 +138,8 @@ fn wildcards(graphs: &[Graph], pairing: &Pairing, report: &mut Report) {
 /// Receiving rank, source and tag.
 type Admission = (Option<u32>, Option<u32>, Option<u32>);
 
-/// Adds the sends and receives that no assignment matches; where only the lengths stand between
-/// two, it says so.
+/// Adds the sends and receives that no assignment matches. Where only the lengths of two differ,
+/// the problem states that.
 fn unmatched(graphs: &[Graph], sends: &[Endpoint], receives: &[Endpoint], report: &mut Report) {
     let mut waiting: HashMap<Admission, Vec<&Endpoint>> = HashMap::new();
     // In reverse, so that `pop` below returns the first one in vertex order.

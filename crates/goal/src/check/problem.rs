@@ -348,9 +348,9 @@ pub enum Problem {
         position: usize,
         /// The number of graphs.
         graphs: usize,
-        /// The rank it says it is.
+        /// The rank in its header.
         rank: u32,
-        /// The number of ranks it says there are.
+        /// The number of ranks in its header.
         ranks: u32,
     },
     /// Nothing receives a message.

@@ -131,7 +131,7 @@ impl<'a> RaceSearch<'a> {
         }
     }
 
-    /// Asks whether all targets come after all members; answers wait for the next pass.
+    /// Notes the question whether all targets come after all members; the next pass answers it.
     fn add(
         &mut self,
         members: &[usize],
@@ -143,8 +143,9 @@ impl<'a> RaceSearch<'a> {
             if self.sources.len() == 64 {
                 self.run(unordered);
             }
-            // A set of more members than there are free bits is divided: each part asks for itself,
-            // and the targets come after all members if they come after those of each part.
+            // A set of more members than there are free bits is divided: each part is a question of
+            // its own, and the targets come after all members if they come after those of each
+            // part.
             let mut mask = 0u64;
             while let Some(member) = members.peek().copied() {
                 let bit = match self.bit.get(&member) {

@@ -5,7 +5,7 @@ use super::records::{MAGIC, VERSION};
 /// Error in the bytes of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// Fewer bytes than a header, or not the number the header says.
+    /// Fewer bytes than a header, or another number than that in the header.
     #[error(
         "a schedule of {expected} bytes was announced, {found} are there: it was cut off or something was appended"
     )]

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 impl<'a> ScheduleView<'a> {
     /// Validates bytes where they lie. Everything an engine relies on is checked: codes, ranges,
-    /// sums, that every edge leads forward and that the dependency counters are what the edges say.
+    /// sums, that every edge leads forward and that the dependency counters agree with the edges.
     ///
     /// # Errors
     /// Returns an error that names the defect.
@@ -250,7 +250,7 @@ fn check_writes(view: &ScheduleView<'_>, record: &OperationRecord) -> Result<(),
     Ok(())
 }
 
-/// Every operation is one vertex, and ordinals count as the matching rule says.
+/// Every operation is one vertex, and ordinals follow the matching rule.
 fn check_numbering(view: &ScheduleView<'_>) -> Result<(), ScheduleError> {
     let fail = |operation: usize, what| {
         Err(ScheduleError::Operation { operation: operation as u32, what })

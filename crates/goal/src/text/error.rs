@@ -59,7 +59,7 @@ pub enum TextError {
         /// Position of the number.
         at: Position,
     },
-    /// Ranks come in order; this one does not.
+    /// A rank that is out of order.
     #[error(
         "{at}: found rank {found}, expected rank {expected}: ranks come in order and each once"
     )]

@@ -99,7 +99,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The token that began with the last byte and goes on as long as `belongs` says.
+    /// The token that began with the last byte and continues while `belongs` returns true.
     #[inline]
     fn rest(&mut self, belongs: impl Fn(&u8) -> bool) -> &'a str {
         let bytes = self.source.as_bytes();

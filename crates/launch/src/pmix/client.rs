@@ -32,7 +32,7 @@ impl Client {
     /// each call.
     ///
     /// # Errors
-    /// If there is no usable library, or the launcher does not speak PMIx.
+    /// If there is no usable library, or the launcher has no PMIx.
     pub fn open(search: &Search, limit: Duration) -> Result<Self, Error> {
         let paths = search.candidates();
         let (requests, received) = channel();

@@ -153,7 +153,7 @@ fn listen(host: &str, port: u16) -> std::io::Result<TcpListener> {
     listen_everywhere(port)
 }
 
-/// A rank, as far as it has come.
+/// State of a rank in the exchange.
 #[derive(Debug, Default)]
 struct RankState {
     /// Address from which it has connected.
@@ -356,7 +356,7 @@ impl Space {
         let expected = self.ranks.len();
         let address = self.peers[index].address;
         // An address stays for ever: a second process of the same number is refused, and the first
-        // one cannot come again, because the loss of its connection ends the exchange.
+        // one cannot connect again, because the loss of its connection ends the exchange.
         let known = self.ranks.get(rank as usize).map(|state| state.address);
         let refusal = match known {
             _ if ranks as usize != expected => Some(format!(

@@ -100,7 +100,7 @@ fn report(world: &Communicator, arguments: &Arguments) -> Result<bool> {
 pub(crate) fn measure_all(world: &Communicator, arguments: &Arguments) -> Result<Vec<Row>> {
     let mut experiment = Experiment {
         world,
-        // The first thing that is opened: where there are no two ranks, it says so.
+        // The first thing that is opened: without two ranks it is an error.
         go: Ends::open(world, RECEIVER, SENDER)?,
         pace: ComputeRate::calibrate(),
         clock_us: clock_us(),
@@ -161,7 +161,7 @@ fn middle(values: &mut [f64]) -> f64 {
 /// One rank's part.
 struct Experiment<'w> {
     world: &'w Communicator,
-    /// By which rank 1 tells rank 0 that it may send.
+    /// Permission of rank 1 for the send of rank 0.
     go: Ends,
     pace: ComputeRate,
     clock_us: f64,

@@ -12,7 +12,8 @@ const TABLE: &str = "factors";
 /// Two pairs, the fewest that can contend, need a core for each of their ranks.
 const FEWEST_CORES: usize = 4;
 
-/// The experiment. It has no steps on fewer cores than two pairs need, and says why.
+/// The experiment. On fewer cores than two pairs need it has no steps, and a finding with the
+/// reason.
 pub fn experiment(setting: &Setting) -> Experiment {
     let laps = setting.choose(
         Repetition { laps: 3, microseconds: 200.0 },

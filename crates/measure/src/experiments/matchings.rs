@@ -233,7 +233,7 @@ fn conclude(part: &mut Part, sizes: &[u64], place: &str) -> Result<(), Error> {
             [minimum, lower_quartile, upper_quartile, maximum].map(|value| value.unwrap_or(median));
         let row = [*bytes as f64, least, lower, median, upper, most, most / least];
         variation.push(row.map(Value::Number).to_vec());
-        // The shortest and the longest tell enough.
+        // The shortest and the longest suffice.
         if index == 0 || index + 1 == sizes.len() {
             let share = |rank: usize| 100.0 * (rank + 1) as f64 / times.len() as f64;
             let points = times

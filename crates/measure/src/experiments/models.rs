@@ -128,8 +128,8 @@ fn measure(
     budget: TimeBudget,
 ) -> Result<Vec<Finding>, Error> {
     let plans = collective.plans(&segments());
-    // With the caller engine a join is run by its ranks' own hands: no other engine's figures say
-    // anything about it.
+    // With the caller engine its own ranks execute a join, so figures of other engines do not apply
+    // to it.
     let joins = here.shape.engine == EngineKind::Peers;
     let plans: Vec<Choice> =
         plans.into_iter().filter(|plan| joins || plan.algorithm != Algorithm::Join).collect();

@@ -46,7 +46,8 @@ use crate::harness::Error;
 use crate::harness::computation::ComputeRate;
 use session::Session;
 
-/// Takes every measure of every candidate, in turns, with the ranks' threads where `place` says.
+/// Takes every measure of every candidate, in turns, with the ranks' threads on the cores of
+/// `place`.
 ///
 /// # Errors
 /// The error of an engine, with its name.

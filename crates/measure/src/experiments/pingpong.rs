@@ -206,7 +206,7 @@ fn queue<W: MessagePath>(
         let own = phases::round_trips(world, ways, 1, 8)?;
         Ok(phases::largest(world, [own])?[0])
     };
-    // The first pass is discarded, the second tells how many fill a lap.
+    // The first pass is discarded; the second determines how many fill a lap.
     look(ways)?;
     let trips = (laps.microseconds * 1e3 / (2.0 * look(ways)?.max(1.0))).clamp(1.0, 1e6) as u64;
     let own = (0..laps.laps)

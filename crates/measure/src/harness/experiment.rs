@@ -35,7 +35,7 @@ type Conclude = dyn Fn(&mut Part) -> Result<(), Error> + Send + Sync;
 pub struct StepContext<'a> {
     /// All ranks of the job.
     pub world: &'a Communicator,
-    /// The shape that was asked for.
+    /// The requested shape.
     pub shape: &'a JobShape,
     /// The process of the node service, where it is one of its own.
     pub service: Option<u32>,
@@ -46,7 +46,7 @@ pub struct StepContext<'a> {
 
 impl Step {
     /// A step that takes about so many milliseconds. All ranks of a job run `measure` at the same
-    /// time; what it gives on rank 0 counts.
+    /// time; its result on rank 0 counts.
     pub fn new(
         what: impl Into<String>,
         shape: JobShape,

@@ -33,7 +33,7 @@ pub enum Finding {
         /// The cell.
         cell: Square,
     },
-    /// Something that a reader should know; said once, however often it is found.
+    /// A remark for the reader; printed once, however often it is found.
     Note(String),
 }
 

@@ -45,7 +45,7 @@ impl Repetition {
     /// ```
     ///
     /// # Errors
-    /// When a rank is gone, or what `repeat` says.
+    /// If a rank has failed, and the errors of `repeat`.
     pub fn time(
         self,
         world: &Communicator,
@@ -72,7 +72,7 @@ impl Repetition {
         loop {
             let mut slowest = [0.0];
             world.allreduce(&[lap(world, tried, repeat)?], &mut slowest, Op::Maximum)?;
-            // An eighth of a lap tells well enough.
+            // An eighth of a lap is exact enough.
             if slowest[0] >= self.microseconds / 8.0 || tried as f64 >= MOST {
                 let each = slowest[0] / tried as f64;
                 return Ok((self.microseconds / each.max(1e-3)).clamp(1.0, MOST) as u64);

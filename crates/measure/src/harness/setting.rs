@@ -94,9 +94,9 @@ pub struct JobShape {
 }
 
 impl JobShape {
-    /// Ranks on the cores that the setting maps them to: unless it says otherwise, each on a core
-    /// of its own if there are enough, and else wherever the system puts them. On several nodes
-    /// they are those of the job's ranks that [`Nodes::spread`] takes.
+    /// Ranks on the cores that the setting maps them to. Without a map each has a core of its own
+    /// if there are enough, and otherwise the system places them. On several nodes they are those
+    /// of the job's ranks that [`Nodes::spread`] takes.
     pub fn bound(setting: &Setting, ranks: u32) -> Self {
         if let Some(nodes) = &setting.nodes {
             return Self::between(nodes, ranks);

@@ -72,7 +72,7 @@ fn row(part: &str, figure: &str, series: &Series, other: &Series) -> Option<Vec<
     Some(words.into_iter().chain([count, median, least, greatest].map(Value::from)).collect())
 }
 
-/// Settings in which the parts differ: such ratios say little of the machines.
+/// Settings in which the parts differ: such ratios do not compare the machines.
 pub(crate) fn settings<'a>(
     pairs: impl Iterator<Item = (&'a Part, &'a Part)>,
     label: &str,

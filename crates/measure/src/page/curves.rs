@@ -71,7 +71,7 @@ impl Curve<'_> {
     }
 
     /// Returns true if its points are joined: where several values belong to one x, or x goes back,
-    /// a line would tell of an order that there is not.
+    /// a line would show an order that does not exist.
     pub(crate) fn is_joined(&self) -> bool {
         self.points
             .windows(2)

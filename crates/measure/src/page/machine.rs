@@ -131,7 +131,7 @@ fn curve(
         let spread = values
             .filter(|values| !values.is_empty())
             .map(|values| Point::of(at.bytes as f64, values));
-        // The samples say how far values lie apart; the parameter is what the models use.
+        // The samples show the spread; the parameter is what the models use.
         let spread = spread.unwrap_or_else(|| Point::exact(at.bytes as f64, 0.0));
         Point { median: value(at), ..spread }
     };

@@ -28,7 +28,7 @@ pub(crate) fn linear(first: f64, last: f64, wanted: usize, rounding: Rounding) -
     let from = (first / step - 1e-9).ceil();
     let to = (last / step + 1e-9).floor();
     if to - from < 1.0 && wanted < ENOUGH {
-        // One number says little of an axis.
+        // With one number an axis has no scale.
         return linear(first, last, 2 * wanted.max(1), rounding);
     }
     if to < from {

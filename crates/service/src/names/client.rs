@@ -122,8 +122,8 @@ mod tests {
         let next = ConnectionNotice::Opening { after: 1 };
         let both = [(1, new), (1, Leaving), (2, next)];
         assert_eq!(waiting(&[both[0], both[1], both[2], (2, closing), (1, closing)]), []);
-        // The second connection's messages wait for those of the first, which the process has to
-        // know.
+        // The second connection's messages wait for those of the first, so the process must have
+        // that notification.
         let first_closed = [both[0], both[1], both[2], (1, closing)];
         assert_eq!(waiting(&first_closed), first_closed);
     }

@@ -193,7 +193,7 @@ pub fn serve(name: &str) -> Result<(), StartError> {
     let _ = rustix::process::setsid();
     let _ = std::env::set_current_dir("/");
     raise_open_files();
-    // Binding decides between servers that start at once: the kernel gives the name to one.
+    // Binding decides between servers that start at once: only one of them gets the name.
     let server = match NameServer::bind(name) {
         Ok(server) => server,
         Err(NameError::Broker(BrokerError::NameTaken { .. })) => {

@@ -216,7 +216,7 @@ impl Connections {
         let answer = Response::Connection(self.offer(number, &connection, receiver));
         let offer = self.offer(number, &connection, member);
         let notice = Notification::ConnectionOpened { port: to.port, position: 0, after, offer };
-        // First the receiver, so that it knows the connection when the first message arrives.
+        // First the receiver, so that it has the connection when the first message arrives.
         self.notify(receiver, notice, Some((number, ConnectionNotice::Opening { after })), there);
         self.answer(member, question, answer, here);
         self.insert(number, connection);

@@ -1,4 +1,4 @@
-//! Starting an example on its ranks, and telling once what goes wrong on all of them.
+//! Start of an example on its ranks, and one report of an error that all of them have.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tradewind::{Communicator, Job, Result};
 
-/// Runs `program` on so many threads of this process, or on the ranks of the job that this process
-/// belongs to, with what `prepare` makes for so many ranks. The program says whether its result is
-/// right. Either has to come to the same on every rank: what is wrong then is known to all alike,
-/// and rank 0 alone tells it.
+/// Runs `program` on this number of threads of this process, or on the ranks of the job that this
+/// process belongs to, with the result of `prepare` for that number of ranks. The program returns
+/// true if its result is right. `prepare` and `program` must return the same on every rank: then
+/// all ranks have the same error, and only rank 0 prints it.
 pub(crate) fn run<I: Sync>(
     name: &str,
     threads: Option<u32>,
@@ -44,26 +44,26 @@ fn conclude<I>(
     match prepared.map(|input| run(&input)) {
         Ok(Ok(true)) => ExitCode::SUCCESS,
         Ok(Ok(false)) => fail_alike(name, job, "the result is not that of a single process"),
-        // Every rank has its own view of what stopped it.
+        // The error may differ from rank to rank, so each prints its own.
         Ok(Err(error)) => fail(name, error),
         Err(why) => fail_alike(name, job, why),
     }
 }
 
-/// Has rank 0 of the job tell what every rank knows. The others wait for that: the first that
+/// Prints a text on rank 0 of the job. The other ranks wait for that, because the first rank that
 /// leaves may end the job.
 fn fail_alike(name: &str, job: Option<&Communicator>, why: impl Display) -> ExitCode {
     if job.is_none_or(|world| world.rank() == 0) {
         fail(name, why);
     }
-    // If they cannot meet, it is because one has left.
+    // The barrier fails only if a rank has left.
     _ = job.map(Communicator::barrier);
     ExitCode::FAILURE
 }
 
 /// Writes the whole line at once, so that those of several ranks do not run into each other.
 fn fail(name: &str, why: impl Display) -> ExitCode {
-    // Where nothing can be written, the exit code still tells.
+    // If nothing can be written, the exit code still shows the failure.
     _ = std::io::stderr().write_all(format!("{name}: {why}\n").as_bytes());
     ExitCode::FAILURE
 }

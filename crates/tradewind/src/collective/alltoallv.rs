@@ -40,7 +40,7 @@ impl Communicator {
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
-    /// // Rank 0 gives one element to itself and two to rank 1, which gives three back.
+    /// // Rank 0 sends one element to itself and two to rank 1, which sends three back.
     /// tradewind::local(2, |world| {
     ///     if world.rank() == 0 {
     ///         let mut got = [0; 4];

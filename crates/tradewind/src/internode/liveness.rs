@@ -141,7 +141,7 @@ impl LivenessWatch {
             return Ok(());
         }
         state.run = None;
-        // No rank sends to it, so an end means a failure; the result says which.
+        // No rank sends to it, so an end means a failure, which the result names.
         match self.backend.fetch(run, &mut []).err() {
             Some(error @ Error::RankFailed { rank, .. }) if error.has_left() => {
                 state.exits.push((rank, Instant::now(), error));

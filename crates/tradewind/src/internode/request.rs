@@ -297,7 +297,7 @@ impl InternodeRequest {
     }
 
     /// The error of a run. If it is that another rank has left the collective after an error, or
-    /// does not answer, the failure of a rank may be the cause of that, which says more.
+    /// does not answer, the failure of a rank may be the cause, and is then the error.
     fn cause(&self, error: BackendError) -> Error {
         let internode = self.internode();
         let backend = self.backend_of_run();

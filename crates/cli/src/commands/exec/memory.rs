@@ -122,7 +122,7 @@ fn compare(need: &Need, room: &Room, ranks: usize) -> Result<(), String> {
 /// Available memory.
 #[derive(Debug)]
 struct Room {
-    /// Memory that can be had without swapping, where the system says so.
+    /// Memory that is available without swapping, where the system reports it.
     memory: Option<u64>,
     /// Directory of the segment if it is not memory of its own, and the space there.
     directory: Option<(PathBuf, u64)>,

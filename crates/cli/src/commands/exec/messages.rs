@@ -1,5 +1,5 @@
-//! Which message is which: every message gets a window of the pattern, and every receive knows
-//! which to expect.
+//! Identification of messages: every message gets a window of the pattern, and every receive
+//! expects a certain one.
 
 use super::pattern::{WINDOWS, mix};
 use goal::graph::{Graph, Operation, Vertex};

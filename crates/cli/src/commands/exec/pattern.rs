@@ -2,7 +2,7 @@
 //!
 //! A message of n bytes is n bytes of the sequence, from a multiple of eight on: its window. So a
 //! rank needs no more memory for all that it sends than its longest message and some, and it can
-//! say what any byte of any message must be. The eight bytes at which a window begins tell it from
+//! compute any byte of any message. The eight bytes at which a window begins distinguish it from
 //! all others: the first two are its number.
 
 /// Bytes from one window to the next.

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 
 /// Everything that is wrong with what a rank has received, a line each.
 ///
-/// A receive with a wildcard holds a message that it admits; which one, its first bytes say.
-/// Messages too short to say it are alike, so it is asked whether there is any way to give each of
-/// these receives a message of its own.
+/// A receive with a wildcard has a message that it admits, which its first bytes identify. Shorter
+/// messages are alike, so the check is whether there is any assignment of a message of its own to
+/// each of these receives.
 pub(super) fn verify(placement: &PlacedGraph, messages: &Messages, received: &[u8]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut wildcards: HashMap<(u64, u64), Vec<&Receive>> = HashMap::new();
@@ -212,8 +212,7 @@ mod tests {
         assert!(!Case::new(&graphs).deliver(&[(0, 0), (1, 1)]).is_empty(), "the third has nothing");
     }
 
-    /// One byte does not tell all messages apart: what counts is whether there is any way to share
-    /// them out.
+    /// One byte does not distinguish all messages: any complete assignment is valid.
     #[test]
     fn short_messages_are_shared_out() {
         let receives: String = (0..300).map(|_| "recv 1b from -1 tag -1\n").collect();
@@ -232,7 +231,7 @@ mod tests {
         let (first, second) =
             (0..45).find_map(|first| Some((first, alike(first)?))).expect("300 are more than 255");
 
-        // Of two that are alike only the first has tag 2, which receive 1 wants; receive 0 takes
+        // Of two that are alike only the first has tag 2, which receive 1 requires; receive 0 takes
         // any.
         let others = (0..300).filter(|number| *number != first && *number != second);
         let order: Vec<usize> = [second, first].into_iter().chain(others).collect();

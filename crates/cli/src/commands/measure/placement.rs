@@ -14,8 +14,7 @@ use std::process::ExitCode;
 /// mapping of two ranks to cores.
 ///
 /// With --traffic it also proposes which core each rank of a program should run on (--map, or
-/// `tradewind run` with a wrapper that binds), and says what that would gain over ranks on cores in
-/// turn.
+/// `tradewind run` with a wrapper that binds), and prints the gain over ranks on cores in turn.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlacementArguments {
     #[command(flatten)]

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     pub(super) place: ResultsLocation,
 
-    /// Takes few sizes and short repetitions, to see what comes out.
+    /// Takes few sizes and short repetitions, to show the form of the results.
     #[arg(long)]
     pub(super) quick: bool,
 

@@ -76,7 +76,7 @@ impl Arguments {
     }
 }
 
-/// Makes the nodes, measures, and says what the kernel engine reaches.
+/// Makes the nodes, measures, and prints the figures and the conclusion about the kernel engine.
 pub(super) fn execute(
     arguments: &Arguments,
     nodes: u32,

@@ -4,7 +4,7 @@ use crate::commands::overlap::figures::{microseconds, name_and_size, percent_of}
 use measure::experiments::overlap::OverlapRow;
 use models::machine_file::Engine;
 
-/// Exposed times below this many microseconds are told apart by nothing but noise.
+/// Exposed times below this many microseconds differ by noise only.
 const RESOLUTION_US: f64 = 0.05;
 /// One engine beats the other only by a tenth or more.
 const MARGIN: f64 = 1.1;
@@ -21,7 +21,7 @@ struct Pair<'a> {
 enum Verdict {
     Less,
     More,
-    /// It cannot be told apart from chance, or makes less than a tenth.
+    /// It may be chance, or is less than a tenth.
     Same,
 }
 

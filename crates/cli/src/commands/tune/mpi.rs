@@ -58,8 +58,8 @@ fn run_job(directory: Option<&Path>, out: &Path, ranks: u32, seconds: f64) -> Re
     );
     let mut command = Command::new(&launcher);
     command.args(["-n", &ranks.to_string()]);
-    // Open MPI refuses more ranks than cores, and the superuser, unless it is told otherwise. Other
-    // libraries ignore its variables.
+    // Without these variables Open MPI refuses more ranks than cores, and the superuser. Other
+    // libraries ignore them.
     command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
     command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
     if rustix::process::geteuid().is_root() {

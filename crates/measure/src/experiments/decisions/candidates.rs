@@ -1,4 +1,4 @@
-//! Candidates of a call: what the models predict, and what the clock is asked about.
+//! Candidates of a call: predictions of the models, and the plans that are timed.
 
 use super::grid::{EFFORT, MEASURE_ALL, MODELS_ONLY, UNTIL, segments};
 use crate::experiments::algorithms::CollectiveCall;

@@ -10,20 +10,20 @@ use tradewind::{CallForm, EngineKind};
 /// The file of the table in a directory of results.
 pub const FILE: &str = "decision-table.json";
 pub use crate::experiments::plogp::RANKS;
-/// The option that says how much is measured.
+/// The option with the extent of the measurement.
 pub const EFFORT: &str = "measure";
 /// Value of [`EFFORT`]: nothing.
 pub const MODELS_ONLY: &str = "models-only";
 /// Value of [`EFFORT`]: every algorithm.
 pub const MEASURE_ALL: &str = "measure-all";
-/// The option that says until when candidates are measured, in milliseconds since the epoch.
+/// The option with the end of the time for candidates, in milliseconds since the epoch.
 pub const UNTIL: &str = "until";
 /// Names of maps.
 pub(super) const BY_MODELS: &str = "models";
 pub(super) const BY_CLOCK: &str = "clock";
 /// Sizes of a group of steps: all operations, forms and ranks come before the next group.
 const GROUP: usize = 3;
-/// Sizes that the clock is asked about, most used first.
+/// Sizes of timed candidates, most used first.
 pub(super) const SIZES: [u64; 14] = [
     8,
     1 << 10,

@@ -61,7 +61,7 @@ fn measure(
         by_models.into_iter().chain([(TABLE, by_table, decision.plan)]).collect();
     let mut plans = collective.plans(&segments());
     for (.., plan) in &chosen {
-        // A built-in rule may ask for what cannot be called here.
+        // A built-in rule may select a plan that cannot be called here.
         if !plans.contains(plan) && collective.admits(plan) {
             plans.push(*plan);
         }

@@ -12,7 +12,7 @@ use models::prediction::{Models, USUALLY_HELD};
 use std::collections::BTreeMap;
 use tradewind::CallForm;
 
-/// Largest size that the models are asked about; the plan for it goes on for longer messages.
+/// Largest size that the models predict; its plan also applies to longer messages.
 const LARGEST: u64 = 4 << 20;
 
 /// The decision table of a machine: what its models find fastest, corrected by the part of the
@@ -216,8 +216,8 @@ fn plan_of(text: &str) -> Option<Choice> {
     (plan.to_string() == text).then_some(plan)
 }
 
-/// The sizes that a measurement speaks for: up to the middle, by ratio, between it and the next
-/// sizes that are measured, or up to where a flat collective changes its way.
+/// The sizes to which a measurement applies: up to the middle, by ratio, between it and the next
+/// measured sizes, or up to the size at which a flat collective changes its protocol.
 fn window(sizes: &[u64], changes: &[u64], bytes: u64) -> (u64, Option<u64>) {
     let middle = |below: u64, above: u64| {
         let change = changes.iter().find(|change| (below..above).contains(*change));

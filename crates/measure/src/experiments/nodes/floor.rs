@@ -11,7 +11,7 @@ use std::net::UdpSocket;
 
 /// Bytes of a message.
 const BYTES: usize = 8;
-/// A socket that hears nothing for so long has lost a message.
+/// Time without a message after which one counts as lost.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Half a round trip between two connected sockets, once with ranks that sleep in their calls and

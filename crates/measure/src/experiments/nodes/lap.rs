@@ -94,7 +94,7 @@ impl StartBarrier {
         StartBarrier { threads, came: AtomicU32::new(0) }
     }
 
-    /// Returns when all threads have come as often as this one has.
+    /// Returns when all threads have called it as often as this one has.
     pub(super) fn pass(&self, turn: &mut u32) {
         *turn += 1;
         // AcqRel: what a thread did before the gate is seen by all behind it (pairs with the load
@@ -103,7 +103,7 @@ impl StartBarrier {
         let mut looks = 0u32;
         while self.came.load(Ordering::Acquire) < *turn * self.threads {
             looks += 1;
-            // More ranks than cores: the others need this one's core to come.
+            // More ranks than cores: the others need this one's core to arrive.
             if looks.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
     }

@@ -96,7 +96,7 @@ pub(super) fn reduction(rank: u32, ranks: u32, bytes: u64, times: u32) -> Graph 
     graph
 }
 
-/// All ranks come together.
+/// A barrier of all ranks.
 pub(super) fn barrier(rank: u32, ranks: u32) -> Result<Graph, Error> {
     Ok(barrier::graph(Algorithm::Dissemination, rank, ranks)?)
 }

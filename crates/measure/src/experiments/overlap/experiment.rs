@@ -25,7 +25,7 @@ pub struct Setting {
     pub progress: Progress,
     /// True if ranks are processes.
     pub rank_kind: RankKind,
-    /// Cores that the ranks share. A rank that is bound to one cannot know.
+    /// Cores that the ranks share. A rank that is bound to one does not see the others.
     pub cores: u32,
     /// Process of the node service, if this rank adds its CPU time to the job's: one rank of each
     /// node does.

@@ -42,7 +42,7 @@ impl Experiment<'_> {
     /// ```
     ///
     /// # Errors
-    /// When the case cannot be measured, a rank is gone, or the collective gives wrong data.
+    /// If the case cannot be measured, a rank has failed, or the collective returns wrong data.
     pub fn measure(&self, case: &Case, announce: impl FnOnce(&Plan)) -> Result<OverlapRow, Error> {
         case.check()?;
         let mut trial = Trial::new(self.world, self.setting.progress, case)?;

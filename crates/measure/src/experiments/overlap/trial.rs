@@ -1,5 +1,5 @@
 //! A collective ready to be started again and again: its communicator, its private buffers, and
-//! what must come out.
+//! the expected results.
 
 use super::collective::Collective;
 use super::experiment::Progress;
@@ -160,7 +160,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Runs it once on data that tell where they come from, and checks every byte received.
+    /// Runs it once on data that identify their origin, and checks every byte received.
     /// Afterwards the buffers still hold such data.
     pub(super) fn verify(&mut self, repetition: u32, salt: u64) -> Result<(), Error> {
         self.fill(repetition, salt);
@@ -184,7 +184,7 @@ impl Trial {
         self.world.rank() == repetition % self.roots()
     }
 
-    /// Inputs that tell the rank and the place; outputs that are wrong at every place.
+    /// Inputs that contain the rank and the place; outputs that are wrong at every place.
     fn fill(&mut self, repetition: u32, salt: u64) {
         let rank = self.world.rank();
         let is_sent = self.collective == Collective::Bcast && self.is_root(repetition);

@@ -29,7 +29,7 @@ use models::machine_file::Machine;
 use models::parameters::ParametersError;
 use tradewind::{CallForm, EngineKind};
 
-/// The option that says for which numbers of ranks: a list with commas.
+/// The option with the numbers of ranks: a list with commas.
 pub const RANKS: &str = "ranks";
 /// The numbers of ranks if the option is not there.
 pub const USUAL_RANKS: [u32; 3] = [2, 4, 8];
@@ -148,7 +148,7 @@ fn progress_steps(setting: &Setting, has_file: bool) -> Vec<Step> {
     ranks.into_iter().enumerate().map(step).collect()
 }
 
-/// Numbers of ranks: those that were asked for, else 2, 4 and 8.
+/// Numbers of ranks: the requested ones, else 2, 4 and 8.
 fn ranks_of(setting: &Setting) -> Vec<u32> {
     let asked = setting.options.get(RANKS);
     let asked = asked.map(|list| list.split(',').filter_map(|one| one.parse().ok()).collect());

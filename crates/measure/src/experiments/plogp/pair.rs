@@ -73,7 +73,7 @@ pub(super) enum OverheadsBy {
     Stamps,
     /// Processor time of runs with a single message.
     LoneMessages(Executor),
-    /// None: the executor of the messages cannot be told from others.
+    /// None: the processor time of the executor is not separate from that of others.
     None,
 }
 
@@ -154,7 +154,7 @@ impl<'w> Pair<'w> {
         Ok(schedule.engine(form).parse()?)
     }
 
-    /// Does what rank 0 wants until it wants no more.
+    /// Executes the commands of rank 0 until the last one.
     pub(super) fn follow(mut self) -> Result<(), Error> {
         loop {
             let mut words = Order::End.words();
@@ -247,7 +247,7 @@ impl<'w> Pair<'w> {
         }
     }
 
-    /// Runs a schedule and gives the times between its stamps, and at last the time of the whole
+    /// Runs a schedule. Returns the times between its stamps, and behind them the time of the whole
     /// run, in microseconds.
     fn run(
         room: &mut Room,
@@ -280,7 +280,7 @@ impl<'w> Pair<'w> {
         }))
     }
 
-    /// Runs a schedule again and again and gives the medians of the times between its stamps.
+    /// Runs a schedule repeatedly and returns the medians of the times between its stamps.
     fn laps(
         room: &mut Room,
         form: CallForm,

@@ -9,7 +9,7 @@ use models::machine_file::SizeSamples;
 use models::statistics::Sample;
 use std::collections::BTreeMap;
 
-/// Figures: their names, titles and captions, in the order in which a survey gives their values.
+/// Figures: their names, titles and captions, in the order of their values in a survey.
 pub(super) const FIGURES: [(&str, &str, &str); 5] = [
     (
         "arrival",

@@ -320,7 +320,7 @@ fn line_goes_on(points: &[Point], of: fn(&Point) -> f64, bytes: u64, gap: f64) -
     (of(right) + slope * (bytes - right.bytes) as f64).min(gap.max(of(right)))
 }
 
-/// To a tenth of a nanosecond: no clock tells more, and files keep every digit.
+/// To a tenth of a nanosecond: no clock is finer, and files keep every digit.
 fn sample(values: &[f64]) -> Sample {
     Sample::of(values.iter().map(|value| (value * 1e4).round() / 1e4).collect())
 }

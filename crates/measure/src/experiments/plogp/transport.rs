@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Carries messages between two ranks and tells how long they take. A machine does, and a
-/// simulation in tests.
+/// Carries messages between two ranks and measures their times: a machine, or a simulation in
+/// tests.
 pub trait Transport {
     /// Error of a message.
     type Error;

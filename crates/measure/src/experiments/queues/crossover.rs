@@ -64,7 +64,8 @@ impl Crossover {
         let both: Vec<_> = sizes
             .filter_map(|bytes| Some((bytes, row(short, bytes)?, row(long, bytes)?)))
             .collect();
-        // Rows of which one met a much slower machine tell nothing, unless there are no others.
+        // Rows of which one was measured on a much slower machine are compared only if there are no
+        // others.
         let met_the_same_machine = |(_, one, other): &&(u64, &QueueRow, &QueueRow)| {
             let floor = |row: &QueueRow| row.floor_ns.map_or(1.0, |floor| floor.median);
             let one = floor(one);

@@ -18,7 +18,7 @@ pub(crate) trait MessagePath: Send {
     /// Sends a message to a thread of the other rank; waits while the path is full.
     fn send(&mut self, to: usize) -> Result<(), Error>;
 
-    /// Takes the next message, and waits for it; gives the thread that has sent it.
+    /// Waits for the next message and takes it. Returns the thread that has sent it.
     fn receive(&mut self) -> Result<usize, Error>;
 
     /// Returns true if the message received last was right.

@@ -69,8 +69,8 @@ pub(super) fn floor(world: &Communicator) -> Result<Floor, Error> {
 }
 
 /// Of so many threads each gets a receive queue of its own on rank 0, and all share one on rank 1.
-/// `open` opens a receive queue on both ranks and gives it and a sender to that of the other rank;
-/// `join` makes an end of a receive queue and senders to the threads of the other rank.
+/// `open` opens a receive queue on both ranks and returns it with a sender to that of the other
+/// rank; `join` makes an end of a receive queue and senders to the threads of the other rank.
 fn share<R, S: Clone, W>(
     world: &Communicator,
     threads: usize,
@@ -269,7 +269,7 @@ pub(super) fn remote(world: &Communicator, command: Command) -> Result<Vec<Remot
     }])
 }
 
-/// A link in each direction; none, and why, if the policy wants a direct path and there is none.
+/// A link in each direction; the reason if the policy requires a direct path and there is none.
 pub(crate) fn bulk(
     world: &Communicator,
     policy: Policy,

@@ -53,7 +53,7 @@ impl Plan {
         words.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// The plan of these words; none if they do not tell one.
+    /// The plan of these words; none if they are not those of a plan.
     fn of_options(options: &BTreeMap<String, String>) -> Option<Self> {
         fn list<T: FromStr>(text: &str) -> Option<Vec<T>> {
             text.split(',').map(|item| item.parse().ok()).collect()
@@ -69,7 +69,7 @@ impl Plan {
     }
 }
 
-/// The experiment: the plan that the setting's options tell, or the suite's own.
+/// The experiment: the plan in the setting's options, or the suite's own.
 pub fn experiment(setting: &Setting) -> Experiment {
     let mut plan =
         Plan::of_options(&setting.options).unwrap_or_else(|| Plan::of_suite(setting.quick));

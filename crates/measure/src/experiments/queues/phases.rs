@@ -66,7 +66,7 @@ pub(crate) fn largest<const N: usize>(
     Ok(all)
 }
 
-/// Half a round trip in nanoseconds, of `count` for each of the threads. Rank 1 gives 0.
+/// Half a round trip in nanoseconds, of `count` for each of the threads. Rank 1 returns 0.
 pub(crate) fn round_trips<W: MessagePath>(
     world: &Communicator,
     ways: &mut [W],

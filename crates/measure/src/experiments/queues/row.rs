@@ -9,8 +9,8 @@ pub(super) fn over_rounds(rounds: &[f64]) -> Option<Deciles> {
     (!rounds.is_empty()).then(|| Deciles::of(rounds))
 }
 
-/// Results of one mechanism with one size and number of threads; the [module](super) says
-/// what the figures mean.
+/// Results of one mechanism with one size and number of threads; the [module](super) explains the
+/// figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueueRow {
     /// The mechanism.

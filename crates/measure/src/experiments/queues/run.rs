@@ -53,8 +53,8 @@ pub enum QueueProgress {
 /// ```
 ///
 /// # Errors
-/// When the plan cannot be measured, there are not two ranks, a rank is gone, or a mechanism gives
-/// wrong data.
+/// If the plan cannot be measured, there are not two ranks, a rank has failed, or a mechanism
+/// delivers wrong data.
 pub fn run(
     world: &Communicator,
     plan: &Plan,

@@ -44,8 +44,8 @@ const CROWDED_LIMIT: Duration = CONNECT_LIMIT;
 const UNKNOWN: u8 = 1;
 const FAILED: u8 = 2;
 
-/// Connects with another node and serves the link. Clients that have asked for it meanwhile are
-/// refused if there is no connection.
+/// Connects with another node and serves the link. If there is no connection, the clients that have
+/// requested it meanwhile are refused.
 pub(super) fn connect(shared: &Shared, node: &NodeId, control: &Control) {
     match connect_any(node, shared.unanswered) {
         Ok(connection) => Link::new(shared, control, connection, Side::Connecting).run(),
