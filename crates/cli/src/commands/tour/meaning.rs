@@ -18,7 +18,7 @@ struct Pair<'a> {
 
 /// Effect of the peers engine on a collective.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Verdict {
+enum Effect {
     Less,
     More,
     /// It may be chance, or is less than a tenth.
@@ -26,7 +26,7 @@ enum Verdict {
 }
 
 impl Pair<'_> {
-    fn verdict(&self) -> Verdict {
+    fn effect(&self) -> Effect {
         let caller = self.caller;
         let peers = self.peers;
         let difference = (caller.exposed_us - peers.exposed_us).abs();
@@ -35,10 +35,10 @@ impl Pair<'_> {
         let error = error_of_median(less.p90_us - less.exposed_us, less.repetitions)
             .hypot(error_of_median(more.exposed_us - more.p10_us, more.repetitions));
         match self.ratio() {
-            _ if difference < 2.0 * error => Verdict::Same,
-            ratio if ratio >= MARGIN => Verdict::Less,
-            ratio if ratio <= 1.0 / MARGIN => Verdict::More,
-            _ => Verdict::Same,
+            _ if difference < 2.0 * error => Effect::Same,
+            ratio if ratio >= MARGIN => Effect::Less,
+            ratio if ratio <= 1.0 / MARGIN => Effect::More,
+            _ => Effect::Same,
         }
     }
 
@@ -67,7 +67,7 @@ fn error_of_median(tenth: f64, repetitions: u32) -> f64 {
 pub(super) fn of(rows: &[OverlapRow]) -> String {
     let pairs = pairs(rows);
     let (better, other): (Vec<Pair<'_>>, Vec<Pair<'_>>) =
-        pairs.iter().partition(|pair| pair.verdict() == Verdict::Less);
+        pairs.iter().partition(|pair| pair.effect() == Effect::Less);
     let (caller, peers): (Vec<&OverlapRow>, Vec<&OverlapRow>) =
         pairs.iter().map(|pair| (pair.caller, pair.peers)).unzip();
     let unattended = format!(
@@ -77,7 +77,7 @@ pub(super) fn of(rows: &[OverlapRow]) -> String {
         percent_of(mean_unattended(&caller)),
     );
     match (better.as_slice(), other.as_slice()) {
-        ([], []) => "Nothing was measured, so nothing can be said.".to_owned(),
+        ([], []) => "Nothing was measured.".to_owned(),
         ([], _) => format!(
             "Peers did not beat caller here: the collectives added {} to the computation with peers and {} with caller, \
              and {unattended}.",
@@ -138,14 +138,14 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
 }
 
 fn exception(pair: &Pair<'_>) -> String {
-    let verdict = if pair.verdict() == Verdict::More {
+    let effect = if pair.effect() == Effect::More {
         "added more"
     } else {
-        "made no difference that stands out"
+        "showed no significant difference"
     };
     let (peers, caller) =
         (microseconds(pair.peers.exposed_us), microseconds(pair.caller.exposed_us));
-    format!("{} {verdict} ({peers} µs against {caller} µs)", pair.name())
+    format!("{} {effect} ({peers} µs against {caller} µs)", pair.name())
 }
 
 /// "a, b and c".
@@ -233,10 +233,7 @@ mod tests {
             "{sentence}"
         );
         let sentence = of(&rows([1.0, 0.5, 2.0, 2.0], [0.5, 1.0]));
-        assert!(
-            sentence.contains("allreduce 8 B made no difference that stands out"),
-            "{sentence}"
-        );
+        assert!(sentence.contains("allreduce 8 B showed no significant difference"), "{sentence}");
     }
 
     #[test]

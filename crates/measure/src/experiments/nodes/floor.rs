@@ -12,7 +12,7 @@ use std::net::UdpSocket;
 /// Bytes of a message.
 const BYTES: usize = 8;
 /// Time without a message after which one counts as lost.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+const TIME_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Half a round trip between two connected sockets, once with ranks that sleep in their calls and
 /// once with ranks that look all the time.
@@ -24,7 +24,7 @@ pub fn sockets(pair: &[UdpSocket; 2], setting: &Setting) -> Result<Vec<Row>, Err
     for (engine, looks) in [("socket, sleeping", false), ("socket, looking", true)] {
         for socket in pair {
             socket.set_nonblocking(looks)?;
-            socket.set_read_timeout(Some(PATIENCE))?;
+            socket.set_read_timeout(Some(TIME_LIMIT))?;
         }
         let rounds = (0..setting.rounds.max(1))
             .map(|_| round(pair, setting.calls))
@@ -68,7 +68,7 @@ fn receive(socket: &UdpSocket, message: &mut [u8]) -> Result<(), Error> {
     loop {
         match socket.recv(message) {
             Ok(_) => return Ok(()),
-            Err(error) if error.kind() == ErrorKind::WouldBlock && begin.elapsed() < PATIENCE => {
+            Err(error) if error.kind() == ErrorKind::WouldBlock && begin.elapsed() < TIME_LIMIT => {
                 std::hint::spin_loop()
             }
             Err(error) => return Err(error.into()),

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// processor time.
 const SAVE_EVERY: Duration = Duration::from_secs(3);
 /// A job may take so many times as long as expected, and …
-const PATIENCE: u32 = 20;
+const LIMIT_FACTOR: u32 = 20;
 /// … this long besides.
 const STARTING: Duration = Duration::from_secs(120);
 
@@ -46,7 +46,7 @@ pub(super) fn run(
     options.job.decisions = None;
     options.job.cores = shape.shared_cores;
     let expected: u64 = job.iter().map(|step| step.milliseconds).sum();
-    options.limit = Some(STARTING + Duration::from_millis(expected) * PATIENCE);
+    options.limit = Some(STARTING + Duration::from_millis(expected) * LIMIT_FACTOR);
     let arguments = {
         let kept = lock(kept);
         progress.begin(kept.what_comes());
