@@ -1,4 +1,4 @@
-//! Runs schedules with ranks on several nodes.
+//! Execution of schedules with ranks on several nodes.
 //!
 //! A [`Backend`](backend::Backend) is an engine that works between nodes. A rank registers a
 //! compiled schedule once and starts runs of it; the backend exchanges the messages with the
@@ -6,7 +6,8 @@
 //!
 //! The [`agent`] is the backend that every machine has. It is a thread of the node service, which
 //! runs an interpreter for each local rank's run and sleeps until a rank or the network wakes it.
-//! The [`direct`] engine executes blocking collectives inside the calls of the ranks.
+//! The [`direct`] engine executes collectives inside the ranks: blocking ones, and nonblocking ones
+//! that need no thread meanwhile.
 //! Agents of different nodes exchange [frames](transport::frame) over a [`transport`].
 //!
 //! [`streams`] are messages between two processes that belong to no schedule.

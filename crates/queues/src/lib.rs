@@ -1,4 +1,8 @@
-//! Message passing on one node: a mechanism for every size of message, in one shared segment.
+//! Messages between ranks and between programs: a mechanism for every size of message.
+//!
+//! All of them lie in shared memory of one node. Node services carry the messages between nodes, as
+//! users of the same queues: [`internode`], `channel::carried`, `window::carried`, and
+//! [`matching`] have their ends.
 //!
 //! The queues implement in software those of StarT-Voyager (Ang, Chiou, Rudolph, Arvind: *Message
 //! Passing Support for Multi-grained, Multi-threading, and Multi-tasking Environments*, 1996).

@@ -11,8 +11,8 @@
 //! other, and on one node nothing else passes through the service.
 //!
 //! In a job on several nodes the service is also the network endpoint of its node. The agent, one
-//! of its threads, runs the collectives between nodes over TCP. With sufficient privileges the
-//! service loads the BPF program that runs them in the kernel (`internode`,
+//! of its threads, runs the collectives between nodes over TCP or libfabric. With sufficient
+//! privileges the service loads the BPF program that runs them in the kernel (`internode`,
 //! `kernel_offload`).
 //!
 //! The name server ([`names`]) is another process, which serves all jobs of a user on a node.
