@@ -1,7 +1,7 @@
-//! Arbitrary changes of something sound.
+//! Arbitrary changes of valid bytes.
 
-/// The sound bytes with some replaced: two bytes say where, one how many, the others are the new
-/// ones.
+/// The valid bytes with some replaced: two bytes are the place, one the number, the others the new
+/// bytes.
 pub fn changed(sound: &[u8], mut changes: &[u8]) -> Vec<u8> {
     let mut bytes = sound.to_vec();
     while let [low, high, count, rest @ ..] = changes {
