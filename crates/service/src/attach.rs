@@ -95,6 +95,8 @@ pub(crate) fn engine_kind(environment: &impl Lookup) -> Result<EngineKind, Servi
 fn enter_or_spawn(job: &Job, rank: u32, limit: Duration) -> Result<Attachment, ServiceError> {
     let deadline = Instant::now() + limit;
     loop {
+        // Without a wait: if there is no service, this rank or another one spawns it. A second one
+        // of the same name ends at once, because the name is taken.
         let connection = match connect(&job.name, Duration::ZERO) {
             Ok(connection) => connection,
             Err(BrokerError::NoService { .. }) => {
@@ -125,6 +127,7 @@ fn wait_for_end(
     waited: Duration,
 ) -> Result<(), ServiceError> {
     let Some(pid) = connection.peer().pid else { return Ok(()) };
+    // No process of this number: it has ended already.
     let Ok(process) = ProcessHandle::open(pid) else { return Ok(()) };
     let ended = Events::new()?;
     ended.add(&process, NodeEvent::Listener)?;

@@ -1,4 +1,4 @@
-//! A rank's conversation with its process manager.
+//! A rank's session with its process manager.
 
 use super::error::Error;
 use super::ffi::{Library, Process, Value, WILDCARD};
@@ -17,7 +17,8 @@ enum Request {
 
 type Answer = Result<Option<Value>, Error>;
 
-/// A rank's conversation with its process manager.
+/// A rank's session with its process manager. After an error no other method may be called: the
+/// answer of a call that has timed out may still arrive, and would be taken for that of the next.
 #[derive(Debug)]
 pub struct Client {
     requests: Sender<Request>,
@@ -91,7 +92,7 @@ impl Client {
         }
     }
 
-    /// Ends the conversation in order.
+    /// Closes the session.
     ///
     /// # Errors
     /// If the call fails.
@@ -146,6 +147,7 @@ fn execute(library: &Library, process: &Process, request: &Request) -> Answer {
     match request {
         Request::Put(key, value) => library.put(key, value).map(|()| None),
         Request::Fence => {
+            // Values that are not committed are in this process only.
             library.commit()?;
             library.fence(process).map(|()| None)
         }

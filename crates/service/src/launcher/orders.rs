@@ -159,6 +159,7 @@ impl Orders {
 
     /// Returns the actions since the last call.
     pub(super) fn pending(&mut self) -> Vec<Action> {
+        // Further signals leave the stream readable, so the next wait returns at once.
         let mut bytes = [0; 64];
         match self.0.read(&mut bytes) {
             Ok(0) => vec![Action::End],

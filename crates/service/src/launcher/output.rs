@@ -59,6 +59,7 @@ impl Output {
     /// Returns the streams of this process, with the rank before each line: `[3] the line`.
     pub fn prefixed() -> Self {
         Output::Lines(Box::new(|line| {
+            // One write for a line, so that it is not mixed with output of this process.
             let mut whole = format!("[{}] ", line.rank).into_bytes();
             whole.extend_from_slice(line.text);
             whole.push(b'\n');
@@ -135,6 +136,7 @@ impl Copier {
 impl Drop for Copier {
     fn drop(&mut self) {
         if let Some((thread, stop)) = self.running.take() {
+            // The thread observes the closed pipe.
             drop(stop);
             // The panic of a sink has printed its message.
             let _ = thread.join();
@@ -152,8 +154,10 @@ fn copy(mut sources: Vec<Source>, mut sink: Sink, stopped: &OwnedFd) {
             if draining {
                 break;
             }
+            // From here on nothing sleeps: the ranks have ended, so their output is in the pipes.
             draining = true;
         }
+        // From the last one on: `swap_remove` moves only a source behind the removed one.
         for index in ready.into_iter().rev() {
             match sources[index].read(&mut sink) {
                 Ok(true) => {}

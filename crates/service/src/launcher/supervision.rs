@@ -89,6 +89,7 @@ impl Launch {
                 self.handle(event)?;
             }
             if self.limit.is_some_and(|limit| Instant::now() >= limit) {
+                // Once: the stages of the end have time limits of their own.
                 self.limit = None;
                 self.outcome.out_of_time = true;
                 self.children.fail_within(Duration::ZERO);
