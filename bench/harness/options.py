@@ -34,7 +34,7 @@ def read(arguments):
     parser = argparse.ArgumentParser(
         prog="bench/peers", description="Measure tradewind beside MPICH, Open MPI and Intel MPI on this machine."
     )
-    parser.add_argument("--quick", action="store_true", help="3 short rounds: for a look, not for a claim")
+    parser.add_argument("--quick", action="store_true", help="3 short rounds: a first impression, not evidence")
     parser.add_argument("--rounds", type=positive, help="interleaved rounds (default 7, quick 3)")
     parser.add_argument("--budget", type=positive, metavar="MS", help="for each measurement of a row (default 60, quick 15)")
     parser.add_argument("--limit", type=positive, metavar="MINUTES", help="start nothing after this (default 120, quick 30)")

@@ -10,7 +10,7 @@ pub(crate) enum Failure {
     #[error("cannot read {}: {source}", .path.display())]
     Read { path: PathBuf, source: std::io::Error },
     /// A file cannot be written.
-    #[error("cannot write {}: {source}; what was there before is still there", .path.display())]
+    #[error("cannot write {}: {source}; an earlier file of this name is unchanged", .path.display())]
     Write { path: PathBuf, source: std::io::Error },
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]

@@ -52,6 +52,7 @@ pub(crate) struct Arguments {
     /// Engine that runs operations: peers (the rank that completes their last dependency) or caller (their owner,
     /// in its own calls).
     #[arg(long, env = "TRADEWIND_ENGINE", default_value_t = EngineKind::Peers)]
+    #[arg(value_parser = super::values::engine)]
     engine: EngineKind,
 
     /// Send messages of up to this many bytes without waiting for their receive [default:

@@ -39,6 +39,7 @@ pub(crate) struct Arguments {
     /// Engine that runs operations: peers (the rank that completes their last dependency) or caller
     /// (their owner, in its own calls).
     #[arg(long, env = "TRADEWIND_ENGINE", default_value_t = EngineKind::Peers)]
+    #[arg(value_parser = super::values::engine)]
     engine: EngineKind,
 
     /// Give each rank a core of its own [default: core if there are enough].

@@ -1,6 +1,6 @@
 //! Values of options, which all commands read alike: numbers within bounds, and times.
 
-use engine::node::RANK_LIMIT;
+use engine::node::{EngineKind, RANK_LIMIT};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -34,10 +34,14 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     duration.ok_or_else(|| "it must be a number of seconds, 0 or more".to_owned())
 }
 
-/// Parses a limit in seconds, which lets a job begin.
+/// Parses a time limit in seconds, which is above zero.
 pub(super) fn time_limit(text: &str) -> Result<Duration, String> {
-    match seconds(text)? {
-        Duration::ZERO => Err("a job needs more than no time: leave the limit out for none".into()),
-        limit => Ok(limit),
-    }
+    let limit = seconds(text).ok().filter(|limit| !limit.is_zero());
+    let wrong = "it must be a number of seconds above 0; leave the option out for no limit";
+    limit.ok_or_else(|| wrong.to_owned())
+}
+
+/// Parses an engine within a node. The error names the variable, too: the value may come from there.
+pub(super) fn engine(text: &str) -> Result<EngineKind, String> {
+    text.parse().map_err(|error| format!("{error} (--engine or TRADEWIND_ENGINE)"))
 }

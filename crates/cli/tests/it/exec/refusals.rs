@@ -130,5 +130,5 @@ fn a_limit_of_no_time_is_refused() {
     let run = ["run", "-n", "1", "--timeout", "0", "--", "echo", "began"];
     let output = tradewind().args(run).output().expect("cargo has built the command");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(text(&output.stderr).contains("a job needs more than no time"), "{output:?}");
+    assert!(text(&output.stderr).contains("a number of seconds above 0"), "{output:?}");
 }
