@@ -1,8 +1,23 @@
 //! Messages between the ranks of a communicator that no collective describes: queues, channels,
 //! remote memory.
 //!
+//! Sends and receives with tags are methods of [`Communicator`] itself. Other mechanisms serve
+//! special cases:
+//!
+//! | to send | by | from, to |
+//! |---|---|---|
+//! | five bytes, in one atomic word | [`Communicator::express`] | any rank, any rank |
+//! | up to 48 bytes, in one cache line | [`Communicator::cache_lines`] | any rank, any rank |
+//! | messages of some hundred bytes, several at once | [`Communicator::basic`] | one rank, one rank |
+//! | records of any length into one buffer | [`Communicator::append_buffer`] | any rank, one rank |
+//! | the same data to many ranks, moved once | [`Communicator::tag_on`] | any rank, any ranks |
+//! | a stream of values, one store each | [`Communicator::channel`], [`Communicator::pipeline`] | one rank, one rank |
+//! | to or from memory of a rank that takes no part | [`Communicator::windows`] | any rank, any rank |
+//! | long messages between private buffers | [`Communicator::bulk`] | one rank, one rank |
+//!
 //! Each method is a collective call that creates shared objects and exchanges their offsets;
-//! messages then take no call into the communicator. The mechanisms are those of [`queues`](::queues).
+//! messages then take no call into the communicator. The mechanisms are those of
+//! [`queues`](::queues).
 
 mod append;
 mod basic;
