@@ -56,6 +56,7 @@ impl Communicator {
         call: Signature,
         opened: Result<E>,
     ) -> Result<E> {
+        // Before the own error is returned: the others wait for the word of every rank.
         let all = self.allgather_word(u64::from(opened.is_err()), call)?;
         let opened = opened?;
         match all.iter().position(|failed| *failed != 0) {
@@ -81,6 +82,8 @@ impl Communicator {
         let mut lists = vec![Vec::new(); lengths.len()];
         let longest = lengths.iter().copied().max().unwrap_or(0);
         let mut pieces = words.chunks(WORDS);
+        // As many rounds on every rank as the longest list needs: each round is an allgather, which
+        // all ranks must call. All lists grow alike, so the first one counts the rounds.
         while (lists[0].len() as u64) < longest {
             let mut round = [0; WORDS];
             let piece = pieces.next().unwrap_or(&[]);
@@ -161,6 +164,7 @@ impl Communicator {
             let accepted = InternodeSchedule::register(internode, backend, &schedule, call, false);
             let own = u64::from(accepted.is_ok());
             let call = Signature { kind: CallKind::Link, ..call };
+            // Also after a refusal, for which the other ranks wait.
             let all = self.allgather_word(own, call)?;
             if let Ok(accepted) = accepted
                 && all.iter().all(|accepted| *accepted == 1)

@@ -163,6 +163,7 @@ fn agree_on_table(world: &Communicator, own: JobTable) -> Result<JobTable> {
         (0, JobTable::Table(used)) => used.table.to_bytes().unwrap_or_default(),
         _ => Vec::new(),
     };
+    // First the length: the buffers of a broadcast must have one length on all ranks.
     let mut announced = [bytes.len() as u64, own.is_refined().into()];
     world.bcast(&mut announced, 0)?;
     let [length, is_refined] = announced;

@@ -162,6 +162,8 @@ pub fn wait_any<P: Pending>(requests: &mut [P]) -> Result<Option<usize>> {
         if let Some(index) = test_any(requests)? {
             return Ok(Some(index));
         }
+        // In turn, because a wait makes more progress than a test: a rank that slept on the first
+        // request only would delay one that needs its part in another.
         let index = turn % requests.len();
         match requests[index].wait_timeout(TEST_INTERVAL) {
             Ok(()) => return Ok(Some(index)),

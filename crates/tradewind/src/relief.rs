@@ -70,6 +70,7 @@ impl Communicator {
 
 impl Drop for MemoryRelief {
     fn drop(&mut self) {
+        // Relaxed: the flag publishes nothing, and the thread is joined.
         self.is_over.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return };
         // Again and again: the thread may have been between its look at the flag and its sleep.

@@ -103,11 +103,13 @@ impl Communicator {
         let mut chosen: Vec<u32> = (0..internode.ranks())
             .filter(|rank| color.is_some() && gathered[*rank as usize][..2] == words[..2])
             .collect();
+        // The rank decides between equal keys, so all ranks compute the same order.
         chosen.sort_by_key(|rank| (gathered[*rank as usize][2].cast_signed(), *rank));
         let own = chosen.iter().position(|rank| *rank == internode.rank());
         let rank = own.unwrap_or(0) as u32;
         let group = self.group().split(color, i64::from(rank))?;
         let Some(group) = group else { return Ok(None) };
+        // All of them are on this node: the group alone is the communicator.
         if group.size() as usize == chosen.len() {
             return self.subset(group, None).map(Some);
         }
