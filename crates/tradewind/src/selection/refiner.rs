@@ -6,10 +6,9 @@
 //! in a blocking call, where a rank may wait for the others; after nonblocking calls that is the next
 //! blocking one.
 //!
-//! The result of a trial holds for the communicator at once. Reductions with a result that depends
-//! on the order of the operands are left out: equal calls of one job keep equal results. Rank 0 of
-//! the job also corrects the file, for later jobs; results of communicators without it are not
-//! written.
+//! What a trial finds holds for the communicator at once, but for reductions whose result depends on
+//! the order of the operands: equal calls of one job keep equal results. Rank 0 of the job also
+//! corrects the file, for later jobs; what communicators without it find is not written.
 
 use super::rules::SelectionRules;
 use crate::error::Error;

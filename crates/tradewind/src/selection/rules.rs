@@ -273,7 +273,7 @@ impl SelectionRules {
     /// The row of the built-in parameters: on one node for its class, between nodes for the engines
     /// that the job has.
     fn built_in_row(&self, form: CallForm, operation: Collective) -> Option<&Row> {
-        /// Largest size that the models predict; its plan also applies to longer ones.
+        /// Largest size that the models are asked about; the plan for it goes on for longer ones.
         const LARGEST: u64 = 4 << 20;
         if let Some(at_start) = self.at_start {
             return at_start.built_in_row(form, operation);

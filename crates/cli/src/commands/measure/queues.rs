@@ -56,21 +56,20 @@ use tradewind::Job;
 ///
 /// Idle is the processor time of 8 sleeping receivers in percent of one core.
 ///
-/// With --out the rows are also written to a directory as they are measured, and the same command
-/// continues after an interruption. Without it they are printed only, at the end or at an
-/// interruption.
+/// With --out the rows are kept in a directory too, as they come: when the command is interrupted,
+/// it goes on behind them the next time. Without, they are printed at the end, or when it is
+/// interrupted those that there are, and kept nowhere.
 #[derive(Debug, clap::Args)]
 #[command(after_help = JSON)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     plan: PlanArguments,
 
-    /// Writes the rows to this directory; created if it does not exist.
+    /// Keeps the rows in this directory, made if it is not there.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Measures between two of this number of nodes, with ranks that mpiexec.hydra starts. Needs
-    /// root.
+    /// Measures between two of so many nodes, with ranks that mpiexec.hydra starts. Needs root.
     #[arg(long, value_name = "N", value_parser = number("nodes", 2..=16_u32))]
     nodes: Option<u32>,
 

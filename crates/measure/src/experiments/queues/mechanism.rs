@@ -53,11 +53,11 @@ pub enum Mechanism {
     Idle,
 }
 
-/// Largest size for Express: 26 words.
+/// Sizes that tell something of Express end here: 26 words.
 const MOST_IN_WORDS: u64 = 128;
 /// The same for lines: as many as a queue holds.
 const MOST_IN_LINES: u64 = (CAPACITY * LINE_DATA) as u64;
-/// A quarter of a ring, less the word with its kind.
+/// A quarter of a ring, less the word that says what it is.
 const MOST_IN_A_RING: u64 = LINES / 4 * 64 - 8;
 /// The longest data that is tagged on here.
 const MOST_TAGGED_ON: u64 = 1 << 20;
@@ -125,7 +125,7 @@ impl Mechanism {
         }
     }
 
-    /// The only size that it is measured with, whatever sizes are requested.
+    /// The one size that it is measured with, whatever sizes are asked for.
     pub(super) const fn only_bytes(self) -> Option<u64> {
         match self {
             Mechanism::Channel

@@ -24,7 +24,7 @@ pub struct Plan {
     /// only.
     pub threads: Vec<u32>,
     /// Sizes in bytes. A mechanism is measured with those that it [carries](Mechanism::carries);
-    /// those that have one size only with that, whatever is requested.
+    /// those that have one size only with that, whatever is asked for.
     pub sizes: Vec<u64>,
     /// Rounds of each row.
     pub rounds: u32,
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// The command's help states the number of rows.
+    /// The command's help and the README say how many rows there are.
     #[test]
     fn everything_is_as_many_rows_as_users_are_told() {
         assert_eq!(Plan::default().cases().len(), 241);
