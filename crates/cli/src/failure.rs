@@ -80,7 +80,7 @@ pub(crate) enum Failure {
     Table(#[from] models::file::FileError),
     /// Measurements that were disturbed, where others that were not are kept.
     #[error(
-        "noisy: {why}; {} and the parameters beside it are left as they are: tune again with less other load on the machine",
+        "noisy: {why}; {} and the parameters beside it are left as they are: tune again when less else runs on the machine",
         .path.display()
     )]
     Noisy { path: PathBuf, why: String },
