@@ -303,7 +303,7 @@ impl Communicator {
         let size = self.size();
         if from >= size || to >= size || from == to {
             let ends = format!("{from} and {to}");
-            return Err(argument("the ranks at its ends", ends, format!("two ranks below {size}")));
+            return Err(argument("the pair of ranks", ends, format!("two ranks below {size}")));
         }
         Ok(())
     }
