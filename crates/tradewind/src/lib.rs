@@ -86,9 +86,10 @@
 //!
 //! # Errors and warnings
 //!
-//! Every call returns a [`Result`]. An [`Error`] names the rank that failed and the cause. Warnings
-//! go through the crate [`log`]: a program sees them with a logger of its own. Only what a user
-//! requests by the variable TRADEWIND_EXPLAIN is printed on standard error.
+//! Collectives, sends and receives return a [`Result`]; queues, windows and [`names`] have errors
+//! of their own. An [`Error`] names the rank that failed and the cause. Warnings go through the
+//! crate [`log`]: a program sees them with a logger of its own. Only what a user requests by the
+//! variable TRADEWIND_EXPLAIN is printed on standard error.
 
 mod agreement;
 mod buffers;

@@ -9,7 +9,7 @@
 //! | five bytes, in one atomic word | [`Communicator::express`] | any rank, any rank |
 //! | up to 48 bytes, in one cache line | [`Communicator::cache_lines`] | any rank, any rank |
 //! | messages of some hundred bytes, several at once | [`Communicator::basic`] | one rank, one rank |
-//! | records of any length into one buffer | [`Communicator::append_buffer`] | any rank, one rank |
+//! | records up to a chosen length, into one buffer | [`Communicator::append_buffer`] | any rank, one rank |
 //! | the same data to many ranks, moved once | [`Communicator::tag_on`] | any rank, any ranks |
 //! | a stream of values, one store each | [`Communicator::channel`], [`Communicator::pipeline`] | one rank, one rank |
 //! | to or from memory of a rank that takes no part | [`Communicator::windows`] | any rank, any rank |

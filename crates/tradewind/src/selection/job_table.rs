@@ -32,7 +32,7 @@ pub(crate) struct UsedTable {
     pub(crate) refinement: Refinement,
 }
 
-/// Refinement of its table by a job.
+/// Whether a job refines its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refinement {
     /// It does not.
