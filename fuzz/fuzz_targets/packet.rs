@@ -1,5 +1,5 @@
 //! Arbitrary bytes as a packet between nodes, as they are and with a correct MAC and correct
-//! lengths, which pass the checks before the other ones.
+//! lengths, so that they pass the first checks and the later ones are tested, too.
 #![no_main]
 
 use kernel::wire::{Key, MAGIC, Packet, VERSION, seal};

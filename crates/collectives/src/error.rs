@@ -214,7 +214,7 @@ pub enum CollectiveError {
         /// Number of neighbours.
         neighbors: usize,
     },
-    /// The list of periodic dimensions has another length than that of dimensions.
+    /// The list of periodic flags has another length than that of dimensions.
     #[error(
         "a grid of {dimensions} dimensions was given {periodic} periodic flags: give one for each dimension"
     )]

@@ -65,9 +65,9 @@ pub enum NotPortable {
         position: usize,
         /// The number of graphs.
         graphs: usize,
-        /// The rank in its header.
+        /// The rank of the graph.
         rank: u32,
-        /// The number of ranks in its header.
+        /// The number of ranks of the graph.
         ranks: u32,
     },
     /// No graph at all.

@@ -102,7 +102,8 @@ pub enum LoadError {
     Refused(String),
 }
 
-/// Returns the interface with the smallest MTU among those of known MTU.
+/// Names the interface with the smallest MTU: that of this node or, if the job has several nodes,
+/// perhaps one of another node.
 fn narrowest(name: &str, nodes: &usize) -> String {
     let others = if *nodes > 1 { ", or that of another node," } else { "" };
     format!("the interface `{name}`{others}")

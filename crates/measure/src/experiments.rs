@@ -59,8 +59,8 @@ pub const BETWEEN_NODES: &[&str] = &[
 ];
 
 /// Returns the experiment of this name in a job on these nodes. All ranks make its steps. The name
-/// is one of [`BETWEEN_NODES`], or `regret`, which needs a decision table. It fills a part of its
-/// own for each engine that the job may have been started for.
+/// is one of [`BETWEEN_NODES`], or `regret`, which needs a decision table. The experiment fills a
+/// part of its own for each engine that the job may have been started for.
 pub fn between_nodes(name: &str, setting: &Setting, nodes: &Nodes) -> Option<Experiment> {
     if name == "regret" {
         let per_node = nodes.ranks.first().copied().and_then(NonZeroU32::new)?;

@@ -418,8 +418,7 @@ struct SpaceWait<'a> {
 impl Waiter for SpaceWait<'_> {
     type Output = Result<(), SendError>;
 
-    // If the receiver is dead already, its sender must not sleep for a slice before it reports
-    // that.
+    // If the receiver is dead already, a sender must not sleep for a slice before it reports that.
     const CHECKS_BEFORE_SLEEP: bool = true;
 
     fn sleeper(&self) -> impl Sleeper {

@@ -259,7 +259,7 @@ struct PeerWaiter<'a, P, F> {
 impl<R, P: Fn() -> ProcessId, F: FnMut() -> Option<R>> Waiter for PeerWaiter<'_, P, F> {
     type Output = Result<R, PeerWaitError>;
 
-    // If the peer is dead already, its other end must not sleep for a slice before it reports that.
+    // If its peer is dead already, an end must not sleep for a slice before it reports that.
     const CHECKS_BEFORE_SLEEP: bool = true;
 
     fn sleeper(&self) -> impl Sleeper {

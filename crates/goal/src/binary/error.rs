@@ -42,7 +42,7 @@ pub enum BinaryError {
         /// The expected start.
         expected: u64,
     },
-    /// More bytes than the last section has.
+    /// Bytes behind the last section.
     #[error("the file is damaged: {found} bytes follow the last rank: was something appended?")]
     Trailing {
         /// The number.

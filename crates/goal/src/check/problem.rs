@@ -348,9 +348,9 @@ pub enum Problem {
         position: usize,
         /// The number of graphs.
         graphs: usize,
-        /// The rank in its header.
+        /// The rank of the graph.
         rank: u32,
-        /// The number of ranks in its header.
+        /// The number of ranks of the graph.
         ranks: u32,
     },
     /// Nothing receives a message.

@@ -64,7 +64,7 @@ impl ConnectError {
     }
 }
 
-/// A connection with an end that has proven that it has the secret.
+/// A connection. Its other end has proven that it has the secret.
 #[derive(Debug)]
 pub struct Connection {
     /// Does not block.
@@ -167,8 +167,8 @@ impl Acceptor {
         Ok(Acceptor { listener, key, pending: Vec::new(), is_full: false, unanswered })
     }
 
-    /// Waits until a connection makes progress or `wakeup` is readable, and returns those with an
-    /// other end that has proven that it has the key.
+    /// Waits until a connection makes progress or `wakeup` is readable, and returns the
+    /// connections on which the other end has proven that it has the key.
     ///
     /// # Errors
     /// If the system refuses to wait.

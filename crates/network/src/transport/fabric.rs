@@ -270,7 +270,7 @@ impl Fabric {
         let Fabric { endpoint, links, registered, reads, read_from, .. } = self;
         let Some(link) = links.get_mut(node as usize).and_then(Option::as_mut) else { return };
         let is_valid = match request {
-            // Nodes that send their messages make no offers.
+            // Where messages are sent and not read, no node offers memory.
             Request::Offer(_) if read_from.is_none() => false,
             Request::Offer(offer) => {
                 let number = offer.number;

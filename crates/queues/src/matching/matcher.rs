@@ -118,7 +118,7 @@ pub(crate) struct Matcher {
     /// Number of waiting receives.
     waiting: usize,
     next_order: u64,
-    /// Communicators with receives that may follow.
+    /// Communicators for which receives may follow.
     contexts: Contexts,
     /// Communicators and ranks that are no members of them and have sent messages there.
     refused: HashSet<(u32, u32)>,

@@ -180,8 +180,8 @@ fn forward(first: String, controls: Controls) -> Output {
     }))
 }
 
-/// Returns the hosts and ports of the key-value space from the report of the first node, of this
-/// name. The addresses come first: the name may be an alias of this node's.
+/// Returns the hosts and ports of the key-value space from the report of the first node; `name`
+/// is the name of that node. The addresses come first: the name may be an alias of this node's.
 fn store(name: &str, line: &str) -> Option<String> {
     // A start-up file of the node's shell may have begun the line.
     let (_, rest) = line.split_once(ADDRESSES)?;
