@@ -25,8 +25,8 @@ struct Arguments {
 const STATUSES: &str = "\
 Exit statuses:
   0          success
-  1          the command failed, or found an error in its input
-  2          an argument is unknown or out of its range; nothing was started
+  1          the command failed, or found what it checks to be wrong
+  2          the arguments are wrong; nothing was started
   of `run`   that of the first rank that failed, or 128 plus the signal that ended it;
              124 if the time limit was exceeded, 125 if the job could not be run,
              126 if the program is not executable, 127 if there is no such program";

@@ -99,7 +99,7 @@ pub enum Error {
         calls: Vec<Signature>,
     },
     /// An earlier call broke the communicator.
-    #[error("this communicator is broken since an earlier mismatch or failure: make a new one")]
+    #[error("this communicator is broken since an earlier mismatch or failure")]
     Broken,
     /// The time limit has passed.
     #[error("not complete after {after:?}{}", stragglers(.waiting_for))]

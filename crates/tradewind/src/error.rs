@@ -48,7 +48,7 @@ pub enum Error {
     /// The communicator cannot be used since an earlier mismatch or failure.
     #[error(
         "this communicator is broken since an earlier mismatch or failure: use one that was created \
-         before without the failed ranks (`split`), or end the job"
+         before it (`split`), without the failed ranks if a rank has failed, or end the job"
     )]
     Broken,
     /// The request has failed in an earlier call, which has returned the cause.

@@ -7,7 +7,7 @@ use service::spawn::{ServeOptions, detach, serve};
 use std::net::IpAddr;
 use std::process::{Command, ExitCode};
 
-/// Is the node service of a job that another launcher has started.
+/// Runs the node service of a job that another launcher has started.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Name of the service's listening socket.

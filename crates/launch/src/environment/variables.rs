@@ -41,10 +41,10 @@ variables! {
         "Name of this node, if several are simulated on one machine.";
     NODE_TIMEOUT = "TRADEWIND_NODE_TIMEOUT", "seconds", "15 (agent), 4.35 (kernel engine)",
         "Time without a response after which another node counts as unreachable, and the longest time that leaving a job takes; less than 1 counts as 1.";
-    PMI_VERSION = "TRADEWIND_PMI", "1 or 2", "the first that the process manager speaks",
+    PMI_VERSION = "TRADEWIND_PMI", "1 or 2", "the first that the process manager supports",
         "Version of PMI.";
     PMIX = "TRADEWIND_PMIX", "path", "the launcher's library, then the system's",
-        "The library libpmix.so.2 of PMIx, for launchers that speak it.";
+        "The library libpmix.so.2 of PMIx, for launchers that use it.";
     SECRET = "TRADEWIND_SECRET", "text", "not set",
         "Secret of the job, the same for all ranks, where they exchange their addresses over TCP, and of programs on different nodes that meet by name: 16 characters or more.";
     SECRET_FILE = "TRADEWIND_SECRET_FILE", "path", "not set",

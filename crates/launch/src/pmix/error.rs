@@ -8,7 +8,7 @@ use std::time::Duration;
 pub enum Error {
     /// The library cannot be opened.
     #[error(
-        "the launcher speaks PMIx, and libpmix.so.2 cannot be opened: {why}; set TRADEWIND_PMIX to the path of the launcher's \
+        "the launcher uses PMIx, and libpmix.so.2 cannot be opened: {why}; set TRADEWIND_PMIX to the path of the launcher's \
          library, or install it (Debian: libpmix2)"
     )]
     NoLibrary {

@@ -22,7 +22,7 @@ pub(crate) enum TuneMpiError {
     )]
     Launcher { launcher: PathBuf, source: std::io::Error },
     /// A job has failed.
-    #[error("the job of {ranks} ranks has failed ({status}); what it said stands above")]
+    #[error("the job of {ranks} ranks has failed ({status}); its output is above")]
     Job { ranks: u32, status: ExitStatus },
     /// The file of the table is something else.
     #[error("{0}; nothing was measured: name another file by --out, or remove this one")]
