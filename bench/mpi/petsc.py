@@ -13,6 +13,7 @@ makes the exit status 1.
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -86,6 +87,10 @@ def main():
     parser.add_argument("--ranks", default="2,3,4", help="numbers of ranks, with commas")
     parser.add_argument("--python", default="python3", help="with the module petsc4py")
     arguments = parser.parse_args()
+    # Debian installs petsc4py beside the PETSc that it is linked with, not on Python's path.
+    if folder := os.environ.get("PETSC_DIR"):
+        paths = [f"{folder}/lib/python3/dist-packages", os.environ.get("PYTHONPATH")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     host = Host(arguments)
     differs, has_run = False, False
     for ranks in map(int, arguments.ranks.split(",")):
@@ -104,7 +109,7 @@ def main():
                 f"calls taken {preloaded.taken}, left {preloaded.left}",
                 flush=True,
             )
-            if not same:
+            if not same or after is None:
                 print("\n".join(text[-600:] for text in preloaded.ranks))
     sys.exit(1 if differs or not has_run else 0)
 
