@@ -59,3 +59,66 @@ fn a_run_fails_if_its_request_is_one_too_many() {
     assert!(table.runs.contains_key(&key(2)), "the others continue");
     assert!(table.ended.iter().any(|run| run.key == key(0) && run.outcome.is_ok()));
 }
+
+/// The runs of rank 0, which receives from rank 1 of another node.
+fn receiver() -> (RunTable, memory::Memory, Arc<RegisteredSchedule>) {
+    let mut graph = Graph::new(0, 2);
+    let block = graph.buffer(Access::Output, 100);
+    graph.receive(block, 1, 0);
+    let schedule = compile(&graph).expect("in order");
+    let schedule = RegisteredSchedule::new(schedule, [4, 5, 0], vec![0, 1], vec![0, 1], 0);
+    let mut transports = memory::connect(2).expect("descriptors");
+    let other = transports.remove(1);
+    let nodes = NodeMap::new(["a", "b"]);
+    (RunTable::new(nodes, Box::new(transports.remove(0))), other, Arc::new(schedule))
+}
+
+fn start(table: &mut RunTable, schedule: &Arc<RegisteredSchedule>, key: RunKey) {
+    let prepared = schedule.take_idle(Limits::new(1000)).map(PreparedRun::of);
+    table.count_start(key).expect("it is new");
+    table.start(key, Arc::clone(schedule), prepared);
+}
+
+#[test]
+fn a_sign_of_a_wait_ends_no_run_of_the_same_collective() {
+    let (mut table, _other, schedule) = receiver();
+    let key = RunKey { rank: 0, communicator: 4, sequence: 0 };
+    let route = Route { destination: 0, communicator: 4, source: 1, sequence: 0, signature: 5 };
+    let arrives = |table: &mut RunTable, frame| assert_eq!(table.handle_frame(1, frame), None);
+    // However long before the start: for the checks of other libraries it is a message.
+    arrives(&mut table, Frame::Waits(route));
+    assert!(table.has_unexpected(key));
+    start(&mut table, &schedule, key);
+    arrives(&mut table, Frame::Waits(route));
+    assert!(table.ended.is_empty() && table.runs.contains_key(&key), "it waits for rank 1");
+    // No rank of node 1: neither its sign nor its collective counts.
+    arrives(&mut table, Frame::Waits(Route { source: 0, signature: 6, ..route }));
+    assert_eq!((table.ended.len(), table.refused), (0, 1));
+    let packet = Packet::Eager { tag: 0, ordinal: 0, payload: vec![7; 100] };
+    arrives(&mut table, Frame::Packet(route, packet));
+    let [ended] = &table.ended[..] else { panic!("{:?}", table.ended) };
+    assert_eq!(ended.outcome, Ok(()));
+    arrives(&mut table, Frame::Waits(route));
+    assert!(!table.has_unexpected(key), "the run is over");
+    // A rank in another collective of this number waits in vain.
+    let next = RunKey { sequence: 1, ..key };
+    arrives(&mut table, Frame::Waits(Route { sequence: 1, signature: 6, ..route }));
+    start(&mut table, &schedule, next);
+    let mismatch = Error::Mismatch { sequence: 1, ours: 5, rank: 1, theirs: 6 };
+    assert_eq!(table.ended.pop().expect("it ends").outcome, Err(mismatch));
+}
+
+#[test]
+fn a_sign_of_a_wait_goes_to_the_ranks_that_the_run_waits_for() {
+    let (mut table, mut other, schedule) = receiver();
+    let key = RunKey { rank: 0, communicator: 4, sequence: 0 };
+    table.announce_wait(key);
+    start(&mut table, &schedule, key);
+    table.announce_wait(key);
+    table.advance();
+    let mut arrivals = Vec::new();
+    other.poll(&mut NoPayloads, &mut arrivals).expect("it works");
+    let route = Route { destination: 1, communicator: 4, source: 0, sequence: 0, signature: 5 };
+    let [Arrival::Frame { node: 0, frame }] = &arrivals[..] else { panic!("{arrivals:?}") };
+    assert_eq!(*frame, Frame::Waits(route), "once, and not before the run is under way");
+}
