@@ -110,17 +110,29 @@ impl UnexpectedMessages {
         }
     }
 
-    /// Keeps a message until its run starts. Returns it if there are too many.
+    /// Keeps a message until its run starts. Returns it if there are too many, and a sign of a wait
+    /// also if it tells nothing new.
     pub(super) fn keep(
         &mut self,
         key: RunKey,
         message: UnexpectedMessage,
     ) -> Result<(), UnexpectedMessage> {
-        let node = message.origin.node;
+        let UnexpectedMessage { origin: MessageOrigin { node, signature, .. }, input } = &message;
+        let (node, signature) = (*node, *signature);
+        let is_sign = matches!(input, RunInput::Waits);
+        // The checks for other collectives need one message of each, and no run needs a sign: so
+        // signs take the memory of no message that a run needs.
+        let is_known = |kept: &UnexpectedMessage| kept.origin.signature == signature;
+        if is_sign && self.by_run.get(&key).is_some_and(|run| run.iter().any(is_known)) {
+            return Err(message);
+        }
         let of_rank = self.by_rank.entry(key.rank).or_default();
         let of_node = self.by_node.entry((key.rank, node)).or_default();
         let bytes = message.input.bytes();
         if of_rank.is_full(bytes, self.most) && of_node.is_full(bytes, self.share) {
+            if is_sign {
+                return Err(message);
+            }
             // The run cannot complete without this message, nor can later ones be trusted to have
             // theirs: `failure_of` fails all of them that have a rank of the node.
             let overrun = self.overrun.entry((key.rank, node)).or_default();
@@ -212,6 +224,25 @@ mod tests {
         assert!(!failure(key(2, share), &[0, 3]), "no message of theirs was dropped");
         assert_eq!(unexpected.take(key(2, 0)).len(), 1);
         assert!(unexpected.keep(key(2, 0), message(2)).is_ok(), "the rank catches up");
+    }
+
+    #[test]
+    fn a_sign_of_a_wait_is_kept_if_it_is_news_and_fails_no_run_if_not() {
+        let mut unexpected = UnexpectedMessages::new(3);
+        let sign = |node, signature| {
+            let origin = MessageOrigin { node, source: node, signature };
+            UnexpectedMessage { origin, input: RunInput::Waits }
+        };
+        assert!(unexpected.keep(key(1, 0), sign(1, 0)).is_ok());
+        assert!(unexpected.keep(key(1, 0), sign(2, 0)).is_err(), "of the same collective");
+        assert!(unexpected.keep(key(1, 0), sign(2, 9)).is_ok(), "of another one");
+        assert!(unexpected.keep(key(1, 0), message(2)).is_ok(), "the run needs it");
+        assert_eq!(unexpected.take(key(1, 0)).len(), 3);
+        (unexpected.most, unexpected.share) = (Total::default(), Total::default());
+        assert!(unexpected.keep(key(1, 1), sign(1, 0)).is_err());
+        assert!(unexpected.failure_of(key(1, 1), &[0, 1]).is_none());
+        assert!(unexpected.keep(key(1, 1), message(1)).is_err());
+        assert!(unexpected.failure_of(key(1, 1), &[0, 1]).is_some());
     }
 
     #[test]
