@@ -23,17 +23,17 @@
 //! are medians over the rounds with the tenths below and above.
 //!
 //! A message that is longer than a word or a line is several of them, and is complete when it lies
-//! in the receiver's own buffer. Basic is measured in three forms: the unshared one, in a ring of 4096
+//! in the receiver's own buffer. Basic is measured in three forms: the unshared one, in a ring of 2048
 //! lines; the same with locks, as threads share it in StarT-Voyager; and wide Express, which needs
 //! none. Tag-On writes its data to the pool of the sender for each message, or once (resident), and each
 //! receive reads them where they lie on its node. A multicast goes to both ranks; a send receives the
 //! own copies of earlier ones. The records of an append buffer begin with the name of their sender.
 //! Receivers look for about a microsecond and then sleep: senders always pay for the check for
 //! sleeping receivers. The windows' remote memory commands are the exception, there the receiver
-//! polls a word: write and accumulate its own, read the sender's; only fetch waits. A stream of these has no flow control; the receiver
-//! passes words over which others were written meanwhile. Between nodes each of these commands is a
-//! round trip: `send_ns` of write and accumulate, and `receive_ns` of read and fetch, are its whole
-//! time.
+//! polls a word: write and accumulate its own, read the sender's; only fetch waits. A stream of these
+//! has no flow control; the receiver passes words over which others were written meanwhile. Between
+//! nodes each of these commands is a round trip: `send_ns` of write and accumulate, and `receive_ns`
+//! of read and fetch, are its whole time.
 
 mod append;
 mod bulk;

@@ -1,6 +1,6 @@
 // A collective whose lengths differ, so that it runs on tradewind in rank 0 and in the MPI library
-// in the others; of "ibcast" the other way round. The arguments are its name and, optionally, "return" for an error handler that
-// returns.
+// in the others; of "ibcast" the other way round. The arguments are its name and, optionally,
+// "return" for an error handler that returns.
 #include "check.h"
 
 enum { LONG = 1 << 17, LONGEST = 257 << 20 };

@@ -59,8 +59,8 @@ pub(super) enum Command {
     Fetch,
 }
 
-/// Words of windows, in turn. The receiver polls, but a conditional fetch waits. Between nodes a receiver of its own window waits: the
-/// node services need the core.
+/// Words of windows, in turn. The receiver polls, but a conditional fetch waits. Between nodes a
+/// receiver of its own window waits: the node services need the core.
 #[derive(Debug)]
 pub(super) struct Remote {
     pub(super) command: Command,
