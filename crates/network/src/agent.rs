@@ -54,6 +54,7 @@ mod state;
 mod submission;
 mod submission_ring;
 mod unexpected;
+mod waiting_reports;
 pub(crate) mod zero_copy;
 
 pub use client::{AgentAddress, AgentClient};

@@ -7,7 +7,6 @@ mod held_reports;
 mod messages;
 mod queues;
 
-use self::held_reports::HeldReports;
 use super::channels::router::ChannelRouter;
 use super::membership::ShutdownState;
 use super::messages::router::MessageRouter;
@@ -18,6 +17,7 @@ use super::run_table::{QUEUE_LIMIT, RunTable};
 use super::session::{ProtocolViolation, RankSession, RunLocation};
 use super::shared_region::ENTRIES;
 use super::submission::Submission;
+use super::waiting_reports::WaitingReports;
 use crate::error::{Error, RankExit};
 use crate::node_map::NodeMap;
 use crate::transport::frame::Frame;
@@ -45,7 +45,7 @@ pub(crate) struct AgentState {
     /// Exits of ranks of this node, in order, that are not reported to other nodes.
     unreported_exits: Vec<Frame>,
     /// Reports that wait for something on another connection, in order.
-    held_reports: HeldReports,
+    held_reports: WaitingReports,
     /// Nodes that another one has lost, but that are connected with this one, and since when.
     doubted: Vec<(u32, u64)>,
 }
@@ -80,7 +80,7 @@ impl AgentState {
             locations: HashMap::new(),
             shutdown: ShutdownState::of_node(node, count),
             unreported_exits: Vec::new(),
-            held_reports: HeldReports::default(),
+            held_reports: WaitingReports::default(),
             doubted: Vec::new(),
             table: RunTable::new(nodes, transport),
         }

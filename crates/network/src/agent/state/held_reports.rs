@@ -15,8 +15,8 @@
 
 use super::AgentState;
 use crate::agent::membership::ShutdownAnswer;
+use crate::agent::waiting_reports::{Subject, WaitingReport};
 use crate::transport::frame::Frame;
-use std::collections::HashSet;
 
 /// Longest time for which exits wait for the end of a doubted node, in nanoseconds.
 const MOST_DOUBTED_NS: u64 = 1_000_000_000;
@@ -24,68 +24,6 @@ const MOST_DOUBTED_NS: u64 = 1_000_000_000;
 /// Longest time for which a report waits, in nanoseconds: strangers that claim to be the node may
 /// connect again and again.
 const MOST_HELD_NS: u64 = 15_000_000_000;
-
-/// Reports that wait, in order.
-#[derive(Debug, Default)]
-pub(super) struct HeldReports {
-    reports: Vec<HeldReport>,
-    /// By reporting node.
-    subjects: HashSet<(u32, Subject)>,
-}
-
-#[derive(Debug)]
-struct HeldReport {
-    /// The node that has reported.
-    from: u32,
-    frame: Frame,
-    since: u64,
-}
-
-/// What a report is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Subject {
-    /// The exit of a rank.
-    Exit(u32),
-    /// The announcement of a rank that it leaves.
-    Leaving(u32),
-    /// The end of a node.
-    NodeEnd(u32),
-    /// The shutdown of the reporting node.
-    Shutdown,
-}
-
-impl Subject {
-    /// `None` for a frame that is no report.
-    fn of(frame: &Frame) -> Option<Self> {
-        match frame {
-            Frame::RankExited { rank, .. } => Some(Subject::Exit(*rank)),
-            Frame::RankLeaves { rank, .. } => Some(Subject::Leaving(*rank)),
-            Frame::NodeEnded { node, .. } => Some(Subject::NodeEnd(*node)),
-            Frame::Shutdown => Some(Subject::Shutdown),
-            _ => None,
-        }
-    }
-}
-
-impl HeldReports {
-    pub(super) fn is_empty(&self) -> bool {
-        self.reports.is_empty()
-    }
-
-    /// Adds a report, unless one of the same node on the same subject waits.
-    fn push(&mut self, report: HeldReport) {
-        let subject = Subject::of(&report.frame);
-        if subject.is_some_and(|subject| self.subjects.insert((report.from, subject))) {
-            self.reports.push(report);
-        }
-    }
-
-    /// Removes all reports.
-    fn take(&mut self) -> Vec<HeldReport> {
-        self.subjects.clear();
-        std::mem::take(&mut self.reports)
-    }
-}
 
 impl AgentState {
     /// Keeps a report until the handshake with its node is over. Returns every other frame.
@@ -95,7 +33,7 @@ impl AgentState {
             return Some(frame);
         }
         let since = self.table.context.now;
-        self.held_reports.push(HeldReport { from, frame, since });
+        self.held_reports.push(WaitingReport { from, frame, since });
         None
     }
 
