@@ -200,9 +200,10 @@ impl Models {
         engine == Engine::Agent && self.held.is_some_and(runs)
     }
 
-    /// Returns `true` if the ranks run calls of one step in the place of this engine.
+    /// Returns `true` if the ranks run a nonblocking call by some plan in the place of this engine.
     fn may_be_in_ranks(&self, engine: Engine, query: &Query) -> bool {
-        engine == Engine::Agent && self.held.is_some() && is_among_few_nodes(query)
+        let algorithms = query.operation.algorithms();
+        algorithms.iter().any(|one| self.is_in_ranks(engine, &Choice::of(*one), query))
     }
 
     /// The plan to use: the fastest, but where the models leave open which is the fastest, the one
@@ -236,13 +237,11 @@ impl Models {
         /// Of nonblocking calls of several steps in the node service.
         const WOKEN: f64 = 1.5;
         if query.nodes() > 1 {
+            let is_woken =
+                |of| self.may_be_in_ranks(of, query) && !self.is_in_ranks(of, plan, query);
             return match engine {
                 Some(Engine::Kernel) if query.form == CallForm::Nonblocking => KERNEL,
-                Some(of)
-                    if self.may_be_in_ranks(of, query) && !self.is_in_ranks(of, plan, query) =>
-                {
-                    WOKEN
-                }
+                Some(of) if is_woken(of) => WOKEN,
                 _ => 1.0,
             };
         }
@@ -268,19 +267,13 @@ impl Models {
 /// Returns `true` if ranks, each on a node of its own, run a nonblocking call by this plan themselves
 /// instead of their node services, where each connection between them holds so many bytes.
 pub fn runs_in_ranks(plan: &Choice, query: &Query, held: u64) -> bool {
-    is_among_few_nodes(query)
+    query.form == CallForm::Nonblocking
+        && query.ranks_per_node <= 1
+        && (2..=MOST_RANKS_IN_ONE_STEP).contains(&query.ranks)
         && plan.levels == Levels::One
         && query.operation.sends_at_start(plan.algorithm, query.ranks)
         // In one step two ranks exchange one block, or one contribution.
         && query.bytes < held
-}
-
-/// Returns `true` for nonblocking calls among so few nodes, of one rank each, that a rank can send to
-/// all of them when it starts.
-fn is_among_few_nodes(query: &Query) -> bool {
-    query.form == CallForm::Nonblocking
-        && query.ranks_per_node <= 1
-        && (2..=MOST_RANKS_IN_ONE_STEP).contains(&query.ranks)
 }
 
 impl LevelCosts {

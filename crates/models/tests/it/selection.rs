@@ -200,6 +200,31 @@ fn one_step_in_the_ranks_is_chosen_beside_a_node_service_that_is_little_faster()
     }
 }
 
+/// Where no plan runs in the ranks, because the collective has none of one step or connections do not
+/// hold the message, connections change no choice between the node service and the kernel.
+#[test]
+fn connections_change_no_choice_where_no_plan_runs_in_the_ranks() {
+    const HELD: u64 = 4096;
+    // Times of the kernel count 1.2 times.
+    let scan = query(Collective::Scan, 4, 1, 8);
+    let allgather = query(Collective::Allgather, 4, 1, HELD);
+    let (agent, kernel) = (Engine::Agent, Engine::Kernel);
+    for (factor, here, expected) in
+        [(0.9, scan, agent), (0.75, scan, kernel), (0.75, allgather, agent)]
+    {
+        let mut machine = machine();
+        let overhead = (factor * 2.0, factor * 0.001);
+        let gap = (factor * 5.0, factor * 0.008);
+        let faster = Parameters::linear(factor * 20.0, overhead, overhead, gap).expect("valid");
+        machine.engine_mut(kernel).classes.insert(PairClass::OtherNode, faster);
+        let alone = Models::of(&machine);
+        let connected = alone.clone().with_connected_ranks(HELD);
+        let chosen = connected.choose(&here).expect("known");
+        assert_eq!(chosen.engine, Some(expected), "{here}");
+        assert_eq!(alone.choose(&here), Some(chosen), "{here}");
+    }
+}
+
 /// By hand, 16 ranks, two on each of 8 nodes, 8 bytes: a chain crosses seven borders and has a hop
 /// inside each node. Half of it counts, because scans overlap.
 #[test]
