@@ -39,6 +39,8 @@ pub struct Models {
     levels: BTreeMap<(Engine, CallForm), LevelCosts>,
     /// Bytes that each connection between ranks holds, if the ranks are connected.
     held: Option<u64>,
+    /// The models that choose without a table, if these make one.
+    without_table: Option<Box<Models>>,
 }
 
 /// Bytes that connections between ranks hold where all systems grant that.
@@ -87,7 +89,7 @@ impl Models {
                 }
             }
         }
-        Models { levels, held: None }
+        Models { levels, held: None, without_table: None }
     }
 
     /// The models of jobs with connected ranks. Where each rank has a node of its own, they run
@@ -97,6 +99,24 @@ impl Models {
     #[must_use]
     pub fn with_connected_ranks(self, held: u64) -> Self {
         Models { held: Some(held), ..self }
+    }
+
+    /// The models of a table for jobs that choose by `built_in` without one, with the same
+    /// connections and engines. Between nodes a plan on another engine than theirs is chosen only
+    /// if it is predicted to be faster by more than the errors of both engines.
+    ///
+    /// Predictions of one engine err alike, so plans on it are compared better than plans on two.
+    #[must_use]
+    pub fn beside(self, built_in: &Models) -> Self {
+        let known = built_in.clone().only(|engine| self.has(engine));
+        let without_table = Models { held: self.held, ..known };
+        Models { without_table: Some(without_table.into()), ..self }
+    }
+
+    /// The engine that runs a call between nodes without the table that these models make.
+    pub(crate) fn engine_without_table(&self, query: &Query) -> Option<Engine> {
+        let models = self.without_table.as_ref().filter(|_| query.nodes() > 1)?;
+        models.choose(query)?.engine
     }
 
     /// Returns `true` if messages between nodes under this engine were measured.
@@ -216,22 +236,28 @@ impl Models {
 
     /// The plan to use of these candidates.
     pub(crate) fn choose_of(&self, candidates: &[Prediction], query: &Query) -> Option<Prediction> {
-        let cost =
-            |one: &Prediction| one.microseconds * self.handicap(one.engine, &one.plan, query);
+        let usual = self.engine_without_table(query);
+        let cost = |one: &Prediction| {
+            one.microseconds * self.handicap((one.engine, usual), &one.plan, query)
+        };
         candidates.iter().min_by(|left, right| cost(left).total_cmp(&cost(right))).copied()
     }
 
-    /// Factor for the time of a plan when it is compared with others: more than 1 for graphs on one
-    /// node, and between nodes for the kernel engine and for the node service beside calls that run
-    /// in the ranks.
+    /// Factor for the time of a plan when it is compared with others: more than 1 for graphs on
+    /// one node, and between nodes for another engine than the usual one, which
+    /// [runs the call without a table](Self::engine_without_table), for the kernel engine, and for
+    /// the node service beside calls that run in the ranks.
     ///
     /// The kernel's times are predicted worst of all engines. A factor of 1.2 had the least regret
     /// in the run that the built-in parameters were fitted to. Blocking calls had the least without
     /// one. The node service needs a core for each step of a call; predictions are of calls without
     /// a computation, in which the ranks leave it theirs.
-    pub(crate) fn handicap(&self, engine: Option<Engine>, plan: &Choice, query: &Query) -> f64 {
-        /// Largest error that counts.
-        const MOST: f64 = 0.5;
+    pub(crate) fn handicap(
+        &self,
+        (engine, usual): (Option<Engine>, Option<Engine>),
+        plan: &Choice,
+        query: &Query,
+    ) -> f64 {
         /// Of nonblocking calls in the kernel.
         const KERNEL: f64 = 1.2;
         /// Of nonblocking calls of several steps in the node service.
@@ -239,17 +265,22 @@ impl Models {
         if query.nodes() > 1 {
             let is_woken =
                 |of| self.may_be_in_ranks(of, query) && !self.is_in_ranks(of, plan, query);
-            return match engine {
+            let of_engine = match engine {
                 Some(Engine::Kernel) if query.form == CallForm::Nonblocking => KERNEL,
                 Some(of) if is_woken(of) => WOKEN,
                 _ => 1.0,
+            };
+            let error = |of: Option<Engine>| self.levels.get(&(of?, query.form))?.error;
+            return match usual {
+                Some(_) if engine != usual => of_engine * margin(error(usual), error(engine)),
+                _ => of_engine,
             };
         }
         if plan.algorithm == Algorithm::Join {
             return 1.0;
         }
-        let error = self.error(query).unwrap_or(0.0).min(MOST);
-        (1.0 + error) / (1.0 - error)
+        let error = self.error(query);
+        margin(error, error)
     }
 
     /// Relative error of the models for calls like this one, where it is known: three quarters of
@@ -262,6 +293,15 @@ impl Models {
         let inside = level.inside.as_ref()?;
         Sharing::nearest(&inside.sharing, query.ranks).map(|sharing| sharing.error)
     }
+}
+
+/// Ratio of the predicted times of a kept plan and another one above which the other one is faster
+/// in spite of the relative errors of both predictions. Unknown errors count as none.
+fn margin(kept: Option<f64>, other: Option<f64>) -> f64 {
+    /// Largest error that counts.
+    const MOST: f64 = 0.5;
+    let [kept, other] = [kept, other].map(|error| error.unwrap_or(0.0).min(MOST));
+    (1.0 + kept) / (1.0 - other)
 }
 
 /// Returns `true` if ranks, each on a node of its own, run a nonblocking call by this plan themselves

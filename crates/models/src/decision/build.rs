@@ -80,9 +80,13 @@ fn ranges(models: &Models, shape: Query, sizes: &[u64]) -> Vec<Range> {
     let price = |range: &Range, bytes| {
         models.price(range.engine, &range.plan, &at(bytes)).unwrap_or(f64::INFINITY)
     };
-    // What plans are compared by.
-    let cost = |range: &Range, bytes| {
-        price(range, bytes) * models.handicap(range.engine, &range.plan, &at(bytes))
+    // What two plans are compared by.
+    let costs = |kept: &Range, next: &Range, bytes| {
+        let query = at(bytes);
+        let usual = models.engine_without_table(&query);
+        [kept, next].map(|range| {
+            price(range, bytes) * models.handicap((range.engine, usual), &range.plan, &query)
+        })
     };
     let sizes = if shape.operation == Collective::Barrier { &[] } else { sizes };
     let Some(first) = range_at(models, &at(0)) else { return Vec::new() };
@@ -92,10 +96,13 @@ fn ranges(models: &Models, shape: Query, sizes: &[u64]) -> Vec<Range> {
         let (Some(current), Some(next)) = (ranges.last_mut(), range_at(models, &at(bytes))) else {
             break;
         };
-        if cost(current, bytes) > cost(&next, bytes) * SLACK {
+        let [kept, best] = costs(current, &next, bytes);
+        if kept > best * SLACK {
             let kept = *current;
-            let change =
-                first_failure(good, bytes, |bytes| cost(&kept, bytes) <= cost(&next, bytes));
+            let change = first_failure(good, bytes, |bytes| {
+                let [kept, next] = costs(&kept, &next, bytes);
+                kept <= next
+            });
             current.to = Some(change);
             let microseconds = price(&next, change);
             let is_known = microseconds.is_finite();

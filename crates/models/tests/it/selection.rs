@@ -3,7 +3,7 @@
 
 use crate::sample_machine::{fingerprint, grid, machine, table};
 use collectives::{Algorithm, Choice, Collective, Levels};
-use models::costs::CostModel;
+use models::costs::{Calibration, CostModel, MessageCalibration};
 use models::decision::rules::MachineClass;
 use models::decision::{
     CallForm, DecisionTable, Evidence, Gap, Measured, Origin, Query, Range, Reason, Row, Times,
@@ -222,6 +222,40 @@ fn connections_change_no_choice_where_no_plan_runs_in_the_ranks() {
         let chosen = connected.choose(&here).expect("known");
         assert_eq!(chosen.engine, Some(expected), "{here}");
         assert_eq!(alone.choose(&here), Some(chosen), "{here}");
+    }
+}
+
+/// With errors of 30 % on both sides another engine is chosen from 1.3 / 0.7 times as fast on, and
+/// the kernel, whose times count 1.2 times, from 2.23 times.
+#[test]
+fn another_engine_than_without_a_table_is_chosen_if_it_is_faster_beyond_all_errors() {
+    let here = query(Collective::Scan, 4, 1, 8);
+    let built_in = models();
+    for (factor, expected) in [(0.75, Engine::Agent), (0.5, Engine::Agent), (0.4, Engine::Kernel)] {
+        let mut machine = machine();
+        let linear = |factor: f64| {
+            let overhead = (factor * 2.0, 0.0);
+            let gap = (factor * 5.0, 0.0);
+            Parameters::linear(factor * 20.0, overhead, overhead, gap).expect("valid")
+        };
+        let same = MessageCalibration { latency: 1.0, gap: 1.0, overhead: 1.0, more_overhead: 0.0 };
+        for (engine, factor) in [(Engine::Agent, 1.0), (Engine::Kernel, factor)] {
+            let costs = machine.engine_mut(engine);
+            costs.classes.insert(PairClass::OtherNode, linear(factor));
+            costs.calibration = Some(Calibration {
+                start: 0.0,
+                start_per_byte: 0.0,
+                combine: 0.0,
+                contention: 1.0,
+                inside: same,
+                between: same,
+                error: 0.3,
+            });
+        }
+        let alone = Models::of(&machine);
+        assert_eq!(alone.choose(&here).and_then(|one| one.engine), Some(Engine::Kernel));
+        let beside = alone.beside(&built_in);
+        assert_eq!(beside.choose(&here).and_then(|one| one.engine), Some(expected), "{factor}");
     }
 }
 

@@ -4,6 +4,7 @@ use super::grid::{EFFORT, MEASURE_ALL, MODELS_ONLY, UNTIL, segments};
 use crate::experiments::algorithms::CollectiveCall;
 use crate::harness::{Error, Setting, StepContext, agreement};
 use collectives::Choice;
+use models::builtin;
 use models::decision::Query;
 use models::machine_file::Machine;
 use models::prediction::{Models, USUALLY_HELD};
@@ -26,7 +27,7 @@ const UNKNOWN_ERROR: f64 = 0.3;
 pub(super) enum Extent {
     /// Nothing.
     ModelsOnly,
-    /// Candidates within the models' error of the best, until this time.
+    /// The models' choice and candidates within their error of the best, until this time.
     Close { until: Option<Duration> },
     /// Every algorithm.
     All,
@@ -91,6 +92,11 @@ fn on_all_ranks(
     Ok(Candidates { predicted, measured })
 }
 
+/// The models of a table between nodes.
+pub(super) fn of_table(machine: &Machine) -> Models {
+    Models::of(machine).with_connected_ranks(USUALLY_HELD).beside(builtin::models())
+}
+
 /// The models of a directory's machine, read once in a process for each version of its file.
 pub(super) fn models_of(directory: &Path) -> Option<Arc<Models>> {
     type Known = BTreeMap<PathBuf, (SystemTime, Arc<Models>)>;
@@ -103,8 +109,7 @@ pub(super) fn models_of(directory: &Path) -> Option<Arc<Models>> {
     {
         return Some(Arc::clone(models));
     }
-    let models = Models::of(&Machine::read(&path).ok()?).with_connected_ranks(USUALLY_HELD);
-    let models = Arc::new(models);
+    let models = Arc::new(of_table(&Machine::read(&path).ok()?));
     known.insert(directory.to_owned(), (written, Arc::clone(&models)));
     Some(models)
 }
@@ -145,8 +150,10 @@ fn select(
             let error = models.and_then(|models| models.error(query)).unwrap_or(UNKNOWN_ERROR);
             let error = error.clamp(ERRORS[0], ERRORS[1]);
             let most = least * (1.0 + error) / (1.0 - error);
-            let close = predicted.iter().filter(|(_, time)| *time <= most);
-            close.map(|(plan, _)| *plan).take(MOST).collect()
+            // The models' choice, too: between nodes it may be slower by more than their error.
+            let (choice, others) = predicted.split_at(1);
+            let close = others.iter().filter(|(_, time)| *time <= most);
+            choice.iter().chain(close).map(|(plan, _)| *plan).take(MOST).collect()
         }
     };
     // One candidate leaves nothing to decide.

@@ -1,5 +1,6 @@
 //! The decision table: by the models, corrected by measurements.
 
+use super::candidates::of_table;
 use super::disturbed;
 use super::grid::{SIZES, figure_of, shape_of};
 use super::nodes::Purpose;
@@ -8,7 +9,7 @@ use collectives::{Algorithm, Choice, Collective, Levels};
 use models::calibration::{TimedCall, calibrate};
 use models::decision::{DecisionTable, Grid, Measured, Query, Range, Row, TableError, Times};
 use models::machine_file::{Engine, Machine};
-use models::prediction::{Models, USUALLY_HELD};
+use models::prediction::Models;
 use std::collections::BTreeMap;
 use tradewind::CallForm;
 
@@ -127,7 +128,7 @@ pub fn between_nodes(
     parts: &[(Part, Engine)],
     machine: &Machine,
 ) -> Result<DecisionTable, TableError> {
-    let models = Models::of(machine).with_connected_ranks(USUALLY_HELD);
+    let models = of_table(machine);
     let sizes = Grid::usual(Vec::new(), Vec::new(), LARGEST).bytes;
     let mut rows = Vec::new();
     for shape in shapes_of(parts) {
