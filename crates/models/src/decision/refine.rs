@@ -2,6 +2,7 @@
 
 use super::table::{Range, Row, RunnerUp, Times};
 use crate::machine_file::Engine;
+use crate::prediction::USUALLY_HELD;
 use collectives::{Algorithm, Choice};
 
 /// Factor of the best time up to which the plan of the models is kept: the table does not record
@@ -43,12 +44,13 @@ impl Measured {
 impl Row {
     /// Adds what was measured for messages of `bytes` bytes. The plan of the models stays if it is
     /// as fast as the best; otherwise the best one takes its place for the sizes from `window.0` up
-    /// to `window.1`, which may have no end. `predict` returns the models' time of a plan for these
-    /// bytes.
+    /// to `window.1`, which may have no end. `held` is that of the ranks that measured, as of a
+    /// [range](Range::held). `predict` returns the models' time of a plan for these bytes.
     pub fn refine(
         &mut self,
         bytes: u64,
         window: (u64, Option<u64>),
+        held: Option<u64>,
         measured: &[Measured],
         predict: impl Fn(Option<Engine>, &Choice) -> Option<f64>,
     ) {
@@ -88,7 +90,6 @@ impl Row {
             }
             _ => {
                 let (from, to) = window;
-                let held = None;
                 self.carve(Range { from, to, plan, engine, at: bytes, time, runner_up, held });
             }
         }
@@ -114,10 +115,7 @@ impl Row {
         self.ranges.clear();
         for range in ranges {
             match self.ranges.last_mut() {
-                Some(last)
-                    if (last.plan, last.engine) == (range.plan, range.engine)
-                        && last.to == Some(range.from) =>
-                {
+                Some(last) if last.is_same_choice(&range) && last.to == Some(range.from) => {
                     last.to = range.to;
                     if last.time.measured.is_none() && range.time.measured.is_some() {
                         (last.at, last.time, last.runner_up) =
@@ -134,6 +132,12 @@ impl Range {
     /// Returns `true` if messages of this size are in the range.
     pub fn contains(&self, bytes: u64) -> bool {
         self.from <= bytes && self.to.is_none_or(|to| bytes < to)
+    }
+
+    /// Returns `true` if both have one plan and engine, for jobs with the same connections.
+    fn is_same_choice(&self, other: &Range) -> bool {
+        let held = |range: &Range| range.held.unwrap_or(USUALLY_HELD);
+        (self.plan, self.engine, held(self)) == (other.plan, other.engine, held(other))
     }
 
     /// The first size beyond, or the largest number.

@@ -483,6 +483,7 @@ fn a_measured_winner_takes_the_sizes_around_its_own() {
     row.refine(
         8,
         (4, Some(32)),
+        None,
         &[exactly(Algorithm::Flat, 1.02), exactly(Algorithm::Chain, 1.0)],
         predict,
     );
@@ -494,10 +495,10 @@ fn a_measured_winner_takes_the_sizes_around_its_own() {
         (8, Some(chain))
     );
     // Slower than the best: the best takes its window, and joins what has the same plan.
-    row.refine(64, (32, Some(128)), &[exactly(flat, 2.0), exactly(chain, 1.0)], predict);
+    row.refine(64, (32, Some(128)), None, &[exactly(flat, 2.0), exactly(chain, 1.0)], predict);
     let expected = [(0, Some(32), flat, Some(Both)), (32, None, chain, Some(ByClock))];
     assert_eq!(ranges_of(&row), expected);
-    row.refine(1000, (500, None), &[exactly(flat, 1.0), exactly(chain, 2.0)], predict);
+    row.refine(1000, (500, None), None, &[exactly(flat, 1.0), exactly(chain, 2.0)], predict);
     let expected = [
         (0, Some(32), flat, Some(Both)),
         (32, Some(500), chain, Some(ByClock)),
@@ -512,7 +513,7 @@ fn a_flat_collective_wins_where_times_cannot_decide() {
     let chosen = |join, ring| {
         let mut row = bcast_row(4, 4, vec![range(0, None, Algorithm::Flat)]);
         let found = [measured(Algorithm::Chain, ring), measured(Algorithm::Join, join)];
-        row.refine(8, (0, None), &found, |_, _| None);
+        row.refine(8, (0, None), None, &found, |_, _| None);
         row.ranges[0].plan.algorithm
     };
     assert_eq!(chosen([19.4, 26.0, 27.4], [19.4, 22.5, 33.8]), Algorithm::Join);
@@ -539,7 +540,7 @@ proptest! {
             let low = place.checked_sub(1).map_or(0, |before| middle(&sizes[before]).min(*size));
             let high = sizes.get(place + 1).map(|next| middle(next).max(size + 1));
             let found = [measured(Algorithm::Ring, [*one; 3]), measured(Algorithm::Join, [*other; 3])];
-            row.refine(*size, (low, high), &found, |_, _| None);
+            row.refine(*size, (low, high), None, &found, |_, _| None);
         }
         prop_assert!(row.range(bytes).is_ok(), "{row:?}");
         let table = DecisionTable::new(fingerprint(), vec![row]);

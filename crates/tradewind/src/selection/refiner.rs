@@ -14,7 +14,7 @@ use super::rules::SelectionRules;
 use crate::error::Error;
 use collectives::{Algorithm, Choice, Collective};
 use engine::node::EngineKind;
-use models::decision::{CallForm, Measured, Query, Range, Row, private_bytes};
+use models::decision::{CallForm, Measured, Query, Row, private_bytes};
 use models::machine_file::Engine;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -155,18 +155,10 @@ fn corrected(row: &Row, query: &Query, measured: &[Measured], held: Option<u64>)
     };
     let known = row.range(bytes).ok().copied();
     // A job has no models; the table has what they predicted for the present plan.
-    row.refine(bytes, window, measured, |engine, plan| {
+    row.refine(bytes, window, held, measured, |engine, plan| {
         let range = known.filter(|range| (range.engine, range.plan) == (engine, *plan));
         range.filter(|range| range.at == bytes).and_then(|range| range.time.predicted)
     });
-    // A range whose plan stays may be longer than the doubling.
-    let way = |range: &Range| (range.engine, range.plan);
-    let is_new = |range: &&mut Range| {
-        range.contains(bytes) && known.is_none_or(|known| way(&known) != way(range))
-    };
-    if let Some(range) = row.ranges.iter_mut().find(is_new) {
-        range.held = held;
-    }
     row
 }
 
@@ -223,6 +215,22 @@ mod tests {
         let range = found.range(100).expect("it covers all sizes");
         assert_eq!(range.time, Times { predicted: None, measured: Some(3.0) });
         assert_eq!(range.runner_up.map(|next| next.time.measured), Some(Some(9.0)));
+    }
+
+    #[test]
+    fn a_correction_applies_to_its_connections_and_sizes_only() {
+        let mut row = row();
+        row.ranges[0].to = Some(64);
+        row.ranges[1].from = 64;
+        let times = [measured(Algorithm::Flat, 3.0), measured(Algorithm::Chain, 9.0)];
+        let found = corrected(&row, &query(100), &times, Some(0));
+        let of = |range: &decision::Range| (range.from, range.plan.algorithm, range.held);
+        let expected = [
+            (0, Algorithm::Flat, None),
+            (64, Algorithm::Flat, Some(0)),
+            (128, Algorithm::Chain, None),
+        ];
+        assert_eq!(found.ranges.iter().map(of).collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -162,7 +162,7 @@ fn refine(
     for (bytes, found) in measured {
         let at = Query { bytes, ..*query };
         let window = window(sizes, changes, bytes);
-        row.refine(bytes, window, &found, |engine, plan| models.price(engine, plan, &at));
+        row.refine(bytes, window, None, &found, |engine, plan| models.price(engine, plan, &at));
     }
 }
 
