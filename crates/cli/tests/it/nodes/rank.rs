@@ -228,9 +228,14 @@ fn dies_behind_its_starts() -> Result<()> {
     let long_bcast = world.ibcast(&mut long, 0)?;
     let short_bcast = world.ibcast(&mut short, 0)?;
     let barrier = world.ibarrier()?;
+    // A start that finds the rank dead fails: so all others have started before.
     if rank == 0 {
+        for other in 1..size {
+            world.recv(&mut [0], other, 0)?;
+        }
         kill_process(getpid(), Signal::KILL).expect("a process may signal itself");
     }
+    world.send(&own, 0, 0)?;
     adding.wait()?;
     gathering.wait()?;
     exchanging.wait()?;
