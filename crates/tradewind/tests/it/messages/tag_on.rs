@@ -197,6 +197,8 @@ fn a_receiver_that_holds_a_buffer_blocks_its_sender_only() {
                 assert_eq!(port.receiver.recv()?.data[..], [2; 100]);
             }
         }
+        // Rank 0 has found the buffer held.
+        world.barrier()?;
         drop(held);
         world.barrier()?;
         if rank == 0 {
