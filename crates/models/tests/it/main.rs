@@ -12,6 +12,7 @@ mod network_rules;
 mod node_work;
 mod order_statistics;
 mod recorded;
+mod refinement;
 mod sample_machine;
 mod segments;
 mod selection;

@@ -6,8 +6,7 @@ use collectives::{Algorithm, Choice, Collective, Levels};
 use models::costs::{Calibration, CostModel, MessageCalibration};
 use models::decision::rules::MachineClass;
 use models::decision::{
-    CallForm, DecisionTable, Evidence, Gap, Measured, Origin, Query, Range, Reason, Row, Times,
-    decide, rules,
+    CallForm, DecisionTable, Gap, Origin, Query, Range, Reason, Row, Times, decide, rules,
 };
 use models::machine::PairClass;
 use models::machine_file::Engine;
@@ -18,24 +17,24 @@ use std::sync::LazyLock;
 
 const SHARED: MachineClass = MachineClass::SharedCores;
 static TABLE: LazyLock<DecisionTable> = LazyLock::new(table);
-static MODELS: LazyLock<Models> = LazyLock::new(models);
+pub(crate) static MODELS: LazyLock<Models> = LazyLock::new(models);
 
 fn operations() -> impl Strategy<Value = Collective> {
     prop::sample::select(Collective::ALL)
 }
 
-fn query(operation: Collective, ranks: u32, ranks_per_node: u32, bytes: u64) -> Query {
+pub(crate) fn query(operation: Collective, ranks: u32, ranks_per_node: u32, bytes: u64) -> Query {
     let form = CallForm::Nonblocking;
     Query { operation, form, ranks, ranks_per_node, bytes }
 }
 
-fn range(from: u64, to: Option<u64>, algorithm: Algorithm) -> Range {
+pub(crate) fn range(from: u64, to: Option<u64>, algorithm: Algorithm) -> Range {
     let plan = Choice::of(algorithm);
     let time = Times::predicted(1.0);
     Range { from, to, plan, engine: None, at: from, time, runner_up: None, held: None }
 }
 
-fn bcast_row(ranks: u32, ranks_per_node: u32, ranges: Vec<Range>) -> Row {
+pub(crate) fn bcast_row(ranks: u32, ranks_per_node: u32, ranges: Vec<Range>) -> Row {
     let (operation, form) = (Collective::Bcast, CallForm::Nonblocking);
     Row { operation, form, ranks, ranks_per_node, error: None, disturbed: None, ranges }
 }
@@ -460,90 +459,4 @@ fn tables_that_cannot_be_are_refused_by_row() {
     assert!(refused(vec![one(joined)]).contains("has a two-level join bcast: use one level"));
     let negative = Range { time: Times::predicted(-1.0), ..range(0, None, Algorithm::Flat) };
     assert!(refused(vec![one(negative)]).contains("a time that is negative or infinite"));
-}
-
-fn measured(algorithm: Algorithm, [lower, median, upper]: [f64; 3]) -> Measured {
-    Measured { plan: Choice::of(algorithm), engine: None, median, quartiles: [lower, upper] }
-}
-
-fn ranges_of(row: &Row) -> Vec<(u64, Option<u64>, Algorithm, Option<Evidence>)> {
-    let range = |range: &Range| (range.from, range.to, range.plan.algorithm, range.time.evidence());
-    row.ranges.iter().map(range).collect()
-}
-
-#[test]
-fn a_measured_winner_takes_the_sizes_around_its_own() {
-    use Evidence::{Both, Measured as ByClock, Predicted};
-    let ranges = vec![range(0, Some(100), Algorithm::Flat), range(100, None, Algorithm::Chain)];
-    let mut row = bcast_row(4, 4, ranges);
-    let exactly = |algorithm, time| measured(algorithm, [time; 3]);
-    let predict =
-        |_: Option<Engine>, plan: &Choice| (plan.algorithm == Algorithm::Flat).then_some(1.0);
-    // As fast as the best: the models' plan stays.
-    row.refine(
-        8,
-        (4, Some(32)),
-        None,
-        &[exactly(Algorithm::Flat, 1.02), exactly(Algorithm::Chain, 1.0)],
-        predict,
-    );
-    let (flat, chain) = (Algorithm::Flat, Algorithm::Chain);
-    let expected = [(0, Some(100), flat, Some(Both)), (100, None, chain, Some(Predicted))];
-    assert_eq!(ranges_of(&row), expected);
-    assert_eq!(
-        (row.ranges[0].at, row.ranges[0].runner_up.map(|next| next.plan.algorithm)),
-        (8, Some(chain))
-    );
-    // Slower than the best: the best takes its window, and joins what has the same plan.
-    row.refine(64, (32, Some(128)), None, &[exactly(flat, 2.0), exactly(chain, 1.0)], predict);
-    let expected = [(0, Some(32), flat, Some(Both)), (32, None, chain, Some(ByClock))];
-    assert_eq!(ranges_of(&row), expected);
-    row.refine(1000, (500, None), None, &[exactly(flat, 1.0), exactly(chain, 2.0)], predict);
-    let expected = [
-        (0, Some(32), flat, Some(Both)),
-        (32, Some(500), chain, Some(ByClock)),
-        (500, None, flat, Some(Both)),
-    ];
-    assert_eq!(ranges_of(&row), expected);
-    assert!(DecisionTable::new(fingerprint(), vec![row]).is_ok());
-}
-
-#[test]
-fn a_flat_collective_wins_where_times_cannot_decide() {
-    let chosen = |join, ring| {
-        let mut row = bcast_row(4, 4, vec![range(0, None, Algorithm::Flat)]);
-        let found = [measured(Algorithm::Chain, ring), measured(Algorithm::Join, join)];
-        row.refine(8, (0, None), None, &found, |_, _| None);
-        row.ranges[0].plan.algorithm
-    };
-    assert_eq!(chosen([19.4, 26.0, 27.4], [19.4, 22.5, 33.8]), Algorithm::Join);
-    assert_eq!(chosen([25.0, 26.0, 27.4], [19.4, 22.5, 24.0]), Algorithm::Chain);
-    assert_eq!(
-        chosen([19.4, 30.0, 47.4], [19.4, 22.5, 33.8]),
-        Algorithm::Chain,
-        "1.33 times as long"
-    );
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn a_refined_row_has_one_plan_for_every_size(
-        times in proptest::collection::btree_map(1u64..1 << 30, (0.1f64..9.0, 0.1f64..9.0), 1..12), bytes: u64,
-    ) {
-        let shape = query(Collective::Allreduce, 4, 4, 0);
-        let sizes: Vec<u64> = times.keys().copied().collect();
-        let mut row = Row::build(&MODELS, &shape, &sizes).expect("known costs");
-        for (place, (size, (one, other))) in times.iter().enumerate() {
-            let middle = |other: &u64| (*other as f64 * *size as f64).sqrt() as u64 + 1;
-            let low = place.checked_sub(1).map_or(0, |before| middle(&sizes[before]).min(*size));
-            let high = sizes.get(place + 1).map(|next| middle(next).max(size + 1));
-            let found = [measured(Algorithm::Ring, [*one; 3]), measured(Algorithm::Join, [*other; 3])];
-            row.refine(*size, (low, high), None, &found, |_, _| None);
-        }
-        prop_assert!(row.range(bytes).is_ok(), "{row:?}");
-        let table = DecisionTable::new(fingerprint(), vec![row]);
-        prop_assert!(table.is_ok(), "{table:?}");
-    }
 }

@@ -10,7 +10,12 @@ fn sender() -> (RunTable, memory::Memory, Arc<RegisteredSchedule>) {
     let mut graph = Graph::new(0, 2);
     let block = graph.buffer(Access::Input, 100);
     graph.send(block, 1, 0);
-    let schedule = compile(&graph).expect("in order");
+    runs_of(&graph)
+}
+
+/// A table for runs of a graph of rank 0, the other node's end, and the schedule.
+fn runs_of(graph: &Graph) -> (RunTable, memory::Memory, Arc<RegisteredSchedule>) {
+    let schedule = compile(graph).expect("in order");
     let schedule = RegisteredSchedule::new(schedule, [4, 5, 0], vec![0, 1], vec![0, 1], 0);
     let mut transports = memory::connect(2).expect("descriptors");
     let other = transports.remove(1);
@@ -65,12 +70,7 @@ fn receiver() -> (RunTable, memory::Memory, Arc<RegisteredSchedule>) {
     let mut graph = Graph::new(0, 2);
     let block = graph.buffer(Access::Output, 100);
     graph.receive(block, 1, 0);
-    let schedule = compile(&graph).expect("in order");
-    let schedule = RegisteredSchedule::new(schedule, [4, 5, 0], vec![0, 1], vec![0, 1], 0);
-    let mut transports = memory::connect(2).expect("descriptors");
-    let other = transports.remove(1);
-    let nodes = NodeMap::new(["a", "b"]);
-    (RunTable::new(nodes, Box::new(transports.remove(0))), other, Arc::new(schedule))
+    runs_of(&graph)
 }
 
 fn start(table: &mut RunTable, schedule: &Arc<RegisteredSchedule>, key: RunKey) {
