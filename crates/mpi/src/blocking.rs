@@ -32,8 +32,8 @@ pub(crate) enum Decisive {
     /// The arguments of the root name it as the first one, and those of every other rank as the
     /// second one.
     Rooted(c_int, [Block; 2]),
-    /// The arguments of every rank name it, on a topology whose blocks have one length; on others there
-    /// is none.
+    /// The arguments of every rank name it, on a topology with blocks of one length; on others there is
+    /// none.
     OfTopology(Block),
 }
 

@@ -117,9 +117,8 @@ impl UnexpectedMessages {
         key: RunKey,
         message: UnexpectedMessage,
     ) -> Result<(), UnexpectedMessage> {
-        let UnexpectedMessage { origin: MessageOrigin { node, signature, .. }, input } = &message;
-        let (node, signature) = (*node, *signature);
-        let is_sign = matches!(input, RunInput::Waits);
+        let MessageOrigin { node, signature, .. } = message.origin;
+        let is_sign = matches!(message.input, RunInput::Waits);
         // The checks for other collectives need one message of each, and no run needs a sign: so
         // signs take the memory of no message that a run needs.
         let is_known = |kept: &UnexpectedMessage| kept.origin.signature == signature;

@@ -19,7 +19,7 @@ pub(crate) struct WaitingReport {
     pub(super) since: u64,
 }
 
-/// What a report is about.
+/// Subject of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Subject {
     /// The exit of a rank.

@@ -144,8 +144,8 @@ fn doubling(bytes: u64) -> u32 {
     u64::BITS - bytes.leading_zeros()
 }
 
-/// The row for exactly the ranks of a call, corrected by times for the doubling of its size, from a job
-/// whose connections hold so many bytes.
+/// The row for exactly the ranks of a call, corrected by times for the doubling of its size. The job's
+/// connections hold `held` bytes each.
 fn corrected(row: &Row, query: &Query, measured: &[Measured], held: Option<u64>) -> Row {
     let Query { ranks, ranks_per_node, bytes, .. } = *query;
     let mut row = Row { ranks, ranks_per_node, ..row.clone() };

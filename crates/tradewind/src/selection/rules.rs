@@ -98,8 +98,8 @@ impl SelectionRules {
     pub(crate) fn with_row(&'static self, row: Row) -> &'static Self {
         let at_start = self.at_start();
         let mut rows = self.rows.clone();
-        let (form, operation) = (row.form as usize, row.operation as usize);
-        rows[form][operation] = Some(Arc::new(row));
+        let place = &mut rows[row.form as usize][row.operation as usize];
+        *place = Some(Arc::new(row));
         let is_same = |one: &SelectionRules| {
             let is_same_start = one.at_start.is_some_and(|start| std::ptr::eq(start, at_start));
             is_same_start && one.rows == rows

@@ -25,7 +25,8 @@ type EnginePlan = (Option<Engine>, Choice);
 type Chooser<'a> = (&'a str, &'a dyn Fn(&Query) -> Option<EnginePlan>);
 
 /// Time of the choices of the built-in parameters, of the models and of the table over that of the best
-/// plan on any engine, in the parts of [`Purpose::Check`]. A call whose choice was not timed is left out.
+/// plan on any engine, in the parts of [`Purpose::Check`]. Calls are left out
+/// if their choice was not timed.
 pub fn between_nodes(
     parts: &[(Part, Engine)],
     machine: &Machine,

@@ -23,9 +23,9 @@ pub(super) struct Appended {
     senders: Vec<Arc<AppendSender>>,
     receiver: AppendReceiver,
     records: u64,
-    /// What is sent.
+    /// The record that is sent.
     record: Vec<u8>,
-    /// What came last.
+    /// The last record that has arrived.
     received: Vec<u8>,
 }
 

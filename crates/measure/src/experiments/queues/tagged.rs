@@ -17,7 +17,7 @@ pub(super) fn buffers(bytes: u64) -> u64 {
     ((8 << 20) / bytes.max(1)).clamp(4, 64)
 }
 
-/// How messages are sent.
+/// Origin of the data of messages, and their receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// The data of each message are copied to a buffer.
