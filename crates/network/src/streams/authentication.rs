@@ -7,11 +7,11 @@ use crate::error::{Error, refused};
 use crate::job_nodes::Key;
 use crate::transport::tcp::MAX_PENDING;
 use crate::transport::tcp::connection::{Reading, configure};
-use crate::transport::tcp::handshake::Side;
-use crate::transport::tcp::pending::{HandshakeStep, PendingConnection};
+use crate::transport::tcp::handshake::{Side, Versions};
+use crate::transport::tcp::pending::{HandshakeStage, HandshakeStep, PendingConnection, choose};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socket_with};
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
@@ -35,6 +35,12 @@ pub enum ConnectError {
     /// The other end has another secret, or is another program.
     #[error("what listens there has another secret, or is no name server of this version")]
     OtherSecret,
+    /// The other end has another version of the protocol.
+    #[error("it has {}", Versions { theirs: *.theirs })]
+    OtherVersion {
+        /// Its version.
+        theirs: u16,
+    },
     /// The other end has closed the connection.
     #[error("what listens there has closed the connection")]
     Closed,
@@ -56,9 +62,9 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Returns true if the other end has closed the connection before the end of the handshake. Of
-    /// many connections in their handshake it closes the oldest ones, so another attempt may
-    /// succeed.
+    /// Returns true if the other end has closed the connection before it has read the proof of this
+    /// one. Of too many connections in their handshake it closes [some](Acceptor), so another attempt
+    /// may succeed.
     pub fn is_crowded(&self) -> bool {
         matches!(self, ConnectError::Closed | ConnectError::System(Errno::CONNRESET | Errno::PIPE))
     }
@@ -83,6 +89,29 @@ impl Connection {
         };
         let [send, receive] = [ours, theirs].map(|side| pair.session_key(key, side));
         Some(Connection { socket: pending.socket, keys: SessionKeys { send, receive } })
+    }
+
+    /// Waits for the first byte of the other end, and leaves it unread. Before, that end may not
+    /// have read the proof of this one, and may still close the connection for another one.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn await_first_byte(&self, limit: Duration) -> Result<(), ConnectError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+            match recv(&self.socket, &mut [0; 1], flags) {
+                Ok((_, 0)) => return Err(ConnectError::Closed),
+                Ok(_) => return Ok(()),
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Err(of_errno(error)),
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ConnectError::TimedOut { limit });
+            }
+            wait(&mut [PollFd::new(&self.socket, PollFlags::IN)], left)?;
+        }
     }
 }
 
@@ -112,6 +141,9 @@ pub fn connect(
             HandshakeStep::Proven(_) => break,
             HandshakeStep::Pending => {}
             HandshakeStep::Refused => return Err(ConnectError::OtherSecret),
+            HandshakeStep::OtherVersion(theirs) => {
+                return Err(ConnectError::OtherVersion { theirs });
+            }
             HandshakeStep::Closed | HandshakeStep::Superseded => return Err(ConnectError::Closed),
             HandshakeStep::Failed(error) => return Err(of_errno(error)),
         }
@@ -140,11 +172,16 @@ fn wait(watched: &mut [PollFd<'_>], limit: Duration) -> Result<(), Error> {
     }
 }
 
-/// A listening socket, and the connections in their handshake.
+/// A listening socket, and the connections in their handshake, of which there is a largest number.
+///
+/// **Strangers exclude no client.** Of too many connections one is closed that has sent no hello,
+/// and a client's hello arrives with its connection or soon after it, so strangers that send nothing
+/// close each other's. Strangers may send a hello, too: then the choice is random, and a client that
+/// tries again gets through with a probability that approaches 1 with the number of its attempts.
 pub struct Acceptor {
     listener: TcpListener,
     key: Key,
-    pending: Vec<(Instant, PendingConnection)>,
+    pending: Vec<PendingConnection>,
     /// No connection can be accepted at the moment, because no descriptor is free.
     is_full: bool,
     unanswered: Duration,
@@ -183,51 +220,71 @@ impl Acceptor {
             PollFd::new(&self.listener, events),
         ];
         let connections = self.pending.iter();
-        watched.extend(connections.map(|(_, it)| PollFd::new(&it.socket, it.interest())));
+        watched.extend(connections.map(|it| PollFd::new(&it.socket, it.interest())));
         wait(&mut watched, limit)?;
-        self.accept();
-        let now = Instant::now();
         let mut proven = Vec::new();
-        for (since, mut connection) in std::mem::take(&mut self.pending) {
-            match connection.advance(ACCEPTING, &self.key)? {
-                HandshakeStep::Pending if now < since + HANDSHAKE_TIME => {
-                    self.pending.push((since, connection));
-                }
-                HandshakeStep::Proven(CONNECTING)
-                    if configure(&connection.socket, self.unanswered, Reading::Always).is_ok() =>
-                {
-                    proven.extend(Connection::of(connection, &self.key, Side::Accepting));
-                }
-                // Another secret, another program, too slow, or it cannot be set up: the drop closes
-                // it.
-                _ => {}
-            }
+        // Proofs that have arrived are read before any connection is closed for a new one.
+        for connection in std::mem::take(&mut self.pending) {
+            self.advance(connection, &mut proven)?;
         }
+        self.accept(&mut proven)?;
         Ok(proven)
+    }
+
+    /// Advances a handshake, and keeps the connection if it is not complete.
+    fn advance(
+        &mut self,
+        mut connection: PendingConnection,
+        proven: &mut Vec<Connection>,
+    ) -> Result<(), Error> {
+        match connection.advance(ACCEPTING, &self.key)? {
+            HandshakeStep::Pending if connection.since.elapsed() < HANDSHAKE_TIME => {
+                self.pending.push(connection);
+            }
+            HandshakeStep::Proven(CONNECTING)
+                if configure(&connection.socket, self.unanswered, Reading::Always).is_ok() =>
+            {
+                proven.extend(Connection::of(connection, &self.key, Side::Accepting));
+            }
+            // Another secret, another program, too slow, or it cannot be set up: the drop closes it.
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Accepts new connections, a bounded number at a time: strangers may connect faster than they
     /// are refused.
-    fn accept(&mut self) {
+    fn accept(&mut self, proven: &mut Vec<Connection>) -> Result<(), Error> {
         self.is_full = false;
         for _ in 0..MAX_PENDING {
             let socket = match self.listener.accept() {
                 Ok((socket, _)) => socket,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
                 Err(_) => {
                     self.is_full = true;
-                    return;
+                    break;
                 }
             };
             if socket.set_nonblocking(true).is_err() {
                 continue;
             }
-            if self.pending.len() >= MAX_PENDING {
-                // The oldest one; a node connects again.
-                self.pending.remove(0);
+            // A hello that has arrived is answered at once, which keeps the connection.
+            self.advance(PendingConnection::accepted(socket.into()), proven)?;
+            if self.pending.len() > MAX_PENDING {
+                self.drop_one();
             }
-            self.pending.push((Instant::now(), PendingConnection::accepted(socket.into())));
+        }
+        Ok(())
+    }
+
+    /// Closes a connection that has sent no hello, otherwise any one; a client connects again.
+    fn drop_one(&mut self) {
+        let pending = self.pending.iter().enumerate();
+        let silent = pending.filter(|(_, one)| matches!(one.stage, HandshakeStage::Accepted));
+        let silent = choose(silent.map(|(at, _)| at));
+        if let Some(chosen) = silent.or_else(|| choose(0..self.pending.len())) {
+            self.pending.remove(chosen);
         }
     }
 }

@@ -18,6 +18,8 @@ testing::tests![
     a_node_that_was_turned_away_comes_again,
     another_jobs_key_opens_nothing,
     a_node_that_is_not_there_is_named,
+    a_node_that_accepts_with_another_version_is_named,
+    a_node_that_connects_with_another_version_is_named,
 ];
 
 /// Connections of other processes: random bytes, silence, another job's key, and greetings that are
@@ -145,4 +147,50 @@ fn a_node_that_is_not_there_is_named() {
         matches!(&error, Error::NodeUnreachable { node: 0, address, .. } if *address == gone.to_string()),
         "{error}"
     );
+}
+
+/// The text about two versions.
+fn names_versions(text: &str, theirs: u16) -> bool {
+    let theirs = format!("has version {theirs} of the protocol between nodes, and this node has");
+    text.contains(&theirs) && text.contains("install the same tradewind on all nodes")
+}
+
+fn a_node_that_accepts_with_another_version_is_named() {
+    let other = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listener = Listener::bind("127.0.0.1:0").expect("a port");
+    let addresses = [other.local_addr().expect("it has one"), listener.address()];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut node, _) = other.accept().expect("a node");
+            let mut hello = [0; 32];
+            node.read_exact(&mut hello).expect("it is sent");
+            let mut answer = [0; 32];
+            answer[..6].copy_from_slice(b"TWN1\x03\0");
+            node.write_all(&answer).expect("it is open");
+        });
+        let error = Tcp::connect(listener, 1, &addresses, [0; 16], Timeouts::default())
+            .expect_err("another version");
+        assert!(matches!(error, Error::NodeUnreachable { node: 0, .. }), "{error}");
+        assert!(names_versions(&error.to_string(), 3), "{error}");
+    });
+}
+
+/// The node that connects gets an answer with the version of the one that accepts, which names both
+/// when the time for the connection is over: any process can send such a hello.
+fn a_node_that_connects_with_another_version_is_named() {
+    let listener = Listener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.address();
+    let mut other = TcpStream::connect(address).expect("it listens");
+    let hello =
+        [&b"TWN1\x03\0\0\0"[..], &1u32.to_le_bytes(), &0u32.to_le_bytes(), &[5; 16]].concat();
+    other.write_all(&hello).expect("it is open");
+    let patience = Timeouts { connecting: Duration::from_millis(300), ..Timeouts::default() };
+    let error = Tcp::connect(listener, 0, &[address, address], [0; 16], patience)
+        .expect_err("no other node is there");
+    assert!(names_versions(&error.to_string(), 3), "{error}");
+    let mut answer = Vec::new();
+    other.read_to_end(&mut answer).expect("an answer, then the end");
+    assert_eq!(answer.len(), 32);
+    assert_eq!(answer[..4], *b"TWN1");
+    assert!(answer[4..6] > [3, 0][..] && answer[6..] == [0; 26], "{answer:?}");
 }

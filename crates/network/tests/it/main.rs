@@ -1,6 +1,7 @@
 //! Integration tests of the crate `network`.
 
 mod alone;
+mod authentication;
 mod background;
 mod collectives;
 mod conformance;

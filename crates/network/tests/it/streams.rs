@@ -1,8 +1,5 @@
-//! Streams: the encoding of their frames, their credit and order, damaged frames, and the proof of
-//! the secret.
+//! Streams: the encoding of their frames, their credit and order, and damaged frames.
 
-use network::job_nodes::Key;
-use network::streams::authentication::{Acceptor, ConnectError, Connection, connect};
 use network::streams::frame::{Frame, FrameError, HEADER_BYTES, PROTOCOL};
 use network::streams::multiplexer::{Multiplexer, Side, StreamEvent};
 use network::streams::seal::{Seal, SessionKeys};
@@ -10,12 +7,7 @@ use network::streams::{MAX_PAYLOAD, MAX_STREAMS, WINDOW};
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{HashMap, VecDeque};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
 
 testing::tests![
     decoding_reverses_encoding,
@@ -29,7 +21,6 @@ testing::tests![
     frames_of_others_are_refused,
     a_ping_is_answered,
     another_version_is_named,
-    only_ends_with_the_secret_connect,
 ];
 
 /// Keys of the accepting end.
@@ -443,47 +434,4 @@ fn another_version_is_named() {
     let error = Multiplexer::new(Side::Accepting, KEYS).receive(&bytes, &mut Vec::new());
     let error = error.expect_err("another protocol").to_string();
     assert!(error.starts_with("it is version 9.1 of tradewind and this is "), "{error}");
-}
-
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// Listens with a key, and returns the first connection that has proven it.
-fn accept_one(listener: TcpListener, key: Key) -> Connection {
-    let mut acceptor = Acceptor::new(listener, key, LIMIT).expect("a socket");
-    let never = eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor");
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        assert!(Instant::now() < deadline, "nobody has connected");
-        if let Some(socket) = acceptor.wait(never.as_fd()).expect("it can wait").pop() {
-            return socket;
-        }
-    }
-}
-
-fn only_ends_with_the_secret_connect() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address: SocketAddr = listener.local_addr().expect("it is bound");
-    std::thread::scope(|scope| {
-        let accepted = scope.spawn(move || accept_one(listener, [1; 16]));
-        // Silent, noisy, and with another secret.
-        let _silent = TcpStream::connect(address).expect("it listens");
-        let mut noisy = TcpStream::connect(address).expect("it listens");
-        noisy.write_all(&[7; 200]).expect("it is connected");
-        let wrong = connect(address, &[2; 16], LIMIT, LIMIT);
-        assert!(matches!(wrong, Err(ConnectError::OtherSecret)), "{wrong:?}");
-        let right = connect(address, &[1; 16], LIMIT, LIMIT).expect("the secret");
-        let other = accepted.join().expect("no panic");
-        assert_eq!(right.keys.send, other.keys.receive);
-        assert_eq!(right.keys.receive, other.keys.send);
-        assert_ne!(right.keys.send, right.keys.receive);
-        let [mut right, mut other] = [right, other].map(|it| TcpStream::from(it.socket));
-        right.set_nonblocking(false).expect("a socket");
-        other.set_nonblocking(false).expect("a socket");
-        other.write_all(b"hello").expect("it is connected");
-        let mut bytes = [0; 5];
-        right.read_exact(&mut bytes).expect("it has been sent");
-        assert_eq!(&bytes, b"hello");
-    });
-    let nothing = connect(address, &[1; 16], LIMIT, LIMIT);
-    assert!(matches!(nothing, Err(ConnectError::NotListening)), "{nothing:?}");
 }

@@ -19,6 +19,7 @@ mod times;
 pub use listener::Listener;
 
 use super::connection::{Reading, configure};
+use super::handshake::Versions;
 use super::pending::{HandshakeStage, HandshakeStep, PendingConnection};
 use crate::error::{Error, refused};
 use crate::job_nodes::Key;
@@ -33,7 +34,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Largest number of accepted connections in their handshake, besides those of all other
-/// nodes. The oldest one is closed for the next.
+/// nodes. One that was not answered is closed for the next.
 pub const MAX_PENDING: usize = 128;
 /// Time before the next attempt if the network has no route, or the system no descriptor.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -60,6 +61,8 @@ pub(super) struct Connector {
     /// The last node that closed a connection: it had too many pending ones, or another program
     /// has its address.
     closed: Option<u32>,
+    /// Version of the last connection from another version of the protocol.
+    other_version: Option<u16>,
     /// No connection is accepted until this time, because no descriptor is left.
     is_full_until: Option<Instant>,
     pub(super) refused: u64,
@@ -101,6 +104,7 @@ pub(super) fn connect(
         wanted: others.map(|other| (other, now)).collect(),
         retries: Vec::new(),
         closed: None,
+        other_version: None,
         is_full_until: None,
         refused: 0,
         limit,
@@ -245,8 +249,7 @@ impl Connector {
             Ok(socket) => socket,
             // Pending connections of strangers may have taken them.
             Err(Errno::MFILE | Errno::NFILE) if self.has_unproven() => {
-                let pause =
-                    if self.drop_oldest_unproven() { Duration::ZERO } else { RETRY_INTERVAL };
+                let pause = if self.drop_unproven() { Duration::ZERO } else { RETRY_INTERVAL };
                 self.retries.push((Instant::now() + pause, to));
                 return Ok(());
             }
@@ -362,6 +365,16 @@ impl Connector {
                 let why =
                     "what listens there is not this job's node service; is the address right?";
                 return Err(self.unreachable(to, why.into()));
+            }
+            (HandshakeStep::OtherVersion(version), HandshakeStage::HelloSent { to, .. }) => {
+                let versions = Versions { theirs: version };
+                return Err(self.unreachable(to, format!("it has {versions}")));
+            }
+            (HandshakeStep::OtherVersion(version), _) => {
+                // Any process can send such a hello, so it ends nothing. It explains why a node is
+                // late.
+                self.other_version = Some(version);
+                self.refused += 1;
             }
             (HandshakeStep::Superseded, _) => {}
             (HandshakeStep::Failed(_) | HandshakeStep::Refused | HandshakeStep::Closed, _) => {

@@ -7,19 +7,44 @@
 //! | accepting node | 16 random bytes of its own; 16 bytes of proof |
 //! | connecting node | 16 bytes of proof |
 //!
+//! A node answers a hello of another version with "TWN1", its own version and zeros, as long as
+//! the answer of an accepting node, and closes the connection.
+//!
 //! A proof is the SipHash-2-4 (Aumasson and Bernstein, 2012; the variant with 128 bits), under the
 //! job's key, of a letter for the side, both numbers and both random strings. So the proof of one
 //! connection is invalid for any other one, and for the other side of the same.
 
 use crate::job_nodes::Key;
 use siphasher::sip128::{Hasher128, SipHasher24};
+use std::fmt;
 use std::hash::Hasher;
 
 const MAGIC: [u8; 4] = *b"TWN1";
-const VERSION: u16 = 3;
+/// Version of the protocol between nodes: of the handshake and of all frames behind it. A new kind
+/// of frame, or another layout of an old one, raises it, because an agent ends the connection over
+/// which a frame of an unknown kind arrives.
+const VERSION: u16 = 4;
 pub(super) const HELLO_BYTES: usize = 32;
 pub(super) const ANSWER_BYTES: usize = 32;
 pub(super) const PROOF_BYTES: usize = 16;
+
+/// Versions of two nodes, as the end of a sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Versions {
+    /// That of the other node.
+    pub(crate) theirs: u16,
+}
+
+impl fmt::Display for Versions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "version {} of the protocol between nodes, and this node has version {VERSION}: install \
+             the same tradewind on all nodes",
+            self.theirs
+        )
+    }
+}
 
 pub(crate) type Nonce = [u8; 16];
 
@@ -90,13 +115,44 @@ pub(super) fn hello(from: u32, to: u32, nonce: &Nonce) -> [u8; HELLO_BYTES] {
     bytes
 }
 
-/// Decodes the first message: the connecting node, the other one, and the random bytes.
-pub(super) fn read_hello(bytes: &[u8; HELLO_BYTES]) -> Option<(u32, u32, Nonce)> {
+/// A first message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hello {
+    /// Of a node of this version.
+    Node { from: u32, to: u32, nonce: Nonce },
+    /// Of a node of another version.
+    OtherVersion(u16),
+}
+
+/// Decodes the first message; `None` if it is none.
+pub(super) fn read_hello(bytes: &[u8; HELLO_BYTES]) -> Option<Hello> {
     let word =
         |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    let is_ours = bytes[..4] == MAGIC && word(4) == u32::from(VERSION);
-    let nonce = *bytes.last_chunk()?;
-    is_ours.then(|| (word(8), word(12), nonce))
+    let version = version_of(bytes)?;
+    if version != VERSION {
+        return Some(Hello::OtherVersion(version));
+    }
+    Some(Hello::Node { from: word(8), to: word(12), nonce: *bytes.last_chunk()? })
+}
+
+/// The answer to a hello of another version.
+pub(super) fn other_version() -> [u8; ANSWER_BYTES] {
+    let mut bytes = [0; ANSWER_BYTES];
+    bytes[..4].copy_from_slice(&MAGIC);
+    bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    bytes
+}
+
+/// Decodes the answer to a hello of another version: the version of the accepting node. `None` for
+/// an answer with a proof, which has these letters and zeros with a probability of 2⁻²⁴⁰.
+pub(super) fn read_other_version(bytes: &[u8; ANSWER_BYTES]) -> Option<u16> {
+    version_of(bytes).filter(|_| bytes[6..].iter().all(|byte| *byte == 0))
+}
+
+/// The version behind the letters that begin a hello; `None` if the letters are others.
+fn version_of(bytes: &[u8; 32]) -> Option<u16> {
+    let zeros = bytes[6..8] == [0; 2];
+    (bytes[..4] == MAGIC && zeros).then(|| u16::from_le_bytes([bytes[4], bytes[5]]))
 }
 
 #[cfg(test)]
@@ -124,8 +180,18 @@ mod tests {
     #[test]
     fn a_hello_is_recognised() {
         let mut bytes = hello(3, 1, &[9; 16]);
-        assert_eq!(read_hello(&bytes), Some((3, 1, [9; 16])));
+        let node = Hello::Node { from: 3, to: 1, nonce: [9; 16] };
+        assert_eq!(read_hello(&bytes), Some(node));
         bytes[4] ^= 1;
-        assert_eq!(read_hello(&bytes), None, "another version");
+        assert_eq!(read_hello(&bytes), Some(Hello::OtherVersion(VERSION ^ 1)));
+        bytes[0] ^= 1;
+        assert_eq!(read_hello(&bytes), None, "another program");
+    }
+
+    #[test]
+    fn an_answer_to_another_version_is_no_proof() {
+        assert_eq!(read_other_version(&other_version()), Some(VERSION));
+        assert_eq!(read_other_version(&[0; ANSWER_BYTES]), None);
+        assert_eq!(read_other_version(&hello(0, 1, &[9; 16])), None);
     }
 }

@@ -1,6 +1,6 @@
 //! A connection in its handshake, which either side drives without blocking.
 
-use super::handshake::{self, ANSWER_BYTES, HELLO_BYTES, Nonce, PROOF_BYTES, Pair, Side};
+use super::handshake::{self, ANSWER_BYTES, HELLO_BYTES, Hello, Nonce, PROOF_BYTES, Pair, Side};
 use crate::error::Error;
 use crate::job_nodes::{Key, random_key};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -63,12 +63,29 @@ pub(crate) enum HandshakeStep {
     Proven(u32),
     /// The other end has sent something else than the handshake.
     Refused,
+    /// The other end has another version of the protocol.
+    OtherVersion(u16),
     /// The other end has closed the connection.
     Closed,
     /// This side connects to the other end itself.
     Superseded,
     /// The node cannot be reached (yet).
     Failed(Errno),
+}
+
+/// Chooses one of these positions in a list of unproven connections, to be closed for a new one.
+///
+/// The choice is random, because any fixed order lets strangers close the connection of a node:
+/// under the oldest-first rule `n` strangers that connect during a round trip close it every time,
+/// where `n` is the length of the list. With a random choice it survives `k` of them with the
+/// probability (1 − 1/n)^k: 37 % for k = n. Each attempt is independent, so a node that tries
+/// again gets through: of 100 attempts at k = n all fail with the probability 10⁻²⁰.
+pub(crate) fn choose(positions: impl Iterator<Item = usize>) -> Option<usize> {
+    let positions: Vec<usize> = positions.collect();
+    let last = positions.len().checked_sub(1)?;
+    // Without random bytes no handshake goes on either: any choice will do.
+    let random = random_key().map_or(0, u128::from_le_bytes);
+    positions.get((random % (last as u128 + 1)) as usize).copied()
 }
 
 impl PendingConnection {
@@ -145,6 +162,9 @@ impl PendingConnection {
                     Ok(bytes) => bytes,
                     Err(step) => return Ok(Some(step)),
                 };
+                if let Some(version) = handshake::read_other_version(&bytes) {
+                    return Ok(Some(HandshakeStep::OtherVersion(version)));
+                }
                 let (Some(to_nonce), Some(proof)) =
                     (bytes.first_chunk(), bytes.last_chunk::<PROOF_BYTES>())
                 else {
@@ -165,10 +185,15 @@ impl PendingConnection {
                     Ok(bytes) => bytes,
                     Err(step) => return Ok(Some(step)),
                 };
-                let Some((from, to, from_nonce)) =
-                    handshake::read_hello(&bytes).filter(|(_, to, _)| *to == node)
-                else {
-                    return Ok(Some(HandshakeStep::Refused));
+                let (from, to, from_nonce) = match handshake::read_hello(&bytes) {
+                    Some(Hello::Node { from, to, nonce }) if to == node => (from, to, nonce),
+                    Some(Hello::OtherVersion(version)) => {
+                        // The hello has been read completely, so the close behind the answer does
+                        // not reset the connection: the answer arrives.
+                        self.send_bytes(&handshake::other_version());
+                        return Ok(Some(HandshakeStep::OtherVersion(version)));
+                    }
+                    _ => return Ok(Some(HandshakeStep::Refused)),
                 };
                 if is_claimed(from) {
                     return Ok(Some(HandshakeStep::Superseded));

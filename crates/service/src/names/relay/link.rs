@@ -69,7 +69,12 @@ fn connect_any((node, key): &NodeId, unanswered: Duration) -> Result<Connection,
         let mut why = "it has no address".to_owned();
         let mut is_crowded = false;
         for address in &addresses {
-            match authentication::connect(*address, key, CONNECT_LIMIT, unanswered) {
+            let connected = authentication::connect(*address, key, CONNECT_LIMIT, unanswered);
+            // The greeting of the other end: a link that ends before it is not lost, but displaced.
+            let kept = connected.and_then(|connection| {
+                connection.await_first_byte(CONNECT_LIMIT).map(|()| connection)
+            });
+            match kept {
                 Ok(connection) => return Ok(connection),
                 Err(error) => {
                     is_crowded |= error.is_crowded();

@@ -58,10 +58,13 @@ fn an_intermediary_can_add_nothing_to_a_connection() {
     let _squares = nodes.there.squares("squares");
     let between = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = between.local_addr().expect("it is bound");
+    let port = nodes.port;
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        scope.spawn(move || {
             let (mut from, _) = between.accept().expect("a client");
-            let to = SocketAddr::from((Ipv4Addr::LOCALHOST, nodes.port));
+            // The client tries again when this connection has ended.
+            drop(between);
+            let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             let mut to = TcpStream::connect(to).expect("it listens");
             // The messages of the handshake.
             for (from_here, bytes) in [(true, 32), (false, 32), (true, 16)] {

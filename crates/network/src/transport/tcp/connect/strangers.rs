@@ -1,7 +1,7 @@
 //! Connections of which the other end has proven nothing.
 
 use super::{Connector, MAX_PENDING, PROOF_TIME, RETRY_INTERVAL};
-use crate::transport::tcp::pending::{HandshakeStage, PendingConnection};
+use crate::transport::tcp::pending::{HandshakeStage, PendingConnection, choose};
 use rustix::io::Errno;
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ impl Connector {
             let socket = match self.listener.socket.accept() {
                 Ok((socket, _)) => socket,
                 Err(error) => match Errno::from_io_error(&error) {
-                    Some(Errno::MFILE | Errno::NFILE) if self.drop_oldest_unproven() => continue,
+                    Some(Errno::MFILE | Errno::NFILE) if self.drop_unproven() => continue,
                     Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                         self.is_full_until = Some(Instant::now() + RETRY_INTERVAL);
                         return;
@@ -40,7 +40,7 @@ impl Connector {
                 continue;
             }
             let unproven = self.pending.iter().filter(|one| one.stage.is_unproven()).count();
-            if unproven >= most && !self.drop_oldest_unproven() {
+            if unproven >= most && !self.drop_unproven() {
                 // A node connects again.
                 self.refused += 1;
                 continue;
@@ -55,10 +55,10 @@ impl Connector {
         self.pending.iter().any(|connection| connection.stage.is_unproven())
     }
 
-    /// Closes the oldest connection that was not answered; a node connects again. Otherwise the
-    /// oldest one of a stranger: a node that was answered may have sent frames behind its proof, so
-    /// it has its time, and what has arrived is read first. False if there is none.
-    pub(super) fn drop_oldest_unproven(&mut self) -> bool {
+    /// Closes a [random](choose) connection that was not answered; a node connects again. Otherwise
+    /// the oldest one of a stranger: a node that was answered may have sent frames behind its proof,
+    /// so it has its time, and what has arrived is read first. False if there is none.
+    pub(super) fn drop_unproven(&mut self) -> bool {
         let is_accepted =
             |connection: &PendingConnection| matches!(connection.stage, HandshakeStage::Accepted);
         let is_strange = |connection: &PendingConnection| {
@@ -66,11 +66,12 @@ impl Connector {
                 && connection.since.elapsed() >= PROOF_TIME
                 && !connection.has_unread()
         };
-        let accepted = self.pending.iter().position(is_accepted);
-        let Some(first) = accepted.or_else(|| self.pending.iter().position(is_strange)) else {
+        let pending = || self.pending.iter().enumerate();
+        let accepted = choose(pending().filter(|(_, one)| is_accepted(one)).map(|(at, _)| at));
+        let Some(chosen) = accepted.or_else(|| self.pending.iter().position(is_strange)) else {
             return false;
         };
-        self.pending.remove(first);
+        self.pending.remove(chosen);
         self.refused += 1;
         true
     }

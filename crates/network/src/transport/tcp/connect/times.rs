@@ -1,6 +1,7 @@
 //! The times of connections: when a node is late, and which end of two connects.
 
 use super::{Connector, PROOF_TIME};
+use crate::transport::tcp::handshake::Versions;
 use crate::transport::tcp::pending::{HandshakeStage, PendingConnection};
 use std::time::Instant;
 
@@ -68,6 +69,12 @@ impl Connector {
             format!(
                 "it has closed every connection for {seconds} s; does the job's node service listen there?"
             )
+        } else if self.is_starting
+            && node > self.node
+            && let Some(theirs) = self.other_version
+        {
+            let versions = Versions { theirs };
+            format!("it has not connected within {seconds} s; what has connected has {versions}")
         } else if self.is_starting && node > self.node {
             // It connects with this node, so the port that must be open is here.
             format!(
