@@ -1,8 +1,9 @@
 //! Blocks of different sizes, and the agreement of ranks on sizes that not all of them know.
 
+use crate::buffer_error::does_not_fit;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
-use engine::signature::Signature;
+use engine::signature::{CallKind, Signature};
 use smallvec::SmallVec;
 
 /// Sizes of consecutive blocks in bytes.
@@ -16,13 +17,15 @@ pub(crate) struct Counts {
 impl Counts {
     /// The sizes of blocks of these numbers of elements; there must be `expected` of them.
     #[inline]
-    pub(crate) fn of<T>(what: &'static str, counts: &[usize], expected: u32) -> Result<Self> {
+    pub(crate) fn of<T>(
+        kind: CallKind,
+        what: &'static str,
+        counts: &[usize],
+        expected: u32,
+    ) -> Result<Self> {
         if counts.len() != expected as usize {
-            return Err(argument(
-                what,
-                format!("{} counts", counts.len()),
-                format!("{expected} counts"),
-            ));
+            let found = format!("has a length of {}", counts.len());
+            return Err(does_not_fit(kind, what, found, format!("have a length of {expected}")));
         }
         let bytes: Option<SmallVec<[u64; 8]>> =
             counts.iter().map(|count| (*count as u64).checked_mul(size_of::<T>() as u64)).collect();
@@ -31,10 +34,11 @@ impl Counts {
             .and_then(|all| all.iter().try_fold(0u64, |sum, bytes| sum.checked_add(*bytes)));
         match (bytes, total) {
             (Some(bytes), Some(total)) => Ok(Counts { bytes, total }),
-            _ => Err(argument(
+            _ => Err(does_not_fit(
+                kind,
                 what,
-                "more elements than can be",
-                "counts whose bytes 64 bits can count together",
+                "has more elements than memory can hold",
+                "have counts whose bytes 64 bits can count together",
             )),
         }
     }

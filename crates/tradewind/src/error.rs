@@ -1,5 +1,6 @@
 //! Errors of the library.
 
+use crate::buffer_error::BufferError;
 use crate::failure::{Exit, Straggler};
 use collectives::CollectiveError;
 use goal::check::Problem;
@@ -82,6 +83,9 @@ pub enum Error {
         /// The values that are allowed.
         expected: String,
     },
+    /// A buffer, or a list of counts, does not fit its collective.
+    #[error(transparent)]
+    Buffer(#[from] Box<BufferError>),
     /// The number of buffers differs from the schedule's.
     #[error("the schedule declares {expected} buffers, {found} were passed: pass one for each")]
     BufferCount {

@@ -92,6 +92,7 @@
 //! variable TRADEWIND_EXPLAIN is printed on standard error.
 
 mod agreement;
+mod buffer_error;
 mod buffers;
 mod choose;
 mod collective;
@@ -129,6 +130,7 @@ mod split;
 mod streamed_blocks;
 mod trial;
 
+pub use buffer_error::BufferError;
 pub use buffers::{InPlace, Input, Output, SharedBuffer};
 pub use collectives::neighbor::balanced_dimensions;
 pub use collectives::{Algorithm, Collective, CollectiveError, UnknownName};

@@ -103,7 +103,8 @@ impl Neighbors {
         input: impl Input<'i, T, Back = ()>,
         output: &mut [T],
     ) -> Result<()> {
-        let bytes = self.block(
+        let bytes = self.block::<T>(
+            CallKind::NeighborAlltoall,
             input.bytes().len(),
             self.neighborhood.destinations().len(),
             size_of_val(output),
@@ -123,7 +124,12 @@ impl Neighbors {
         output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         let destinations = self.neighborhood.destinations().len();
-        let bytes = self.block(input.bytes().len(), destinations, output.length() as usize)?;
+        let bytes = self.block::<T>(
+            CallKind::NeighborAlltoall,
+            input.bytes().len(),
+            destinations,
+            output.length() as usize,
+        )?;
         self.with_equal(CallKind::NeighborAlltoall, bytes, |plan| {
             plan.start(&self.communicator, input, output)
         })
@@ -233,7 +239,12 @@ impl Neighbors {
         input: impl Input<'i, T, Back = ()>,
         output: &mut [T],
     ) -> Result<()> {
-        let bytes = self.block(input.bytes().len(), 1, size_of_val(output))?;
+        let bytes = self.block::<T>(
+            CallKind::NeighborAllgather,
+            input.bytes().len(),
+            1,
+            size_of_val(output),
+        )?;
         self.with_equal(CallKind::NeighborAllgather, bytes, |plan| {
             plan.run(&self.communicator, input, output)
         })
@@ -248,7 +259,12 @@ impl Neighbors {
         input: I,
         output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let bytes = self.block(input.bytes().len(), 1, output.length() as usize)?;
+        let bytes = self.block::<T>(
+            CallKind::NeighborAllgather,
+            input.bytes().len(),
+            1,
+            output.length() as usize,
+        )?;
         self.with_equal(CallKind::NeighborAllgather, bytes, |plan| {
             plan.start(&self.communicator, input, output)
         })

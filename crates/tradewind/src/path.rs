@@ -26,6 +26,15 @@ pub(crate) enum ExecutionPath {
 }
 
 impl ExecutionPath {
+    /// The signature of the call.
+    pub(crate) fn call(&self) -> Signature {
+        match self {
+            ExecutionPath::Flat(flat) => flat.call,
+            ExecutionPath::Linked(linked) => linked.call(),
+            ExecutionPath::Internode(schedule) => schedule.call(),
+        }
+    }
+
     /// Returns `true` if it leads between nodes.
     #[inline]
     pub(crate) fn is_internode(&self) -> bool {

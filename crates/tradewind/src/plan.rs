@@ -8,9 +8,10 @@
 mod kinds;
 mod two_buffers;
 
+use crate::buffer_error::{Elements, does_not_fit};
 use crate::buffers::Output;
 use crate::communicator::Communicator;
-use crate::error::{Result, argument};
+use crate::error::Result;
 use crate::internode::request::run_lent;
 use crate::path::ExecutionPath;
 use crate::reduction::FoldOrder;
@@ -93,8 +94,10 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
         }
         let written = buffer.argument().filter(|argument| argument.length == bytes);
         let Some(written) = written else {
-            let found = format!("{} bytes long", buffer.length());
-            return Err(argument("the buffer", found, format!("{bytes} bytes long here")));
+            let elements = |bytes| format!("{}", Elements { bytes, each: size_of::<T>() });
+            let found = format!("has {}", elements(buffer.length()));
+            let expected = format!("have {}", elements(bytes));
+            return Err(does_not_fit(self.path.call().kind, "the buffer", found, expected));
         };
         // A flat broadcast declares an input and an output on every rank, a graph only the buffer
         // that the rank uses.

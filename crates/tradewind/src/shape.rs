@@ -1,7 +1,9 @@
 //! Lengths of a collective's buffers on one rank, and the checks of what a caller passes.
 
+use crate::buffer_error::{Elements, does_not_fit};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
+use engine::signature::CallKind;
 
 /// Lengths and roles of the input and the output on one rank.
 #[derive(Clone, Copy, Debug)]
@@ -48,9 +50,14 @@ impl BufferShape {
         }
     }
 
-    /// Fails if buffers of these lengths do not fit; `None` is a buffer in place.
+    /// Fails if buffers of these lengths do not fit; `None` is a buffer in place. The call is that of
+    /// the error.
     #[inline]
-    pub(crate) fn check(&self, input: Option<u64>, output: Option<u64>) -> Result<()> {
+    pub(crate) fn check<T>(
+        &self,
+        (input, output): (Option<u64>, Option<u64>),
+        call: impl FnOnce() -> CallKind,
+    ) -> Result<()> {
         let whole = match (input, self.in_place, self.input, self.output) {
             // In place the output also holds the input.
             (None, InPlaceRule::InputAt(at), Some(input), Some(output)) => {
@@ -68,27 +75,34 @@ impl BufferShape {
             (None, Some(_)) => self.in_place == InPlaceRule::Output,
             (_, None) => true,
         };
-        if input_fits && output_fits { Ok(()) } else { Err(self.mismatch(input, output, whole)) }
+        if input_fits && output_fits {
+            return Ok(());
+        }
+        Err(self.mismatch(call(), size_of::<T>(), [input, output, whole]))
     }
 
     #[cold]
-    fn mismatch(&self, input: Option<u64>, output: Option<u64>, whole: Option<u64>) -> Error {
-        let expected = |bytes: Option<u64>| format!("{} bytes long here", bytes.unwrap_or(0));
+    fn mismatch(&self, kind: CallKind, each: usize, lengths: [Option<u64>; 3]) -> Error {
+        let [input, output, whole] = lengths;
+        let elements = |bytes: u64| Elements { bytes, each };
+        let in_place = |what| does_not_fit(kind, what, "is in place", "be a buffer on this rank");
+        let wrong =
+            |what, found: Option<u64>, expected: Option<u64>, other, beside: Option<u64>| {
+                let mut text = format!("has {}", elements(found.unwrap_or(0)));
+                // The other one may be the wrong one.
+                if let Some(beside) = beside {
+                    text += &format!(" beside an {other} of {}", elements(beside));
+                }
+                let expected = format!("have {}", elements(expected.unwrap_or(0)));
+                does_not_fit(kind, what, text, expected)
+            };
         match (input, output) {
-            (None, _) if !matches!(self.in_place, InPlaceRule::InputAt(_)) => {
-                argument("the input", "in place", "a buffer, on this rank of this collective")
-            }
-            (_, None) if self.in_place != InPlaceRule::Output => {
-                argument("the output", "in place", "a buffer, on this rank of this collective")
-            }
+            (None, _) if !matches!(self.in_place, InPlaceRule::InputAt(_)) => in_place("the input"),
+            (_, None) if self.in_place != InPlaceRule::Output => in_place("the output"),
             (Some(found), beside) if self.input.is_some_and(|bytes| bytes != found) => {
-                argument("the input", length_beside(found, "output", beside), expected(self.input))
+                wrong("the input", Some(found), self.input, "output", beside)
             }
-            (beside, found) => argument(
-                "the output",
-                length_beside(found.unwrap_or(0), "input", beside),
-                expected(whole),
-            ),
+            (beside, found) => wrong("the output", found, whole, "input", beside),
         }
     }
 
@@ -97,14 +111,6 @@ impl BufferShape {
     pub(crate) fn result_in<'a>(&self, private: &'a mut [u8]) -> &'a mut [u8] {
         let length = private.len().min(self.output.unwrap_or(0) as usize);
         &mut private[..length]
-    }
-}
-
-/// Describes the length of a buffer, with that of the other one, which may be the wrong one.
-fn length_beside(found: u64, other: &str, length: Option<u64>) -> String {
-    match length {
-        Some(length) => format!("{found} bytes long with an {other} of {length} bytes"),
-        None => format!("{found} bytes long"),
     }
 }
 
@@ -130,14 +136,21 @@ impl Communicator {
         Err(argument("the root", root.to_string(), format!("below {}", self.size())))
     }
 
-    /// Bytes of each rank's part of a buffer.
+    /// Bytes of each rank's part of a buffer `what` of elements `T` in a collective.
     #[inline]
-    pub(crate) fn equal_part(&self, what: &'static str, bytes: u64) -> Result<u64> {
+    pub(crate) fn equal_part<T>(
+        &self,
+        kind: CallKind,
+        what: &'static str,
+        bytes: u64,
+    ) -> Result<u64> {
         let ranks = u64::from(self.size());
-        if bytes.is_multiple_of(ranks) {
+        // A part of an element is the same error: lengths are whole elements.
+        if bytes.is_multiple_of(ranks * (size_of::<T>() as u64).max(1)) {
             return Ok(bytes / ranks);
         }
-        Err(argument(what, format!("{bytes} bytes"), format!("a multiple of the {ranks} ranks")))
+        let found = format!("has {}", Elements { bytes, each: size_of::<T>() });
+        Err(does_not_fit(kind, what, found, format!("have a multiple of the {ranks} ranks")))
     }
 
     /// Bytes of a block for each rank together.

@@ -78,7 +78,7 @@ impl Communicator {
         form: CallForm,
         total: u64,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
-        let bytes = self.equal_part("the length of an allgather's output", total)?;
+        let bytes = self.equal_part::<T>(CallKind::Allgather, "the output", total)?;
         let path = self.path_of_allgather(form, CallKind::Allgather, bytes, true)?;
         let at = u64::from(self.rank()) * bytes;
         let own =

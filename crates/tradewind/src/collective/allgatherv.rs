@@ -77,7 +77,7 @@ impl Communicator {
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let rank = self.rank();
         let ranks = self.size();
-        let counts = Counts::of::<T>("the list of counts", counts, ranks)?;
+        let counts = Counts::of::<T>(CallKind::Allgatherv, "the list of counts", counts, ranks)?;
         let bytes = counts.block(rank);
         let at = counts.offset(rank);
         let choice = self.choose(

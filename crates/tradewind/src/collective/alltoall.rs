@@ -81,7 +81,7 @@ impl Communicator {
         form: CallForm,
         total: u64,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
-        let bytes = self.equal_part("the length of an alltoall's buffers", total)?;
+        let bytes = self.equal_part::<T>(CallKind::Alltoall, "the output", total)?;
         let path = self.path_of_alltoall(form, CallKind::Alltoall, (bytes, 0), true)?;
         let at = u64::from(self.rank()) * bytes;
         let own =

@@ -130,8 +130,9 @@ impl Communicator {
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let rank = self.rank();
         let ranks = self.size();
-        let sent = Counts::of::<T>("the list of counts that are sent", sent, ranks)?;
-        let received = Counts::of::<T>("the list of counts that are received", received, ranks)?;
+        let sent = Counts::of::<T>(CallKind::Alltoallv, "the list of sent counts", sent, ranks)?;
+        let received =
+            Counts::of::<T>(CallKind::Alltoallv, "the list of received counts", received, ranks)?;
         let own = OwnBlock {
             from: sent.offset(rank),
             to: received.offset(rank),

@@ -44,7 +44,7 @@ impl Communicator {
         output: &mut [T],
         root: u32,
     ) -> Result<()> {
-        let bytes = self.block_of_gather(
+        let bytes = self.block_of_gather::<T>(
             input.argument().map(|input| input.length),
             size_of_val(output),
             root,
@@ -64,7 +64,7 @@ impl Communicator {
         output: O,
         root: u32,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let bytes = self.block_of_gather(
+        let bytes = self.block_of_gather::<T>(
             input.argument().map(|input| input.length),
             output.length() as usize,
             root,
@@ -89,11 +89,11 @@ impl Communicator {
 
     /// Bytes of a block: those of the input or, in place, of a part of the output.
     #[inline]
-    fn block_of_gather(&self, input: Option<u64>, output: usize, root: u32) -> Result<u64> {
+    fn block_of_gather<T>(&self, input: Option<u64>, output: usize, root: u32) -> Result<u64> {
         match input {
             Some(bytes) => Ok(bytes),
             None if self.rank() == root => {
-                self.equal_part("the length of a gather's output", output as u64)
+                self.equal_part::<T>(CallKind::Gather, "the output", output as u64)
             }
             None => Ok(0),
         }

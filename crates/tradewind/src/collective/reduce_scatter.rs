@@ -95,8 +95,8 @@ impl Communicator {
         output: &mut [T],
         op: impl ReduceOp<T>,
     ) -> Result<()> {
-        let bytes =
-            self.block_of_reduce_scatter(input.argument().is_none(), size_of_val(output) as u64)?;
+        let bytes = self
+            .block_of_reduce_scatter::<T>(input.argument().is_none(), size_of_val(output) as u64)?;
         self.plan_reduce_scatter_block(CallForm::Blocking, bytes, op)?.run(self, input, output)
     }
 
@@ -111,7 +111,8 @@ impl Communicator {
         output: O,
         op: impl ReduceOp<T>,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let bytes = self.block_of_reduce_scatter(input.argument().is_none(), output.length())?;
+        let bytes =
+            self.block_of_reduce_scatter::<T>(input.argument().is_none(), output.length())?;
         self.plan_reduce_scatter_block(CallForm::Nonblocking, bytes, op)?.start(self, input, output)
     }
 
@@ -131,9 +132,9 @@ impl Communicator {
     }
 
     #[inline]
-    fn block_of_reduce_scatter(&self, in_place: bool, output: u64) -> Result<u64> {
+    fn block_of_reduce_scatter<T>(&self, in_place: bool, output: u64) -> Result<u64> {
         if in_place {
-            self.equal_part("the length of a reduce_scatter_block's buffer", output)
+            self.equal_part::<T>(CallKind::ReduceScatterBlock, "the output", output)
         } else {
             Ok(output)
         }
@@ -183,7 +184,7 @@ impl Communicator {
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let rank = self.rank();
         let ranks = self.size();
-        let counts = Counts::of::<T>("the list of counts", counts, ranks)?;
+        let counts = Counts::of::<T>(CallKind::ReduceScatter, "the list of counts", counts, ranks)?;
         let at = counts.offset(rank);
         let bytes = counts.block(rank);
         let shape = BufferShape::new(counts.total, bytes);

@@ -45,7 +45,7 @@ impl Communicator {
         output: impl Output<'o, T, Back = ()>,
         root: u32,
     ) -> Result<()> {
-        let bytes = self.block_of_scatter(
+        let bytes = self.block_of_scatter::<T>(
             output.argument().map(|output| output.length),
             input.bytes().len(),
             root,
@@ -65,7 +65,7 @@ impl Communicator {
         output: O,
         root: u32,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let bytes = self.block_of_scatter(
+        let bytes = self.block_of_scatter::<T>(
             output.argument().map(|output| output.length),
             input.bytes().len(),
             root,
@@ -90,11 +90,11 @@ impl Communicator {
 
     /// Bytes of a block: those of the output or, in place, of a part of the input.
     #[inline]
-    fn block_of_scatter(&self, output: Option<u64>, input: usize, root: u32) -> Result<u64> {
+    fn block_of_scatter<T>(&self, output: Option<u64>, input: usize, root: u32) -> Result<u64> {
         match output {
             Some(bytes) => Ok(bytes),
             None if self.rank() == root => {
-                self.equal_part("the length of a scatter's input", input as u64)
+                self.equal_part::<T>(CallKind::Scatter, "the input", input as u64)
             }
             None => Ok(0),
         }

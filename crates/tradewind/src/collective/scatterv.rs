@@ -120,7 +120,7 @@ impl Communicator {
         let rank = self.rank();
         let ranks = self.size();
         let counts = if rank == root {
-            Some(Counts::of::<T>("the list of counts", counts, ranks)?)
+            Some(Counts::of::<T>(CallKind::Scatterv, "the list of counts", counts, ranks)?)
         } else {
             None
         };

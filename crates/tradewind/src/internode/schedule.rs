@@ -104,6 +104,11 @@ impl InternodeSchedule {
 }
 
 impl InternodeSchedule {
+    /// The signature of the call.
+    pub(crate) fn call(&self) -> Signature {
+        self.call
+    }
+
     /// The backend of other calls, if it is another one: of those of the other form, or of those
     /// that need a thread.
     pub(super) fn backend_of_other_calls(&self, form: CallForm) -> Option<&Arc<dyn Backend>> {

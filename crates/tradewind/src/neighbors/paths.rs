@@ -1,6 +1,7 @@
 //! Communicators with neighbours, and the execution paths of their collectives.
 
 use super::topology::{self, Nodes, SharedTopology};
+use crate::buffer_error::{Elements, does_not_fit};
 use crate::communicator::Communicator;
 use crate::counts::{Counts, digest};
 use crate::error::{Result, argument};
@@ -121,8 +122,14 @@ impl Neighbors {
         Neighbors { communicator, neighborhood, edges, all: Arc::new(all), number }
     }
 
-    /// Bytes of a block, computed from the lengths of both buffers.
-    pub(super) fn block(&self, input: usize, blocks: usize, output: usize) -> Result<u64> {
+    /// Bytes of a block of elements `T`, computed from the lengths of both buffers.
+    pub(super) fn block<T>(
+        &self,
+        kind: CallKind,
+        input: usize,
+        blocks: usize,
+        output: usize,
+    ) -> Result<u64> {
         let sources = self.neighborhood.sources().len();
         let Some(bytes) = input.checked_div(blocks).or(output.checked_div(sources)) else {
             return Err(argument(
@@ -134,11 +141,15 @@ impl Neighbors {
         if input == bytes * blocks && output == bytes * sources {
             return Ok(bytes as u64);
         }
-        Err(argument(
-            "the length of a neighbour collective's buffers",
-            format!("{input} and {output} bytes"),
-            format!("{blocks} and {sources} blocks of equal length"),
-        ))
+        let elements = |bytes| Elements { bytes: bytes as u64, each: size_of::<T>() };
+        if input != bytes * blocks {
+            let found = format!("has {} beside an output of {}", elements(input), elements(output));
+            let expected = format!("have {blocks} blocks of equal length");
+            return Err(does_not_fit(kind, "the input", found, expected));
+        }
+        let found = format!("has {} beside an input of {}", elements(output), elements(input));
+        let expected = format!("have {}, {sources} blocks", elements(bytes * sources));
+        Err(does_not_fit(kind, "the output", found, expected))
     }
 
     /// Calls `use_plan` with the plan of a collective with blocks of equal size.
@@ -185,8 +196,8 @@ impl Neighbors {
         let destinations = self.neighborhood.destinations().len() as u32;
         let sources = self.neighborhood.sources().len() as u32;
         let blocks = if kind == CallKind::NeighborAllgatherv { 1 } else { destinations };
-        let sent = Counts::of::<T>("the list of counts that are sent", sent, blocks)?;
-        let received = Counts::of::<T>("the list of counts that are received", received, sources)?;
+        let sent = Counts::of::<T>(kind, "the list of sent counts", sent, blocks)?;
+        let received = Counts::of::<T>(kind, "the list of received counts", received, sources)?;
         let (path, shape, own) = self.different_blocks(kind, (&sent, &received), form)?;
         Ok(CollectivePlan::with_own_edges(path, shape, own))
     }

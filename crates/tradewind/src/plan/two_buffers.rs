@@ -258,7 +258,8 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         let read = input.argument();
         let written = output.argument();
         let shape = &self.buffers.shape;
-        shape.check(read.map(|read| read.length), written.map(|written| written.length))
+        let lengths = (read.map(|read| read.length), written.map(|written| written.length));
+        shape.check::<T>(lengths, || self.path.call().kind)
     }
 
     /// Copies the rank's blocks for itself from the input to the output, if the path leaves that to

@@ -11,6 +11,7 @@ use tradewind::{
 
 testing::tests![
     buffers_of_wrong_lengths_are_refused_before_anything_starts,
+    every_collective_names_itself_its_lengths_and_its_rule,
     a_block_of_another_length_than_expected_names_ranks_and_lengths,
     where_a_schedule_is_linked_all_ranks_hear_of_wrong_counts,
     every_rank_refuses_a_part_of_an_element,
@@ -48,13 +49,13 @@ fn buffers_of_wrong_lengths_are_refused_before_anything_starts() {
         refused(world.allgather(&[1u8], &mut [0; 3]), "a multiple of the 2 ranks");
         refused(
             world.allgather(&[1u8, 2], &mut [0; 2]),
-            "the input is 2 bytes long with an output of 2 bytes, it must be 1 bytes long",
+            "allgather: the input has 2 elements beside an output of 2 elements, it must have 1 element",
         );
-        refused(world.scan(&[1u8; 3], &mut [0; 2], Op::Sum), "the input is 3 bytes long");
+        refused(world.scan(&[1u8; 3], &mut [0; 2], Op::Sum), "the input has 3 elements");
         refused(world.gather(&[1u8], &mut [0; 2], 2), "the root is 2, it must be below 2");
         refused(
             world.allgatherv(&[1u8], &mut [0; 2], &[1]),
-            "the list of counts is 1 counts, it must be 2 counts",
+            "the list of counts has a length of 1, it must have a length of 2",
         );
         let differs = if world.rank() == 0 { [2, 1] } else { [1, 2] };
         refused(world.alltoallv(&[1u8; 2], &[1, 1], &mut [0; 3], &differs), "itself");
@@ -62,7 +63,7 @@ fn buffers_of_wrong_lengths_are_refused_before_anything_starts() {
         if world.rank() == 0 {
             refused(
                 world.gather(&[1u8], &mut [0; 3], 0),
-                "the output is 3 bytes long with an input of 1 bytes, it must be 2 bytes",
+                "the output has 3 elements beside an input of 1 element, it must have 2 elements",
             );
         } else {
             refused(world.gather(InPlace, &mut [0u8; 2], 0), "the input is in place");
@@ -70,12 +71,97 @@ fn buffers_of_wrong_lengths_are_refused_before_anything_starts() {
             refused(world.reduce(InPlace, &mut [0u8; 2], Op::Sum, 0), "the input is in place");
         }
         let grid = world.cartesian(&[2], &[true])?;
-        refused(grid.neighbor_alltoall(InPlace, &mut [0u8; 2]), "neighbour collective's buffers");
+        refused(grid.neighbor_alltoall(InPlace, &mut [0u8; 2]), "neither in place");
         let scan = world.scan_init::<u8>(1, Op::Sum)?;
-        refused(scan.start(&[1u8; 2], &mut [0u8; 2]).map(drop), "2 bytes long");
+        refused(scan.start(&[1u8; 2], &mut [0u8; 2]).map(drop), "2 elements");
         world.barrier()
     })
     .expect("the job goes on");
+}
+
+fn every_collective_names_itself_its_lengths_and_its_rule() {
+    local(2, |world| {
+        let one = [1u64];
+        let (two, three) = ([1u64; 2], [1u64; 3]);
+        let counts = [1, 1];
+        let grid = world.cartesian(&[2], &[true])?;
+        let bcast = world.bcast_init::<u64>(2, 0)?;
+        let refused = [
+            ("bcast", 3, "have 2 elements", bcast.start(&mut [0; 3]).map(drop)),
+            ("allreduce", 3, "have 2 elements", world.allreduce(&three, &mut [0; 2], Op::Sum)),
+            ("scan", 3, "have 2 elements", world.scan(&three, &mut [0; 2], Op::Sum)),
+            ("exscan", 3, "have 2 elements", world.exscan(&three, &mut [0; 2], Op::Sum)),
+            ("alltoall", 3, "a multiple of the 2 ranks", world.alltoall(&two, &mut [0; 3])),
+            ("alltoall", 3, "have 2 elements", world.alltoall(&three, &mut [0; 2])),
+            ("allgather", 3, "a multiple of the 2 ranks", world.allgather(&one, &mut [0; 3])),
+            ("allgather", 2, "have 1 element", world.allgather(&two, &mut [0; 2])),
+            (
+                "reduce_scatter_block",
+                3,
+                "have 2 elements",
+                world.reduce_scatter_block(&three, &mut [0; 1], Op::Sum),
+            ),
+            (
+                "reduce_scatter",
+                3,
+                "have 2 elements",
+                world.reduce_scatter(&three, &mut [0; 1], &counts, Op::Sum),
+            ),
+            (
+                "reduce_scatter",
+                1,
+                "a length of 2",
+                world.reduce_scatter(&two, &mut [0; 1], &[1], Op::Sum),
+            ),
+            ("allgatherv", 3, "have 2 elements", world.allgatherv(&one, &mut [0; 3], &counts)),
+            ("allgatherv", 1, "a length of 2", world.allgatherv(&one, &mut [0; 2], &[1])),
+            (
+                "alltoallv",
+                3,
+                "have 2 elements",
+                world.alltoallv(&three, &counts, &mut [0; 2], &counts),
+            ),
+            ("alltoallv", 1, "a length of 2", world.alltoallv(&two, &[1], &mut [0; 2], &counts)),
+            ("neighbor_allgather", 3, "2 blocks", grid.neighbor_allgather(&one, &mut [0; 3])),
+            ("neighbor_alltoall", 3, "2 blocks", grid.neighbor_alltoall(&three, &mut [0; 2])),
+            (
+                "neighbor_allgatherv",
+                3,
+                "have 2 elements",
+                grid.neighbor_allgatherv(&one, &mut [0; 3], &counts),
+            ),
+            (
+                "neighbor_alltoallv",
+                3,
+                "have 2 elements",
+                grid.neighbor_alltoallv(&three, &counts, &mut [0; 2], &counts),
+            ),
+        ];
+        // At the root only.
+        let at_root = || {
+            [
+                ("reduce", 3, "have 2 elements", world.reduce(&two, &mut [0; 3], Op::Sum, 0)),
+                ("gather", 3, "have 2 elements", world.gather(&one, &mut [0; 3], 0)),
+                ("scatter", 3, "have 2 elements", world.scatter(&three, &mut [0; 1], 0)),
+                ("gatherv", 3, "have 2 elements", world.gatherv(&one, &mut [0; 3], &counts, 0)),
+                ("gatherv", 1, "a length of 2", world.gatherv(&one, &mut [0; 2], &[1], 0)),
+                ("scatterv", 3, "have 2 elements", world.scatterv(&three, &counts, &mut [0; 1], 0)),
+                ("scatterv", 1, "a length of 2", world.scatterv(&two, &[1], &mut [0; 1], 0)),
+            ]
+        };
+        let is_root = world.rank() == 0;
+        for (call, found, expected, outcome) in
+            refused.into_iter().chain(is_root.then(at_root).into_iter().flatten())
+        {
+            let Err(Error::Buffer(error)) = outcome else { panic!("{call}: {outcome:?}") };
+            let text = error.to_string();
+            assert!(text.starts_with(&format!("{call}: the ")), "{text}");
+            assert!(error.found.contains(&found.to_string()), "{text}");
+            assert!(text.contains(expected) && text.contains("; pass "), "{text}");
+        }
+        world.barrier()
+    })
+    .expect("nothing has started");
 }
 
 fn every_rank_refuses_a_part_of_an_element() {

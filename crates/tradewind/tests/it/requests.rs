@@ -279,7 +279,7 @@ fn wrong_arguments_are_refused_before_anything_starts() {
         assert!(text(world.bcast(&mut [0u8], 2)).contains("the root is 2, it must be below 2"));
         assert!(text(world.alltoall(&[0u8; 3], &mut [0; 3])).contains("multiple of the 2 ranks"));
         assert!(text(world.allreduce(&[0u8; 3], &mut [0; 4], Op::Sum)).contains(
-            "the input is 3 bytes long with an output of 4 bytes, it must be 4 bytes long"
+            "allreduce: the input has 3 elements beside an output of 4 elements, it must have 4 elements"
         ));
         assert!(text(world.allreduce(&[0f32], &mut [0.0], Op::Xor)).contains("xor on f32"));
         assert!(text(world.cartesian(&[3], &[true]).map(|_| ())).contains("3"));
