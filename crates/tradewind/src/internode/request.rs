@@ -40,8 +40,6 @@ struct NextCheck {
     interval: Duration,
     /// Number of ranks that the backend had lost at the last check.
     lost: usize,
-    /// The ranks that the run waits for have got a sign of it.
-    is_announced: bool,
 }
 
 /// A run between nodes.
@@ -179,7 +177,7 @@ impl InternodeRequest {
         let first = || {
             let interval = FIRST_CHECK_INTERVAL;
             let due = Instant::now() + interval;
-            Mutex::new(NextCheck { due, interval, lost: 0, is_announced: false })
+            Mutex::new(NextCheck { due, interval, lost: 0 })
         };
         self.next_check.get_or_init(first).lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -202,9 +200,10 @@ impl InternodeRequest {
         };
         next.due = Instant::now() + next.interval;
         // A rank that only receives has sent nothing by which one that runs this collective in another
-        // library, or in the other form, can find the difference.
-        let is_long = next.interval == LONGEST_CHECK_INTERVAL;
-        let announces = is_long && !std::mem::replace(&mut next.is_announced, is_long);
+        // library, or in the other form, can find the difference. A run of several steps waits for
+        // other ranks later, so each of the long checks announces it to those of the moment. A rank
+        // that has the sign already drops the next one.
+        let announces = next.interval == LONGEST_CHECK_INTERVAL;
         drop(next);
         if announces {
             backend.announce_wait(run);

@@ -1,6 +1,7 @@
 //! Communicators whose ranks are on several nodes, simulated in this process.
 
 mod choices;
+mod other_libraries;
 
 use std::time::Duration;
 use tradewind::{Algorithm, Algorithms, Communicator, Op, Result, local_nodes};
@@ -19,8 +20,6 @@ testing::tests![
     an_integer_divided_by_zero_is_told_and_the_rest_is_there,
     a_node_without_ranks_is_no_node,
     ranks_in_different_collectives_are_told,
-    a_collective_that_a_rank_runs_in_another_library_is_told,
-    a_rank_that_only_receives_is_told_of_another_library,
     a_rank_that_leaves_is_named_by_its_number_in_the_communicator,
     waiting_for_other_nodes_does_not_delay_the_own_node,
 ];
@@ -378,67 +377,6 @@ fn ranks_in_different_collectives_are_told() {
             text.contains("in allreduce #1: they differ in something else, such as size"),
             "{text}"
         );
-    }
-}
-
-fn a_collective_that_a_rank_runs_in_another_library_is_told() {
-    let body = |world: &Communicator, is_blocking: bool| {
-        // What all ranks run there is no fault, and their numbers stay the same.
-        for _ in 0..20 {
-            world.record_external_collective();
-            world.barrier()?;
-            world.check_external_collectives()?;
-        }
-        if world.rank() == 0 {
-            world.record_external_collective();
-            // The thread itself may wait in the other library.
-            let mut checks = std::iter::repeat_with(|| world.check_external_collectives());
-            let error = checks.find_map(std::result::Result::err).expect("others have sent");
-            let again = world.check_external_collectives().expect_err("it stays");
-            assert_eq!(again.to_string(), error.to_string());
-            return Err(error);
-        }
-        if is_blocking { world.barrier() } else { world.ibarrier()?.wait() }
-    };
-    for nodes in [&[1, 1][..], &[2, 1]] {
-        for is_blocking in [false, true] {
-            for (rank, error) in errors(nodes, |world| body(world, is_blocking)).iter().enumerate()
-            {
-                let error = error.as_ref().expect("all are told");
-                assert!(
-                    matches!(error, tradewind::Error::Mismatch { sequence: 40, .. }),
-                    "{error}"
-                );
-                let text = error.to_string();
-                let said = "rank 0 is in a collective of another library #40";
-                assert!(rank > 0 || text.contains(said), "{text}");
-            }
-        }
-    }
-}
-
-fn a_rank_that_only_receives_is_told_of_another_library() {
-    let body = |world: &Communicator, is_blocking: bool| {
-        world.barrier()?;
-        if world.rank() == 0 {
-            world.record_external_collective();
-            let mut checks = std::iter::repeat_with(|| world.check_external_collectives());
-            return Err(checks.find_map(std::result::Result::err).expect("another rank waits"));
-        }
-        let mut received = vec![0u8; 9];
-        match is_blocking {
-            true => world.bcast(&mut received, 0),
-            false => world.ibcast(&mut received, 0)?.wait(),
-        }
-    };
-    for nodes in [&[1, 1][..], &[2, 2]] {
-        for is_blocking in [false, true] {
-            for error in errors(nodes, |world| body(world, is_blocking)) {
-                let text = error.expect("all are told").to_string();
-                let said = "rank 0 is in a collective of another library #1";
-                assert!(text.contains(said), "{text}");
-            }
-        }
     }
 }
 
