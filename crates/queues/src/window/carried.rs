@@ -13,12 +13,15 @@
 //! The lines of commands without answers, and those of the answers, are bounded by less than a ring
 //! holds. So a send never waits for space, and the carrier always has space for an answer.
 
+mod answers;
+
 use super::condition::Condition;
 use super::error::WindowError;
 use super::progress::{Progress, State};
-use super::wire::{self, Answer, Command, Kind, Line, MAX_BYTES, MOST_AWAITED, Outcome, lines_of};
+use super::wire::{self, Command, Kind, Line, MAX_BYTES, MOST_AWAITED, Outcome, lines_of};
 use crate::channel::{Channel, Receiver, Sender, slots_for};
 use crate::error::{RecvError, SendError};
+use answers::Answers;
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType};
 use shm::segment::Offset;
 use std::borrow::Cow;
@@ -74,14 +77,6 @@ struct Link {
     answers: Mutex<Answers>,
     state: Mutex<State>,
     changed: Condvar,
-}
-
-#[derive(Debug)]
-struct Answers {
-    // Declared first: closed before its memory is freed.
-    receiver: Receiver<Line>,
-    lines: Vec<u8>,
-    _memory: Channel<Line>,
 }
 
 /// A piece of a command: what it does, its position, its length, and its bytes.
@@ -480,31 +475,6 @@ impl CarriedWindow {
                 return self.test(condition);
             }
             state = self.receive(link, state, deadline);
-        }
-    }
-}
-
-impl Answers {
-    /// Receives an answer; `None` at the deadline.
-    fn receive(
-        &mut self,
-        deadline: Option<Instant>,
-    ) -> Result<Option<(Answer, Vec<u8>)>, RecvError> {
-        loop {
-            if let Some(read) = wire::answer(&self.lines).map_err(|_| RecvError::Corrupt)? {
-                let found = (read.head, read.bytes.to_vec());
-                self.lines.drain(..read.length);
-                return Ok(Some(found));
-            }
-            let line = match deadline {
-                None => self.receiver.recv(),
-                Some(deadline) => self.receiver.recv_deadline(deadline),
-            };
-            match line {
-                Ok(line) => self.lines.extend(line.iter().flat_map(|word| word.to_le_bytes())),
-                Err(RecvError::Timeout) => return Ok(None),
-                Err(error) => return Err(error),
-            }
         }
     }
 }

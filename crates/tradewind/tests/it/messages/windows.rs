@@ -1,11 +1,13 @@
 //! Windows of ranks on one node and several.
 
+mod lifetimes;
+
 use super::everywhere;
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply_in_place_left};
 use proptest::prelude::*;
 use std::time::Duration;
 use tradewind::messages::{Condition, Fetch, RemoteWindow, WindowError, Windows};
-use tradewind::{Communicator, Error, Op, Result, local_nodes};
+use tradewind::{Communicator, Error, Op, Result};
 
 testing::tests![
     windows_are_worked_on_from_afar,
@@ -17,11 +19,6 @@ testing::tests![
     a_wait_delays_no_command_of_another_thread,
     a_wait_that_was_given_up_leaves_nothing_behind,
     notifications_wake_their_owner,
-    a_window_that_is_dropped_at_once_is_withdrawn,
-    a_window_of_a_rank_that_has_left_is_an_error,
-    windows_that_are_dropped_return_their_memory,
-    a_rank_without_memory_for_a_way_is_told,
-    windows_are_those_of_their_communicator,
 ];
 
 fn windows_are_worked_on_from_afar() {
@@ -425,117 +422,6 @@ fn notifications_wake_their_owner() {
             world.barrier()?;
         }
         Ok(())
-    })
-    .expect("the job succeeds");
-}
-
-/// The other rank may still be about to connect.
-fn a_window_that_is_dropped_at_once_is_withdrawn() {
-    everywhere(2, |world| {
-        for round in 0..200 {
-            let windows = world.windows(8)?;
-            if world.rank() == 0 {
-                drop(windows);
-            } else {
-                let there = &windows.all[0];
-                let error = if round % 2 == 0 {
-                    std::iter::repeat_with(|| there.get_value::<u64>(0)).find_map(|one| one.err())
-                } else {
-                    let condition = Condition { at: 0, at_least: 1 };
-                    there.fetch_when(condition, 0, []).and_then(|request| request.wait()).err()
-                };
-                assert!(matches!(error, Some(WindowError::Withdrawn { .. })), "{error:?}");
-            }
-        }
-        world.barrier()
-    })
-    .expect("the job succeeds");
-}
-
-fn a_window_of_a_rank_that_has_left_is_an_error() {
-    for is_used_before in [false, true] {
-        local_nodes(&[1, 1], |world| {
-            let windows = world.windows(8)?;
-            if world.rank() == 0 {
-                // Not withdrawn, as if the process ended here.
-                std::mem::forget(windows.own);
-                return Ok(());
-            }
-            let there = &windows.all[0];
-            if is_used_before {
-                let _ = there.put_value(0, 1_u64);
-            }
-            let error =
-                std::iter::repeat_with(|| there.get_value::<u64>(0)).find_map(|one| one.err());
-            let is_right = matches!(
-                error,
-                Some(WindowError::Withdrawn { .. } | WindowError::RankExited { rank: 0 })
-            );
-            assert!(is_right, "{error:?}");
-            Ok(())
-        })
-        .expect("the job succeeds");
-    }
-}
-
-fn windows_that_are_dropped_return_their_memory() {
-    const ROUNDS: u64 = 100;
-    everywhere(2, |world| {
-        let before = world.allocated_bytes();
-        for round in 0..ROUNDS {
-            let windows = world.windows(64 << 10)?;
-            windows.all[1 - world.rank() as usize].put_value(0, round)?;
-            world.barrier()?;
-            assert_eq!(windows.own.local().get_value::<u64>(0)?, round);
-        }
-        // The agents close their ends a little later.
-        let used = world.allocated_bytes() - before;
-        assert!(used < ROUNDS / 2 * (64 << 10), "{used} bytes");
-        world.barrier()
-    })
-    .expect("the job succeeds");
-}
-
-fn a_rank_without_memory_for_a_way_is_told() {
-    local_nodes(&[1, 1], |world| {
-        let windows = world.windows(8)?;
-        let there = &windows.all[1 - world.rank() as usize];
-        if world.rank() == 0 {
-            let mut taken = Vec::new();
-            let mut bytes = 1 << 30;
-            while bytes >= 64 {
-                match world.alloc::<u8>(bytes) {
-                    Ok(buffer) => taken.push(buffer),
-                    Err(_) => bytes /= 2,
-                }
-            }
-            assert_eq!(there.put_value(0, 1_u64), Err(WindowError::NotOpened { rank: 1 }));
-            drop(taken);
-        } else {
-            there.put_value(0, 1_u64)?;
-        }
-        world.barrier()
-    })
-    .expect("the job succeeds");
-}
-
-/// The order of the ranks is another one than in the job, and one node has none of them.
-fn windows_are_those_of_their_communicator() {
-    local_nodes(&[2, 1, 2], |world| {
-        let color = (world.rank() != 2).then_some(world.rank() % 2);
-        if let Some(part) = world.split(color, -i64::from(world.rank()))? {
-            let windows = [part.windows(16)?, part.windows(8)?];
-            for (rank, window) in windows[0].all.iter().enumerate() {
-                window.accumulate_value(Op::Sum.into(), 0, 1 + rank as u64)?;
-                assert_eq!(window.bytes(), 16);
-            }
-            part.barrier()?;
-            let found = windows[0].own.local().get_value::<u64>(0)?;
-            assert_eq!(found, u64::from(part.size() * (1 + part.rank())));
-            assert_eq!(windows[1].own.local().get_value::<u64>(0)?, 0);
-            part.barrier()?;
-        }
-        world.barrier()
     })
     .expect("the job succeeds");
 }
