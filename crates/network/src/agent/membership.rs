@@ -111,6 +111,12 @@ impl Membership {
         self.ranks.contains_key(&rank)
     }
 
+    /// The manner in which a rank of a node that has ended in order has exited. Without a report of
+    /// the rank that is in order, too.
+    pub(crate) fn exit_of(&self, rank: u32) -> RankExit {
+        self.ranks.get(&rank).map_or(RankExit::Left, |exited| exited.how.clone())
+    }
+
     /// Ranks that have exited, by number. All ranks of a node that has failed are among them.
     pub(crate) fn exited(&self, nodes: &NodeMap) -> BTreeMap<u32, ExitedRank> {
         // The ranks of a failed node cannot report their own exits.

@@ -64,7 +64,8 @@ impl AgentState {
         let unanswered = |run: &Run| Some((run.key, run.unanswered_by(node)?));
         let runs: Vec<(RunKey, u32)> = self.table.runs.values().filter_map(unanswered).collect();
         for (key, rank) in runs {
-            self.table.finish(key, Err(Error::RankFailed { rank, how: RankExit::Left }));
+            let how = self.table.membership.exit_of(rank);
+            self.table.finish(key, Err(Error::RankFailed { rank, how }));
         }
     }
 
@@ -314,9 +315,14 @@ impl AgentState {
 mod tests {
     use super::*;
     use crate::agent::Limits;
+    use crate::agent::run::PreparedRun;
+    use crate::agent::schedule::RegisteredSchedule;
     use crate::node_map::NodeMap;
     use crate::transport::payloads::NoPayloads;
     use crate::transport::{Arrival, Transport, memory};
+    use goal::compile::compile;
+    use goal::graph::{Access, Graph};
+    use std::sync::Arc;
 
     /// Traffic that is never acknowledged.
     #[derive(Debug)]
@@ -376,6 +382,33 @@ mod tests {
         assert_eq!(received(&mut state), both);
         state.greet(1);
         assert_eq!(received(&mut state)[..2], both);
+    }
+
+    /// A rank of another node sends a long message to it after its death, and gets no answer.
+    #[test]
+    fn a_run_that_needs_a_killed_rank_names_its_end_although_its_node_ended_in_order() {
+        let mut graph = Graph::new(0, 2);
+        let block = graph.buffer(Access::Input, 100);
+        graph.send(block, 1, 0);
+        let schedule = compile(&graph).expect("in order");
+        let members = vec![0, 1];
+        let schedule = RegisteredSchedule::new(schedule, [4, 5, 0], members.clone(), members, 0);
+        let mut transports = memory::connect(2).expect("descriptors");
+        let nodes = NodeMap::new(["a", "b"]);
+        let mut state = AgentState::new(nodes, Box::new(transports.remove(0)), Limits::new(1));
+        let how = RankExit::Failed("failed: its process was ended by signal 9".into());
+        // It had started its part, so its death alone fails no run.
+        let exit = Frame::RankExited { rank: 1, how: how.clone(), started: vec![(4, 1)] };
+        state.handle(Arrival::Frame { node: 1, frame: exit });
+        let key = RunKey { rank: 0, communicator: 4, sequence: 0 };
+        state.table.count_start(key).expect("it is new");
+        let prepared = schedule.take_idle(Limits::new(1)).map(PreparedRun::of);
+        state.table.start(key, Arc::new(schedule), prepared);
+        assert!(state.table.ended.is_empty());
+        state.shutdown.received[1] = true;
+        state.lose(1, "its node service has ended".into());
+        let ended = state.table.ended.pop().expect("nothing answers");
+        assert_eq!(ended.outcome, Err(Error::RankFailed { rank: 1, how }));
     }
 
     #[test]
