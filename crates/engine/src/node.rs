@@ -114,8 +114,7 @@ pub struct Node {
 
 const LINES_AT: u64 = 4096;
 
-/// Offset of the [`ShortageLine`], the last line before those of the
-/// ranks.
+/// Offset of the [`ShortageLine`], the last line before those of the ranks.
 const SHORTAGE_AT: Offset = Offset(LINES_AT - 64);
 
 impl Node {

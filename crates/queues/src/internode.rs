@@ -113,6 +113,8 @@ impl Carried for CacheLine {
         let (word, rest) = bytes.split_first_chunk()?;
         let word = u64::from_le_bytes(*word);
         let length = Header::length(word);
+        // The length is that of another node: it is compared with the bytes that have arrived, and
+        // `new` refuses more than a line holds.
         let message = CacheLineMessage::new(Header::unpack(word), rest.get(..length)?)?;
         Some((message, 8 + length.next_multiple_of(8)))
     }
@@ -135,6 +137,7 @@ impl<K: Carried> OutgoingQueue for Outgoing<K> {
         let end = into.len() + limit;
         let mut messages = [K::of_empty(ExpressMessage::default()); BATCH];
         loop {
+            // As many as surely fit: a message that was taken cannot be put back.
             let most = ((end - into.len()) / K::MOST).min(BATCH);
             if most == 0 {
                 return Ok(());
@@ -146,6 +149,7 @@ impl<K: Carried> OutgoingQueue for Outgoing<K> {
             };
             // `into` begins a record, which is a multiple of 8 bytes long, and so are all messages.
             messages[..taken].iter().for_each(|message| K::encode(message, into));
+            // No message comes from a damaged ring either; it would count as empty for ever.
             if taken == 0 && K::state(&self.queue.ring) == RingState::Damaged {
                 return Err(RecvError::Corrupt);
             }

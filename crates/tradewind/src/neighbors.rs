@@ -31,8 +31,7 @@ impl Communicator {
     ///
     /// On several nodes with several ranks each, short blocks of equal size from one node to
     /// another share a message, and a block of an allgather crosses once for all ranks of a node.
-    /// Blocks of different sizes are sent
-    /// separately, because only their two ends know the sizes.
+    /// Blocks of different sizes are sent separately, because only their two ends have the sizes.
     ///
     /// # Errors
     /// Fails if a neighbour is not a rank of the communicator.

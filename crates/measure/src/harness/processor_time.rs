@@ -36,11 +36,11 @@ pub fn used_by_process_us(process: u32) -> Result<f64, Error> {
     Ok(time.as_secs_f64() * 1e6)
 }
 
-/// Time that the kernel of this machine has spent on deferred interrupts beside the time of
-/// threads, in its own ticks. All processes are in it, those of other
-/// jobs and users too. `None` where the kernel does not tell, or where it is within the time of the
-/// threads that were interrupted: it is not to be counted twice. There what interrupts an idle
-/// core, or is left to the kernel's own threads, is not counted.
+/// Time that the kernel of this machine has spent on deferred interrupts beside the time of threads,
+/// in its own ticks, for the processes of all jobs and users. `None` where the kernel does not report
+/// it, or where it is part of the time of the threads that were interrupted, so that it would be
+/// counted twice. In that case the time of interrupts of an idle core, and of those left to the
+/// kernel's own threads, is not counted.
 pub fn softirq_ticks() -> Option<u64> {
     static APART: OnceLock<bool> = OnceLock::new();
     // Where it cannot be found out, nothing is left out.

@@ -314,6 +314,7 @@ impl FrameHeader {
             MESSAGES => record::MAX_FRAME_BYTES,
             QUEUES => queue_record::MAX_FRAME_BYTES,
             CHANNELS => channel_record::MAX_FRAME_BYTES,
+            // Nothing follows. Requests to send and credit have another number in the length.
             _ => return Ok(0),
         };
         let FrameHeader { kind, length, .. } = *self;
@@ -353,6 +354,8 @@ impl Frame {
                 (EAGER, route, tag, ordinal, payload)
             }
             Frame::Packet(route, Packet::RequestToSend { tag, ordinal, bytes, send }) => {
+                // Neither reaches the bits of the other: a message is at most `MAX_MESSAGE` long,
+                // and a schedule between nodes has at most `MAX_OPERATIONS`.
                 let length = u64::from(send.0) << LENGTH_BITS | bytes;
                 let header = FrameHeader {
                     kind: REQUEST_TO_SEND,
@@ -443,6 +446,7 @@ impl Frame {
         Ok(match kind {
             EAGER => Frame::Packet(route, Packet::Eager { tag: first, ordinal: second, payload }),
             REQUEST_TO_SEND => {
+                // All bits below `LENGTH_BITS`.
                 let bytes = length & MAX_MESSAGE;
                 let send = Handle((length >> LENGTH_BITS) as u32);
                 Frame::Packet(
@@ -486,6 +490,7 @@ impl Frame {
                 };
                 Frame::NodeEnded { node, failure }
             }
+            // The only kind that is left of those that `FrameHeader::read` admits.
             _ => Frame::ShutdownAck,
         })
     }

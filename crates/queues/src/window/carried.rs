@@ -219,6 +219,8 @@ impl CarriedWindow {
         }
         command.number = state.next;
         state.next += 1;
+        // Counted before they are sent, so that no other thread takes the space meanwhile; recorded
+        // before, because the answer may arrive before `put` returns.
         state.lines += lines;
         state.commands.insert(command.number, Progress::Sent { is_test: *kind == Kind::Test });
         drop(state);
@@ -227,6 +229,7 @@ impl CarriedWindow {
     }
 
     fn put(&self, link: &Link, command: Command, bytes: &[u8]) -> Result<(), WindowError> {
+        // Held for all lines of the command: those of another one must not come between them.
         let mut commands = lock(&link.commands);
         command.encode(bytes, |line| commands.send(line)).map_err(|error| match error {
             SendError::RankExited { rank } => WindowError::RankExited { rank },
@@ -292,6 +295,7 @@ impl CarriedWindow {
                 });
             }
         }
+        // All of them: the answer is for any of the waiting threads, and one receives the next.
         link.changed.notify_all();
         state
     }

@@ -102,6 +102,7 @@ impl ServedWindow {
             // What a command is not answered with counts as well: the bound is one of the space.
             let lines = lines_of(read.head.answer_bytes().ok_or(NoCommand)?);
             if done.answers + lines > most {
+                // It stays the first one, so commands are executed in their order later, too.
                 break;
             }
             done.answers += self.execute_one(read.head, read.bytes, awaited, into)?;
@@ -113,6 +114,7 @@ impl ServedWindow {
             *kept = Vec::new();
             *start = 0;
         }
+        // Not negative: each command was admitted with the most lines that its answer may take.
         done.answers += self.complete(awaited, most - done.answers, into);
         Ok(done)
     }
@@ -127,6 +129,7 @@ impl ServedWindow {
     ) -> Result<u64, NoCommand> {
         let Command { number, kind, at, length } = command;
         let mut loaded = [0; MAX_BYTES];
+        // Lengths come from another node; `answer_bytes` returns none above `MAX_BYTES`.
         let loaded = &mut loaded[..command.answer_bytes().ok_or(NoCommand)?];
         let window = &self.window;
         let done = |()| Outcome::Done;
@@ -175,6 +178,7 @@ impl ServedWindow {
             }
         };
         let outcome = outcome.unwrap_or_else(outcome_of);
+        // An answer of another outcome has no bytes, so it may be shorter than it was counted.
         let loaded = if outcome == Outcome::Done { &*loaded } else { &[] };
         append(Answer { number, outcome }, loaded, into);
         Ok(lines_of(loaded.len()))

@@ -24,9 +24,9 @@ type EnginePlan = (Option<Engine>, Choice);
 /// Name of the models or of the table, and the plan that it chooses for a call.
 type Chooser<'a> = (&'a str, &'a dyn Fn(&Query) -> Option<EnginePlan>);
 
-/// Time of the choices of the built-in parameters, of the models and of the table over that of the best
-/// plan on any engine, in the parts of [`Purpose::Check`]. Calls are left out
-/// if their choice was not timed.
+/// Ratios of times in the parts of [`Purpose::Check`]: of the plan that the built-in parameters, the
+/// models and the table each choose, to the best plan on any engine. Calls of which the chosen plan was
+/// not timed are left out.
 pub fn between_nodes(
     parts: &[(Part, Engine)],
     machine: &Machine,

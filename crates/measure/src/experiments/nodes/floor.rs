@@ -1,5 +1,4 @@
-//! Lower bound of a message between nodes: plain sockets (figure 4a's
-//! user-space line).
+//! Lower bound of a message between nodes: plain sockets (figure 4a's user-space line).
 
 use super::lap::StartBarrier;
 use super::row::{Kind, Row};

@@ -57,9 +57,9 @@ pub(super) struct Pair<'w> {
     form: CallForm,
     /// The engine that is measured; sizes that it does not take are left out.
     engine: Engine,
-    /// Resolution of the clock inside a run. The engines of the node
-    /// service and of blocking calls read it once for everything that has become due, which between
-    /// ranks of one node is all of a run.
+    /// Resolution of the clock inside a run. The engines of the node service and of blocking calls
+    /// read it once for everything that has become due, which between ranks of one node is all of a
+    /// run.
     clock: Clock,
     overheads_by: OverheadsBy,
     sizes: Vec<SizeSchedules>,

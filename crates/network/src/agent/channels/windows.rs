@@ -155,6 +155,7 @@ impl Link {
             let most = self.credit().min(MOST_LINES);
             let batch = batches.of(self.node);
             let start = batch.len();
+            // Holds the place of the head: the length is known once the commands are executed.
             batch.extend(answers_to(origin, id).head_of_values(0));
             let executed = window.execute(&mut self.commands, most, batch);
             let bytes = batch.len() - start - HEAD_BYTES;
@@ -173,11 +174,13 @@ impl Link {
             } else {
                 batch.truncate(start);
             }
+            // The rank may use the slots of these lines again.
             if commands > 0 {
                 let credit = commands_of(origin, id).head(Content::Credit(commands));
                 batches.of(self.node).extend(credit);
             }
             batches.send_long(self.node, transport, frame);
+            // The next command waits for credit, or the rank for a condition.
             if commands + answers == 0 {
                 return;
             }
@@ -314,6 +317,8 @@ impl ServedWindows {
             return true;
         }
         let count = (lines.len() / LINE_BYTES) as u64;
+        // A rank has as many lines under way as its ring has slots. More of them, or a part of a line,
+        // come from no correct node.
         let is_valid =
             lines.len().is_multiple_of(LINE_BYTES) && link.commands.waiting() + count <= SLOTS;
         if is_valid {

@@ -68,6 +68,7 @@ impl Offers {
         location: PayloadLocation,
         bytes: u64,
     ) {
+        // Numbers grow, so the first key of each map is its oldest message.
         self.new.insert(self.next, LongMessage { route, packet, location, bytes });
         self.next += 1;
     }
@@ -75,6 +76,7 @@ impl Offers {
     /// Keeps a frame that must not overtake the messages under way. Returns one that need not wait.
     pub(super) fn hold(&mut self, frame: Frame) -> Option<Frame> {
         if frame.is_ordered() && (self.oldest().is_some() || !self.behind.is_empty()) {
+            // Also where only another frame waits: this one must not overtake that.
             self.behind.push_back((self.next, frame));
             return None;
         }
@@ -105,6 +107,7 @@ impl Offers {
                 None => message.push(queue),
             }
         }
+        // Behind the pushes: frames that waited for these messages follow them in the queue.
         self.release(queue);
         offers
     }
@@ -120,9 +123,11 @@ impl Offers {
     ) -> bool {
         let Some(offered) = self.offered.remove(&answer.number) else { return false };
         let Offered { message, memory, copy } = offered;
+        // The node reads the memory no more once it has answered.
         registered.release(endpoint, memory);
         if answer.was_read {
             self.transferred = self.transferred.wrapping_add(message.bytes);
+            // The run may end or change its memory from here on.
             payloads.sent(message.location);
         } else {
             let location = message.location;
@@ -139,6 +144,7 @@ impl Offers {
     fn release(&mut self, queue: &mut SendQueue) {
         let oldest = self.oldest().unwrap_or(u64::MAX);
         while self.behind.front().is_some_and(|(number, _)| *number <= oldest) {
+            // All messages below its number are answered or in the queue.
             if let Some((_, frame)) = self.behind.pop_front() {
                 queue.push(frame);
             }
@@ -162,6 +168,7 @@ impl Offers {
     ) -> bool {
         let of_run = |message: &LongMessage| message.location == location;
         for offered in self.offered.values_mut().filter(|offered| of_run(&offered.message)) {
+            // Used only if the node answers that it wants the message sent.
             offered.copy = Some(copy.cloned());
         }
         let new: Vec<LongMessage> =

@@ -66,6 +66,7 @@ impl LargeFrame {
 
     /// Adds bytes of the payload, and the status behind its end.
     pub(super) fn push(&mut self, bytes: &[u8], payloads: &mut dyn Payloads) {
+        // What lies behind the payload begins with its status.
         let (bytes, status) = bytes.split_at(bytes.len().min(self.payload_rest()));
         match &mut self.target {
             Target::Own(payload) => payload.extend_from_slice(bytes),
@@ -95,12 +96,15 @@ impl LargeFrame {
             Target::Own(payload) => {
                 payload.resize(self.arrived + wanted, 0);
                 let read = source.read(&mut payload[self.arrived..]);
+                // Without the zeros that nothing has replaced, also after an error.
                 payload.truncate(self.arrived + *read.as_ref().unwrap_or(&0));
                 received(read)?
             }
             Target::Payload(location) => {
                 match source.read_payload(*location, self.arrived, wanted, payloads) {
                     Some(read) => received(read)?,
+                    // The run has ended. The rest is read all the same, because the next frame begins
+                    // behind it.
                     None => {
                         self.target = Target::Ended(*location);
                         return self.read(source, most, payloads, unused);
