@@ -133,11 +133,15 @@ impl Abi {
 }
 
 /// Returns the ABI of the program's MPI library; `None` if the library is not known, or not loaded.
+#[inline]
 pub(crate) fn abi() -> Option<&'static Abi> {
-    static ABI: OnceLock<Option<Abi>> = OnceLock::new();
-    if let Some(known) = ABI.get() {
-        return known.as_ref();
-    }
+    ABI.get().map_or_else(look_up, Option::as_ref)
+}
+
+static ABI: OnceLock<Option<Abi>> = OnceLock::new();
+
+#[cold]
+fn look_up() -> Option<&'static Abi> {
     // A program may load an MPI library after its first call.
     if !host::is_loaded() {
         return None;

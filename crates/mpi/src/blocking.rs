@@ -3,20 +3,24 @@
 use crate::abi::{Abi, abi};
 use crate::buffers::predefined_size;
 use crate::collectives::{Call, Start};
-use crate::communicators::{Served, is_active, served_on};
-use crate::host::{Handle, Thread, with_thread};
+use crate::communicators::{Served, is_active, served};
+use crate::host::{Handle, is_inside};
 use crate::kind::Kind;
 use crate::lists::Lists;
 use crate::mode::Blocking;
 use crate::refusal::{Refusal, failed};
 use crate::report::{self, Clock, Reason};
-use crate::table::{self, Takeover};
+use crate::table::{self, Sizes, Takeover};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The kinds of which some calls run here, a bit for each by its place among the blocking ones; the
 /// same on all ranks.
 static KINDS: AtomicU32 = AtomicU32::new(0);
+
+/// The kinds whose calls are examined, in the same way: those of which some calls run here, and all
+/// of them if calls that are left are counted.
+static EXAMINED: AtomicU32 = AtomicU32::new(0);
 
 /// A block of a call: number and type of its elements.
 type Block = (i64, Handle);
@@ -49,14 +53,27 @@ pub(crate) fn set(takeover: Takeover, is_excluded: bool) {
     KINDS.store(kinds as u32, Ordering::Relaxed);
     IS_EXCLUDED.store(is_excluded, Ordering::Relaxed);
     IS_MEASURED.store(takeover.is_measured, Ordering::Relaxed);
+    EXAMINED.fetch_or(kinds as u32, Ordering::Relaxed);
     table::set(takeover);
+}
+
+/// Has all calls examined, so that those that are left are counted.
+pub(crate) fn count_left() {
+    EXAMINED.store(u32::MAX, Ordering::Relaxed);
+}
+
+/// Returns whether calls of a kind are examined by [`select`]. Others are passed to the MPI library
+/// at once: the shortest take less than a hundred nanoseconds.
+#[inline(always)]
+pub(crate) fn is_examined(kind: Kind) -> bool {
+    EXAMINED.load(Ordering::Relaxed) >> kind.place_among_blocking() & 1 != 0
 }
 
 impl Decisive {
     /// Returns the length of the call, as the table counts it, if the type is a predefined one:
     /// `start` would find the same, but takes as long for it as the shortest calls.
-    #[inline]
-    fn bytes(self, kind: Kind, (thread, abi): (&Thread, &Abi), served: &Served) -> Option<u64> {
+    #[inline(always)]
+    fn bytes(self, kind: Kind, abi: &Abi, served: &Served) -> Option<u64> {
         let (count, datatype) = match self {
             Decisive::None => return None,
             Decisive::Everywhere(block) => block,
@@ -70,80 +87,83 @@ impl Decisive {
             }
         };
         let blocks = if kind.counts_all_blocks() { served.size() as u64 } else { 1 };
-        let size = predefined_size(thread, abi, datatype)? as u64;
+        let size = predefined_size(abi, datatype)? as u64;
         u64::try_from(count).ok()?.checked_mul(size)?.checked_mul(blocks)
     }
 }
 
-/// Runs a blocking call here if it is faster than in the MPI library, and `start` accepts it;
-/// otherwise calls `leave`, which calls the MPI library.
-#[inline]
+/// A call that runs here if its other arguments allow it.
+#[derive(Clone, Copy)]
+pub(crate) struct Selected {
+    abi: &'static Abi,
+    communicator: Handle,
+    served: &'static Served,
+    sizes: &'static Sizes,
+}
+
+/// Selects a call by its kind, its communicator and its length; `None` if it is left to the MPI
+/// library. Collectives that functions of the program start in a call that is left are decided like
+/// all others.
+#[inline(always)]
+pub(crate) fn select(kind: Kind, passed: Handle, decisive: Decisive) -> Option<Selected> {
+    if KINDS.load(Ordering::Relaxed) >> kind.place_among_blocking() & 1 == 0 {
+        report::left(kind, left_because());
+        return None;
+    }
+    if !is_active() {
+        return None;
+    }
+    let abi = abi()?;
+    let communicator = abi.handle(passed);
+    let Some(served) = served(abi, communicator) else {
+        report::left(kind, Reason::Communicator);
+        return None;
+    };
+    let Some(sizes) = served.sizes(kind) else {
+        let is_one_node = served.communicator.nodes() == 1;
+        report::left(kind, if is_one_node { Reason::Slower } else { Reason::Nodes });
+        return None;
+    };
+    let bytes = decisive.bytes(kind, abi, served);
+    if bytes.is_some_and(|bytes| !sizes.contain(bytes)) {
+        served.record_external_collective();
+        report::left(kind, Reason::Slower);
+        return None;
+    }
+    // Last: calls that are left need no variable of the thread, which costs a call of the loader.
+    (!is_inside()).then_some(Selected { abi, communicator, served, sizes })
+}
+
+/// Runs a selected call here if `start` accepts it; otherwise calls `leave`, which calls the MPI
+/// library. It is not inlined, so that calls that are not selected save fewer registers.
+#[inline(never)]
 pub(crate) fn run(
     kind: Kind,
-    (passed, decisive): (Handle, Decisive),
+    selected: Selected,
     start: impl FnOnce(Call<Blocking>) -> Start<Blocking>,
     leave: impl FnOnce() -> c_int,
 ) -> c_int {
-    with_thread(|thread| {
-        let leave = || {
-            let _inside = thread.enter();
-            leave()
-        };
-        let kinds = KINDS.load(Ordering::Relaxed);
-        if kinds >> kind.place_among_blocking() & 1 == 0 {
-            report::left(kind, left_because());
-            return leave();
-        }
-        if !is_active() || thread.is_inside() {
-            return leave();
-        }
-        let Some(abi) = abi() else { return leave() };
-        let communicator = abi.handle(passed);
-        let served = served_on(thread, abi, communicator);
-        match decide((kind, decisive), (thread, abi), (communicator, served), start) {
-            Ok(outcome) => outcome,
-            Err(reason) => {
-                report::left(kind, reason);
-                leave()
-            }
-        }
-    })
-}
-
-/// Runs a call, or returns why it is left.
-#[inline]
-fn decide(
-    (kind, decisive): (Kind, Decisive),
-    (thread, abi): (&Thread, &'static Abi),
-    (communicator, served): (Handle, Option<&'static Served>),
-    start: impl FnOnce(Call<Blocking>) -> Start<Blocking>,
-) -> Result<c_int, Reason> {
-    let served = served.ok_or(Reason::Communicator)?;
-    let Some(sizes) = served.sizes(kind) else {
-        let is_one_node = served.communicator.nodes() == 1;
-        return Err(if is_one_node { Reason::Slower } else { Reason::Nodes });
-    };
+    let Selected { abi, communicator, served, sizes } = selected;
     let clock = Clock::start();
-    let bytes = decisive.bytes(kind, (thread, abi), served);
-    let started = match bytes.is_some_and(|bytes| !sizes.contain(bytes)) {
-        true => Err(Refusal::Left(Reason::Slower)),
-        false => start(Call { abi, served, lists: Lists::Passed, mode: Blocking(sizes) }),
-    };
-    match started {
+    let reason = match start(Call { abi, served, lists: Lists::Passed, mode: Blocking(sizes) }) {
         Ok(outcome) => {
             report::taken_blocking(kind);
             clock.add_to(kind);
             report::compare(kind, served.size());
-            Ok(outcome)
+            return outcome;
         }
         Err(Refusal::Left(reason)) => {
             served.record_external_collective();
-            Err(reason)
+            reason
         }
-        Err(Refusal::Failed(error)) => Ok(failed(abi, (kind, served.origin(communicator)), &error)),
+        Err(Refusal::Failed(error)) => {
+            return failed(abi, (kind, served.origin(communicator)), &error);
+        }
         // Only examinations end so.
-        Err(Refusal::Accepted) => Err(Reason::Form),
-    }
+        Err(Refusal::Accepted) => Reason::Form,
+    };
+    report::left(kind, reason);
+    leave()
 }
 
 #[cold]

@@ -3,13 +3,14 @@
 
 use crate::abi::Abi;
 use crate::handles::HandleMap;
-use crate::host::{Aint, Handle, Pointer, Thread, call};
+use crate::host::{Aint, Handle, Pointer, call};
 use crate::kept::{self, Object};
 use smallvec::{SmallVec, smallvec};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ffi::c_int;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tradewind::DataType;
 
 /// A data type, as far as moving and combining its elements needs it.
@@ -75,16 +76,33 @@ pub(crate) fn type_info(abi: &Abi, passed: Handle) -> Option<TypeInfo> {
     if handle == abi.datatype_null { None } else { examine(handle) }
 }
 
+/// Sizes of predefined types that were looked up, each at a place by its handle: the handle, shifted
+/// by a byte, plus the size.
+static SIZES: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+
 /// Returns the bytes of an element of a predefined type.
 #[inline]
-pub(crate) fn predefined_size(thread: &Thread, abi: &Abi, passed: Handle) -> Option<usize> {
+pub(crate) fn predefined_size(abi: &Abi, passed: Handle) -> Option<usize> {
     let handle = abi.handle(passed);
-    let (known, size) = thread.sized.get();
-    if known == handle {
-        return Some(size);
+    // No two types differ in the upper byte alone: their handles are addresses or numbers of 32 bits.
+    let shifted = (handle.cast_unsigned() as u64).wrapping_mul(256);
+    // Handles of neighbouring types differ in few bits: the upper ones of this product depend on all.
+    let place = shifted.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
+    let known = &SIZES[place as usize];
+    // Relaxed: the value is all of it.
+    let size = known.load(Ordering::Relaxed) ^ shifted;
+    if (1..256).contains(&size) {
+        return Some(size as usize);
     }
+    look_up_size(handle, (known, shifted))
+}
+
+#[cold]
+fn look_up_size(handle: Handle, (known, shifted): (&AtomicU64, u64)) -> Option<usize> {
     let size = PREDEFINED.get()?.get(&handle)?.size;
-    thread.sized.set((handle, size));
+    if (1..256).contains(&size) {
+        known.store(shifted | size as u64, Ordering::Relaxed);
+    }
     Some(size)
 }
 

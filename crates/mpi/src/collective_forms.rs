@@ -84,6 +84,36 @@ macro_rules! decisive {
     };
 }
 
+/// Passes a call to a function of the MPI library if its kind is not examined; otherwise executes
+/// the block. That is a function of its own, so that the first way takes two loads, two comparisons
+/// and a jump, and saves no register.
+macro_rules! examine {
+    ($kind:ident $host:ident($($argument:ident: $type:ty),*) $block:block) => {{
+        #[inline(never)]
+        unsafe extern "C-unwind" fn examined($($argument: $type),*) -> c_int $block
+
+        match host::$host.known() {
+            // SAFETY: the program's arguments, for the function of this name.
+            Some(function) if !blocking::is_examined(Kind::$kind) => unsafe {
+                function($($argument),*)
+            },
+            // SAFETY: the program's arguments, which fulfil what the MPI standard demands.
+            _ => unsafe { examined($($argument),*) },
+        }
+    }};
+}
+
+/// Runs a blocking call here if it is selected, and leaves it otherwise. `start` and `leave` are
+/// formed where they are called: they hold the arguments, which otherwise stay in registers.
+macro_rules! run_or_leave {
+    ($kind:ident, $communicator:ident, $decisive:expr, $start:expr, $leave:expr) => {
+        match blocking::select(Kind::$kind, $communicator, $decisive) {
+            Some(selected) => blocking::run(Kind::$kind, selected, $start, $leave),
+            None => ($leave)(),
+        }
+    };
+}
+
 /// Defines blocking, nonblocking and persistent collectives, with counts `N` and displacements `D`
 /// in both forms. `start` translates the arguments for tradewind. The brackets name
 /// the [`Decisive`](crate::blocking::Decisive) block, if the call has one.
@@ -102,12 +132,13 @@ macro_rules! collectives {
             type D = c_int;
             export! {$(
                 $int_blocking $profiling_blocking($($argument: $type,)* communicator: Handle) {
-                    blocking::run(
-                        Kind::$blocking,
-                        (communicator, decisive!($($($decisive)*)?)),
-                        |$call| $start,
-                        || pass!($blocking($($argument,)* communicator)),
-                    )
+                    examine!($blocking $blocking($($argument: $type,)* communicator: Handle) {
+                        run_or_leave!(
+                            $blocking, communicator, decisive!($($($decisive)*)?),
+                            move |$call| $start,
+                            move || pass!($blocking($($argument,)* communicator))
+                        )
+                    })
                 }
 
                 $int $profiling_int($($argument: $type,)* communicator: Handle, request: Pointer) {
@@ -151,15 +182,21 @@ macro_rules! collectives {
                     $($argument: $type,)*
                     communicator: Handle,
                 ) {
-                    let leave = || match host::$blocking_large.find() {
-                        Some(_) => pass!($blocking_large($($argument,)* communicator)),
-                        None => without_large!(
-                            $lists $host $blocking $blocking_large ($($argument),*)
-                            communicator, (std::ptr::null_mut(), Form::Blocking), [communicator]
-                        ),
-                    };
-                    let decisive = decisive!($($($decisive)*)?);
-                    blocking::run(Kind::$blocking, (communicator, decisive), |$call| $start, leave)
+                    examine!($blocking $blocking_large($($argument: $type,)* communicator: Handle) {
+                        run_or_leave!(
+                            $blocking, communicator, decisive!($($($decisive)*)?),
+                            move |$call| $start,
+                            move || match host::$blocking_large.find() {
+                                Some(_) => pass!($blocking_large($($argument,)* communicator)),
+                                None => without_large!(
+                                    $lists $host $blocking $blocking_large ($($argument),*)
+                                    communicator,
+                                    (std::ptr::null_mut(), Form::Blocking),
+                                    [communicator]
+                                ),
+                            }
+                        )
+                    })
                 }
 
                 $large $profiling_large($($argument: $type,)* communicator: Handle, request: Pointer) {
@@ -222,4 +259,4 @@ macro_rules! without_large {
     };
 }
 
-pub(crate) use {collectives, decisive, handles, without_large};
+pub(crate) use {collectives, decisive, examine, handles, run_or_leave, without_large};

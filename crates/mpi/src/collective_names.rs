@@ -2,7 +2,9 @@
 #![allow(non_snake_case, reason = "the names and rules of MPI")]
 
 use crate::blocking::{self, Decisive};
-use crate::collective_forms::{AddHandle, Narrow, collectives, decisive, handles, without_large};
+use crate::collective_forms::{
+    AddHandle, Narrow, collectives, decisive, examine, handles, run_or_leave, without_large,
+};
 use crate::collectives::{self, Blocks, Elements, TypedBlocks};
 use crate::combining::{self, Prefix, Reduced, Reduction};
 use crate::host::{self, Aint, Count, Handle, Pointer, call, pass};
@@ -304,8 +306,13 @@ collectives! {
 
 export! {
     MPI_Barrier PMPI_Barrier(communicator: Handle) {
-        let leave = || pass!(Barrier(communicator));
-        blocking::run(Kind::Barrier, (communicator, Decisive::None), collectives::barrier, leave)
+        examine!(Barrier Barrier(communicator: Handle) {
+            run_or_leave!(
+                Barrier, communicator, Decisive::None,
+                collectives::barrier,
+                move || pass!(Barrier(communicator))
+            )
+        })
     }
 
     MPI_Ibarrier PMPI_Ibarrier(communicator: Handle, request: Pointer) {

@@ -14,7 +14,7 @@ use crate::watch;
 use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicIsize, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tradewind::Communicator;
 
@@ -102,8 +102,8 @@ impl Drop for Served {
     }
 }
 
-/// True if the world is set up.
-static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
+/// The counterpart of the world, while tradewind serves communicators; otherwise null.
+static WORLD: AtomicPtr<Served> = AtomicPtr::new(ptr::null_mut());
 static KEYVAL: AtomicI32 = AtomicI32::new(0);
 /// A duplicate of the world, on which nothing is sent.
 static PRIVATE: AtomicIsize = AtomicIsize::new(0);
@@ -113,8 +113,17 @@ static RANK: AtomicI32 = AtomicI32::new(0);
 /// Returns whether calls may be taken over.
 #[inline]
 pub(crate) fn is_active() -> bool {
-    // Acquire pairs with the release in `open`: the attribute's key is there.
-    IS_ACTIVE.load(Ordering::Acquire)
+    world().is_some()
+}
+
+/// The counterpart of the world, if calls may be taken over.
+#[inline]
+fn world() -> Option<&'static Served> {
+    // Acquire pairs with the release in `open`: the counterpart and the attribute's key are there.
+    let world = WORLD.load(Ordering::Acquire);
+    // SAFETY: null, or the attribute of the world. `close` deletes that in MPI_Finalize, beside
+    // which a program calls no other function of MPI.
+    unsafe { world.as_ref() }
 }
 
 /// Number of changes of counterparts. A remembered one is valid until the next change.
@@ -124,16 +133,20 @@ static CHANGES: AtomicU64 = AtomicU64::new(1);
 /// program must not free during a call that uses it.
 #[inline]
 pub(crate) fn served(abi: &Abi, communicator: Handle) -> Option<&'static Served> {
-    host::with_thread(|thread| served_on(thread, abi, communicator))
+    // The world lasts, so its counterpart needs no variable of the thread, which costs a call of
+    // the loader.
+    match world() {
+        Some(world) if communicator == abi.comm_world => Some(world),
+        Some(_) => host::with_thread(|thread| remembered(thread, abi, communicator)),
+        None => None,
+    }
 }
 
-/// As [`served`], on this thread.
-#[inline]
-pub(crate) fn served_on(
-    thread: &Thread,
-    abi: &Abi,
-    communicator: Handle,
-) -> Option<&'static Served> {
+/// The counterpart of a communicator that may be freed: the last one of this thread, or looked up.
+/// Marked as cold, so that calls on the world save no registers for it.
+#[cold]
+#[inline(never)]
+fn remembered(thread: &Thread, abi: &Abi, communicator: Handle) -> Option<&'static Served> {
     // Relaxed: a thread that uses a communicator has received it, or word of its end, by a
     // synchronization of the program.
     let changes = CHANGES.load(Ordering::Relaxed);
@@ -188,8 +201,8 @@ pub(crate) fn private() -> (Handle, c_int) {
 /// Sets the world up. Collective over the world.
 pub(crate) fn open(abi: &Abi, world: Communicator) -> Result<(), c_int> {
     KEYVAL.store(create_keyval(delete_attribute)?, Ordering::Relaxed);
-    attach(abi.comm_world, Served::new(world, None))?;
-    IS_ACTIVE.store(true, Ordering::Release);
+    let world = attach(abi.comm_world, Served::new(world, None))?;
+    WORLD.store(world, Ordering::Release);
     Ok(())
 }
 
@@ -218,7 +231,7 @@ pub(crate) fn open_private(abi: &Abi, rank: c_int) -> Result<(), c_int> {
 
 /// Ends the service of all communicators, before the MPI library is finalized.
 pub(crate) fn close(abi: &Abi) {
-    IS_ACTIVE.store(false, Ordering::Release);
+    WORLD.store(ptr::null_mut(), Ordering::Release);
     let mut keyval = KEYVAL.load(Ordering::Relaxed);
     call!(Comm_delete_attr(abi.comm_world, keyval));
     call!(Comm_free_keyval(&raw mut keyval));
@@ -237,15 +250,19 @@ pub(crate) fn check(outcome: c_int) -> Result<(), c_int> {
     if outcome == 0 { Ok(()) } else { Err(outcome) }
 }
 
-fn attach(communicator: Handle, served: Served) -> Result<(), c_int> {
+fn attach(communicator: Handle, served: Served) -> Result<*mut Served, c_int> {
     CHANGES.fetch_add(1, Ordering::Relaxed);
     attached().insert(served.number);
     let value = Box::into_raw(Box::new(served));
     let keyval = KEYVAL.load(Ordering::Relaxed);
-    check(call!(Comm_set_attr(communicator, keyval, value.cast()))).inspect_err(|_| {
-        // SAFETY: the MPI library has not kept the pointer.
-        drop(unsafe { Box::from_raw(value) });
-    })
+    match check(call!(Comm_set_attr(communicator, keyval, value.cast()))) {
+        Ok(()) => Ok(value),
+        Err(outcome) => {
+            // SAFETY: the MPI library has not kept the pointer.
+            drop(unsafe { Box::from_raw(value) });
+            Err(outcome)
+        }
+    }
 }
 
 /// The copy function of the attribute: a duplicate is set up by the call that makes it.

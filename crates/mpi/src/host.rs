@@ -53,6 +53,15 @@ impl<F: Copy> Function<F> {
         (at != ABSENT).then(|| unsafe { std::mem::transmute_copy(&at) })
     }
 
+    /// Returns the function if a call has looked it up and the MPI library has it.
+    #[inline(always)]
+    pub(crate) fn known(&self) -> Option<F> {
+        // Relaxed, as in `find`.
+        let at = self.at.load(Ordering::Relaxed);
+        // SAFETY: as in `find`; null lies below the mark, too.
+        (at > ABSENT).then(|| unsafe { std::mem::transmute_copy(&at) })
+    }
+
     #[cold]
     fn look_up(&self) -> *mut c_void {
         let found = function(self.name);
@@ -142,8 +151,6 @@ pub(crate) struct Thread {
     /// The last communicator that was looked up, what `communicators` has found for it, and the
     /// number of changes at that time.
     pub(crate) remembered: Cell<(Handle, *const c_void, u64)>,
-    /// The last predefined type that was looked up, and the bytes of an element.
-    pub(crate) sized: Cell<(Handle, usize)>,
 }
 
 thread_local! {
@@ -151,8 +158,6 @@ thread_local! {
         Thread {
             depth: Cell::new(0),
             remembered: Cell::new((0, ptr::null(), 0)),
-            // No handle of any library.
-            sized: Cell::new((Handle::MIN, 0)),
         }
     };
 }
@@ -160,7 +165,10 @@ thread_local! {
 /// Calls a function with the values of this thread.
 #[inline]
 pub(crate) fn with_thread<T>(call: impl FnOnce(&Thread) -> T) -> T {
-    THREAD.with(call)
+    // The compiler does not always inline `with`, and would then store what `call` refers to.
+    let thread = THREAD.with(ptr::from_ref);
+    // SAFETY: a variable without a destructor lasts as long as its thread, which is this one.
+    call(unsafe { &*thread })
 }
 
 impl Thread {

@@ -84,6 +84,7 @@ pub(crate) fn enter(settings: impl FnOnce() -> Settings) {
     let reports = agreement.reports;
     if reports {
         report::measure_times();
+        blocking::count_left();
     }
     let (job, served) = match world.join(&agreement, &settings) {
         Ok(job) => {

@@ -1,4 +1,5 @@
-// Functions of the program that MPI_Finalize calls: they may still use MPI.
+// Functions of the program that MPI_Finalize calls: they may still use MPI. With the argument "handler"
+// also an error handler, which a blocking collective calls.
 #include "check.h"
 
 static MPI_Request pending, scattered;
@@ -38,8 +39,28 @@ static int of_a_copy(MPI_Comm communicator, int key, void *value, void *extra) {
     return MPI_SUCCESS;
 }
 
+static void handle(MPI_Comm *communicator, int *code, ...) {
+    use();
+    called++;
+}
+
+// Every rank's call is wrong, so every rank's error handler starts collectives.
+static void call_handler(void) {
+    MPI_Errhandler handler;
+    MPI_Comm copy;
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    MPI_Comm_create_errhandler(handle, &handler);
+    MPI_Comm_set_errhandler(copy, handler);
+    MPI_Bcast(&own, 1, MPI_INT, size + 7, copy);
+    CHECK(called == 1);
+    called = 0;
+    MPI_Errhandler_free(&handler);
+    MPI_Comm_free(&copy);
+}
+
 int main(int argc, char **argv) {
     start(&argc, &argv, MPI_THREAD_SINGLE);
+    if (argc > 1) call_handler();
     int key_of_self, key_of_copy;
     MPI_Comm copy;
     MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, last, &key_of_self, NULL);

@@ -10,7 +10,7 @@ testing::tests![needs(Mpich):
     mpich_reports_failures_in_arrays,
     mpich_calls_functions_at_the_end,
     mpich_ends_with_active_collectives,
-    refused_system_calls_change_no_result,
+    refused_system_calls_change_no_result_of_mpich,
 ];
 testing::tests![needs(OpenMpi):
     open_mpi_ends_after_mismatches,
@@ -18,6 +18,7 @@ testing::tests![needs(OpenMpi):
     open_mpi_reports_failures_in_arrays,
     open_mpi_calls_functions_at_the_end,
     open_mpi_ends_with_active_collectives,
+    refused_system_calls_change_no_result_of_open_mpi,
 ];
 testing::tests![needs(Mpich, IntelMpi):
     intel_mpi_ends_after_mismatches,
@@ -25,6 +26,7 @@ testing::tests![needs(Mpich, IntelMpi):
     intel_mpi_reports_failures_in_arrays,
     intel_mpi_calls_functions_at_the_end,
     intel_mpi_ends_with_active_collectives,
+    refused_system_calls_change_no_result_of_intel_mpi,
 ];
 /// Lines that a program has printed, which arrive in any order.
 fn lines(finished: &Finished) -> Vec<&str> {
@@ -72,6 +74,14 @@ fn functions_at_the_end(family: Family) {
         assert_eq!(lines(&finished), ["rank 0 called", "rank 1 called"], "{finished:?}");
         assert!(finished.calls("MPI_Iallreduce").0 > 0, "{finished:?}");
     }
+    // Collectives that the error handler of a call starts that is left are decided like all others.
+    for host in that_return_errors(family) {
+        let job = || host.job("callbacks", 2);
+        let without = job().preloaded().expect_success();
+        let with = job().argument("handler").preloaded().expect_success();
+        let taken = |finished: &Finished| finished.calls("MPI_Iallreduce").0;
+        assert_eq!(taken(&with), taken(&without) + 2, "{with:?}");
+    }
 }
 
 /// MPI forbids what the program does; the job must end, with any status.
@@ -84,11 +94,9 @@ fn active_collectives(family: Family) {
     }
 }
 
-fn first_host() -> Host {
-    Host::all(Family::Mpich)[0]
-}
-
-fn refused_system_calls_change_no_result() {
+/// A correct program has its results with each of these system calls refused, on tradewind or in the
+/// MPI library.
+fn refused_system_calls(family: Family) {
     let sets: [&'static [libc::c_long]; 5] = [
         &[libc::SYS_process_vm_readv, libc::SYS_process_vm_writev],
         &[libc::SYS_ptrace, libc::SYS_pidfd_getfd],
@@ -100,13 +108,25 @@ fn refused_system_calls_change_no_result() {
         // The filter ends with the thread; the job inherits it.
         let job = std::thread::spawn(move || {
             testing::forbid(calls);
-            first_host().job("threads", 2).preloaded()
+            Host::all(family)[0].job("threads", 2).preloaded()
         });
         let finished = job.join().expect("the job runs").expect_success();
         let is_left = finished.errors.contains("nothing runs on tradewind");
         let is_taken = finished.calls("MPI_Iallreduce").0 > 0;
         assert!(is_taken != is_left, "{calls:?}: {finished:?}");
     }
+}
+
+fn refused_system_calls_change_no_result_of_mpich() {
+    refused_system_calls(Family::Mpich);
+}
+
+fn refused_system_calls_change_no_result_of_open_mpi() {
+    refused_system_calls(Family::OpenMpi);
+}
+
+fn refused_system_calls_change_no_result_of_intel_mpi() {
+    refused_system_calls(Family::Intel);
 }
 
 fn mpich_ends_after_mismatches() {
