@@ -14,7 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KINDS = 5, MOST = 1 << 20, SAMPLES = 200 };
+enum { KINDS = 5, MOST = 1 << 20, SAMPLES = 200, SAMPLES_OF_LONG = 30, FEWEST = 15, FIRST = 5 };
+// Time of the repetitions of one measurement, in seconds: with more ranks than processors a barrier
+// may take milliseconds. There are fewer repetitions then, and at least the fewest.
+static const double LIMIT = 0.1;
 static const char *names[KINDS] = { "ibarrier", "iallreduce", "ialltoall", "ibcast",
                                     "ineighbor_alltoall" };
 static int rank, size;
@@ -60,24 +63,39 @@ static double median(double *samples, int count) {
     return samples[count / 2];
 }
 
-// The median time of a collective beside a computation; alone if that takes no time. Writes the
-// processor time of all ranks beyond the computation to `processor`.
+// Executes a collective beside a computation; alone if that takes no time. Returns the exposed time,
+// and writes the processor time beyond the computation to `processor`.
+static double sample(int kind, int bytes, double computation, double *processor) {
+    MPI_Request request;
+    MPI_Barrier(MPI_COMM_WORLD);
+    double used = read_clock(CLOCK_PROCESS_CPUTIME_ID), computing = 0, begin = MPI_Wtime();
+    start(kind, bytes, &request);
+    double started = MPI_Wtime(), computed = started;
+    if (computation > 0) computing = compute(computation), computed = MPI_Wtime();
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    double end = MPI_Wtime();
+    *processor = read_clock(CLOCK_PROCESS_CPUTIME_ID) - used - computing;
+    return started - begin + end - computed;
+}
+
+// Number of repetitions of a measurement, the same on all ranks.
+static int repetitions(int kind, int bytes, double computation) {
+    double processor, begin = MPI_Wtime(), own, slowest;
+    for (int i = 0; i < FIRST; i++) sample(kind, bytes, computation, &processor);
+    own = (MPI_Wtime() - begin) / FIRST;
+    MPI_Allreduce(&own, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    int most = bytes >= 65536 ? SAMPLES_OF_LONG : SAMPLES;
+    if (slowest * most <= LIMIT) return most;
+    int count = LIMIT / slowest;
+    return count < FEWEST ? FEWEST : count;
+}
+
+// The median of the exposed time. Writes the processor time of all ranks to `processor`.
 static double exposed(int kind, int bytes, double computation, double *processor) {
     static double samples[SAMPLES], processors[SAMPLES];
-    int count = bytes >= 65536 ? 30 : SAMPLES, warm_up = count / 5;
-    for (int i = -warm_up; i < count; i++) {
-        MPI_Request request;
-        MPI_Barrier(MPI_COMM_WORLD);
-        double used = read_clock(CLOCK_PROCESS_CPUTIME_ID), computing = 0, begin = MPI_Wtime();
-        start(kind, bytes, &request);
-        double started = MPI_Wtime(), computed = started;
-        if (computation > 0) computing = compute(computation), computed = MPI_Wtime();
-        MPI_Wait(&request, MPI_STATUS_IGNORE);
-        double end = MPI_Wtime();
-        if (i < 0) continue;
-        samples[i] = started - begin + end - computed;
-        processors[i] = read_clock(CLOCK_PROCESS_CPUTIME_ID) - used - computing;
-    }
+    int count = repetitions(kind, bytes, computation), warm_up = count / 5;
+    for (int i = 0; i < warm_up; i++) sample(kind, bytes, computation, processor);
+    for (int i = 0; i < count; i++) samples[i] = sample(kind, bytes, computation, &processors[i]);
     double own = median(processors, count), slowest;
     MPI_Allreduce(&own, processor, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     own = median(samples, count);
