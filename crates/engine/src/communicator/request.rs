@@ -11,6 +11,7 @@ use crate::node::membership::OwnerWork;
 use crate::signature::Signature;
 use crate::sync::{AtomicU32, Ordering};
 use crate::window::{Executor, StartedRun};
+use shm::clock::monotonic_nanoseconds;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -73,6 +74,13 @@ pub(crate) enum Execution {
 /// system call, takes as long as some tens of tests.
 const TESTS_PER_CHECK: u32 = 1024;
 
+/// Tests between two looks at the clock, which takes longer than a test.
+const TESTS_PER_LOOK: u32 = 64;
+
+/// Time in milliseconds after which a look at the clock leads to a check. Where other processes use
+/// the core that a program yields between two tests, many tests take seconds.
+const CHECK_INTERVAL: u32 = 100;
+
 /// A started collective. Dropping it is sound: the collective continues and its result is
 /// discarded.
 #[derive(Debug)]
@@ -81,12 +89,14 @@ pub struct Request {
     execution: Execution,
     /// Number of tests that have found the collective incomplete.
     tests: AtomicU32,
+    /// Time in milliseconds of the first look at the clock, or of the last check.
+    checked_at: AtomicU32,
 }
 
 impl Request {
     #[inline]
     pub(crate) fn new(execution: Execution) -> Self {
-        Request { execution, tests: AtomicU32::new(0) }
+        Request { execution, tests: AtomicU32::new(0), checked_at: AtomicU32::new(0) }
     }
 
     pub(super) fn execution(&self) -> &Execution {
@@ -161,7 +171,8 @@ impl Request {
     ///
     /// # Errors
     /// Returns an error if an operation of this rank fails, and, at every 1024th test that finds
-    /// the collective incomplete, if a rank has failed or is in another collective.
+    /// the collective incomplete or after some tens of tests that took 100 ms, if a rank has failed
+    /// or is in another collective.
     #[inline]
     pub fn test(&self) -> Outcome<bool> {
         if self.is_complete() {
@@ -174,7 +185,22 @@ impl Request {
         // A plain load and store: a count lost between two threads only delays the check.
         let tests = self.tests.load(Ordering::Relaxed).wrapping_add(1);
         self.tests.store(tests, Ordering::Relaxed);
-        if tests.is_multiple_of(TESTS_PER_CHECK) { self.test_with_check() } else { Ok(false) }
+        let is_due = tests.is_multiple_of(TESTS_PER_LOOK) && self.is_check_due(tests);
+        if is_due { self.test_with_check() } else { Ok(false) }
+    }
+
+    /// Returns whether this many tests, or the time since the last check, call for a check.
+    #[cold]
+    fn is_check_due(&self, tests: u32) -> bool {
+        let now = (monotonic_nanoseconds() / 1_000_000) as u32;
+        let is_first = tests == TESTS_PER_LOOK;
+        // Relaxed: a value that another thread replaces only delays the check.
+        let since = now.wrapping_sub(self.checked_at.load(Ordering::Relaxed));
+        let is_due = tests.is_multiple_of(TESTS_PER_CHECK) || !is_first && since >= CHECK_INTERVAL;
+        if is_due || is_first {
+            self.checked_at.store(now, Ordering::Relaxed);
+        }
+        is_due
     }
 
     /// Returns whether the collective is complete, after checking that it can complete.

@@ -15,6 +15,7 @@ testing::tests![
     threads_of_a_rank_may_share_it,
     any_number_of_shapes_may_be_linked,
     a_collective_that_has_failed_is_never_complete,
+    few_slow_tests_find_a_mismatch,
     memory_has_the_alignment_of_its_elements,
     a_time_out_names_the_missing_ranks_and_can_be_waited_out,
     wrong_arguments_are_refused_before_anything_starts,
@@ -170,6 +171,27 @@ fn threads_of_a_rank_may_share_it() {
         })
         .expect("all complete");
     }
+}
+
+/// Where other processes use the core between two tests, a thousand of them take seconds.
+fn few_slow_tests_find_a_mismatch() {
+    let outcome = local(2, |world| {
+        if world.rank() == 1 {
+            world.record_external_collective();
+            return Ok(());
+        }
+        let mut request = world.ibarrier()?;
+        for tests in 1.. {
+            std::thread::sleep(Duration::from_millis(1));
+            if let Err(error) = request.test() {
+                assert!(matches!(error, Error::Mismatch { .. }), "{error}");
+                assert!(tests < 1000, "{tests}");
+                break;
+            }
+        }
+        Ok(())
+    });
+    outcome.expect("the ranks end");
 }
 
 fn a_collective_that_has_failed_is_never_complete() {
