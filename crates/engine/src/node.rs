@@ -298,7 +298,7 @@ impl Node {
     }
 
     /// Returns whether every rank has a core of its own.
-    pub(crate) fn has_cores_for_all(&self) -> bool {
+    pub fn has_cores_for_all(&self) -> bool {
         self.ranks <= self.cores
     }
 

@@ -10,10 +10,11 @@
 //! library.
 
 mod attendance;
+mod pause;
 
 use crate::abi::Abi;
 use crate::buffers::{Area, Staging};
-use crate::communicators::{Origin, poke, private};
+use crate::communicators::{Origin, private};
 use crate::handles::HandleMap;
 use crate::host::{Handle, Pointer, call};
 use crate::kind::Kind;
@@ -21,6 +22,7 @@ use crate::reductions::Fold;
 use crate::relief;
 use crate::report::{self, Clock};
 use attendance::attend;
+pub(crate) use pause::{Pause, set_cores};
 use shm::biased_mutex::BiasedMutex;
 use std::ffi::c_int;
 use std::sync::LazyLock;
@@ -443,35 +445,6 @@ pub(crate) fn free_handles(abi: &Abi) {
         // SAFETY: the variable is as large as the handles of every ABI.
         unsafe { abi.write(at, 0, handle) };
         call!(Request_free(at));
-    }
-}
-
-/// Waits between two looks at a request.
-#[derive(Default)]
-pub(crate) struct Pause {
-    looks: u32,
-}
-
-/// Looks without a pause. A partner that is on its way arrives within this time.
-const SPINS: u32 = 64;
-
-impl Pause {
-    /// Lets time pass, and drives the MPI library: messages that the program has started may need
-    /// it while the program waits for a collective.
-    pub(crate) fn rest(&mut self, abi: &Abi) {
-        self.rest_with(abi, || poke(abi));
-    }
-
-    /// As [`rest`](Self::rest), with a call that drives the MPI library.
-    pub(crate) fn rest_with(&mut self, abi: &Abi, drive: impl FnOnce()) {
-        self.looks += 1;
-        if self.looks < SPINS {
-            std::hint::spin_loop();
-        } else {
-            drive();
-            advance_all(abi);
-            std::thread::yield_now();
-        }
     }
 }
 

@@ -236,6 +236,12 @@ impl Communicator {
         SharedBuffer::new(self.group(), self.deferred(), count)
     }
 
+    /// Returns whether every rank of the job on this node has a core of its own. With fewer cores a
+    /// rank that waits should yield its core soon: another one may need it to arrive.
+    pub fn has_cores_for_all(&self) -> bool {
+        self.group().member().node().has_cores_for_all()
+    }
+
     /// Records a collective that another library runs on the same ranks, for programs that run
     /// some of their collectives there. All ranks must record the same ones. If another rank has
     /// started that collective here, a rank that waits for it gets [`Error::Mismatch`], and
