@@ -38,7 +38,7 @@ fn until(abi: &Abi, mut test: impl FnMut(*mut c_int) -> c_int) -> c_int {
         if outcome != 0 || flag != 0 {
             return outcome;
         }
-        pause.rest(abi);
+        pause.rest(|| requests::drive_both(abi));
     }
 }
 
@@ -235,7 +235,7 @@ pub(crate) fn wait_any(
         if let Some(outcome) = any(&array, index, true, library) {
             return outcome;
         }
-        pause.rest(array.abi);
+        pause.rest(|| requests::drive_both(array.abi));
     }
 }
 
@@ -315,7 +315,7 @@ pub(crate) fn wait_some(
         if outcome != 0 || unsafe { *outcount } != 0 {
             return outcome;
         }
-        pause.rest(array.abi);
+        pause.rest(|| requests::drive_both(array.abi));
     }
 }
 

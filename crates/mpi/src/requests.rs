@@ -14,7 +14,7 @@ mod pause;
 
 use crate::abi::Abi;
 use crate::buffers::{Area, Staging};
-use crate::communicators::{Origin, private};
+use crate::communicators::{Origin, poke, private};
 use crate::handles::HandleMap;
 use crate::host::{Handle, Pointer, call};
 use crate::kind::Kind;
@@ -448,6 +448,12 @@ pub(crate) fn free_handles(abi: &Abi) {
     }
 }
 
+/// Drives the MPI library, and advances all calls.
+pub(crate) fn drive_both(abi: &Abi) {
+    poke(abi);
+    advance_all(abi);
+}
+
 /// Waits until a request of this library is complete, and ends it; `None` for other requests. The
 /// caller reports its error. `clock` times the function of the caller, and `drive` drives the MPI
 /// library meanwhile.
@@ -474,7 +480,10 @@ pub(crate) fn wait(
         match (look, rest) {
             (Look::Foreign, _) => return None,
             (_, Some(rest)) => finish(abi, handle, *rest),
-            _ => pause.rest_with(abi, &mut drive),
+            _ => pause.rest(|| {
+                drive();
+                advance_all(abi);
+            }),
         }
     }
 }

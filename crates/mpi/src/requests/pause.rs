@@ -1,8 +1,5 @@
 //! The time between two looks at a request.
 
-use super::advance_all;
-use crate::abi::Abi;
-use crate::communicators::poke;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Looks without a pause, where every rank has a core: a partner that is on its way arrives within
@@ -24,14 +21,9 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// Lets time pass, and drives the MPI library: messages that the program has started may need
-    /// it while the program waits for a collective.
-    pub(crate) fn rest(&mut self, abi: &Abi) {
-        self.rest_with(abi, || poke(abi));
-    }
-
-    /// As [`rest`](Self::rest), with a call that drives the MPI library.
-    pub(crate) fn rest_with(&mut self, abi: &Abi, drive: impl FnOnce()) {
+    /// Lets time pass, and calls `drive` in some looks: messages that the program has started may
+    /// need the MPI library, and other calls this library, while the program waits.
+    pub(crate) fn rest(&mut self, drive: impl FnOnce()) {
         self.looks += 1;
         // Relaxed: set once, before any request exists.
         let is_shared = ARE_CORES_SHARED.load(Ordering::Relaxed);
@@ -43,7 +35,6 @@ impl Pause {
             std::hint::spin_loop();
         } else {
             drive();
-            advance_all(abi);
             if !is_shared {
                 std::thread::yield_now();
             }
