@@ -34,7 +34,7 @@ impl FileKind {
         name: "tradewind decision table",
         version: 5,
         oldest: 3,
-        remedy: "write a new one with `tradewind tune`, without which the built-in table is used",
+        remedy: "write a new one with `tradewind tune`",
     };
     /// Blocking collectives of MPI libraries: [`MpiTable`](crate::mpi_table::MpiTable).
     pub const MPI_TABLE: FileKind = FileKind {
@@ -44,6 +44,15 @@ impl FileKind {
         remedy: "write a new one with `mpiexec -n RANKS tradewind tune --mpi`, without which \
                  blocking collectives are left to the MPI library",
     };
+
+    /// "versions 3 to 6".
+    fn versions(&self) -> String {
+        let FileKind { oldest, version, .. } = self;
+        match oldest {
+            oldest if oldest == version => format!("version {version}"),
+            oldest => format!("versions {oldest} to {version}"),
+        }
+    }
 }
 
 /// Why a file cannot be used, or could not be written.
@@ -91,8 +100,8 @@ pub enum FileError {
     },
     /// The file was written by an older tradewind.
     #[error(
-        "{}: has version {found}, from an older tradewind; this one reads version {}: {}",
-        .path.display(), .kind.version, .kind.remedy
+        "{}: has version {found}, from an older tradewind; this one reads {}: {}",
+        .path.display(), .kind.versions(), .kind.remedy
     )]
     Older {
         /// The file.
@@ -104,9 +113,9 @@ pub enum FileError {
     },
     /// The file was written by a newer tradewind.
     #[error(
-        "{}: has version {found}, from a newer tradewind; this one reads version {}: use the newer \
+        "{}: has version {found}, from a newer tradewind; this one reads {}: use the newer \
          tradewind, or {}",
-        .path.display(), .kind.version, .kind.remedy
+        .path.display(), .kind.versions(), .kind.remedy
     )]
     Newer {
         /// The file.
@@ -278,6 +287,9 @@ fn from_json<'a, T: Deserialize<'a>>(
         // The message carries its own place at the end, which stands at the front of ours.
         if let Some(end) = what.rfind(" at line ") {
             what.truncate(end);
+        }
+        if error.is_eof() {
+            what = "the file ends here, in the middle of its content".to_owned();
         }
         let line = error.line();
         let column = error.column();

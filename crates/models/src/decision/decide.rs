@@ -131,14 +131,14 @@ impl Origin {
     }
 }
 
-/// "  4096 bytes: predicted 1.02 µs; next: chain, predicted 1.31 µs".
+/// "  times at 4096 bytes: predicted 1.02 µs; next: chain, predicted 1.31 µs".
 fn write_times(
     formatter: &mut fmt::Formatter<'_>,
     at: u64,
     times: String,
     runner_up: Option<&RunnerUp>,
 ) -> fmt::Result {
-    write!(formatter, "  {at} bytes: {times}")?;
+    write!(formatter, "  times at {at} bytes: {times}")?;
     match runner_up {
         Some(RunnerUp { plan, engine, time }) => {
             write!(formatter, "; next: {plan}")?;

@@ -159,7 +159,7 @@ fn warning(
     table: &Result<DecisionTable, FileError>,
     use_it: bool,
 ) -> Option<String> {
-    let rules = "built-in rules choose the algorithms";
+    let rules = "built-in parameters choose the algorithms";
     match table {
         Err(_) if use_it => None,
         Err(error) => Some(format!("{error} ({rules})")),
