@@ -8,6 +8,7 @@
 
 mod build;
 mod decide;
+mod equal_graphs;
 mod lookup;
 mod refine;
 pub mod rules;
@@ -16,6 +17,7 @@ mod table;
 pub use crate::query::{CallForm, Query, private_bytes};
 pub use build::Grid;
 pub use decide::{Decision, Origin, Reason, decide};
+pub use equal_graphs::pooled;
 pub use lookup::MatchedRow;
 pub use refine::Measured;
 pub use table::{DecisionTable, Evidence, Gap, Range, Row, RunnerUp, TableError, Times};

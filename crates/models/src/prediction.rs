@@ -1,11 +1,15 @@
 //! Predictions for the calls of a machine: every plan on every engine that can run it.
 
+mod timed;
+
+use crate::calibration::TimedCall;
 use crate::costs::{Candidate, CostModel, Costs, Sharing};
 use crate::machine::PairClass;
 use crate::machine_file::{Engine, Machine};
 use crate::query::{CallForm, Query, private_bytes};
 use collectives::{Algorithm, Choice, Collective, Levels};
 use std::collections::BTreeMap;
+use timed::TimeRatios;
 
 /// The models of a machine.
 ///
@@ -41,6 +45,8 @@ pub struct Models {
     held: Option<u64>,
     /// The models that choose without a table, if these make one.
     without_table: Option<Box<Models>>,
+    /// Of plans that were timed.
+    ratios: TimeRatios,
 }
 
 /// Bytes that connections between ranks hold where all systems grant that.
@@ -89,7 +95,7 @@ impl Models {
                 }
             }
         }
-        Models { levels, held: None, without_table: None }
+        Models { levels, held: None, without_table: None, ratios: TimeRatios::default() }
     }
 
     /// The models of jobs with connected ranks. Where each rank has a node of its own, they run
@@ -99,6 +105,20 @@ impl Models {
     #[must_use]
     pub fn with_connected_ranks(self, held: u64) -> Self {
         Models { held: Some(held), ..self }
+    }
+
+    /// The models with corrections of single plans by their times on an engine between nodes. They
+    /// count for calls of the same shape, between the sizes that were timed and beyond them.
+    #[must_use]
+    pub fn with_times(mut self, engine: Engine, times: &[TimedCall]) -> Self {
+        let mut ratios = self.ratios.clone();
+        for TimedCall { query, plan, microseconds } in times {
+            if let Some(predicted) = self.price(Some(engine), plan, query) {
+                ratios.add(engine, plan, query, microseconds / predicted);
+            }
+        }
+        self.ratios = ratios;
+        self
     }
 
     /// The models of a table for jobs that choose by `built_in` without one, with the same
@@ -113,10 +133,10 @@ impl Models {
         Models { without_table: Some(without_table.into()), ..self }
     }
 
-    /// The engine that runs a call between nodes without the table that these models make.
-    pub(crate) fn engine_without_table(&self, query: &Query) -> Option<Engine> {
+    /// The choice for a call between nodes without the table that these models make.
+    pub(crate) fn choice_without_table(&self, query: &Query) -> Option<Prediction> {
         let models = self.without_table.as_ref().filter(|_| query.nodes() > 1)?;
-        models.choose(query)?.engine
+        models.choose(query)
     }
 
     /// Returns `true` if messages between nodes under this engine were measured.
@@ -137,6 +157,9 @@ impl Models {
     #[must_use]
     pub fn only(mut self, is_wanted: impl Fn(Engine) -> bool) -> Self {
         self.levels.retain(|(engine, _), _| is_wanted(*engine));
+        if let Some(without_table) = &mut self.without_table {
+            without_table.levels.retain(|(engine, _), _| is_wanted(*engine));
+        }
         self
     }
 
@@ -183,7 +206,8 @@ impl Models {
             all.extend(model.candidates(query).into_iter().map(|candidate| {
                 let Candidate { plan, microseconds } = candidate;
                 let in_ranks = self.price_in_ranks(engine, &plan, query);
-                let microseconds = in_ranks.unwrap_or(microseconds);
+                let factor = self.ratios.factor(engine, &plan, query);
+                let microseconds = factor * in_ranks.unwrap_or(microseconds);
                 Prediction { plan, engine: named, microseconds }
             }));
         }
@@ -201,7 +225,8 @@ impl Models {
         let known = |one: &(Engine, &LevelCosts)| engine.is_none_or(|engine| engine == one.0);
         let (engine, level) = self.engines(query).find(known)?;
         let in_ranks = self.price_in_ranks(engine, plan, query);
-        in_ranks.or_else(|| level.model(query, &|_, _, _| true)?.price(plan, query))
+        let price = in_ranks.or_else(|| level.model(query, &|_, _, _| true)?.price(plan, query))?;
+        Some(self.ratios.factor(engine, plan, query) * price)
     }
 
     /// Returns the time of a nonblocking call that the ranks run in the place of this engine, in
@@ -236,16 +261,16 @@ impl Models {
 
     /// The plan to use of these candidates.
     pub(crate) fn choose_of(&self, candidates: &[Prediction], query: &Query) -> Option<Prediction> {
-        let usual = self.engine_without_table(query);
+        let usual = self.choice_without_table(query);
         let cost = |one: &Prediction| {
-            one.microseconds * self.handicap((one.engine, usual), &one.plan, query)
+            one.microseconds * self.handicap((one.engine, &one.plan), usual.as_ref(), query)
         };
         candidates.iter().min_by(|left, right| cost(left).total_cmp(&cost(right))).copied()
     }
 
     /// Factor for the time of a plan when it is compared with others: more than 1 for graphs on
     /// one node, and between nodes for another engine than the usual one, which
-    /// [runs the call without a table](Self::engine_without_table), for the kernel engine, and for
+    /// [runs the call without a table](Self::choice_without_table), for the kernel engine, and for
     /// the node service beside calls that run in the ranks.
     ///
     /// The kernel's times are predicted worst of all engines. A factor of 1.2 had the least regret
@@ -254,12 +279,14 @@ impl Models {
     /// a computation, in which the ranks leave it theirs.
     pub(crate) fn handicap(
         &self,
-        (engine, usual): (Option<Engine>, Option<Engine>),
-        plan: &Choice,
+        (engine, plan): (Option<Engine>, &Choice),
+        usual: Option<&Prediction>,
         query: &Query,
     ) -> f64 {
         /// Of nonblocking calls in the kernel.
         const KERNEL: f64 = 1.2;
+        /// Of another engine, where both plans were timed at other sizes.
+        const TIMED: f64 = 1.25;
         /// Of nonblocking calls of several steps in the node service.
         const WOKEN: f64 = 1.5;
         if query.nodes() > 1 {
@@ -270,11 +297,19 @@ impl Models {
                 Some(of) if is_woken(of) => WOKEN,
                 _ => 1.0,
             };
-            let error = |of: Option<Engine>| self.levels.get(&(of?, query.form))?.error;
-            return match usual {
-                Some(_) if engine != usual => of_engine * margin(error(usual), error(engine)),
-                _ => of_engine,
+            let Some(usual) = usual.filter(|usual| usual.engine != engine) else {
+                return of_engine;
             };
+            let is_timed = |(of, plan): (Option<Engine>, &Choice)| {
+                of.is_some_and(|of| self.ratios.has(of, plan, query))
+            };
+            let error = |of: Option<Engine>| self.levels.get(&(of?, query.form))?.error;
+            let margin = if is_timed((usual.engine, &usual.plan)) && is_timed((engine, plan)) {
+                TIMED
+            } else {
+                margin(error(usual.engine), error(engine))
+            };
+            return of_engine * margin;
         }
         if plan.algorithm == Algorithm::Join {
             return 1.0;

@@ -83,9 +83,10 @@ fn ranges(models: &Models, shape: Query, sizes: &[u64]) -> Vec<Range> {
     // What two plans are compared by.
     let costs = |kept: &Range, next: &Range, bytes| {
         let query = at(bytes);
-        let usual = models.engine_without_table(&query);
+        let usual = models.choice_without_table(&query);
         [kept, next].map(|range| {
-            price(range, bytes) * models.handicap((range.engine, usual), &range.plan, &query)
+            let plan = (range.engine, &range.plan);
+            price(range, bytes) * models.handicap(plan, usual.as_ref(), &query)
         })
     };
     let sizes = if shape.operation == Collective::Barrier { &[] } else { sizes };

@@ -17,4 +17,5 @@ mod sample_machine;
 mod segments;
 mod selection;
 mod simulation;
+mod timed_plans;
 mod topology;

@@ -4,6 +4,8 @@
 //! `data/` has a machine's file and the median times of every plan that was measured on that
 //! machine with `tradewind tune --measure-all`: on one node, and between two nodes of two ranks, of
 //! which `two-nodes-later.csv` has a run that no parameter and no factor was fitted to.
+//! `two-nodes-tuned.csv` and its machine's file are from `tradewind tune --nodes 2 --ranks-per-node 2
+//! --check`: every plan at the three sizes that the models are corrected by, and at those of the check.
 //! `sixteen-cores.csv` has the plans that `tradewind tune --check` timed on 16 cores. The constants of
 //! cooperative progress beside it are fitted to the simplest algorithm of each collective in it.
 
@@ -11,7 +13,7 @@ use collectives::{Algorithm, Choice, Collective, Levels};
 use models::builtin;
 use models::calibration::{TimedCall, calibrate};
 use models::decision::rules::{self, MachineClass};
-use models::decision::{CallForm, DecisionTable, Query};
+use models::decision::{CallForm, DecisionTable, Measured, Query, pooled};
 use models::machine_file::{Engine, Machine};
 use models::prediction::Models;
 use models::statistics::percentile;
@@ -372,38 +374,84 @@ fn corrections_by_few_sizes_hold_for_the_others() {
     }
 }
 
-/// Choices of a table's models, corrected by three sizes, at the others, beside the choices that
-/// jobs make without a table. In the later run, 4 of 39 nonblocking ones took more than 1.2 times
-/// as long, one of them 2.25 times, when the fastest predicted plan was taken on whatever engine.
+/// Recorded times in which plans with equal graphs have one time, as those that `tune` works with.
+fn pooled_calls(name: &str) -> Calls {
+    let mut calls = recorded(name);
+    for (key, plans) in &mut calls {
+        let measured = plans.iter().map(|(engine, plan, time)| Measured {
+            plan: *plan,
+            engine: *engine,
+            median: *time,
+            quartiles: [*time; 2],
+        });
+        let pooled = pooled(&query(*key), measured.collect());
+        plans.iter_mut().zip(pooled).for_each(|(one, pooled)| one.2 = pooled.median);
+    }
+    calls
+}
+
+/// Sizes that corrections are fitted to, as by `tune`.
+const FITTED: [u64; 4] = [0, 8, 4 << 10, 512 << 10];
+const BETWEEN_NODES: [Engine; 3] = [Engine::Direct, Engine::Agent, Engine::Kernel];
+
+/// The models of a table that is made from the parameters of a machine's file and these times.
+fn of_table(name: &str, calls: &Calls) -> Models {
+    let mut machine = Machine::read(&data(name)).unwrap();
+    for engine in BETWEEN_NODES {
+        let found = calibrate(&machine, engine, &timed(calls, engine, &FITTED));
+        machine.engine_mut(engine).calibration = found;
+    }
+    let with = |models: Models, engine| models.with_times(engine, &timed(calls, engine, &FITTED));
+    BETWEEN_NODES.into_iter().fold(Models::of(&machine), with).beside(builtin::models())
+}
+
+/// Choices of a table's models at sizes that nothing was fitted to, and beside those that jobs make
+/// without a table. Without the ratios of single plans, and with times of every name of a graph, of which
+/// the best is partly chance, the nonblocking ones of the last run took 1.20 times as long as the best in
+/// the median, 1.87 times in the ninetieth percentile and 3.62 times at worst.
 #[test]
-fn predicted_choices_of_a_table_are_rarely_slower_than_those_without() {
-    const SIZES: [u64; 4] = [0, 8, 4 << 10, 512 << 10];
-    for (file, blocking, nonblocking) in [
-        ("two-nodes.csv", [1.25, 1.5], [1.15, 1.35]),
-        ("two-nodes-later.csv", [1.25, 2.7], [1.05, 1.45]),
+fn choices_of_a_table_at_sizes_that_nothing_was_fitted_to() {
+    // The later run is on another machine than its parameters.
+    for (file, machine, blocking, nonblocking) in [
+        ("two-nodes.csv", "two-nodes.json", [1.01, 1.35, 1.2, 1.4], [1.01, 1.35, 1.25, 2.3]),
+        ("two-nodes-later.csv", "two-nodes.json", [1.05, 1.65, 1.2, 2.6], [1.01, 1.25, 1.2, 1.4]),
+        ("two-nodes-tuned.csv", "two-nodes-tuned.json", [1.01, 1.5, 1.1, 1.55], [1.01, 1.3, 1.15, 1.3]),
     ] {
-        let mut machine = Machine::read(&data("two-nodes.json")).unwrap();
-        let calls = recorded(file);
-        for engine in [Engine::Direct, Engine::Agent, Engine::Kernel] {
-            let found = calibrate(&machine, engine, &timed(&calls, engine, &SIZES));
-            machine.engine_mut(engine).calibration = found;
+        let calls = pooled_calls(file);
+        let models = of_table(machine, &calls);
+        for engine in BETWEEN_NODES {
+            let mut own = calls.clone();
+            own.values_mut().for_each(|plans| plans.retain(|(of, ..)| *of == Some(engine)));
+            let others = |query: &Query| !FITTED.contains(&query.bytes);
+            let what = format!("{file}: errors of {engine}");
+            assert_within(&what, &errors(&models, &own, others), [0.3, 0.75]);
         }
-        let models = Models::of(&machine).beside(builtin::models());
         for (form, limits) in [(CallForm::Blocking, blocking), (CallForm::Nonblocking, nonblocking)]
         {
-            let mut ratios = Vec::new();
-            for (key, plans) in &calls {
-                let query = query(*key);
-                if query.form == form && !SIZES.contains(&query.bytes) {
-                    let time = |models| time_of_choice(models, &query, plans);
-                    let both = time(&models).zip(time(builtin::models()));
-                    ratios.extend(both.map(|(with, without)| with / without));
-                }
-            }
-            ratios.sort_by(f64::total_cmp);
-            let found = [0.9, 1.0].map(|share| percentile(&ratios, share));
-            println!("{file}, {form}: {found:?} times as long, of {}", ratios.len());
-            assert!(ratios.len() > 30 && found[0] <= limits[0] && found[1] <= limits[1], "{form}");
+            let of = |query: &Query| query.form == form && !FITTED.contains(&query.bytes);
+            let [median, p90, after, worst_after] = limits;
+            let what = format!("{file}: regret of {form} calls");
+            assert_within(&what, &regrets(&models, &calls, of), [median, p90]);
+            let ratios = after_over_before(&models, &calls, of);
+            let what = format!("{file}: {form} calls with the table over without");
+            assert_within(&what, &ratios, [1.0, after]);
+            let worst = percentile(&ratios, 1.0);
+            println!("{what}: worst {worst:.3}");
+            assert!(ratios.len() > 25 && worst <= worst_after, "{what}: {worst}");
         }
     }
+}
+
+/// Times of the models' choices over those of the choices without a table, where both were recorded,
+/// ascending.
+fn after_over_before(models: &Models, calls: &Calls, of: impl Fn(&Query) -> bool) -> Vec<f64> {
+    let mut ratios = Vec::new();
+    for (key, plans) in calls {
+        let query = query(*key);
+        let time = |models| time_of_choice(models, &query, plans);
+        let both = time(models).zip(time(builtin::models())).filter(|_| of(&query));
+        ratios.extend(both.map(|(with, without)| with / without));
+    }
+    ratios.sort_by(f64::total_cmp);
+    ratios
 }
