@@ -50,7 +50,8 @@ pub(crate) struct Arguments {
     #[arg(value_parser = super::values::number("ranks", 2..=RANK_LIMIT))]
     ranks: Vec<u32>,
 
-    /// Time for all measurements; what has not been timed by then is predicted.
+    /// Time for all measurements; what has not been timed by then is predicted. Between nodes,
+    /// candidates get a third of it even where measuring the parameters takes longer.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = super::values::seconds)]
     time: Duration,
 
@@ -245,15 +246,16 @@ fn in_job(
     let engine = nodes::internode();
     // With a limit on the time, what was timed before depends on it; all of it goes on.
     let again = !arguments.measure_all;
-    let measure = |purpose| {
-        let build =
-            || Ok(decisions::nodes::experiment(purpose, &setting, shape, engine.as_deref()));
-        super::measure::in_job::in_job(&job, &setting, &place(again), build)
+    let measure = |purpose, setting: &Setting| {
+        let build = || Ok(decisions::nodes::experiment(purpose, setting, shape, engine.as_deref()));
+        super::measure::in_job::in_job(&job, setting, &place(again), build)
     };
-    measure(Purpose::Calibration)?;
-    let mut found = measure(Purpose::Decision)?;
+    measure(Purpose::Calibration, &setting)?;
+    // Parameters that were not there take more than the time: some is left for candidates.
+    let mut found =
+        measure(Purpose::Decision, &until_at_least(setting.clone(), arguments.time / 3))?;
     if arguments.check {
-        found.parts.extend(measure(Purpose::Check)?.parts);
+        found.parts.extend(measure(Purpose::Check, &setting)?.parts);
     }
     let mut kept = Ok(());
     if world.rank() == 0 {
@@ -317,11 +319,8 @@ fn keep(directory: &Directory, out: &Path, is_look: bool) -> Result<(), Failure>
             return Err(Failure::Noisy { path: out.to_owned(), why: spoilt.join("; ") });
         }
     }
-    for row in table.rows() {
-        if let Some(why) = &row.disturbed {
-            let DecisionRow { form, operation, ranks, .. } = row;
-            eprintln!("tradewind: noisy: {form} {operation} among {ranks} ranks: {why}");
-        }
+    for line in noisy_rows(&table) {
+        eprintln!("tradewind: noisy: {line}");
     }
     // A job that refines its table may write, too. A new file has nothing to lose.
     let _lock = out.exists().then(|| models::file::lock(out)).transpose()?;
@@ -358,6 +357,23 @@ fn keep(directory: &Directory, out: &Path, is_look: bool) -> Result<(), Failure>
     Ok(())
 }
 
+/// A line for each disturbance of rows.
+fn noisy_rows(table: &DecisionTable) -> Vec<String> {
+    let mut rows: BTreeMap<&str, Vec<&DecisionRow>> = BTreeMap::new();
+    for row in table.rows() {
+        if let Some(why) = &row.disturbed {
+            rows.entry(why).or_default().push(row);
+        }
+    }
+    let line = |(why, rows): (&str, Vec<&DecisionRow>)| match rows[..] {
+        [DecisionRow { form, operation, ranks, .. }] => {
+            format!("{form} {operation} among {ranks} ranks: {why}")
+        }
+        _ => format!("{} rows of the table: {why}", rows.len()),
+    };
+    rows.into_iter().map(line).collect()
+}
+
 fn ranks_option(arguments: &Arguments) -> BTreeMap<String, String> {
     let ranks = arguments.ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     [(RANKS.to_owned(), ranks)].into()
@@ -370,11 +386,25 @@ fn setting(arguments: &Arguments) -> Setting {
     } else if arguments.measure_all {
         options.insert(EFFORT.to_owned(), MEASURE_ALL.to_owned());
     } else {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let until = now.saturating_add(arguments.time).as_millis();
-        options.insert(UNTIL.to_owned(), until.to_string());
+        options.insert(UNTIL.to_owned(), milliseconds_after(arguments.time).to_string());
     }
     Setting { quick: arguments.quick, options, ..Setting::default() }
+}
+
+/// Milliseconds from the epoch to the end of this time.
+fn milliseconds_after(time: Duration) -> u128 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_add(time).as_millis()
+}
+
+/// The setting with at least this time from now on, if it has a limit.
+fn until_at_least(mut setting: Setting, time: Duration) -> Setting {
+    if let Some(until) = setting.options.get_mut(UNTIL) {
+        let least = milliseconds_after(time);
+        let given = until.parse().unwrap_or(least);
+        *until = given.max(least).to_string();
+    }
+    setting
 }
 
 /// "66 rows: 120 plans predicted, 14 measured, 83 both".

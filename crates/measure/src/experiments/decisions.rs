@@ -5,7 +5,8 @@
 //! of the best, most used sizes first, until its time is over; [`table`] builds the table from the
 //! models, [at the pace](at_pace) that the clock has found, and corrects it where the clock disagrees.
 //!
-//! Between nodes the models are [corrected] first, by times of every plan at few sizes.
+//! Between nodes the models are [corrected] first, by times of every plan at few sizes, and the
+//! predictions of single plans by their own times ([`of_table`]).
 //!
 //! [`regret`] times all candidates at sizes that the table was not made from, in another job: how
 //! long the choices of the models, and of the table, take over the best.
@@ -17,14 +18,18 @@ mod grid;
 mod losses;
 pub mod nodes;
 mod pace;
+mod purpose;
 mod regret;
 mod rows;
+mod times;
 
+pub use candidates::of_table;
 pub use grid::{EFFORT, FILE, MEASURE_ALL, MODELS_ONLY, RANKS, UNTIL};
 pub use losses::{PART as LOSSES, between_nodes as losses};
 pub use pace::at_pace;
 pub use regret::experiment as regret;
-pub use rows::{between_nodes, corrected, parts_of, table};
+pub use rows::{between_nodes, corrected, table};
+pub use times::{parts_between_nodes, parts_of, timed_between_nodes};
 
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget, settle};
 use crate::harness::{ATTEMPTS, Error, Experiment, Finding, QUICK_ATTEMPTS, Setting, StepContext};

@@ -30,7 +30,8 @@ pub fn pooled(query: &Query, mut measured: Vec<Measured>) -> Vec<Measured> {
         let same: Vec<&Measured> =
             times.iter().zip(&graphs).filter(is_same).map(|(other, _)| other).collect();
         let mean = |of: &dyn Fn(&Measured) -> f64| {
-            let logarithms: f64 = same.iter().map(|other| of(other).max(f64::MIN_POSITIVE).ln()).sum();
+            let logarithms: f64 =
+                same.iter().map(|other| of(other).max(f64::MIN_POSITIVE).ln()).sum();
             (logarithms / same.len() as f64).exp()
         };
         if same.len() > 1 {

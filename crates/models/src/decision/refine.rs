@@ -15,6 +15,10 @@ const FLAT_SLACK: f64 = 1.05;
 /// to run.
 const OVERLAPPING: f64 = 1.2;
 
+/// Factor of the best time up to which the engine of the models is kept: plans on two engines are
+/// measured in different jobs, each at a speed of its own for a while.
+const ENGINE_SLACK: f64 = 1.25;
+
 /// A plan that was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
@@ -54,15 +58,18 @@ impl Row {
         measured: &[Measured],
         predict: impl Fn(Option<Engine>, &Choice) -> Option<f64>,
     ) {
-        let Some(best) = measured.iter().min_by(|one, other| one.median.total_cmp(&other.median))
-        else {
-            return;
+        let current = self.range(bytes).ok().copied();
+        let fastest = |of_engine: Option<Engine>| {
+            let of = measured.iter().filter(|one| of_engine.is_none() || one.engine == of_engine);
+            of.min_by(|one, other| one.median.total_cmp(&other.median))
         };
+        let Some(best) = fastest(None) else { return };
+        let of_engine = current.and_then(|range| fastest(range.engine));
+        let best = of_engine.filter(|own| own.median <= ENGINE_SLACK * best.median).unwrap_or(best);
         let times = |one: &Measured| Times {
             predicted: predict(one.engine, &one.plan),
             measured: Some(one.median),
         };
-        let current = self.range(bytes).ok().copied();
         let flat = measured
             .iter()
             .find(|one| one.plan.algorithm == Algorithm::Join && one.is_as_good_as(best));

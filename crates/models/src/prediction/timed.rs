@@ -66,7 +66,8 @@ impl TimeRatios {
         let Some(ratios) = self.0.get(&key(engine, plan, query)) else { return 1.0 };
         let x = size(query.bytes);
         let after = ratios.partition_point(|ratio| ratio.size < x);
-        let logarithm = match (after.checked_sub(1).map(|before| ratios[before]), ratios.get(after)) {
+        let logarithm = match (after.checked_sub(1).map(|before| ratios[before]), ratios.get(after))
+        {
             (Some(before), Some(after)) => {
                 let share = (x - before.size) / (after.size - before.size);
                 before.logarithm + share * (after.logarithm - before.logarithm)

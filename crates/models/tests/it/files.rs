@@ -111,7 +111,10 @@ fn damage_is_named_by_line_column_and_field() {
         "{error}"
     );
     let error = refused("");
-    assert!(error.to_string().starts_with("machine.json:1:0: damaged: the file ends here"), "{error}");
+    assert!(
+        error.to_string().starts_with("machine.json:1:0: damaged: the file ends here"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -130,11 +133,9 @@ fn a_file_cut_off_anywhere_is_damaged() {
 fn versions_are_told_apart_even_if_nothing_else_is_known_of_them() {
     let older = refused(&changed("\"version\": 6", "\"version\": 1"));
     assert!(matches!(older, FileError::Older { found: 1, .. }));
-    assert!(
-        older
-            .to_string()
-            .contains("has version 1, from an older tradewind; this one reads versions 3 to 6: measure")
-    );
+    assert!(older.to_string().contains(
+        "has version 1, from an older tradewind; this one reads versions 3 to 6: measure"
+    ));
     let text = changed("\"version\": 6", "\"version\": 3");
     assert_eq!(Machine::from_bytes(Path::new(HERE), text.as_bytes()).unwrap(), machine());
     let newer = refused(r#"{"format": "tradewind machine", "version": 7, "spirit": "unknown"}"#);

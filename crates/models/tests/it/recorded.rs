@@ -415,7 +415,12 @@ fn choices_of_a_table_at_sizes_that_nothing_was_fitted_to() {
     for (file, machine, blocking, nonblocking) in [
         ("two-nodes.csv", "two-nodes.json", [1.01, 1.35, 1.2, 1.4], [1.01, 1.35, 1.25, 2.3]),
         ("two-nodes-later.csv", "two-nodes.json", [1.05, 1.65, 1.2, 2.6], [1.01, 1.25, 1.2, 1.4]),
-        ("two-nodes-tuned.csv", "two-nodes-tuned.json", [1.01, 1.5, 1.1, 1.55], [1.01, 1.3, 1.15, 1.3]),
+        (
+            "two-nodes-tuned.csv",
+            "two-nodes-tuned.json",
+            [1.01, 1.5, 1.1, 1.55],
+            [1.01, 1.3, 1.15, 1.3],
+        ),
     ] {
         let calls = pooled_calls(file);
         let models = of_table(machine, &calls);

@@ -53,6 +53,32 @@ fn a_measured_winner_takes_the_sizes_around_its_own() {
     assert!(DecisionTable::new(fingerprint(), vec![row]).is_ok());
 }
 
+/// Plans on two engines are timed in different jobs: a quarter of the time does not change the engine.
+#[test]
+fn another_engine_wins_by_more_than_a_quarter() {
+    let on = |algorithm, engine, time| Measured {
+        engine: Some(engine),
+        ..measured(algorithm, [time; 3])
+    };
+    let (flat, chain, tree) = (Algorithm::Flat, Algorithm::Chain, Algorithm::Binomial);
+    for (in_kernel, expected) in [
+        (1.0, (chain, Engine::Agent)),
+        (0.81, (chain, Engine::Agent)),
+        (0.7, (tree, Engine::Kernel)),
+    ] {
+        let usual = Range { engine: Some(Engine::Agent), ..range(0, None, flat) };
+        let mut row = bcast_row(4, 2, vec![usual]);
+        let found = [
+            on(flat, Engine::Agent, 1.2),
+            on(chain, Engine::Agent, 1.0),
+            on(tree, Engine::Kernel, in_kernel),
+        ];
+        row.refine(8, (0, None), None, &found, |_, _| None);
+        let chosen = (row.ranges[0].plan.algorithm, row.ranges[0].engine);
+        assert_eq!(chosen, (expected.0, Some(expected.1)), "{in_kernel}");
+    }
+}
+
 #[test]
 fn a_flat_collective_wins_where_times_cannot_decide() {
     let chosen = |join, ring| {

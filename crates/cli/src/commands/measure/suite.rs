@@ -15,14 +15,15 @@ use job::{JobEnd, lock};
 use kept::SavedPart;
 use measure::experiments::decisions::nodes::Purpose;
 use measure::experiments::decisions::{
-    FILE, at_pace, between_nodes, corrected, losses, parts_of, table,
+    FILE, at_pace, between_nodes, corrected, losses, of_table, parts_between_nodes, parts_of,
+    table, timed_between_nodes,
 };
 use measure::experiments::{EXPERIMENTS, find};
 use measure::harness::{Experiment, Setting};
 use measure::page::{Input, Results};
 use measure::results::{Directory, Part};
 use models::decision::DecisionTable;
-use models::machine_file::{Engine, Machine};
+use models::machine_file::Machine;
 use progress::Progress;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -230,7 +231,8 @@ pub(super) fn part_written(directory: &Directory, name: &str) -> Result<(), Fail
         let machine = Machine::read(&directory.machine())?;
         let table = DecisionTable::read(&directory.path().join(FILE)).ok();
         let parts = parts_between_nodes(directory, Purpose::Check)?;
-        directory.write(&losses(&parts, &machine, table.as_ref()))?;
+        let models = of_table(&machine, &timed_between_nodes(directory)?);
+        directory.write(&losses(&parts, &models, table.as_ref()))?;
     }
     directory.write(&measure::results::summary::of(directory))?;
     let input = Input { results: Results::of(directory), other: None };
@@ -244,27 +246,13 @@ fn is_of(purpose: Purpose, name: &str) -> bool {
     parts_of(purpose).iter().any(|(part, _)| part == name)
 }
 
-/// The parts of measurements between nodes for a purpose, with their engines of nonblocking calls.
-fn parts_between_nodes(
-    directory: &Directory,
-    purpose: Purpose,
-) -> Result<Vec<(Part, Engine)>, Failure> {
-    let mut parts = Vec::new();
-    for (name, engine) in parts_of(purpose) {
-        parts.extend(directory.read(&name)?.map(|part| (part, engine)));
-    }
-    Ok(parts)
-}
-
 /// Corrects the parameters between nodes of a directory's machine by all times in the directory.
 fn correct_models(directory: &Directory) -> Result<(), Failure> {
     let path = directory.machine();
     if !path.exists() {
         return Ok(());
     }
-    let mut parts = parts_between_nodes(directory, Purpose::Calibration)?;
-    parts.extend(parts_between_nodes(directory, Purpose::Decision)?);
-    Ok(corrected(&parts, &Machine::read(&path)?).write(&path)?)
+    Ok(corrected(&timed_between_nodes(directory)?, &Machine::read(&path)?).write(&path)?)
 }
 
 /// Changes the parameters of one node to the pace at which candidates were timed.
@@ -285,7 +273,9 @@ pub(crate) fn decisions(directory: &Directory) -> Result<Option<DecisionTable>, 
     let of_node = directory.read("decisions")?;
     let of_node = of_node.map(|part| table(&part, &machine)).transpose();
     let parts = parts_between_nodes(directory, Purpose::Decision)?;
-    let between = (!parts.is_empty()).then(|| between_nodes(&parts, &machine)).transpose();
+    let models = of_table(&machine, &timed_between_nodes(directory)?);
+    let between = (!parts.is_empty()).then(|| between_nodes(&parts, (&machine, &models)));
+    let between = between.transpose();
     Ok(match (of_node.map_err(Failure::Decisions)?, between.map_err(Failure::Decisions)?) {
         (Some(of_node), Some(between)) => Some(of_node.replaced_by(&between)),
         (one, other) => one.or(other),

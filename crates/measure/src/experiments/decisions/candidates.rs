@@ -1,14 +1,16 @@
 //! Candidates of a call: predictions of the models, and the plans that are timed.
 
 use super::grid::{EFFORT, MEASURE_ALL, MODELS_ONLY, UNTIL, segments};
+use super::times::{timed_between_nodes, timed_calls};
 use crate::experiments::algorithms::CollectiveCall;
 use crate::harness::{Error, Setting, StepContext, agreement};
+use crate::results::{Directory, Part};
 use collectives::Choice;
 use models::builtin;
 use models::decision::Query;
-use models::machine_file::Machine;
-use models::prediction::{Models, USUALLY_HELD};
-use std::collections::BTreeMap;
+use models::machine_file::{Engine, Machine};
+use models::prediction::{Models, Prediction, USUALLY_HELD};
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -63,38 +65,54 @@ pub(super) fn of(
     extent: Extent,
 ) -> Result<Candidates, Error> {
     let every = || collective.plans(&segments());
-    on_all_ranks(here, &collective.query(), every, extent)
+    on_all_ranks(here, &collective.query(), (|_| true, every, Vec::new()), extent)
 }
 
-/// Candidates of a call between nodes, the same on all ranks. With [`Extent::All`] rank 0 may add
-/// some.
+/// Which candidates a job between nodes has.
+pub(super) struct JobsCandidates {
+    pub(super) extent: Extent,
+    /// Calls run in the kernel.
+    pub(super) has_kernel: bool,
+    /// Plans that are timed, too, where any are; those of rank 0 count.
+    pub(super) more: Vec<Choice>,
+}
+
+/// Candidates of a call between nodes, the same on all ranks.
 pub(super) fn of_query(
     here: &StepContext<'_>,
     query: &Query,
-    extent: Extent,
-    more: Vec<Choice>,
+    JobsCandidates { extent, has_kernel, more }: JobsCandidates,
 ) -> Result<Candidates, Error> {
-    on_all_ranks(here, query, || more, extent)
+    let of_job = |engine: Option<Engine>| (engine == Some(Engine::Kernel)) == has_kernel;
+    on_all_ranks(here, query, (of_job, Vec::new, more), extent)
 }
+
+/// The engines of a job, every plan of a call, and those that are timed, too, where any are.
+type Which<OfJob, Every> = (OfJob, Every, Vec<Choice>);
 
 fn on_all_ranks(
     here: &StepContext<'_>,
     query: &Query,
-    every: impl FnOnce() -> Vec<Choice>,
+    which: Which<impl Fn(Option<Engine>) -> bool, impl FnOnce() -> Vec<Choice>>,
     extent: Extent,
 ) -> Result<Candidates, Error> {
     let own = (here.world.rank() == 0).then(|| {
         let models = here.directory.and_then(models_of);
-        let found = select(models.as_deref(), query, every, extent);
+        let found = select(models.as_deref(), query, which, extent);
         (found.predicted, found.measured)
     });
     let (predicted, measured) = agreement::of_first(here.world, own.as_ref())?;
     Ok(Candidates { predicted, measured })
 }
 
-/// The models of a table between nodes.
-pub(super) fn of_table(machine: &Machine) -> Models {
-    Models::of(machine).with_connected_ranks(USUALLY_HELD).beside(builtin::models())
+/// The models of a table between nodes: those of the machine, with the times in these parts of single
+/// plans.
+pub fn of_table(machine: &Machine, timed: &[(Part, Engine)]) -> Models {
+    let models = Models::of(machine).with_connected_ranks(USUALLY_HELD);
+    let times = timed_calls(timed, &models);
+    let with =
+        |models: Models, (engine, times): (&Engine, &Vec<_>)| models.with_times(*engine, times);
+    times.iter().fold(models, with).beside(builtin::models())
 }
 
 /// The models of a directory's machine, read once in a process for each version of its file.
@@ -109,55 +127,58 @@ pub(super) fn models_of(directory: &Path) -> Option<Arc<Models>> {
     {
         return Some(Arc::clone(models));
     }
-    let models = Arc::new(of_table(&Machine::read(&path).ok()?));
+    let timed = Directory::create(directory).and_then(|of| timed_between_nodes(&of));
+    let models = Arc::new(of_table(&Machine::read(&path).ok()?, &timed.unwrap_or_default()));
     known.insert(directory.to_owned(), (written, Arc::clone(&models)));
     Some(models)
 }
 
+/// The candidates on the engines of a job. What is close is so beside the plans on all engines.
 fn select(
     models: Option<&Models>,
     query: &Query,
-    every: impl FnOnce() -> Vec<Choice>,
+    (of_job, every, more): Which<impl Fn(Option<Engine>) -> bool, impl FnOnce() -> Vec<Choice>>,
     extent: Extent,
 ) -> Candidates {
     let all = models.map(|models| models.candidates(query)).unwrap_or_default();
-    let mut predicted: Vec<(Choice, f64)> = Vec::new();
-    for one in all {
-        // The same plan on a slower engine is no other candidate of a job.
-        if !predicted.iter().any(|(plan, _)| *plan == one.plan) {
-            predicted.push((one.plan, one.microseconds));
-        }
-    }
-    let least = predicted.first().map(|(_, time)| *time);
-    if let Some(chosen) = models.and_then(|models| models.choose(query))
-        && let Some(at) = predicted.iter().position(|(plan, _)| *plan == chosen.plan)
-    {
+    let least = all.first().map(|best| best.microseconds);
+    let is_here = |one: &&Prediction| of_job(one.engine);
+    let mut predicted: Vec<(Choice, f64)> =
+        all.iter().filter(is_here).map(|one| (one.plan, one.microseconds)).collect();
+    let choice = models.and_then(|models| models.choose(query));
+    let choice = choice.filter(|one| is_here(&one)).map(|one| one.plan);
+    if let Some(at) = predicted.iter().position(|(plan, _)| Some(*plan) == choice) {
         predicted[..=at].rotate_right(1);
     }
-    let measured = match (extent, least) {
-        (Extent::ModelsOnly, _) => Vec::new(),
-        (Extent::Close { until: Some(until) }, _) if now() >= until => Vec::new(),
+    let (mut measured, others) = match (extent, least) {
+        (Extent::ModelsOnly, _) => return Candidates { predicted, measured: Vec::new() },
+        (Extent::Close { until: Some(until) }, _) if now() >= until => {
+            return Candidates { predicted, measured: Vec::new() };
+        }
         (Extent::All, _) | (_, None) => {
             let mut plans = every();
-            for (plan, _) in &predicted {
-                if !plans.contains(plan) {
-                    plans.push(*plan);
-                }
-            }
-            plans
+            plans.extend(predicted.iter().map(|(plan, _)| *plan));
+            (plans, 0)
         }
         (Extent::Close { .. }, Some(least)) => {
             let error = models.and_then(|models| models.error(query)).unwrap_or(UNKNOWN_ERROR);
             let error = error.clamp(ERRORS[0], ERRORS[1]);
             let most = least * (1.0 + error) / (1.0 - error);
             // The models' choice, too: between nodes it may be slower by more than their error.
-            let (choice, others) = predicted.split_at(1);
-            let close = others.iter().filter(|(_, time)| *time <= most);
-            choice.iter().chain(close).map(|(plan, _)| *plan).take(MOST).collect()
+            let is_close = |plan: &Choice, time| time <= most || Some(*plan) == choice;
+            let close = predicted.iter().filter(|(plan, time)| is_close(plan, *time));
+            let plans = close.map(|(plan, _)| *plan).take(MOST).collect();
+            let of_others = all.iter().filter(|one| !is_here(one) && one.microseconds <= most);
+            (plans, of_others.count())
         }
     };
-    // One candidate leaves nothing to decide.
-    let measured = if measured.len() > 1 { measured } else { Vec::new() };
+    measured.extend(more);
+    let mut known = HashSet::new();
+    measured.retain(|plan| known.insert(*plan));
+    // One candidate, of all jobs, leaves nothing to decide.
+    if measured.len() + others < 2 {
+        measured.clear();
+    }
     Candidates { predicted, measured }
 }
 
@@ -172,7 +193,6 @@ mod tests {
     use collectives::{Algorithm, Collective};
     use models::costs::{FlatCosts, FlatPoint};
     use models::machine::{Fingerprint, PairClass};
-    use models::machine_file::Engine;
     use models::parameters::Parameters;
     use tradewind::CallForm;
 
@@ -191,7 +211,12 @@ mod tests {
         let mut of = |microseconds, extent| {
             let costs = [(Collective::Bcast, flat(microseconds))].into();
             machine.flat.insert(form, costs);
-            select(Some(&Models::of(&machine)), &call.query(), || call.plans(&segments()), extent)
+            select(
+                Some(&Models::of(&machine)),
+                &call.query(),
+                (|_| true, || call.plans(&segments()), Vec::new()),
+                extent,
+            )
         };
         let close = Extent::Close { until: None };
         let sure = of(0.1, close);
@@ -203,8 +228,39 @@ mod tests {
         assert!(of(1.4, Extent::ModelsOnly).measured.is_empty());
         assert!(of(0.1, Extent::All).measured.len() > MOST);
         assert!(
-            select(None, &call.query(), || call.plans(&segments()), close).measured.len() > 1,
+            select(None, &call.query(), (|_| true, || call.plans(&segments()), Vec::new()), close)
+                .measured
+                .len()
+                > 1,
             "there are no models"
         );
+    }
+
+    /// Two engines, the kernel ten times as fast: the job of the other one times only what is kept.
+    #[test]
+    fn a_job_has_candidates_on_its_engines_alone() {
+        let mut machine = Machine::new(Fingerprint::default());
+        for (engine, factor) in [(Engine::Agent, 10.0), (Engine::Kernel, 1.0)] {
+            let network = Parameters::linear(factor, (0.0, 0.0), (0.0, 0.0), (factor, 0.0));
+            let classes = &mut machine.engine_mut(engine).classes;
+            classes.insert(PairClass::OtherNode, network.expect("valid"));
+        }
+        let models = Models::of(&machine);
+        let (operation, form) = (Collective::Bcast, CallForm::Nonblocking);
+        let query = Query { operation, form, ranks: 4, ranks_per_node: 1, bytes: 8 };
+        let kept = Choice::of(Algorithm::Chain);
+        let of_job = |has_kernel, more| {
+            let is_here =
+                move |engine: Option<Engine>| (engine == Some(Engine::Kernel)) == has_kernel;
+            let close = Extent::Close { until: None };
+            select(Some(&models), &query, (is_here, Vec::new, more), close)
+        };
+        let in_kernel = of_job(true, Vec::new());
+        assert!(in_kernel.measured.len() > 1, "{in_kernel:?}");
+        let elsewhere = of_job(false, vec![kept, kept]);
+        assert_eq!(elsewhere.measured, [kept]);
+        assert!(elsewhere.predicted.len() >= in_kernel.predicted.len());
+        let least = |of: &Candidates| of.predicted.iter().map(|one| one.1).fold(f64::MAX, f64::min);
+        assert!((least(&elsewhere) / least(&in_kernel) - 10.0).abs() < 1e-6);
     }
 }

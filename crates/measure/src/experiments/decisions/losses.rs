@@ -1,13 +1,13 @@
 //! Time lost by choices between nodes: the jobs of all engines together.
 
-use super::nodes::Purpose;
+use super::purpose::Purpose;
 use super::regret::{MODELS, SUMMARY, TABLE, outline, summary};
-use super::rows::{measured_between_nodes, shapes_of};
+use super::times::{measured_between_nodes, shapes_of};
 use crate::results::{Categories, Colour, Map, Part, Square};
 use collectives::{Choice, Collective};
 use models::builtin;
 use models::decision::{DecisionTable, Measured, Query};
-use models::machine_file::{Engine, Machine};
+use models::machine_file::Engine;
 use models::prediction::{Models, USUALLY_HELD};
 use tradewind::CallForm;
 
@@ -29,28 +29,26 @@ type Chooser<'a> = (&'a str, &'a dyn Fn(&Query) -> Option<EnginePlan>);
 /// not timed are left out.
 pub fn between_nodes(
     parts: &[(Part, Engine)],
-    machine: &Machine,
+    of_table: &Models,
     table: Option<&DecisionTable>,
 ) -> Part {
     let mut part = Part::new(PART, "What choices between nodes lose");
     part.about =
         "Time of the chosen plan, on the chosen engine, over that of the best plan on any \
                   engine, at sizes that the decision table was not made from and in jobs of their \
-                  own. Models are those of machine.json alone, with their corrections, without a \
-                  stopwatch; built-in is what runs without a table. The last rows have the time of \
+                  own. Models are those that the table is made from, with their corrections, without \
+                  the candidates that were timed; plans with equal graphs have one time. Built-in is what runs without a table. The last rows have the time of \
                   the table's choice over that of the built-in one, of the same measurement."
             .to_owned();
     part.complete = parts.iter().all(|(part, _)| part.complete);
     part.tables.push(outline("form of the call"));
     let measured: Vec<Engine> = parts.iter().map(|(_, engine)| *engine).collect();
     // An engine that has no part here is none to be chosen.
-    let of_job = |models: Models| {
-        models
-            .only(|engine| engine == Engine::Direct || measured.contains(&engine))
-            .with_connected_ranks(USUALLY_HELD)
+    let of_job = |models: &Models| {
+        models.clone().only(|engine| engine == Engine::Direct || measured.contains(&engine))
     };
-    let models = of_job(Models::of(machine));
-    let built_in = of_job(builtin::models().clone());
+    let models = of_job(of_table);
+    let built_in = of_job(builtin::models()).with_connected_ranks(USUALLY_HELD);
     let by =
         |models: &Models, query: &Query| models.choose(query).map(|one| (one.engine, one.plan));
     let choosers: [Chooser<'_>; 3] = [

@@ -1,8 +1,9 @@
 //! Which algorithm is best between the nodes of a job: what the models predict, and the clock's
 //! answer where they leave doubt.
 
-use super::candidates::{Candidates, Extent, of_query};
+use super::candidates::{Candidates, Extent, JobsCandidates, of_query};
 use super::grid::{FILE, empty_figure, figure_of, points};
+pub use super::purpose::Purpose;
 use super::{disturbed, errors};
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget, compare_in_batches};
 use crate::harness::{
@@ -20,79 +21,6 @@ use tradewind::CallForm;
 /// No collective takes more memory than this.
 const MOST_MEMORY: u64 = 1 << 27;
 
-/// Purpose for which plans are timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// To correct the parameters of the models: every plan, at few sizes.
-    Calibration,
-    /// To decide where the models leave doubt, most used sizes first.
-    Decision,
-    /// To find out what choices lose: every plan, at sizes that nothing was made from.
-    Check,
-}
-
-impl Purpose {
-    /// Sizes, most used first.
-    pub(super) const fn sizes(self) -> &'static [u64] {
-        match self {
-            Purpose::Calibration => &[8, 4 << 10, 512 << 10],
-            Purpose::Decision => &[8, 16 << 10, 1 << 10, 64 << 10, 256, 4 << 10, 512 << 10],
-            Purpose::Check => &[24, 3000, 24 << 10, 192 << 10],
-        }
-    }
-
-    /// Milliseconds of a call's plans.
-    const fn milliseconds(self) -> f64 {
-        match self {
-            Purpose::Calibration => 20.0,
-            Purpose::Decision => 40.0,
-            Purpose::Check => 60.0,
-        }
-    }
-
-    /// Name of the part, before the name of the engine.
-    pub const fn part(self) -> &'static str {
-        match self {
-            Purpose::Calibration => "calibration-nodes",
-            Purpose::Decision => "decisions-nodes",
-            Purpose::Check => "regret-nodes",
-        }
-    }
-
-    const fn title(self) -> &'static str {
-        match self {
-            Purpose::Calibration => "Times that the models between nodes are corrected by",
-            Purpose::Decision => "Which algorithm is best between nodes",
-            Purpose::Check => "What choices between nodes are compared with",
-        }
-    }
-
-    const fn about(self) -> &'static str {
-        match self {
-            Purpose::Calibration => {
-                "Every plan of a call between the nodes of a job takes its turn, in batches of calls \
-                 back to back. A few constants of the models are fitted to these times."
-            }
-            Purpose::Decision => {
-                "The models predict every plan of a call between the nodes of a job. Candidates whose \
-                 predictions lie within the models' own error of the best take turns, in batches of \
-                 calls back to back. Dashed are predictions."
-            }
-            Purpose::Check => {
-                "Every plan of a call takes its turn, at sizes that neither the models nor the table \
-                 were made from. Dashed are predictions."
-            }
-        }
-    }
-
-    fn extent(self, setting: &Setting) -> Extent {
-        match self {
-            Purpose::Decision => Extent::of(setting),
-            Purpose::Calibration | Purpose::Check => Extent::All,
-        }
-    }
-}
-
 /// The experiment for a job with so many ranks, so many of them on each node. Measurements of
 /// different engines, as `TRADEWIND_INTERNODE` names them, are different parts.
 pub fn experiment(
@@ -104,7 +32,9 @@ pub fn experiment(
     let operations: &[Collective] = setting.choose(&Collective::ALL[..2], Collective::ALL);
     let sizes = purpose.sizes();
     let sizes: &[u64] = setting.choose(&sizes[..2], sizes);
-    let milliseconds = setting.choose(10.0, purpose.milliseconds());
+    // A call of four ranks on two cores stays at one of several speeds for a while, with all plans.
+    let visits = setting.choose(1, 2);
+    let milliseconds = setting.choose(10.0, purpose.milliseconds() / f64::from(visits));
     let budget = TimeBudget { milliseconds, most_rounds: 0 };
     let suffix = engine.map(|engine| format!("-{engine}")).unwrap_or_default();
     let mut part = Part::new(&format!("{}{suffix}", purpose.part()), purpose.title());
@@ -112,9 +42,13 @@ pub fn experiment(
     part.source = "Barchet-Estefanel, Mounié 2004, section 6".to_owned();
     part.tables.extend([errors::outline(), disturbed::outline()]);
     let mut steps = Vec::new();
-    let extent = purpose.extent(setting);
+    let extent = match purpose {
+        Purpose::Decision => Extent::of(setting),
+        Purpose::Calibration | Purpose::Check => Extent::All,
+    };
     let attempts = setting.choose(QUICK_ATTEMPTS, ATTEMPTS);
-    for bytes in sizes {
+    let has_kernel = engine == Some(Engine::Kernel.name());
+    for bytes in (0..visits).flat_map(|_| sizes) {
         for form in CallForm::ALL.iter().copied() {
             for operation in operations.iter().copied() {
                 let shape = (operation, form, ranks, ranks_per_node.get());
@@ -138,9 +72,11 @@ pub fn experiment(
                 let what = format!("{query}");
                 let shape = JobShape::unbound(setting, ranks);
                 steps.push(Step::new(what, shape, 2 * milliseconds as u64, move |here| {
-                    let is_check = purpose == Purpose::Check;
-                    let more = if is_check { chosen(here, &query) } else { Vec::new() };
-                    measure(here, (&query, &call), budget, (extent, attempts), more)
+                    // Calibration has every plan anyway, and no machine's choices yet.
+                    let is_calibration = purpose == Purpose::Calibration;
+                    let more = if is_calibration { Vec::new() } else { chosen(here, &query) };
+                    let which = JobsCandidates { extent, has_kernel, more };
+                    measure(here, (&query, &call), budget, attempts, which)
                 }));
             }
         }
@@ -174,10 +110,10 @@ fn measure(
     here: &StepContext<'_>,
     (query, call): (&Query, &CollectiveCall),
     budget: TimeBudget,
-    (extent, attempts): (Extent, u32),
-    more: Vec<Choice>,
+    attempts: u32,
+    which: JobsCandidates,
 ) -> Result<Vec<Finding>, Error> {
-    let Candidates { predicted, measured } = of_query(here, query, extent, more)?;
+    let Candidates { predicted, measured } = of_query(here, query, which)?;
     let figure = figure_of((query.operation, query.form, query.ranks, query.ranks_per_node));
     if measured.is_empty() {
         return Ok(points(&figure, query.bytes, &predicted, &[]));

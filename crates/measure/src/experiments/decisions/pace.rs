@@ -1,7 +1,7 @@
 //! The pace of a machine while candidates were timed.
 
 use super::grid::shape_of;
-use super::rows::measured;
+use super::times::measured;
 use crate::results::Part;
 use collectives::{Algorithm, Choice};
 use models::decision::Query;

@@ -1,17 +1,15 @@
 //! The decision table: by the models, corrected by measurements.
 
-use super::candidates::of_table;
 use super::disturbed;
 use super::grid::{SIZES, figure_of, shape_of};
-use super::nodes::Purpose;
-use crate::results::{Figure, Part, Role};
-use collectives::{Algorithm, Choice, Collective, Levels};
-use models::calibration::{TimedCall, calibrate};
+use super::purpose::Purpose;
+use super::times::{measured, measured_between_nodes, shapes_of, timed_calls};
+use crate::results::{Figure, Part};
+use collectives::{Algorithm, Choice, Collective};
+use models::calibration::calibrate;
 use models::decision::{DecisionTable, Grid, Measured, Query, Range, Row, TableError, Times};
 use models::machine_file::{Engine, Machine};
 use models::prediction::Models;
-use std::collections::BTreeMap;
-use tradewind::CallForm;
 
 /// Largest size that the models predict; its plan also applies to longer messages.
 const LARGEST: u64 = 4 << 20;
@@ -42,76 +40,10 @@ pub fn table(part: &Part, machine: &Machine) -> Result<DecisionTable, TableError
     DecisionTable::new(machine.fingerprint.clone(), rows)
 }
 
-/// Names of the parts of measurements between nodes for a purpose, and the engine of nonblocking
-/// calls in their jobs.
-pub fn parts_of(purpose: Purpose) -> [(String, Engine); 3] {
-    [("", Engine::Agent), ("-direct", Engine::Agent), ("-kernel", Engine::Kernel)]
-        .map(|(suffix, engine)| (format!("{}{suffix}", purpose.part()), engine))
-}
-
-/// The engine of calls of a form in a job with this engine of nonblocking calls.
-fn engine_of(models: &Models, form: CallForm, nonblocking: Engine) -> Engine {
-    match form {
-        CallForm::Blocking if models.has(Engine::Direct) && nonblocking == Engine::Agent => {
-            Engine::Direct
-        }
-        _ => nonblocking,
-    }
-}
-
-/// The shapes of calls in these parts.
-pub(super) fn shapes_of(parts: &[(Part, Engine)]) -> Vec<(Collective, CallForm, u32, u32)> {
-    let figures = parts.iter().flat_map(|(part, _)| &part.figures);
-    let mut shapes: Vec<_> = figures.filter_map(|figure| shape_of(&figure.name)).collect();
-    shapes.sort_unstable();
-    shapes.dedup();
-    shapes
-}
-
-/// Measurements of a shape in these parts, at each size, ascending. What was measured in the kernel's
-/// job at sizes that the kernel does not run is no time of the kernel.
-pub(super) fn measured_between_nodes(
-    parts: &[(Part, Engine)],
-    models: &Models,
-    shape: (Collective, CallForm, u32, u32),
-) -> Vec<(u64, Vec<Measured>)> {
-    let (operation, form, ranks, ranks_per_node) = shape;
-    let mut found: Vec<(u64, Vec<Measured>)> = Vec::new();
-    for (part, engine) in parts {
-        let engine = engine_of(models, shape.1, *engine);
-        let figure = part.figure(&figure_of(shape));
-        for (bytes, plans) in figure.map(|one| measured(one, Some(engine))).unwrap_or_default() {
-            let query = Query { operation, form, ranks, ranks_per_node, bytes };
-            if engine == Engine::Kernel && !models.runs(engine, &query) {
-                continue;
-            }
-            match found.iter_mut().find(|(size, _)| *size == bytes) {
-                Some((_, all)) => all.extend(plans),
-                None => found.push((bytes, plans)),
-            }
-        }
-    }
-    found.sort_by_key(|(bytes, _)| *bytes);
-    found
-}
-
 /// The machine with corrections by all times in these parts, for each engine that has enough.
 pub fn corrected(parts: &[(Part, Engine)], machine: &Machine) -> Machine {
-    let models = Models::of(machine);
-    let mut times: BTreeMap<Engine, Vec<TimedCall>> = BTreeMap::new();
-    for shape in shapes_of(parts) {
-        let (operation, form, ranks, ranks_per_node) = shape;
-        for (bytes, plans) in measured_between_nodes(parts, &models, shape) {
-            let query = Query { operation, form, ranks, ranks_per_node, bytes };
-            for Measured { plan, engine, median, .. } in plans {
-                let Some(engine) = engine else { continue };
-                let time = TimedCall { query, plan, microseconds: median };
-                times.entry(engine).or_default().push(time);
-            }
-        }
-    }
     let mut corrected = machine.clone();
-    for (engine, times) in times {
+    for (engine, times) in timed_calls(parts, &Models::of(machine)) {
         if let Some(found) = calibrate(machine, engine, &times) {
             corrected.engine_mut(engine).calibration = Some(found);
         }
@@ -119,24 +51,23 @@ pub fn corrected(parts: &[(Part, Engine)], machine: &Machine) -> Machine {
     corrected
 }
 
-/// The rows between nodes: for the shapes of these parts, what the models find fastest, corrected
-/// by what was measured.
+/// The rows between nodes: for the shapes of these parts, what the models of a table find
+/// fastest, corrected by what was measured.
 ///
 /// # Errors
 /// Ranges that cannot be, which is a mistake of this function.
 pub fn between_nodes(
     parts: &[(Part, Engine)],
-    machine: &Machine,
+    (machine, models): (&Machine, &Models),
 ) -> Result<DecisionTable, TableError> {
-    let models = of_table(machine);
     let sizes = Grid::usual(Vec::new(), Vec::new(), LARGEST).bytes;
     let mut rows = Vec::new();
     for shape in shapes_of(parts) {
         let (operation, form, ranks, ranks_per_node) = shape;
         let query = Query { operation, form, ranks, ranks_per_node, bytes: 0 };
-        let Some(mut row) = Row::build(&models, &query, &sizes) else { continue };
-        let found = measured_between_nodes(parts, &models, shape);
-        refine(&mut row, &models, &query, found, (Purpose::Decision.sizes(), &[]));
+        let Some(mut row) = Row::build(models, &query, &sizes) else { continue };
+        let found = measured_between_nodes(parts, models, shape);
+        refine(&mut row, models, &query, found, (Purpose::Decision.sizes(), &[]));
         let of_parts = parts.iter().map(|(part, _)| part);
         let of_candidates = disturbed::of_figure(of_parts, &figure_of(shape));
         row.disturbed = disturbance(machine, &query, of_candidates);
@@ -178,45 +109,6 @@ fn flat_row(query: &Query) -> Row {
     Row { operation, form, ranks, ranks_per_node, error: None, disturbed: None, ranges }
 }
 
-/// Returns the measurements at each size, ascending.
-pub(super) fn measured(figure: &Figure, engine: Option<Engine>) -> Vec<(u64, Vec<Measured>)> {
-    let mut sizes: Vec<(u64, Vec<Measured>)> = Vec::new();
-    for series in figure.series.iter().filter(|series| series.role == Role::Measured) {
-        let Some(plan) = plan_of(&series.name) else { continue };
-        for point in &series.points {
-            let quartiles = [point.lower_quartile, point.upper_quartile]
-                .map(|quartile| quartile.unwrap_or(point.median));
-            let one = Measured { plan, engine, median: point.median, quartiles };
-            let bytes = point.x as u64;
-            match sizes.iter_mut().find(|(size, _)| *size == bytes) {
-                Some((_, plans)) => plans.push(one),
-                None => sizes.push((bytes, vec![one])),
-            }
-        }
-    }
-    sizes.sort_by_key(|(bytes, _)| *bytes);
-    sizes
-}
-
-/// The plan that a text is of: the inverse of its `Display`.
-fn plan_of(text: &str) -> Option<Choice> {
-    let (levels, one_level) = match text.strip_prefix("two-level ") {
-        Some(rest) => (Levels::Two, rest),
-        None => (Levels::One, text),
-    };
-    let (name, tuning) = one_level.split_once(' ').unwrap_or((one_level, ""));
-    let plan = Choice { levels, ..Choice::of(name.parse().ok()?) };
-    let between = |before, after| tuning.strip_prefix(before)?.strip_suffix(after);
-    let plan = if let Some(bytes) = between("in segments of ", " bytes") {
-        Choice { segment_bytes: Some(bytes.parse().ok()?), ..plan }
-    } else if let Some(degree) = between("of degree ", "") {
-        Choice { degree: Some(degree.parse().ok()?), ..plan }
-    } else {
-        plan
-    };
-    (plan.to_string() == text).then_some(plan)
-}
-
 /// The sizes to which a measurement applies: up to the middle, by ratio, between it and the next
 /// measured sizes, or up to the size at which a flat collective changes its protocol.
 fn window(sizes: &[u64], changes: &[u64], bytes: u64) -> (u64, Option<u64>) {
@@ -245,45 +137,7 @@ fn flat_changes(operation: Collective, ranks: u32) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::decisions::grid::empty_figure;
-    use crate::results::Point;
     use proptest::prelude::*;
-    use std::num::{NonZeroU32, NonZeroU64};
-
-    #[test]
-    fn every_plan_is_found_by_its_text() {
-        for operation in Collective::ALL {
-            for algorithm in operation.algorithms().iter().copied() {
-                let segment_bytes = NonZeroU64::new(4096).filter(|_| algorithm.is_segmented());
-                let degree = NonZeroU32::new(3).filter(|_| algorithm.has_degree());
-                let plan = Choice { segment_bytes, degree, ..Choice::of(algorithm) };
-                assert_eq!(plan_of(&plan.to_string()), Some(plan));
-                let plan = Choice { levels: Levels::Two, ..plan };
-                assert_eq!(plan_of(&plan.to_string()), Some(plan));
-            }
-        }
-        for text in ["", "ringg", "ring in segments", "ring, predicted", "dary of degree many"] {
-            assert_eq!(plan_of(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_call_that_is_too_long_for_the_kernel_has_no_time_of_the_kernel() {
-        let shape = (Collective::Reduce, CallForm::Blocking, 4, 2);
-        let mut figure = empty_figure(&figure_of(shape), "");
-        for (bytes, time) in [(64.0 * 1024.0, 500.0), (512.0 * 1024.0, 400.0)] {
-            figure.add("flat", Role::Measured, Point::exact(bytes, time));
-        }
-        let mut part = Part::new("decisions-nodes-kernel", "");
-        part.figures.push(figure);
-        let sizes = |engine| {
-            let parts = [(part.clone(), engine)];
-            let found = measured_between_nodes(&parts, models::builtin::models(), shape);
-            found.into_iter().map(|(bytes, _)| bytes).collect::<Vec<_>>()
-        };
-        assert_eq!(sizes(Engine::Kernel), [64 << 10]);
-        assert_eq!(sizes(Engine::Agent), [64 << 10, 512 << 10]);
-    }
 
     proptest! {
         #[test]
