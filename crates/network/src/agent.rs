@@ -43,7 +43,7 @@ mod membership;
 pub mod messages;
 mod payloads;
 pub mod queues;
-mod records;
+pub(crate) mod records;
 pub(crate) mod run;
 pub(crate) mod run_context;
 pub(crate) mod run_table;

@@ -23,10 +23,12 @@ mod drain;
 mod driver;
 mod engine;
 mod losses;
+pub mod messages;
 mod run;
 mod submissions;
 
 use crate::agent::limits;
+use crate::agent::messages::port::MessagePort;
 use crate::agent::run_context::RunKey;
 use crate::agent::schedule::{RegisteredSchedule, check_context, is_supported};
 use crate::agent::shared_region::notifier;
@@ -43,9 +45,11 @@ use background::Background;
 use driver::Driver;
 use engine::DirectEngine;
 use goal::schedule::Schedule;
-use losses::Losses;
+use messages::{DirectPort, MessageThreads};
 use run::{DirectRun, DirectSchedule};
 use shm::loan::{LentBytes, lend_instead};
+use shm::mapped::Mapped;
+use shm::sync::AtomicU32;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -111,16 +115,21 @@ impl DirectBackend {
         // Every rank is a node of its own.
         let nodes = NodeMap::new(0..addresses.len() as u32);
         let submissions = Arc::new(Submissions::new(notifier));
-        let losses = Arc::new(Losses::default());
-        let engine = DirectEngine::new(
-            nodes,
-            Box::new(transport),
-            Arc::clone(&submissions),
-            Arc::clone(&losses),
-        );
-        let driver = Arc::new(Driver::new(engine, submissions, losses, background, held));
+        let engine = DirectEngine::new(nodes, Box::new(transport), submissions);
+        let driver = Arc::new(Driver::new(engine, background, held));
         let is_drained = AtomicBool::new(false);
         Ok(DirectBackend { rank, driver, table: Mutex::default(), is_drained })
+    }
+
+    /// Opens this rank's end of its matched messages, once. `reports` is that at the agent, which
+    /// reports exits; `wakeup` wakes the threads of the rank's endpoint.
+    pub fn open_messages(
+        &self,
+        reports: MessagePort,
+        wakeup: Mapped<AtomicU32>,
+    ) -> (DirectPort, MessageThreads) {
+        let port = DirectPort::new(self.rank, Arc::clone(&self.driver), reports, wakeup);
+        (port, MessageThreads::new(Arc::clone(&self.driver)))
     }
 
     /// Number of bytes that each connection holds in each direction while no thread reads it.

@@ -49,4 +49,6 @@ pub use line::{Envelope, MAX_BYTES, MessageHead};
 pub use matcher::Pattern;
 pub use memory::{MAILBOX_BYTES, wakeup_word};
 pub use outgoing::EAGER_BYTES;
-pub use remote::{REMOTE_RECORD_BYTES, RemoteExit, RemoteLink, RemoteOptions, RemoteRecord};
+pub use remote::{
+    Carrier, REMOTE_RECORD_BYTES, RemoteExit, RemoteLink, RemoteOptions, RemoteRecord,
+};

@@ -1,4 +1,5 @@
-//! Waits for something that another process carries here from other nodes.
+//! Waits for something that arrives from other nodes: by another process that carries it here, or at
+//! connections of this process.
 
 use shm::wait::{SpinPolicy, Waiter, wait};
 use std::fmt::Debug;
@@ -17,6 +18,48 @@ pub trait RemoteWaits: Send + Sync + Debug {
 
     /// Returns true if a thread that polls would keep the carrier from its processor.
     fn shares_core(&self) -> bool;
+}
+
+/// The connections of this process with other nodes. One thread at a time has them.
+pub trait RemoteDriver: Send + Sync + Debug {
+    /// Takes what arrives and sends what is to be sent, until `poll` returns true. It is called first
+    /// and after everything that may concern it, in this thread, with the connections: it may wait
+    /// for no other thread that waits for them.
+    fn drive(&self, drive: Drive, poll: &mut dyn FnMut() -> bool) -> Driven;
+
+    /// Begins a sleep of a thread until the wake-up word of the endpoint is notified. From here on
+    /// everything that arrives notifies it.
+    fn begin_sleep(&self);
+
+    /// Ends such a sleep.
+    fn end_sleep(&self);
+
+    /// Ends the sleep of a thread at the connections, which calls its `poll`.
+    fn wake(&self);
+}
+
+/// Manner of [`RemoteDriver::drive`].
+#[derive(Clone, Copy, Debug)]
+pub struct Drive {
+    /// Ranks of this node may change what `poll` reads.
+    pub polls_always: bool,
+    /// Time without an event for which the thread polls the connections.
+    pub polling: Duration,
+    /// The thread sleeps afterwards; otherwise the call ends.
+    pub sleeps: bool,
+    /// End of the call.
+    pub until: Option<Instant>,
+}
+
+/// Result of [`RemoteDriver::drive`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driven {
+    /// `poll` has returned true.
+    Complete,
+    /// Its time is over, or the caller must check whether a rank has exited.
+    Idle,
+    /// Another thread has the connections.
+    Busy,
 }
 
 /// Polls before a thread counts as waiting.

@@ -2,13 +2,14 @@
 //!
 //! One thread has the engine at a time: one that waits for a run, one that starts a run, or the
 //! background thread. A thread that leaves the engine arms the background thread if runs or frames
-//! need it ([`DirectEngine::attendance`]), and starts it the first time. Then it takes the runs
-//! that were passed meanwhile.
+//! need it ([`DirectEngine::attendance`]), or threads sleep until messages arrive, and starts it the
+//! first time. Then it takes the runs and messages that were passed meanwhile.
 
 use super::attendance::Attendance;
 use super::background::{Background, PAUSE};
 use super::engine::DirectEngine;
 use super::losses::Losses;
+use super::messages::Messages;
 use super::run::DirectRun;
 use super::submissions::Submissions;
 use crate::agent::clock::until;
@@ -29,6 +30,7 @@ pub(super) struct Driver {
     engine: Mutex<DirectEngine>,
     pub(super) submissions: Arc<Submissions>,
     pub(super) losses: Arc<Losses>,
+    pub(super) messages: Arc<Messages>,
     pub(super) background: Background,
     /// Number of bytes that each connection holds in each direction while no thread reads it.
     /// Relaxed: it changes only before the first run.
@@ -36,15 +38,11 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    pub(super) fn new(
-        engine: DirectEngine,
-        submissions: Arc<Submissions>,
-        losses: Arc<Losses>,
-        background: Background,
-        held: u64,
-    ) -> Driver {
+    pub(super) fn new(engine: DirectEngine, background: Background, held: u64) -> Driver {
+        let (submissions, losses, messages) = engine.shared();
         let engine = Mutex::new(engine);
-        Driver { engine, submissions, losses, background, held: AtomicU64::new(held) }
+        let held = AtomicU64::new(held);
+        Driver { engine, submissions, losses, messages, background, held }
     }
 
     /// Returns what must advance without a call of the rank.
@@ -126,6 +124,13 @@ impl Driver {
         run.keep_inputs(|buffer| engine.unread(run, buffer));
     }
 
+    /// Sends what was passed, unless another thread has the engine, which then does that.
+    pub(super) fn send(self: &Arc<Self>) {
+        if let Some(mut engine) = self.try_lock() {
+            engine.turn();
+        }
+    }
+
     /// Executes what was passed and what has arrived, unless another thread has the engine, which
     /// then does that.
     pub(super) fn advance(self: &Arc<Self>) {
@@ -162,7 +167,7 @@ impl DerefMut for Driving<'_> {
 
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
-        let Driver { submissions, background, .. } = &**self.driver;
+        let Driver { submissions, background, messages, .. } = &**self.driver;
         let Some(engine) = self.engine.take() else { return };
         // Here, because every thread leaves the engine through this drop: a run that ends for one
         // thread may have been executed by another one.
@@ -177,8 +182,10 @@ impl Drop for Driving<'_> {
         drop(engine);
         // Only now: the thread that an arrival wakes must find the engine free. Something that has
         // arrived before is reported, too, because the set is level-triggered for its member.
-        if (attendance == Attendance::Always || begins_looks) && self.driver.has_background() {
-            if attendance == Attendance::Always {
+        // A thread that begins to sleep until messages arrive may have found the engine locked.
+        let is_always = attendance == Attendance::Always || messages.has_sleepers();
+        if (is_always || begins_looks) && self.driver.has_background() {
+            if is_always {
                 background.arm();
             }
             if (has_timer || begins_looks) && !self.is_background {
@@ -187,9 +194,9 @@ impl Drop for Driving<'_> {
             }
         }
         submissions.notify_change();
-        // A thread that found the engine locked has passed its run before, so this check finds it;
-        // or its attempt came after the release, and it has the engine itself.
-        if submissions.has_started() {
+        // A thread that found the engine locked has passed its run or its messages before, so this
+        // check finds them; or its attempt came after the release, and it has the engine itself.
+        if submissions.has_any() {
             self.driver.advance();
         }
     }

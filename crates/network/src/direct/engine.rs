@@ -2,8 +2,9 @@
 
 use super::attendance::{self, Attendance};
 use super::losses::Losses;
+use super::messages::Messages;
 use super::run::DirectRun;
-use super::submissions::Submissions;
+use super::submissions::{Submissions, Submitted};
 use crate::agent::clock::{now, until};
 use crate::agent::run::Run;
 use crate::agent::run_context::RunKey;
@@ -11,7 +12,9 @@ use crate::agent::run_table::{EndedRun, RunTable};
 use crate::backend::LostRank;
 use crate::error::Error;
 use crate::node_map::NodeMap;
+use crate::transport::frame::Frame;
 use crate::transport::{Arrival, Transport};
+use queues::remote_waits::{Drive, Driven};
 use shm::published_wait::{self, Wait};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -32,6 +35,11 @@ pub(super) struct DirectEngine {
     submissions: Arc<Submissions>,
     arrivals: Vec<Arrival>,
     losses: Arc<Losses>,
+    messages: Arc<Messages>,
+    /// Ranks with messages in the queues of their connections.
+    queued: Vec<u32>,
+    /// True if something has happened to messages that the thread with the engine does not know.
+    has_news: bool,
     /// True if a connection has ended that no caller has been notified of.
     has_new_loss: bool,
 }
@@ -42,8 +50,8 @@ impl DirectEngine {
         nodes: NodeMap,
         transport: Box<dyn Transport>,
         submissions: Arc<Submissions>,
-        losses: Arc<Losses>,
     ) -> Self {
+        let messages = Arc::new(Messages::new(transport.nodes()));
         let mut table = RunTable::new(nodes, transport);
         // The agents report the exits.
         table.context.has_exit_reports = false;
@@ -51,22 +59,38 @@ impl DirectEngine {
             table,
             runs: HashMap::new(),
             submissions,
-            losses,
+            losses: Arc::new(Losses::default()),
+            messages,
+            queued: Vec::new(),
+            has_news: false,
             arrivals: Vec::new(),
             has_new_loss: false,
         }
     }
 
-    /// Processes what has arrived and what was started. Returns true if there was anything.
-    fn turn(&mut self) -> bool {
+    /// What the engine shares with threads that do not have it.
+    pub(super) fn shared(&self) -> (Arc<Submissions>, Arc<Losses>, Arc<Messages>) {
+        let DirectEngine { submissions, losses, messages, .. } = self;
+        (Arc::clone(submissions), Arc::clone(losses), Arc::clone(messages))
+    }
+
+    /// Processes what has arrived and what was passed. Returns true if there was anything.
+    pub(super) fn turn(&mut self) -> bool {
         self.table.context.now = now();
-        let mut had_events = !self.arrivals.is_empty();
+        let had_arrivals = !self.arrivals.is_empty();
+        let mut had_messages = false;
         // Arrivals before starts: a run that starts now finds its messages among the unexpected
         // ones.
         for arrival in self.arrivals.drain(..) {
             match arrival {
-                // Agents alone send frames that are for no run.
-                Arrival::Frame { node, frame } => drop(self.table.handle_frame(node, frame)),
+                Arrival::Frame { node, frame } => match self.table.handle_frame(node, frame) {
+                    Some(Frame::Messages { source, records }) if source == node => {
+                        self.messages.inbox.add(node, records);
+                        had_messages = true;
+                    }
+                    // Agents alone send other frames that are for no run.
+                    _ => {}
+                },
                 Arrival::InPlace { node, location, eager } => {
                     self.table.receive_in_place(node, location, eager);
                 }
@@ -76,19 +100,53 @@ impl DirectEngine {
                 // It fails no run: the rank may have left after its part.
                 Arrival::NodeLost { node, why } => {
                     self.table.lose(node);
-                    self.losses.add(LostRank { rank: node, why });
+                    let lost = LostRank { rank: node, why };
+                    self.losses.add(lost.clone());
+                    self.messages.inbox.lose(lost);
+                    had_messages = true;
                     self.has_new_loss = true;
                 }
                 Arrival::Connected { .. } | Arrival::Notified(_) => {}
             }
         }
-        for run in self.submissions.take() {
-            had_events = true;
-            self.start(run);
-        }
+        let submitted = self.submissions.take();
+        let had_events = had_arrivals || !submitted.is_empty();
+        let Submitted { started, messages } = submitted;
+        started.into_iter().for_each(|run| self.start(run));
+        messages.into_iter().for_each(|(to, records)| self.send(to, records));
         self.table.advance();
         self.end_runs();
+        had_messages |= self.has_found_space();
+        if had_messages {
+            self.has_news = true;
+            self.messages.inbox.ring();
+        }
         had_events
+    }
+
+    /// Appends a frame of records to the queue of a rank.
+    fn send(&mut self, to: u32, records: Vec<u8>) {
+        self.messages.outbox.take(to, records.len() as u64);
+        let source = self.table.transport().node();
+        self.table.transport().send(to, Frame::Messages { source, records });
+        if !self.queued.contains(&to) {
+            self.queued.push(to);
+        }
+    }
+
+    /// Notes the queues of ranks with messages. Returns true if a thread waits for space there.
+    fn has_found_space(&mut self) -> bool {
+        if self.queued.is_empty() {
+            return false;
+        }
+        let DirectEngine { queued, table, messages, .. } = self;
+        queued.retain(|to| {
+            let bytes = table.transport().queued(*to);
+            messages.outbox.set_queued(*to, bytes);
+            bytes > 0
+        });
+        // Perhaps too little: the thread then requests it once more.
+        messages.outbox.take_request()
     }
 
     fn start(&mut self, run: Arc<DirectRun>) {
@@ -213,15 +271,74 @@ impl DirectEngine {
                 if published.is_none() {
                     published = published_wait::publish(Wait::BetweenNodes);
                 }
-                self.sleep(deadline.map(|deadline| deadline.saturating_duration_since(time)))?;
+                let limit = deadline.map(|deadline| deadline.saturating_duration_since(time));
+                self.sleep(limit, self.submissions.notifications())?;
+            }
+        }
+    }
+
+    /// Takes what arrives and sends what is passed, until `poll` returns true. It is called first,
+    /// and whenever there is news of messages or a notification.
+    ///
+    /// # Errors
+    /// If the system refuses to read.
+    pub(super) fn drive_messages(
+        &mut self,
+        drive: &Drive,
+        poll: &mut dyn FnMut() -> bool,
+    ) -> Result<Driven, Error> {
+        let mut idle = 0u32;
+        let mut idle_since = None;
+        let mut polling = drive.polling;
+        let mut notified = None;
+        let mut losses = self.losses.count();
+        loop {
+            idle = if self.turn() { 0 } else { idle.saturating_add(1) };
+            // Before the poll: one behind it keeps the thread from sleeping.
+            let notifications = self.submissions.notifications();
+            let has_news = std::mem::take(&mut self.has_news);
+            if has_news || notified != Some(notifications) || drive.polls_always {
+                notified = Some(notifications);
+                if poll() {
+                    return Ok(Driven::Complete);
+                }
+            }
+            let before = std::mem::replace(&mut losses, self.losses.count());
+            // The caller checks the ranks that it waits for.
+            if self.submissions.is_interrupted() || losses != before {
+                return Ok(Driven::Idle);
+            }
+            if self.table.has_transferred() {
+                idle_since = None;
+                polling = POLLING_TIME;
+            }
+            if idle < EAGER_POLLS {
+                idle_since = None;
+                self.table.poll(&mut self.arrivals)?;
+                continue;
+            }
+            let time = Instant::now();
+            let since = *idle_since.get_or_insert(time);
+            if drive.until.is_some_and(|until| time >= until) {
+                return Ok(Driven::Idle);
+            }
+            if time.saturating_duration_since(since) < polling {
+                // With more ranks than cores the awaited rank may run on this one.
+                std::thread::yield_now();
+                self.table.poll(&mut self.arrivals)?;
+            } else if drive.sleeps {
+                let limit = drive.until.map(|until| until.saturating_duration_since(time));
+                self.sleep(limit, notifications)?;
+            } else {
+                return Ok(Driven::Idle);
             }
         }
     }
 
     /// Sleeps until something arrives, another thread submits something, a computation ends, or the
-    /// time is over.
-    fn sleep(&mut self, limit: Option<Duration>) -> Result<(), Error> {
-        let timeout = if self.submissions.prepare_sleep() {
+    /// time is over; not at all if there have been more `notifications`.
+    fn sleep(&mut self, limit: Option<Duration>, notifications: u64) -> Result<(), Error> {
+        let timeout = if self.submissions.prepare_sleep(notifications) {
             self.next_timer().map(until).into_iter().chain(limit).min()
         } else {
             Some(Duration::ZERO)
@@ -254,7 +371,7 @@ impl DirectEngine {
             || (!has_lent && self.table.has_queued())
         {
             Attendance::Always
-        } else if has_unattended {
+        } else if has_unattended || self.messages.is_open() {
             Attendance::Looks
         } else {
             Attendance::Nothing
@@ -309,6 +426,12 @@ impl DirectEngine {
     pub(super) fn unsent(&self) -> Vec<(RunKey, Vec<u32>)> {
         let unsent = self.table.runs.iter().filter(|(_, run)| run.has_unsent());
         unsent.map(|(key, run)| (*key, run.waiting_for().into_iter().collect())).collect()
+    }
+
+    /// Returns true if the kernel of a rank has not acknowledged everything.
+    pub(super) fn has_unacknowledged_by(&mut self, rank: u32) -> bool {
+        self.turn();
+        self.table.transport().unacknowledged(rank) > 0
     }
 
     /// Returns true if the kernel of another rank has not acknowledged everything.

@@ -13,6 +13,11 @@ impl Losses {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(lost);
     }
 
+    /// Number of ranks that have been lost.
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// The ranks that have been lost.
     pub(super) fn all(&self) -> Vec<LostRank> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -5,7 +5,7 @@
 
 use super::run::DirectRun;
 use rustix::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ pub(super) struct Submissions {
     queue: Mutex<Queue>,
     /// Becomes readable when there is a request for an engine that sleeps.
     notifier: OwnedFd,
+    /// Number of notifications so far. Changes under the lock of the queue.
+    notifications: AtomicU64,
     /// Number of threads that wait for the engine to be released.
     interrupts: AtomicU32,
     /// Number of threads that wait for a run while another one executes it.
@@ -24,9 +26,23 @@ pub(super) struct Submissions {
     changed: Condvar,
 }
 
+/// What was passed to the engine.
+#[derive(Debug, Default)]
+pub(super) struct Submitted {
+    pub(super) started: Vec<Arc<DirectRun>>,
+    /// Frames of records, and their receivers.
+    pub(super) messages: Vec<(u32, Vec<u8>)>,
+}
+
+impl Submitted {
+    pub(super) fn is_empty(&self) -> bool {
+        self.started.is_empty() && self.messages.is_empty()
+    }
+}
+
 #[derive(Debug, Default)]
 struct Queue {
-    started: Vec<Arc<DirectRun>>,
+    submitted: Submitted,
     /// True while the engine's thread sleeps, or is about to.
     is_asleep: bool,
 }
@@ -36,6 +52,7 @@ impl Submissions {
         Submissions {
             queue: Mutex::default(),
             notifier,
+            notifications: AtomicU64::new(0),
             interrupts: AtomicU32::new(0),
             waiters: AtomicU32::new(0),
             handover: Mutex::new(()),
@@ -50,8 +67,28 @@ impl Submissions {
     /// Passes a run to the engine.
     pub(super) fn start(&self, run: Arc<DirectRun>) {
         let mut queue = self.queue();
-        queue.started.push(run);
+        queue.submitted.started.push(run);
         self.wake(&queue);
+    }
+
+    /// Passes frames of records to the engine, in order.
+    pub(super) fn send(&self, messages: &mut Vec<(u32, Vec<u8>)>) {
+        let mut queue = self.queue();
+        queue.submitted.messages.append(messages);
+        self.wake(&queue);
+    }
+
+    /// Ends the sleep of the engine's thread: it may have what it waits for.
+    pub(super) fn notify(&self) {
+        let queue = self.queue();
+        self.notifications.fetch_add(1, Ordering::Relaxed);
+        self.wake(&queue);
+    }
+
+    /// Returns the number of notifications so far.
+    pub(super) fn notifications(&self) -> u64 {
+        // Relaxed: a thread that misses one finds it in `prepare_sleep`.
+        self.notifications.load(Ordering::Relaxed)
     }
 
     fn wake(&self, queue: &Queue) {
@@ -61,21 +98,24 @@ impl Submissions {
         }
     }
 
-    /// Returns true if runs have been passed that were not taken.
-    pub(super) fn has_started(&self) -> bool {
-        !self.queue().started.is_empty()
+    /// Returns true if something has been passed that was not taken.
+    pub(super) fn has_any(&self) -> bool {
+        !self.queue().submitted.is_empty()
     }
 
-    /// Takes the runs that have been passed.
-    pub(super) fn take(&self) -> Vec<Arc<DirectRun>> {
-        std::mem::take(&mut self.queue().started)
+    /// Takes what has been passed.
+    pub(super) fn take(&self) -> Submitted {
+        std::mem::take(&mut self.queue().submitted)
     }
 
-    /// Announces that the engine's thread sleeps; false if there is a request for it.
-    pub(super) fn prepare_sleep(&self) -> bool {
+    /// Announces that the engine's thread sleeps; false if there is a request for it, or another
+    /// number of notifications.
+    pub(super) fn prepare_sleep(&self, notifications: u64) -> bool {
         let mut queue = self.queue();
         // A later request sees the mark, because it takes the same lock.
-        queue.is_asleep = queue.started.is_empty() && !self.is_interrupted();
+        queue.is_asleep = queue.submitted.is_empty()
+            && !self.is_interrupted()
+            && self.notifications() == notifications;
         queue.is_asleep
     }
 

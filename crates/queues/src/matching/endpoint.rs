@@ -9,10 +9,9 @@ use super::contexts::Contexts;
 use super::error::MatchError;
 use super::line::MessageHead;
 use super::memory::Mailbox;
-use super::remote::{RemoteExit, RemoteOptions};
+use super::remote::{Carrier, RemoteExit, RemoteOptions};
 use super::slab::Key;
 use super::state::{Layout, State};
-use crate::remote_waits::RemoteWaits;
 use shm::arena::Arena;
 use shm::biased_mutex::BiasedMutex;
 use shm::mapped::Mapped;
@@ -22,6 +21,7 @@ use shm::published_wait::Wait;
 use shm::segment::Offset;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Credit of all senders together, and limits of the credit of each, in bytes.
 const ALL_CREDIT: u64 = 64 << 20;
@@ -77,8 +77,8 @@ pub struct Endpoint {
     waiting: AtomicU32,
     /// Number of ranks on the node.
     ranks: u32,
-    /// Marks of waiting threads, if there are ranks on other nodes.
-    remote_waits: Option<Arc<dyn RemoteWaits>>,
+    /// Manner of waiting for ranks on other nodes, if there are any.
+    carrier: Option<Carrier>,
 }
 
 /// A started send that is not complete.
@@ -137,8 +137,8 @@ impl Endpoint {
             remote,
             contexts,
         } = options;
-        let (link, remote_waits) =
-            remote.map(|RemoteOptions { ranks, link, waits }| ((ranks, link), waits)).unzip();
+        let (link, carrier) =
+            remote.map(|RemoteOptions { ranks, link, carrier }| ((ranks, link), carrier)).unzip();
         if rank >= ranks {
             return Err(CreateError::Size {
                 object: "set of mailboxes",
@@ -180,7 +180,7 @@ impl Endpoint {
             reads_directly: reads_directly.map_or_else(OnceLock::new, OnceLock::from),
             waiting: AtomicU32::new(0),
             ranks,
-            remote_waits,
+            carrier,
         })
     }
 
@@ -245,7 +245,10 @@ impl Endpoint {
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
     pub fn progress(&self) -> Result<bool, MatchError> {
-        self.state.lock().progress(&mut None, &None)?;
+        let mut state = self.state.lock();
+        state.look(false);
+        state.progress(&mut None, &None)?;
+        drop(state);
         // After the poll, which may have brought offers, and before `settle`, which counts what is
         // left.
         self.read_for_others()?;
@@ -256,6 +259,26 @@ impl Endpoint {
     /// operation of this rank is incomplete, and no sender has found its ring to this rank full.
     pub fn doorbell(&self) -> &Mapped<AtomicU32> {
         &self.doorbell
+    }
+}
+
+impl Endpoint {
+    /// Waits until the systems of the ranks on other nodes have what connections of this process
+    /// carry: a rank that computes may take it late, and it would be lost with this process.
+    fn drain_connections(&self) {
+        /// Time between two looks, first and last. The system reports no acknowledgement.
+        const INTERVALS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(20)];
+        let [mut interval, longest] = INTERVALS;
+        loop {
+            let mut state = self.state.lock();
+            state.look(true);
+            if state.progress(&mut None, &None).is_err() || !state.holds_unsent() {
+                return;
+            }
+            drop(state);
+            std::thread::sleep(interval);
+            interval = (2 * interval).min(longest);
+        }
     }
 }
 
@@ -282,5 +305,6 @@ impl Drop for Endpoint {
                 Ok((!state.has_unsent(has_exited)).then_some(()))
             },
         );
+        self.drain_connections();
     }
 }

@@ -1,4 +1,5 @@
-//! Ranks on other nodes, as a rank sees them: records that another process carries.
+//! Ranks on other nodes, as a rank sees them: records that another process carries, or connections
+//! of this one.
 //!
 //! | kind | words | bytes |
 //! |---|---|---|
@@ -21,9 +22,10 @@
 
 use super::line::{Envelope, Kind, Line};
 use super::slab::Key;
-use crate::remote_waits::RemoteWaits;
+use crate::remote_waits::{RemoteDriver, RemoteWaits};
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// Largest number of bytes of a record.
 pub const REMOTE_RECORD_BYTES: usize = 32 << 10;
@@ -49,13 +51,13 @@ pub struct RemoteRecord {
 /// Carrier of records between this rank and ranks on other nodes. The records from one rank to
 /// another arrive in order, each once, while both ranks compute.
 pub trait RemoteLink: Send + Debug {
-    /// Puts a record for remote rank `to` into the send ring; false if there is no space. Then the
+    /// Puts a record for remote rank `to` behind those before; false if there is no space. Then the
     /// carrier wakes the rank when there is.
     fn put(&mut self, to: u32, words: [u64; 3], bytes: &[u8]) -> bool;
 
-    /// Returns true if the send ring has space for records with these numbers of bytes, `count` of
-    /// the first length and one of the second.
-    fn has_space(&mut self, count: usize, bytes: usize, last: usize) -> bool;
+    /// Returns true if there is space for records for remote rank `to` with these numbers of bytes,
+    /// `count` of the first length and one of the second.
+    fn has_space(&mut self, to: u32, count: usize, bytes: usize, last: usize) -> bool;
 
     /// Passes what was put on to the carrier.
     fn publish(&mut self);
@@ -71,6 +73,31 @@ pub trait RemoteLink: Send + Debug {
 
     /// Returns true if nothing can be sent or received any more.
     fn has_failed(&self) -> bool;
+
+    /// Takes what has arrived, where this process does that itself: always if this call waits for
+    /// it, otherwise now and then. Needs no call while a thread [drives](RemoteDriver::drive).
+    fn look(&mut self, is_awaited: bool) {
+        let _ = is_awaited;
+    }
+
+    /// Ends the sleep of another thread of this process that waits for what arrives: this one has
+    /// taken it.
+    fn wake(&self) {}
+
+    /// Returns true if a record for remote rank `to` would be lost with this process.
+    fn holds_unsent(&mut self, to: u32) -> bool {
+        let _ = to;
+        false
+    }
+}
+
+/// Manner in which threads of the rank wait for records.
+#[derive(Clone, Debug)]
+pub enum Carrier {
+    /// Another process carries the records, and wakes them.
+    Process(Arc<dyn RemoteWaits>),
+    /// They take the records from the connections themselves.
+    Threads(Arc<dyn RemoteDriver>),
 }
 
 /// Ranks on other nodes, and the way to them.
@@ -81,8 +108,8 @@ pub struct RemoteOptions {
     pub ranks: u32,
     /// Carrier of the records.
     pub link: Box<dyn RemoteLink>,
-    /// Marks of waiting threads.
-    pub waits: std::sync::Arc<dyn RemoteWaits>,
+    /// Manner of waiting.
+    pub carrier: Carrier,
 }
 
 /// Reason why nothing follows from a remote rank.

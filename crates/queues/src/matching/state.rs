@@ -165,6 +165,12 @@ impl State {
         }
     }
 
+    /// Returns true if messages may come from ranks of this node.
+    pub(super) fn has_local_senders(&self) -> bool {
+        let own = &self.peers[self.layout.rank as usize];
+        self.layout.ranks > 1 || own.outgoing.is_some()
+    }
+
     /// Registers an operation that later lines complete: the rank polls for it in all its calls.
     #[inline]
     fn expect_lines(&self) {
@@ -176,6 +182,11 @@ impl State {
         let receiver = self.layout.mailbox(to)?;
         let ring = Ring::create(&self.layout.arena, self.layout.rank, &receiver)?;
         self.peers[to as usize].outgoing = Some(Outgoing::new(ring, receiver, self.layout.credit));
+        if let Some(remote) = self.remote.as_ref().filter(|_| to == self.layout.rank) {
+            // A thread that waits for any rank may sleep at the connections: from now on a message
+            // may come from this rank itself.
+            remote.link.wake();
+        }
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use queues::matching::{
-    Contexts, Endpoint, EndpointOptions, Envelope, MAILBOX_BYTES, MessageHead, Pattern, Processes,
-    RemoteExit, RemoteLink, RemoteOptions, RemoteRecord,
+    Carrier, Contexts, Endpoint, EndpointOptions, Envelope, MAILBOX_BYTES, MessageHead, Pattern,
+    Processes, RemoteExit, RemoteLink, RemoteOptions, RemoteRecord,
 };
 use queues::remote_waits::RemoteWaits;
 use shm::arena::Arena;
@@ -99,7 +99,7 @@ impl RemoteLink for Link {
         true
     }
 
-    fn has_space(&mut self, _: usize, _: usize, _: usize) -> bool {
+    fn has_space(&mut self, _: u32, _: usize, _: usize, _: usize) -> bool {
         !self.wire.is_full.load(Ordering::Relaxed)
     }
 
@@ -171,7 +171,11 @@ fn endpoint() -> (Endpoint, Arc<Wire>) {
         mailboxes,
         reads_directly: None,
         processes: Arc::new(Nothing),
-        remote: Some(RemoteOptions { ranks: 2, link, waits: Arc::new(Nothing) }),
+        remote: Some(RemoteOptions {
+            ranks: 2,
+            link,
+            carrier: Carrier::Process(Arc::new(Nothing)),
+        }),
         contexts: Contexts::new(u32::MAX),
     };
     (Endpoint::new(options).expect("mailboxes"), wire)

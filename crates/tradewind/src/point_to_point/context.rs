@@ -9,7 +9,9 @@ use engine::node::membership::{Background, Member};
 use engine::node::{MAILBOX_BYTES, Node};
 use engine::signature::{CallKind, Signature};
 use network::error::{Error as NetworkError, RankExit};
-use queues::matching::{Contexts, Endpoint, EndpointOptions, MatchError, Processes, RemoteExit};
+use queues::matching::{
+    Contexts, Endpoint, EndpointOptions, MatchError, Processes, RemoteExit, wakeup_word,
+};
 use shm::arena::Arena;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -124,7 +126,8 @@ impl RankEndpoint {
             return Ok(endpoint);
         }
         let node = self.member.node();
-        let remote = self.job.as_deref().map(remote::open).transpose()?;
+        let wakeup = wakeup_word(node.segment(), node.mailboxes(), self.member.rank())?;
+        let remote = self.job.as_deref().map(|job| remote::open(job, wakeup)).transpose()?;
         let endpoint = Endpoint::new(EndpointOptions {
             arena: Arc::clone(&self.arena),
             rank: self.member.rank(),

@@ -1,10 +1,14 @@
-//! The way to ranks on other nodes: through the agent of this rank's node.
+//! The way to ranks on other nodes: over the connections of this rank, or through the agent of its
+//! node. All ranks of a job have the same.
 
 use crate::error::Result;
 use crate::internode::group::{InternodeGroup, InternodeJob};
 use network::agent::messages::port::MessagePort;
 use network::agent::messages::record::{Class, Head, MAX_BYTES, record_bytes};
-use queues::matching::{REMOTE_RECORD_BYTES, RemoteLink, RemoteOptions, RemoteRecord};
+use network::direct::messages::DirectPort;
+use queues::matching::{Carrier, REMOTE_RECORD_BYTES, RemoteLink, RemoteOptions, RemoteRecord};
+use shm::mapped::Mapped;
+use shm::sync::AtomicU32;
 use std::sync::Arc;
 
 const _: () = assert!(REMOTE_RECORD_BYTES == MAX_BYTES);
@@ -12,12 +16,20 @@ const _: () = assert!(REMOTE_RECORD_BYTES == MAX_BYTES);
 /// Memory for the messages of a rank on their way, in each direction, divided among many ranks.
 const ALL_RINGS: u64 = 256 << 20;
 
-/// Opens this rank's way to the ranks on other nodes, once.
-pub(super) fn open(job: &InternodeJob) -> Result<RemoteOptions> {
+/// Opens this rank's way to the ranks on other nodes, once. `wakeup` wakes its threads that wait for
+/// messages.
+pub(super) fn open(job: &InternodeJob, wakeup: Mapped<AtomicU32>) -> Result<RemoteOptions> {
     let ranks = job.nodes.ranks();
-    let port = job.agent().open_messages(ALL_RINGS / u64::from(ranks.max(1)))?;
-    let waits = Arc::new(port.wait_mark());
-    Ok(RemoteOptions { ranks, link: Box::new(AgentLink(port)), waits })
+    let Some(direct) = &job.backends.blocking else {
+        let port = job.agent().open_messages(ALL_RINGS / u64::from(ranks.max(1)))?;
+        let carrier = Carrier::Process(Arc::new(port.wait_mark()));
+        return Ok(RemoteOptions { ranks, link: Box::new(AgentLink(port)), carrier });
+    };
+    // The shortest rings: they carry the reports of exits only.
+    let reports = job.agent().open_messages(0)?;
+    let (port, threads) = direct.open_messages(reports, wakeup);
+    let carrier = Carrier::Threads(Arc::new(threads));
+    Ok(RemoteOptions { ranks, link: Box::new(DirectLink(port)), carrier })
 }
 
 /// Returns the places of the ranks of a communicator: those of this node have their numbers on the
@@ -46,7 +58,7 @@ impl RemoteLink for AgentLink {
         self.0.put(head, bytes)
     }
 
-    fn has_space(&mut self, count: usize, bytes: usize, last: usize) -> bool {
+    fn has_space(&mut self, _: u32, count: usize, bytes: usize, last: usize) -> bool {
         self.0.has_space(count as u64 * record_bytes(bytes) + record_bytes(last))
     }
 
@@ -57,8 +69,7 @@ impl RemoteLink for AgentLink {
 
     #[inline]
     fn first(&mut self) -> Option<RemoteRecord> {
-        let Head { peer: from, class, bytes, words } = self.0.first()?;
-        Some(RemoteRecord { from, is_exit: class == Class::Exit, words, bytes })
+        self.0.first().map(arrived)
     }
 
     #[inline]
@@ -74,4 +85,60 @@ impl RemoteLink for AgentLink {
     fn has_failed(&self) -> bool {
         self.0.has_failed()
     }
+}
+
+/// Records over the connections of this rank.
+#[derive(Debug)]
+struct DirectLink(DirectPort);
+
+impl RemoteLink for DirectLink {
+    #[inline]
+    fn put(&mut self, to: u32, words: [u64; 3], bytes: &[u8]) -> bool {
+        self.0.put(to, words, bytes)
+    }
+
+    fn has_space(&mut self, to: u32, count: usize, bytes: usize, last: usize) -> bool {
+        self.0.has_space(to, count as u64 * record_bytes(bytes) + record_bytes(last))
+    }
+
+    #[inline]
+    fn publish(&mut self) {
+        self.0.publish();
+    }
+
+    #[inline]
+    fn first(&mut self) -> Option<RemoteRecord> {
+        self.0.first().map(arrived)
+    }
+
+    #[inline]
+    fn read(&self, at: usize, into: &mut [u8]) {
+        self.0.read(at, into);
+    }
+
+    #[inline]
+    fn release(&mut self) {
+        self.0.release();
+    }
+
+    fn has_failed(&self) -> bool {
+        self.0.has_failed()
+    }
+
+    fn look(&mut self, is_awaited: bool) {
+        self.0.look(is_awaited);
+    }
+
+    fn wake(&self) {
+        self.0.wake();
+    }
+
+    fn holds_unsent(&mut self, to: u32) -> bool {
+        self.0.has_unacknowledged(to)
+    }
+}
+
+/// A record with this head.
+fn arrived(Head { peer: from, class, bytes, words }: Head) -> RemoteRecord {
+    RemoteRecord { from, is_exit: class == Class::Exit, words, bytes }
 }

@@ -14,6 +14,7 @@ impl Endpoint {
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
     pub fn probe_now(&self, pattern: &Pattern) -> Result<Option<MessageHead>, MatchError> {
+        self.look_for(pattern.source);
         self.with_message(pattern, |_, _, head| head)
     }
 
@@ -26,7 +27,14 @@ impl Endpoint {
         pattern: &Pattern,
         exited: impl Fn() -> Option<u32>,
     ) -> Result<MessageHead, MatchError> {
-        self.wait(|| pattern.wait(), None, exited, || self.probe_now(pattern))
+        let awaited = self.awaited_from(pattern.source);
+        self.wait_for(
+            || pattern.wait(),
+            awaited,
+            None,
+            exited,
+            || self.with_message(pattern, |_, _, head| head),
+        )
     }
 
     /// Takes the first message that a receive would match now.
@@ -34,6 +42,11 @@ impl Endpoint {
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
     pub fn take_now(&self, pattern: &Pattern) -> Result<Option<TakenMessage>, MatchError> {
+        self.look_for(pattern.source);
+        self.take_first(pattern)
+    }
+
+    fn take_first(&self, pattern: &Pattern) -> Result<Option<TakenMessage>, MatchError> {
         self.with_message(pattern, |state, key, head| {
             state.matcher.take_unexpected(key);
             TakenMessage { key, head }
@@ -49,7 +62,8 @@ impl Endpoint {
         pattern: &Pattern,
         exited: impl Fn() -> Option<u32>,
     ) -> Result<TakenMessage, MatchError> {
-        self.wait(|| pattern.wait(), None, exited, || self.take_now(pattern))
+        let awaited = self.awaited_from(pattern.source);
+        self.wait_for(|| pattern.wait(), awaited, None, exited, || self.take_first(pattern))
     }
 
     fn with_message<R>(

@@ -1,10 +1,11 @@
 //! Receives of an endpoint.
 
-use super::waiting::{ALONE, Awaited, test};
+use super::waiting::{ALONE, test};
 use super::{Endpoint, PostedRecvKey};
 use crate::matching::error::MatchError;
 use crate::matching::line::MessageHead;
 use crate::matching::matcher::Pattern;
+use crate::matching::remote::Carrier;
 use crate::matching::slab::Key;
 use crate::matching::state::{FirstRecv, OwnRecv, PolledRecv};
 use std::sync::atomic::Ordering;
@@ -94,6 +95,7 @@ impl Endpoint {
         let posted = recv.key;
         let mut own = Some(OwnRecv { posted, buffer });
         let exited = || exited(self.awaited(posted, source));
+        self.look_for(source);
         let outcome = test(&mut recv.tests, exited, || self.poll_recv(&mut own, None, true));
         if !matches!(outcome, Ok(Some(_)) | Err(MatchError::Truncated { .. })) {
             self.detach(&own);
@@ -121,10 +123,7 @@ impl Endpoint {
         let mut polls = 0_u32;
         let exited = || exited(self.awaited(posted, source));
         let subject = || self.state.lock().wait_of_recv(posted);
-        let awaited = match source {
-            Some(source) if source < self.ranks => Awaited::Rank { bytes: 0 },
-            _ => Awaited::Any,
-        };
+        let awaited = self.awaited_from(source);
         let outcome = self.wait_for(subject, awaited, deadline, exited, || {
             let polls_all =
                 polls % POLLS_OF_ONE == POLLS_OF_ONE - 1 || polls > ALONE.eager + ALONE.spins;
@@ -138,6 +137,9 @@ impl Endpoint {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             // Behind this message there may be those of other threads, which sleep.
             self.own.wakeup().notify();
+            if let Some(Carrier::Threads(driver)) = &self.carrier {
+                driver.wake();
+            }
         }
         outcome
     }

@@ -37,6 +37,7 @@ impl Endpoint {
             }
             // The receiver may wait for space in its ring to this rank, so this rank empties its
             // rings while it waits.
+            state.look(to >= self.ranks);
             state.progress(&mut None, &None)?;
             polls += 1;
         }
@@ -104,6 +105,8 @@ impl Endpoint {
         exited: impl Fn() -> Option<u32>,
     ) -> Result<bool, MatchError> {
         let own = Some((send.key, bytes));
+        let to = self.state.lock().receiver_of(send.key);
+        self.look_for(to);
         let outcome = test(&mut send.tests, exited, || {
             let mut state = self.state.lock();
             state.progress(&mut None, &own)?;
@@ -139,7 +142,7 @@ impl Endpoint {
         let own = Some((send, bytes));
         let subject = || Wait::Send { to: self.state.lock().receiver_of(send) };
         let awaited = match self.state.lock().receiver_of(send) {
-            Some(to) if to >= self.ranks => Awaited::Any,
+            Some(to) if to >= self.ranks => Awaited::Remote,
             _ => Awaited::Rank { bytes: bytes.len() },
         };
         let outcome = self.wait_for(subject, awaited, deadline, exited, || {

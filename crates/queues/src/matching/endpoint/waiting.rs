@@ -2,9 +2,11 @@
 
 use super::Endpoint;
 use crate::matching::error::MatchError;
-use crate::remote_waits::{ASLEEP, poll_beside};
-use shm::published_wait::Wait;
+use crate::matching::remote::Carrier;
+use crate::remote_waits::{ASLEEP, Drive, Driven, RemoteDriver, poll_beside};
+use shm::published_wait::{self, Wait};
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
+use shm::wakeup::{Armed, Wakeup};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -21,7 +23,9 @@ const CROWDED: SpinPolicy =
 pub(super) enum Awaited {
     /// A rank of this node, which may copy so many bytes.
     Rank { bytes: usize },
-    /// The carrier of messages from other nodes, or any rank.
+    /// A rank of another node.
+    Remote,
+    /// Any rank.
     Any,
 }
 
@@ -30,12 +34,47 @@ const BYTES_A_POLL: usize = 128;
 
 const MOST_COPY_POLLS: usize = 1 << 17;
 
+/// Time for which a thread polls the connections before it sleeps.
+const POLLING: Duration = Duration::from_micros(500);
+
+/// Longest sleep at the connections without a check of the peers.
+const ALONE_SLICE: Duration = Duration::from_millis(50);
+
+/// The same where ranks of this node may need this one. They cannot end such a sleep.
+const SHARED_SLICE: Duration = Duration::from_millis(1);
+
+/// Time of sleeps at the connections beside ranks of this node. In a longer wait these wake the
+/// thread, and the background thread does if something arrives.
+const SHARED_SLEEPS: Duration = Duration::from_millis(10);
+
+/// Longest sleep while another thread of this rank has the connections.
+const OTHER_DRIVER: Duration = Duration::from_millis(1);
+
 impl Endpoint {
     /// Returns true if polling is no waste: every rank has a processor, and one thread of this rank
     /// waits at most.
     pub(super) fn may_spin(&self) -> bool {
         // Relaxed: a hint.
         self.has_cores_for_all && self.waiting.load(Ordering::Relaxed) <= 1
+    }
+
+    /// Returns what a receive from a source waits for.
+    #[inline]
+    pub(super) fn awaited_from(&self, source: Option<u32>) -> Awaited {
+        match source {
+            None => Awaited::Any,
+            Some(source) if source < self.ranks => Awaited::Rank { bytes: 0 },
+            Some(_) => Awaited::Remote,
+        }
+    }
+
+    /// Takes what has arrived from other nodes, for a call that does not wait: always if it may
+    /// concern the rank at a place, or any, otherwise now and then.
+    #[inline]
+    pub(super) fn look_for(&self, place: Option<u32>) {
+        if matches!(self.carrier, Some(Carrier::Threads(_))) {
+            self.state.lock().look(place.is_none_or(|place| place >= self.ranks));
+        }
     }
 
     /// Waits until `poll` returns a result, or the rank that `exited` returns has exited. `subject`
@@ -63,7 +102,10 @@ impl Endpoint {
     ) -> Result<R, MatchError> {
         /// Polls before the thread counts as waiting.
         const FIRST_POLLS: u32 = 100;
-        let polls = if self.may_spin() { FIRST_POLLS } else { 1 };
+        let is_far = matches!(self.carrier, Some(Carrier::Threads(_)))
+            && !matches!(awaited, Awaited::Rank { .. });
+        // What arrives at the connections is found there only.
+        let polls = if self.may_spin() && !is_far { FIRST_POLLS } else { 1 };
         for _ in 0..polls {
             if let Some(result) = poll()? {
                 return Ok(result);
@@ -79,36 +121,110 @@ impl Endpoint {
         awaited: Awaited,
         deadline: Option<Instant>,
         exited: impl Fn() -> Option<u32>,
-        mut poll: impl FnMut() -> Result<Option<R>, MatchError>,
+        poll: impl FnMut() -> Result<Option<R>, MatchError>,
     ) -> Result<R, MatchError> {
         // Relaxed: a hint.
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        if let Some(remote) = &self.remote_waits {
-            remote.begin();
-        }
-        let mut outcome = None;
-        let policy = if let (Awaited::Any, Some(remote)) = (awaited, &self.remote_waits) {
-            outcome = poll_beside(&**remote, deadline, || poll().transpose());
-            ASLEEP
-        } else if self.may_spin() {
-            let bytes = match awaited {
-                Awaited::Rank { bytes } => bytes,
-                Awaited::Any => 0,
-            };
-            let copy = (bytes / BYTES_A_POLL).min(MOST_COPY_POLLS) as u32;
-            SpinPolicy { eager: ALONE.eager + copy, ..ALONE }
-        } else {
-            CROWDED
+        let mut message = MessageWait { endpoint: self, subject, exited, poll };
+        let outcome = match (&self.carrier, awaited) {
+            (Some(Carrier::Threads(driver)), Awaited::Remote | Awaited::Any) => {
+                self.wait_at_connections(&**driver, awaited, deadline, &mut message)
+            }
+            (Some(Carrier::Process(remote)), _) => {
+                remote.begin();
+                let outcome = match awaited {
+                    Awaited::Rank { bytes } => wait(&mut message, self.policy(bytes), deadline),
+                    Awaited::Remote | Awaited::Any => {
+                        poll_beside(&**remote, deadline, || message.poll())
+                            .or_else(|| wait(&mut message, ASLEEP, deadline))
+                    }
+                };
+                remote.end();
+                outcome
+            }
+            (_, Awaited::Rank { bytes }) => wait(&mut message, self.policy(bytes), deadline),
+            (None, Awaited::Remote | Awaited::Any) => wait(&mut message, self.policy(0), deadline),
         };
-        if outcome.is_none() {
-            let mut message = MessageWait { endpoint: self, subject, exited, poll };
-            outcome = wait(&mut message, policy, deadline);
-        }
         self.waiting.fetch_sub(1, Ordering::Relaxed);
-        if let Some(remote) = &self.remote_waits {
-            remote.end();
-        }
         outcome.unwrap_or(Err(MatchError::Timeout))
+    }
+
+    /// Manner of waiting for a rank of this node, which may copy so many bytes.
+    fn policy(&self, bytes: usize) -> SpinPolicy {
+        if !self.may_spin() {
+            return CROWDED;
+        }
+        let copy = (bytes / BYTES_A_POLL).min(MOST_COPY_POLLS) as u32;
+        SpinPolicy { eager: ALONE.eager + copy, ..ALONE }
+    }
+
+    /// Waits for a rank of another node, or any rank. The thread polls the connections and sleeps
+    /// there, if none but ranks of other nodes can end its wait or after a short time. `None` at the
+    /// deadline.
+    fn wait_at_connections<W: Waiter>(
+        &self,
+        driver: &dyn RemoteDriver,
+        awaited: Awaited,
+        deadline: Option<Instant>,
+        message: &mut W,
+    ) -> Option<W::Output> {
+        let mut outcome = None;
+        let is_named = matches!(awaited, Awaited::Remote);
+        let has_local_senders = || self.state.lock().has_local_senders();
+        let began = Instant::now();
+        let polls_always = !is_named && has_local_senders();
+        let drive = Drive { polls_always, polling: POLLING, sleeps: false, until: deadline };
+        let mut drive_once = |drive: Drive, message: &mut W| {
+            let driven = driver.drive(drive, &mut || {
+                outcome = message.poll();
+                outcome.is_some()
+            });
+            (driven, outcome.take())
+        };
+        loop {
+            match drive_once(drive, message) {
+                (Driven::Complete, outcome) => return outcome,
+                (Driven::Busy, _) if began.elapsed() < POLLING => std::thread::yield_now(),
+                _ => break,
+            }
+            if let Some(outcome) = message.poll() {
+                return Some(outcome);
+            }
+        }
+        loop {
+            // As before every sleep: a rank that has exited ends the wait.
+            if let Some(outcome) = message.check() {
+                return Some(outcome);
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return message.poll();
+            }
+            let until = |limit| Some(deadline.map_or(now + limit, |end| end.min(now + limit)));
+            let is_shared = has_local_senders();
+            let mut limit = None;
+            if !is_shared || is_named && now - began < SHARED_SLEEPS {
+                let _published = published_wait::publish(message.describe());
+                let slice = if is_shared { SHARED_SLICE } else { ALONE_SLICE };
+                let drive = Drive {
+                    polls_always: false,
+                    polling: Duration::ZERO,
+                    sleeps: true,
+                    until: until(slice),
+                };
+                match drive_once(drive, message) {
+                    (Driven::Complete, outcome) => return outcome,
+                    (Driven::Idle, _) => continue,
+                    (Driven::Busy, _) => limit = Some(OTHER_DRIVER),
+                }
+            }
+            // The background thread takes what arrives, or the thread that has the connections.
+            let deadline = limit.map_or(deadline, until);
+            let outcome = wait(message, ASLEEP, deadline);
+            if outcome.is_some() {
+                return outcome;
+            }
+        }
     }
 }
 
@@ -158,7 +274,11 @@ where
     const CHECKS_BEFORE_SLEEP: bool = true;
 
     fn sleeper(&self) -> impl Sleeper {
-        self.endpoint.own.wakeup()
+        let driver = match &self.endpoint.carrier {
+            Some(Carrier::Threads(driver)) => Some(&**driver),
+            _ => None,
+        };
+        EndpointSleeper { wakeup: self.endpoint.own.wakeup(), driver }
     }
 
     fn poll(&mut self) -> Option<Self::Output> {
@@ -181,5 +301,33 @@ where
             let rank = exited.filter(|rank| (self.exited)() == Some(*rank))?;
             Some(Err(MatchError::RankExited { rank }))
         })
+    }
+}
+
+/// Sleep of a thread until the wake-up word of its endpoint is notified.
+struct EndpointSleeper<'a> {
+    wakeup: Wakeup<'a>,
+    /// The connections with other nodes, if threads of this process take what arrives there.
+    driver: Option<&'a dyn RemoteDriver>,
+}
+
+impl Sleeper for EndpointSleeper<'_> {
+    fn arm(&self) -> Armed {
+        // First: what arrives from now on notifies the word.
+        if let Some(driver) = self.driver {
+            driver.begin_sleep();
+        }
+        self.wakeup.arm()
+    }
+
+    fn sleep(&self, armed: Armed, limit: Duration) -> bool {
+        Sleeper::sleep(&self.wakeup, armed, limit)
+    }
+
+    fn disarm(&self, armed: Armed) {
+        self.wakeup.disarm(armed);
+        if let Some(driver) = self.driver {
+            driver.end_sleep();
+        }
     }
 }

@@ -23,7 +23,7 @@ impl RemoteLink for Link {
         true
     }
 
-    fn has_space(&mut self, _: usize, _: usize, _: usize) -> bool {
+    fn has_space(&mut self, _: u32, _: usize, _: usize, _: usize) -> bool {
         true
     }
 

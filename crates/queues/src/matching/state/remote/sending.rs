@@ -140,7 +140,7 @@ impl State {
                 let length = end - stream.done;
                 // The space before the bytes are read: `part_of` may copy them through the kernel,
                 // and a part that is not put would be copied again.
-                if !peer.parts.has(length, *credit) || !link.has_space(1, length as usize, 0) {
+                if !peer.parts.has(length, *credit) || !link.has_space(to, 1, length as usize, 0) {
                     return false;
                 }
                 let own_bytes = own.filter(|(send, _)| *send == stream.send).map(|(_, own)| own);
@@ -171,6 +171,7 @@ impl State {
             if own.is_none_or(|(own, _)| own != send) {
                 // Another thread may sleep until this send is complete.
                 mailbox.wakeup().notify();
+                link.wake();
             }
         }
         peer.offers.is_empty() && peer.streams.is_empty()
@@ -193,7 +194,7 @@ impl Remote {
     fn put_long(&mut self, to: u32, envelope: Envelope, bytes: &[u8]) -> bool {
         let parts = bytes.chunks(REMOTE_RECORD_BYTES);
         // All or nothing: no state is kept from which a later call could continue.
-        if !self.link.has_space(parts.len() + 1, REMOTE_RECORD_BYTES, 0) {
+        if !self.link.has_space(to, parts.len() + 1, REMOTE_RECORD_BYTES, 0) {
             return false;
         }
         let number = self.next_long();

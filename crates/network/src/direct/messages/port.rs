@@ -1,0 +1,262 @@
+//! A rank's end of its messages with other ranks.
+
+use super::exits::Exits;
+use super::inbox::Arrived;
+use crate::agent::messages::port::MessagePort;
+use crate::agent::messages::record::{
+    Class, HEAD_BYTES, Head, MAX_BYTES, record_bytes, split_first,
+};
+use crate::agent::records::BATCH_BYTES;
+use crate::direct::driver::Driver;
+use shm::mapped::Mapped;
+use shm::sync::AtomicU32;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Time between two looks at the connections in calls that do not wait for other nodes.
+const LOOK_INTERVAL: Duration = Duration::from_micros(20);
+
+/// Words that no rank sends: the receiver refuses their sender.
+const INVALID: [u64; 3] = [u64::MAX; 3];
+
+/// A rank's end of its messages. One thread at a time uses it.
+#[derive(Debug)]
+pub struct DirectPort {
+    rank: u32,
+    driver: Arc<Driver>,
+    /// Reports exits. No rank sends messages by it.
+    reports: MessagePort,
+    /// Records that were put and not published, by receiver, in frames.
+    unpublished: Vec<(u32, Vec<u8>)>,
+    /// What has arrived, and the position of the next record in the first frame.
+    arrived: VecDeque<Arrived>,
+    at: usize,
+    exits: Exits,
+    current: Option<Current>,
+    looked: Instant,
+}
+
+/// The first record.
+#[derive(Debug)]
+enum Current {
+    /// The next one of the first frame.
+    InFrame(Head),
+    /// The exit of a rank, with these bytes.
+    Exit(u32, Vec<u8>),
+    /// A sign that a rank sends what no rank sends.
+    Invalid(u32),
+}
+
+impl Current {
+    fn head(&self) -> Head {
+        match self {
+            Current::InFrame(head) => *head,
+            Current::Exit(peer, why) => {
+                Head { peer: *peer, class: Class::Exit, bytes: why.len(), words: [0; 3] }
+            }
+            Current::Invalid(peer) => {
+                Head { peer: *peer, class: Class::Message, bytes: 0, words: INVALID }
+            }
+        }
+    }
+}
+
+impl DirectPort {
+    pub(in crate::direct) fn new(
+        rank: u32,
+        driver: Arc<Driver>,
+        reports: MessagePort,
+        wakeup: Mapped<AtomicU32>,
+    ) -> Self {
+        driver.messages.inbox.set_wakeup(wakeup);
+        driver.messages.is_open.store(true, Ordering::Relaxed);
+        // A thread that leaves the engine begins the looks.
+        drop(driver.try_lock());
+        DirectPort {
+            rank,
+            driver,
+            reports,
+            unpublished: Vec::new(),
+            arrived: VecDeque::new(),
+            at: 0,
+            exits: Exits::default(),
+            current: None,
+            looked: Instant::now(),
+        }
+    }
+
+    /// Returns true if so many bytes of records for a rank may be added to what has not been sent.
+    /// Otherwise the rank's waiting threads are woken when there is space.
+    #[inline]
+    pub fn has_space(&mut self, to: u32, bytes: u64) -> bool {
+        let own = self.unpublished.iter().filter(|(other, _)| *other == to);
+        let own: usize = own.map(|(_, records)| records.len()).sum();
+        self.driver.messages.outbox.has_space(to, own as u64 + bytes)
+    }
+
+    /// Adds a record for a rank; false if there is no space. `bytes` has at most
+    /// [`MAX_BYTES`]. It leaves with the next [`publish`](Self::publish).
+    #[inline]
+    pub fn put(&mut self, to: u32, words: [u64; 3], bytes: &[u8]) -> bool {
+        let length = record_bytes(bytes.len());
+        if to == self.rank || bytes.len() > MAX_BYTES || !self.has_space(to, length) {
+            return false;
+        }
+        let is_open =
+            |(other, records): &&mut (u32, Vec<u8>)| *other == to && records.len() < BATCH_BYTES;
+        // The last one: frames for a rank leave in order.
+        let frame = match self.unpublished.iter_mut().rev().find(is_open) {
+            Some((_, records)) => records,
+            None => {
+                self.unpublished.push((to, Vec::with_capacity(length as usize)));
+                let Some((_, records)) = self.unpublished.last_mut() else { return false };
+                records
+            }
+        };
+        let head = Head { peer: to, class: Class::Message, bytes: bytes.len(), words };
+        let end = frame.len() + length as usize;
+        frame.extend_from_slice(&head.encode());
+        frame.extend_from_slice(bytes);
+        frame.resize(end, 0);
+        true
+    }
+
+    /// Passes the records that were put on to the system, or to the thread that has the engine.
+    #[inline]
+    pub fn publish(&mut self) {
+        if self.unpublished.is_empty() {
+            return;
+        }
+        for (to, records) in &self.unpublished {
+            self.driver.messages.outbox.submit(*to, records.len() as u64);
+        }
+        self.driver.submissions.send(&mut self.unpublished);
+        self.driver.send();
+    }
+
+    /// Takes what has arrived at the connections, in a call that waits for other nodes or now and
+    /// then in every other call.
+    pub fn look(&mut self, is_awaited: bool) {
+        if !is_awaited {
+            let now = Instant::now();
+            if now.saturating_duration_since(self.looked) < LOOK_INTERVAL {
+                return;
+            }
+            self.looked = now;
+        }
+        self.driver.advance();
+    }
+
+    /// Returns the head of the first record that has arrived, until it is
+    /// [released](Self::release).
+    #[inline]
+    pub fn first(&mut self) -> Option<Head> {
+        if self.current.is_none() {
+            self.current = self.next();
+        }
+        self.current.as_ref().map(Current::head)
+    }
+
+    fn next(&mut self) -> Option<Current> {
+        loop {
+            match self.arrived.front() {
+                Some(Arrived::Records { from, records }) => {
+                    let from = *from;
+                    if let Some((head, ..)) = split_first(&records[self.at..]) {
+                        let is_own = head.peer == self.rank;
+                        let head = Head { peer: from, ..head };
+                        return Some(match is_own {
+                            true => Current::InFrame(head),
+                            false => Current::Invalid(from),
+                        });
+                    }
+                    // The decoder of frames has checked that they consist of whole records.
+                    self.at = 0;
+                    self.arrived.pop_front();
+                    if !self.exits.is_empty() {
+                        self.exits.note_arrival(from);
+                    }
+                }
+                Some(Arrived::Excess { from }) => return Some(Current::Invalid(*from)),
+                Some(Arrived::Lost(lost)) => {
+                    self.exits.end(lost.clone());
+                    self.arrived.pop_front();
+                }
+                None if self.driver.messages.inbox.has_any() => {
+                    self.driver.messages.inbox.take(&mut self.arrived);
+                }
+                None => return self.next_exit(),
+            }
+        }
+    }
+
+    /// The next exit; nothing else has arrived.
+    fn next_exit(&mut self) -> Option<Current> {
+        while let Some(head) = self.reports.first() {
+            if head.class == Class::Exit {
+                let mut why = vec![0; head.bytes];
+                self.reports.read(0, &mut why);
+                self.exits.explain(head.peer, why);
+                // What has arrived before a node has vanished comes first.
+                self.driver.advance();
+            }
+            self.reports.release();
+        }
+        if self.exits.is_empty() || self.driver.messages.inbox.has_any() {
+            return None;
+        }
+        let exit = self.exits.next();
+        self.driver.messages.set_unexplained(self.exits.has_unexplained());
+        exit.map(|(rank, why)| Current::Exit(rank, why))
+    }
+
+    /// Reads bytes of the first record, from byte `at` on.
+    #[inline]
+    pub fn read(&self, at: usize, into: &mut [u8]) {
+        let bytes = match (&self.current, self.arrived.front()) {
+            (Some(Current::InFrame(head)), Some(Arrived::Records { records, .. })) => {
+                let start = self.at + HEAD_BYTES;
+                records.get(start..start + head.bytes)
+            }
+            (Some(Current::Exit(_, why)), _) => Some(&why[..]),
+            _ => None,
+        };
+        let bytes = bytes.and_then(|bytes| bytes.get(at..at + into.len()));
+        debug_assert!(bytes.is_some() || into.is_empty(), "the bytes belong to the record");
+        if let Some(bytes) = bytes {
+            into.copy_from_slice(bytes);
+        }
+    }
+
+    /// Removes the first record.
+    #[inline]
+    pub fn release(&mut self) {
+        match self.current.take() {
+            Some(Current::InFrame(head)) => self.at += head.record_bytes() as usize,
+            // The rest of an invalid frame counts as little.
+            Some(Current::Invalid(_)) => {
+                self.at = 0;
+                self.arrived.pop_front();
+            }
+            Some(Current::Exit(..)) | None => {}
+        }
+    }
+
+    /// Ends the sleep of a thread of the rank on the connections.
+    pub fn wake(&self) {
+        self.driver.submissions.notify();
+    }
+
+    /// Returns true if the system of a rank has not acknowledged everything that was published.
+    pub fn has_unacknowledged(&mut self, to: u32) -> bool {
+        // Another thread has the engine: perhaps.
+        self.driver.try_lock().is_none_or(|mut engine| engine.has_unacknowledged_by(to))
+    }
+
+    /// Returns true if exits are reported no more: the node service has ended.
+    pub fn has_failed(&self) -> bool {
+        self.reports.has_failed()
+    }
+}
