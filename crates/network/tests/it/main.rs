@@ -17,6 +17,7 @@ mod job_nodes;
 mod jobs;
 mod long_messages;
 mod lost_ranks;
+mod messages;
 mod namespaces;
 mod own_regions;
 mod remote_memory;
