@@ -44,6 +44,8 @@ pub(super) struct Background {
     /// True while the thread looks at the connections at intervals. Changes under the lock of the
     /// engine, which orders them.
     has_looks: AtomicBool,
+    /// True while the thread looks often for messages that wait for others to join them.
+    has_ticks: AtomicBool,
     is_over: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -70,6 +72,7 @@ impl Background {
             arming: Mutex::default(),
             is_started: AtomicBool::new(false),
             has_looks: AtomicBool::new(false),
+            has_ticks: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             thread: Mutex::default(),
         })
@@ -108,6 +111,29 @@ impl Background {
     /// Makes the thread look at the connections at intervals, or no more. The caller has the engine.
     pub(super) fn set_looks(&self, has_looks: bool) {
         self.has_looks.store(has_looks, Ordering::Relaxed);
+    }
+
+    /// Makes the thread take soon what was passed to the engine before this call.
+    pub(super) fn tick(&self) {
+        // The lock of the submissions orders it with `end_ticks`.
+        if !self.has_ticks.load(Ordering::Relaxed) {
+            self.has_ticks.store(true, Ordering::Relaxed);
+            self.notify();
+        }
+    }
+
+    /// Returns true if the thread looks often.
+    pub(super) fn has_ticks(&self) -> bool {
+        self.has_ticks.load(Ordering::Relaxed)
+    }
+
+    /// Ends that, unless something `was_passed`: a thread that has passed something before this check
+    /// may rely on the looks, and one that passes something later begins them anew.
+    pub(super) fn end_ticks(&self, was_passed: impl FnOnce() -> bool) {
+        self.has_ticks.store(false, Ordering::Relaxed);
+        if was_passed() {
+            self.has_ticks.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Ends the thread.

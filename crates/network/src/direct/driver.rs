@@ -20,6 +20,10 @@ use std::time::Duration;
 
 /// Time between two looks of the background thread at runs that need none.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// Time between two looks for messages that wait for others to join them.
+const TICK: Duration = Duration::from_millis(1);
+/// Number of these looks in a row at nothing after which the thread looks less often.
+const IDLE_TICKS: u32 = 100;
 /// Number of looks in a row at no run after which the thread looks no more.
 const IDLE_LOOKS: u32 = 20;
 
@@ -87,8 +91,16 @@ impl Driver {
     fn run_in_background(self: &Arc<Self>) {
         let mut timeout = None;
         let mut idle_looks = 0;
+        let mut idle_ticks = 0;
         while self.background.sleep(timeout) {
             let mut timer = None;
+            if self.background.has_ticks() {
+                idle_ticks = if self.submissions.has_any() { 0 } else { idle_ticks + 1 };
+                if idle_ticks >= IDLE_TICKS {
+                    idle_ticks = 0;
+                    self.background.end_ticks(|| self.submissions.has_any());
+                }
+            }
             // A thread that has the engine arms the set when it leaves it, and then notifies this
             // one of timers.
             if let Some(mut engine) = self.try_lock() {
@@ -107,7 +119,8 @@ impl Driver {
                 }
             }
             let look = self.background.has_looks().then_some(LOOK_INTERVAL);
-            timeout = timer.into_iter().chain(look).min();
+            let tick = self.background.has_ticks().then_some(TICK);
+            timeout = timer.into_iter().chain(look).chain(tick).min();
         }
     }
 

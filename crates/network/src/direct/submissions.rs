@@ -4,6 +4,7 @@
 //! it what they start, and interrupt it if they must have the engine themselves.
 
 use super::run::DirectRun;
+use crate::agent::records::BATCH_BYTES;
 use rustix::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -75,6 +76,18 @@ impl Submissions {
     pub(super) fn send(&self, messages: &mut Vec<(u32, Vec<u8>)>) {
         let mut queue = self.queue();
         queue.submitted.messages.append(messages);
+        self.wake(&queue);
+    }
+
+    /// Passes records for a rank to the engine, behind those in its last frame.
+    pub(super) fn join(&self, to: u32, records: Vec<u8>) {
+        let mut queue = self.queue();
+        match queue.submitted.messages.last_mut() {
+            Some((last, frame)) if *last == to && frame.len() < BATCH_BYTES => {
+                frame.extend_from_slice(&records);
+            }
+            _ => queue.submitted.messages.push((to, records)),
+        }
         self.wake(&queue);
     }
 

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 testing::tests![
     no_arrival_is_missed_by_a_thread_that_sleeps,
+    messages_that_wait_for_others_leave_without_a_further_call,
     what_the_system_does_not_take_follows_while_the_rank_computes,
     frames_that_no_rank_sends_end_the_messages_of_their_sender_only,
     an_exit_comes_behind_the_messages_of_its_rank,
@@ -150,6 +151,26 @@ fn no_arrival_is_missed_by_a_thread_that_sleeps() {
             }
         }
     });
+}
+
+fn messages_that_wait_for_others_leave_without_a_further_call() {
+    let mut ranks = Rank::all(2);
+    let mut receiver = ranks.pop().expect("two ranks");
+    let sender = &mut ranks[0];
+    let mut sent = 0;
+    for round in 0..200_u64 {
+        // Up to more than what waits at most.
+        let first = sent;
+        for _ in 0..1 + round * 13 % 60 {
+            assert!(sender.port.put(1, [sent, 0, 0], &sent.to_le_bytes()), "there is space");
+            sender.port.publish_soon();
+            sent += 1;
+        }
+        for number in first..sent {
+            let (head, bytes) = receiver.receive();
+            assert_eq!((head.words[0], bytes), (number, number.to_le_bytes().to_vec()));
+        }
+    }
 }
 
 /// Rank 0 sends more than connections hold and makes no further call.

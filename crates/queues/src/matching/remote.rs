@@ -62,6 +62,11 @@ pub trait RemoteLink: Send + Debug {
     /// Passes what was put on to the carrier.
     fn publish(&mut self);
 
+    /// As [`publish`](Self::publish), for a message that may wait a moment for others to join it.
+    fn publish_soon(&mut self) {
+        self.publish();
+    }
+
     /// Returns the first record that has arrived and was not released.
     fn first(&mut self) -> Option<RemoteRecord>;
 

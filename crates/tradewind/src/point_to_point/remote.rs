@@ -107,6 +107,11 @@ impl RemoteLink for DirectLink {
     }
 
     #[inline]
+    fn publish_soon(&mut self) {
+        self.0.publish_soon();
+    }
+
+    #[inline]
     fn first(&mut self) -> Option<RemoteRecord> {
         self.0.first().map(arrived)
     }

@@ -18,6 +18,13 @@ use std::time::{Duration, Instant};
 /// Time between two looks at the connections in calls that do not wait for other nodes.
 const LOOK_INTERVAL: Duration = Duration::from_micros(20);
 
+/// Time between two messages up to which the second one may wait for others.
+const BURST_INTERVAL: Duration = Duration::from_micros(10);
+
+/// Longest record that waits, and bytes of records that do.
+const JOINED_RECORD: usize = 256;
+const JOINED: usize = 1 << 10;
+
 /// Words that no rank sends: the receiver refuses their sender.
 const INVALID: [u64; 3] = [u64::MAX; 3];
 
@@ -36,6 +43,17 @@ pub struct DirectPort {
     exits: Exits,
     current: Option<Current>,
     looked: Instant,
+    burst: Option<Burst>,
+}
+
+/// Messages to one rank, without a call between that looks for others.
+#[derive(Clone, Copy, Debug)]
+struct Burst {
+    to: u32,
+    /// Time of the last one.
+    last: Instant,
+    /// Bytes that were passed to the engine and wait for others.
+    waiting: usize,
 }
 
 /// The first record.
@@ -84,6 +102,7 @@ impl DirectPort {
             exits: Exits::default(),
             current: None,
             looked: Instant::now(),
+            burst: None,
         }
     }
 
@@ -134,11 +153,49 @@ impl DirectPort {
         }
         self.driver.submissions.send(&mut self.unpublished);
         self.driver.send();
+        self.burst = None;
+    }
+
+    /// As [`publish`](Self::publish), for a message. The first one leaves at once. A short one that
+    /// follows another one to its rank at once waits for further ones, until the rank looks for
+    /// messages, or the background thread does: a call of the system takes longer than many of them.
+    #[inline]
+    pub fn publish_soon(&mut self) {
+        let [(to, records)] = &mut self.unpublished[..] else { return self.publish() };
+        let (to, length) = (*to, records.len());
+        let now = Instant::now();
+        let waiting = match self.burst {
+            Some(Burst { to: last_to, last, waiting }) if last_to == to => {
+                let follows = now.saturating_duration_since(last) < BURST_INTERVAL;
+                let waits = follows && length <= JOINED_RECORD && waiting + length <= JOINED;
+                (waits && self.driver.background.is_started()).then_some(waiting + length)
+            }
+            _ => None,
+        };
+        if let Some(waiting) = waiting {
+            self.driver.messages.outbox.submit(to, length as u64);
+            self.driver.submissions.join(to, std::mem::take(records));
+            self.unpublished.clear();
+            self.driver.background.tick();
+            self.burst = Some(Burst { to, last: now, waiting });
+            return;
+        }
+        self.publish();
+        self.burst = Some(Burst { to, last: now, waiting: 0 });
+    }
+
+    /// Ends a burst: what waits leaves.
+    #[inline]
+    fn end_burst(&mut self) {
+        if let Some(Burst { waiting: 1.., .. }) = self.burst.take() {
+            self.driver.send();
+        }
     }
 
     /// Takes what has arrived at the connections, in a call that waits for other nodes or now and
     /// then in every other call.
     pub fn look(&mut self, is_awaited: bool) {
+        self.end_burst();
         if !is_awaited {
             let now = Instant::now();
             if now.saturating_duration_since(self.looked) < LOOK_INTERVAL {
@@ -153,6 +210,7 @@ impl DirectPort {
     /// [released](Self::release).
     #[inline]
     pub fn first(&mut self) -> Option<Head> {
+        self.end_burst();
         if self.current.is_none() {
             self.current = self.next();
         }

@@ -28,7 +28,7 @@ impl State {
             remote.put_long(to, envelope, bytes)
         };
         if is_sent {
-            remote.link.publish();
+            remote.link.publish_soon();
             remote.peers[to as usize].messages.take(charge_of(bytes.len()));
             remote.set_known(to);
         }
