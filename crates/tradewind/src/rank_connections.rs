@@ -1,4 +1,5 @@
-//! Direct connections between the ranks of a job on several nodes, for blocking collectives.
+//! Direct connections between the ranks of a job on several nodes, for messages and blocking
+//! collectives.
 
 use crate::communicator::Communicator;
 use crate::error::Result;
@@ -55,7 +56,9 @@ pub(crate) fn connect(
         (Ok(_), None) => Err("another rank does not listen".into()),
     };
     if let Err(why) = &connected {
-        log::warn!("blocking collectives run in the node service: {why}");
+        log::warn!(
+            "blocking collectives run in the node service, which carries messages, too: {why}"
+        );
     }
     // 0 if this rank has no connections. The minimum is the same everywhere, so all ranks choose the
     // same collectives to run themselves.

@@ -30,7 +30,7 @@ variables! {
     ENGINE = "TRADEWIND_ENGINE", "`peers` or `caller`", "`peers`",
         "Progress of collectives within a node: by any rank of the node, or only in calls of the rank itself.";
     INTERNODE = "TRADEWIND_INTERNODE", "`kernel`, `direct`, `ranks` or `agent`", "the kernel engine where all nodes have it",
-        "Engine of collectives between nodes: `kernel` for those it supports, which is an error where it is missing; `direct` for none in the kernel; `ranks` for all in the ranks themselves, nonblocking ones of several steps or above 1 MiB, too; `agent` for all in the node service, blocking ones too.";
+        "Engine of collectives between nodes: `kernel` for those it supports, which is an error where it is missing; `direct` for none in the kernel; `ranks` for all in the ranks themselves, nonblocking ones of several steps or above 1 MiB, too; `agent` for all in the node service, blocking ones too, and sends and receives.";
     NETWORK = "TRADEWIND_NETWORK", "`tcp`, `fabric`, `fabric:PROVIDER` or `auto`", "`tcp`",
         "Network between node services: TCP, or libfabric with any provider or the named one, which is an error where it is missing; `+read` or `+messages` behind the provider's name selects whether long messages are read from the sender's memory or sent; `auto` takes the network that `tradewind tune` has measured to be the fastest between these nodes, and TCP where it has not.";
     LIBFABRIC = "TRADEWIND_LIBFABRIC", "path", "libfabric.so.1 of the system",

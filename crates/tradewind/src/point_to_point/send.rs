@@ -76,9 +76,9 @@ impl Communicator {
 
     /// Sends a message if its receiver has space for it now. Returns `false` if the receiver is
     /// full: it has a mebibyte (on another node four) of this rank's messages that no receive has
-    /// taken, or less with many ranks. Also `false` while the ring for the message has no space: on
-    /// one node 512 lines of 64 bytes, which the receiver empties in its calls, and between nodes
-    /// at most four mebibytes, which the node service empties.
+    /// taken, or less with many ranks. Also `false` while there is no space for the message on its
+    /// way: on one node 512 lines of 64 bytes, which the receiver empties in its calls, and between
+    /// nodes at most four mebibytes, which the system or the node service takes.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {

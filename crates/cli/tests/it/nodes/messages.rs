@@ -2,7 +2,7 @@
 
 use super::harness::{Hydra, Said};
 use super::rank::say;
-use super::{VICTIM, after_a_disconnection, after_a_kill, nodes};
+use super::{VICTIM, after_a_disconnection, nodes};
 use rustix::process::{Signal, getpid, kill_process};
 use tradewind::{Communicator, Error, Job, Pending, RecvRequest, Result, Source, Tag, wait_all};
 
@@ -17,6 +17,9 @@ testing::tests![
     needs(Nodes, Mpiexec, Libfabric):
     messages_pass_through_libfabric,
 ];
+
+/// The ranks carry the messages over their connections, or their node services do.
+const ENGINES: [&str; 2] = ["direct", "agent"];
 
 /// Within a record, of some records, beyond what is sent without a request.
 const LENGTHS: [usize; 7] = [0, 8, 48, 5000, 100_000, 1 << 20, 8 << 20];
@@ -37,8 +40,11 @@ fn all_of(ranks: u32, words: &str) -> Vec<Said> {
 fn messages_of_all_lengths_pass_between_all_ranks() {
     for ranks in [&[1, 1][..], &[2, 1, 1]] {
         let testbed = nodes(ranks.len());
-        let said = Hydra::new(&testbed, ranks).program("messages").run();
-        assert_eq!(said, all_of(ranks.iter().sum(), "all is right"), "{ranks:?}");
+        for engine in ENGINES {
+            let job = Hydra::new(&testbed, ranks).variable("TRADEWIND_INTERNODE", engine);
+            let said = job.program("messages").run();
+            assert_eq!(said, all_of(ranks.iter().sum(), "all is right"), "{engine}, {ranks:?}");
+        }
     }
 }
 
@@ -95,7 +101,13 @@ pub(super) fn exchange() -> Result<()> {
 }
 
 fn a_killed_rank_ends_the_messages_that_wait_for_it() {
-    after_a_kill("messages-beside-a-killed-rank", "goes on");
+    let testbed = nodes(2);
+    for engine in ENGINES {
+        let job = Hydra::new(&testbed, &[2, 1]).option("-disable-auto-cleanup");
+        let job = job.variable("TRADEWIND_INTERNODE", engine);
+        let said = job.program("messages-beside-a-killed-rank").run();
+        assert_eq!(said, [0, 1].map(|rank| Said::new(rank, "goes on")), "{engine}");
+    }
 }
 
 fn is_of_victim<T: std::fmt::Debug>(outcome: Result<T>) {
@@ -187,8 +199,11 @@ pub(super) fn to_a_vanished_node() -> Result<()> {
 
 fn messages_of_ranks_that_have_left_arrive() {
     let testbed = nodes(2);
-    let said = Hydra::new(&testbed, &[1, 1]).program("messages-of-a-rank-that-leaves").run();
-    assert_eq!(said, all_of(2, "all is right"));
+    for engine in ENGINES {
+        let job = Hydra::new(&testbed, &[1, 1]).variable("TRADEWIND_INTERNODE", engine);
+        let said = job.program("messages-of-a-rank-that-leaves").run();
+        assert_eq!(said, all_of(2, "all is right"), "{engine}");
+    }
 }
 
 /// Rank 0 leaves at once; what it has sent, in whole or as an offer, arrives.
