@@ -14,7 +14,7 @@ impl Endpoint {
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
     pub fn probe_now(&self, pattern: &Pattern) -> Result<Option<MessageHead>, MatchError> {
-        self.look_for(pattern.source);
+        self.look_for(|_| pattern.source);
         self.with_message(pattern, |_, _, head| head)
     }
 
@@ -42,7 +42,7 @@ impl Endpoint {
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
     pub fn take_now(&self, pattern: &Pattern) -> Result<Option<TakenMessage>, MatchError> {
-        self.look_for(pattern.source);
+        self.look_for(|_| pattern.source);
         self.take_first(pattern)
     }
 

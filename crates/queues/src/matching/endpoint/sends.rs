@@ -105,8 +105,7 @@ impl Endpoint {
         exited: impl Fn() -> Option<u32>,
     ) -> Result<bool, MatchError> {
         let own = Some((send.key, bytes));
-        let to = self.state.lock().receiver_of(send.key);
-        self.look_for(to);
+        self.look_for(|state| state.receiver_of(send.key));
         let outcome = test(&mut send.tests, exited, || {
             let mut state = self.state.lock();
             state.progress(&mut None, &own)?;

@@ -3,6 +3,7 @@
 use super::Endpoint;
 use crate::matching::error::MatchError;
 use crate::matching::remote::Carrier;
+use crate::matching::state::State;
 use crate::remote_waits::{ASLEEP, Drive, Driven, RemoteDriver, poll_beside};
 use shm::published_wait::{self, Wait};
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
@@ -71,9 +72,11 @@ impl Endpoint {
     /// Takes what has arrived from other nodes, for a call that does not wait: always if it may
     /// concern the rank at a place, or any, otherwise now and then.
     #[inline]
-    pub(super) fn look_for(&self, place: Option<u32>) {
+    pub(super) fn look_for(&self, place: impl FnOnce(&State) -> Option<u32>) {
         if matches!(self.carrier, Some(Carrier::Threads(_))) {
-            self.state.lock().look(place.is_none_or(|place| place >= self.ranks));
+            let mut state = self.state.lock();
+            let is_awaited = place(&state).is_none_or(|place| place >= self.ranks);
+            state.look(is_awaited);
         }
     }
 
