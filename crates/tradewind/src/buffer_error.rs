@@ -1,6 +1,5 @@
 //! Errors of buffers and lists of counts that do not fit their collective.
 
-use crate::error::Error;
 use engine::signature::CallKind;
 use std::fmt;
 
@@ -21,22 +20,11 @@ pub struct BufferError {
     pub rule: &'static str,
 }
 
-/// An error of a buffer or list `what` of a collective.
-#[cold]
-pub(crate) fn does_not_fit(
-    kind: CallKind,
-    what: &'static str,
-    found: impl Into<String>,
-    expected: impl Into<String>,
-) -> Error {
-    let [found, expected] = [found.into(), expected.into()];
-    Error::Buffer(Box::new(BufferError {
-        call: kind.name(),
-        what,
-        found,
-        expected,
-        rule: rule(kind),
-    }))
+impl BufferError {
+    /// An error of a buffer or list `what` of a collective.
+    pub(crate) fn new(kind: CallKind, what: &'static str, found: String, expected: String) -> Self {
+        BufferError { call: kind.name(), what, found, expected, rule: rule(kind) }
+    }
 }
 
 /// A number of bytes of elements of so many bytes each, as text.

@@ -1,8 +1,7 @@
 //! Blocks of different sizes, and the agreement of ranks on sizes that not all of them know.
 
-use crate::buffer_error::does_not_fit;
 use crate::communicator::Communicator;
-use crate::error::{Error, Result, argument};
+use crate::error::{Error, Result, argument, does_not_fit};
 use engine::signature::{CallKind, Signature};
 use smallvec::SmallVec;
 

@@ -3,6 +3,7 @@
 use crate::buffer_error::BufferError;
 use crate::failure::{Exit, Straggler};
 use collectives::CollectiveError;
+use engine::signature::CallKind;
 use goal::check::Problem;
 use goal::compile::CompileError;
 use std::time::Duration;
@@ -245,6 +246,17 @@ pub(crate) fn argument(
     expected: impl Into<String>,
 ) -> Error {
     Error::Argument { what, found: found.into(), expected: expected.into() }
+}
+
+/// An error of a buffer or list `what` of a collective, which `found` but must `expected`.
+#[cold]
+pub(crate) fn does_not_fit(
+    kind: CallKind,
+    what: &'static str,
+    found: impl Into<String>,
+    expected: impl Into<String>,
+) -> Error {
+    Error::Buffer(Box::new(BufferError::new(kind, what, found.into(), expected.into())))
 }
 
 fn vertex_of_rank((rank, vertex): (u32, u32)) -> String {

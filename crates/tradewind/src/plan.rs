@@ -8,10 +8,10 @@
 mod kinds;
 mod two_buffers;
 
-use crate::buffer_error::{Elements, does_not_fit};
+use crate::buffer_error::Elements;
 use crate::buffers::Output;
 use crate::communicator::Communicator;
-use crate::error::Result;
+use crate::error::{Result, does_not_fit};
 use crate::internode::request::run_lent;
 use crate::path::ExecutionPath;
 use crate::reduction::FoldOrder;

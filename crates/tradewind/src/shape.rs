@@ -1,8 +1,8 @@
 //! Lengths of a collective's buffers on one rank, and the checks of what a caller passes.
 
-use crate::buffer_error::{Elements, does_not_fit};
+use crate::buffer_error::Elements;
 use crate::communicator::Communicator;
-use crate::error::{Error, Result, argument};
+use crate::error::{Error, Result, argument, does_not_fit};
 use engine::signature::CallKind;
 
 /// Lengths and roles of the input and the output on one rank.

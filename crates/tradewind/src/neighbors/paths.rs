@@ -1,10 +1,10 @@
 //! Communicators with neighbours, and the execution paths of their collectives.
 
 use super::topology::{self, Nodes, SharedTopology};
-use crate::buffer_error::{Elements, does_not_fit};
+use crate::buffer_error::Elements;
 use crate::communicator::Communicator;
 use crate::counts::{Counts, digest};
-use crate::error::{Result, argument};
+use crate::error::{Result, argument, does_not_fit};
 use crate::internode::unattended;
 use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
