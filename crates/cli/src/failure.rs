@@ -155,6 +155,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Returns true if standard output is a pipe that its reader has closed.
+    pub(crate) fn is_closed_pipe(&self) -> bool {
+        matches!(self, Failure::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe)
+    }
+
     /// The exit status.
     pub(crate) fn status(&self) -> u8 {
         let Failure::Job(error) = self else { return 1 };

@@ -8,6 +8,7 @@ mod logger;
 mod trace;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Collectives that run in the background, among the processes of one node or several.
@@ -27,9 +28,13 @@ Exit statuses:
   0          success
   1          the command failed, or found what it checks to be wrong
   2          the arguments are wrong; nothing was started
+  141        the reader of standard output has closed it
   of `run`   that of the first rank that failed, or 128 plus the signal that ended it;
              124 if the time limit was exceeded, 125 if the job could not be run,
              126 if the program is not executable, 127 if there is no such program";
+
+/// Status of a command that the signal for a closed pipe ends, as shells report it.
+const CLOSED_PIPE: u8 = 128 + 13;
 
 fn main() -> ExitCode {
     let matches = with_negative_numbers(Arguments::command()).get_matches();
@@ -42,8 +47,11 @@ fn main() -> ExitCode {
     }
     match command.execute(format, Arguments::command) {
         Ok(status) => status,
+        // The reader has what it wants, as `head` has after its lines.
+        Err(failure) if failure.is_closed_pipe() => ExitCode::from(CLOSED_PIPE),
         Err(failure) => {
-            eprintln!("tradewind: {failure}");
+            // Standard error may be closed, too; the status remains.
+            let _ = writeln!(std::io::stderr(), "tradewind: {failure}");
             ExitCode::from(failure.status())
         }
     }

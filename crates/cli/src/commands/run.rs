@@ -167,10 +167,11 @@ fn binding(map: Option<Vec<usize>>, bind: Option<Bind>) -> Binding {
 /// Reports the first rank that failed, and those that were ended.
 pub(super) fn report(outcome: &Outcome, timeout: Option<Duration>, grace: Duration) {
     let list: Vec<String> = outcome.ended.iter().map(ToString::to_string).collect();
-    let list = list.join(", ");
+    let word = if list.len() == 1 { "rank" } else { "ranks" };
+    let ended = format!("ended {word} {}", list.join(", "));
     if outcome.out_of_time {
         eprintln!(
-            "tradewind: the job was not over after {:?}; ended ranks {list}",
+            "tradewind: the job was not over after {:?}; {ended}",
             timeout.unwrap_or_default()
         );
         return;
@@ -178,9 +179,10 @@ pub(super) fn report(outcome: &Outcome, timeout: Option<Duration>, grace: Durati
     if let Some((rank, how)) = outcome.failed {
         eprintln!("tradewind: rank {rank} failed: {how}");
         if !list.is_empty() && grace.is_zero() {
-            eprintln!("tradewind: ended ranks {list}");
+            eprintln!("tradewind: {ended}");
         } else if !list.is_empty() {
-            eprintln!("tradewind: ended ranks {list}, which still ran {grace:?} later");
+            let verb = if list.len() == 1 { "was" } else { "were" };
+            eprintln!("tradewind: {ended}, which {verb} still running {grace:?} later");
         }
     }
 }

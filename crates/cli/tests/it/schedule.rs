@@ -11,6 +11,7 @@ testing::tests![
     two_levels_are_one_schedule,
     what_is_wrong_is_named_with_a_way_out,
     a_file_that_cannot_be_written_is_named,
+    a_reader_that_has_enough_is_no_failure_to_report,
     a_goal_file_may_be_binary_and_may_go_to_standard_output,
     a_drawing_is_of_one_algorithm,
 ];
@@ -234,6 +235,22 @@ fn a_file_that_cannot_be_written_is_named() {
     assert!(error.contains("cannot write /dev/full: No space left on device"), "{error}");
     let error = refused(&["bcast", "-a", "flat", "--goal", "/nowhere/flat.goal"], 1);
     assert!(error.contains("cannot write /nowhere/flat.goal"), "{error}");
+}
+
+/// As with `| head`, which ends before the command.
+fn a_reader_that_has_enough_is_no_failure_to_report() {
+    let closed = || {
+        let (reader, writer) = std::io::pipe().expect("descriptors");
+        drop(reader);
+        writer
+    };
+    let command = || Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    let output = command().args(["schedule", "bcast"]).stdout(closed()).output();
+    let output = output.expect("cargo has built the command");
+    assert_eq!((output.status.code(), &output.stderr[..]), (Some(141), &b""[..]), "{output:?}");
+    // Of an error that nothing reads, the status is left.
+    let status = command().args(["check", "no-such-file"]).stderr(closed()).status();
+    assert_eq!(status.expect("cargo has built the command").code(), Some(1));
 }
 
 fn a_goal_file_may_be_binary_and_may_go_to_standard_output() {
