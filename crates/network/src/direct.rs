@@ -1,4 +1,5 @@
-//! The direct engine: every rank executes its own runs between nodes.
+//! The direct engine: every rank executes its own runs between nodes, and sends its own
+//! [messages](messages).
 //!
 //! A rank has a TCP connection with every other rank of the job. A thread that starts a run sends
 //! its first messages itself, and a thread that waits writes and reads the sockets itself: a

@@ -7,7 +7,7 @@
 //! The [`agent`] is the backend that every machine has. It is a thread of the node service, which
 //! runs an interpreter for each local rank's run and sleeps until a rank or the network wakes it.
 //! The [`direct`] engine executes collectives inside the ranks: blocking ones, and nonblocking ones
-//! that need no thread meanwhile.
+//! that need no thread meanwhile. It carries matched messages between the ranks, too.
 //! Agents of different nodes exchange [frames](transport::frame) over a [`transport`].
 //!
 //! [`streams`] are messages between two processes that belong to no schedule.
