@@ -287,6 +287,8 @@ impl Models {
         const KERNEL: f64 = 1.2;
         /// Of another engine, where both plans were timed at other sizes.
         const TIMED: f64 = 1.25;
+        /// Of another plan on the same engine.
+        const OTHER: f64 = 1.1;
         /// Of nonblocking calls of several steps in the node service.
         const WOKEN: f64 = 1.5;
         if query.nodes() > 1 {
@@ -297,9 +299,12 @@ impl Models {
                 Some(of) if is_woken(of) => WOKEN,
                 _ => 1.0,
             };
-            let Some(usual) = usual.filter(|usual| usual.engine != engine) else {
-                return of_engine;
-            };
+            let Some(usual) = usual else { return of_engine };
+            if usual.engine == engine {
+                let is_usual =
+                    (usual.plan.levels, usual.plan.algorithm) == (plan.levels, plan.algorithm);
+                return of_engine * if is_usual { 1.0 } else { OTHER };
+            }
             let is_timed = |(of, plan): (Option<Engine>, &Choice)| {
                 of.is_some_and(|of| self.ratios.has(of, plan, query))
             };

@@ -8,6 +8,8 @@ use collectives::{Algorithm, Choice};
 /// Factor of the best time up to which the plan of the models is kept: the table does not record
 /// chance.
 const SLACK: f64 = 1.03;
+/// The same between nodes, where times of one graph differ by more.
+const SLACK_BETWEEN_NODES: f64 = 1.1;
 /// Factor of the best time up to which a flat collective counts as equally good: it needs no
 /// schedule.
 const FLAT_SLACK: f64 = 1.05;
@@ -74,7 +76,8 @@ impl Row {
             .iter()
             .find(|one| one.plan.algorithm == Algorithm::Join && one.is_as_good_as(best));
         let kept = measured.iter().find(|one| {
-            one.median <= SLACK * best.median && current.is_some_and(|range| one.is(&range))
+            let slack = if one.engine.is_some() { SLACK_BETWEEN_NODES } else { SLACK };
+            one.median <= slack * best.median && current.is_some_and(|range| one.is(&range))
         });
         let chosen = flat.or(kept).unwrap_or(best);
         let is_other = |one: &&Measured| {
