@@ -4,20 +4,8 @@ use crate::costs::{Calibration, MessageCalibration};
 use crate::machine::PairClass;
 use crate::machine_file::{Engine, Machine};
 use crate::prediction::Models;
-use crate::query::Query;
+pub use crate::prediction::TimedCall;
 use crate::statistics::percentile;
-use collectives::Choice;
-
-/// A measured time of a plan.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TimedCall {
-    /// The call.
-    pub query: Query,
-    /// The plan.
-    pub plan: Choice,
-    /// The time in microseconds.
-    pub microseconds: f64,
-}
 
 /// Number of constants.
 const CONSTANTS: usize = 12;

@@ -2,7 +2,6 @@
 
 mod timed;
 
-use crate::calibration::TimedCall;
 use crate::costs::{Candidate, CostModel, Costs, Sharing};
 use crate::machine::PairClass;
 use crate::machine_file::{Engine, Machine};
@@ -10,6 +9,7 @@ use crate::query::{CallForm, Query, private_bytes};
 use collectives::{Algorithm, Choice, Collective, Levels};
 use std::collections::BTreeMap;
 use timed::TimeRatios;
+pub use timed::TimedCall;
 
 /// The models of a machine.
 ///

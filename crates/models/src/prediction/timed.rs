@@ -10,6 +10,17 @@ use crate::query::{CallForm, Query};
 use collectives::{Algorithm, Choice, Collective, Levels};
 use std::collections::BTreeMap;
 
+/// A measured time of a plan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimedCall {
+    /// The call.
+    pub query: Query,
+    /// The plan.
+    pub plan: Choice,
+    /// The time in microseconds.
+    pub microseconds: f64,
+}
+
 /// Share of a ratio's logarithm that corrects predictions: times of equal graphs differ by chance, too.
 /// Shares between 0.7 and 0.85 had the least regret for recorded times of two nodes.
 const SHARE: f64 = 0.8;
