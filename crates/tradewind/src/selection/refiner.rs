@@ -86,7 +86,10 @@ impl Refiner {
         let rules = self.rules();
         let Query { operation, form, bytes, .. } = *query;
         let Some(row) = rules.row(form, operation) else { return Vec::new() };
-        let Ok(present) = row.range(bytes) else { return Vec::new() };
+        // The row's range may be for jobs with other connections.
+        let present = rules.range(form, operation, bytes);
+        let present = present.or_else(|| rules.built_in_range(form, operation, bytes));
+        let Some(present) = present else { return Vec::new() };
         let flat = (None, Choice::of(Algorithm::Join));
         let of_row = row.ranges.iter().flat_map(|range| {
             let next = range.runner_up.map(|next| (next.engine, next.plan));
@@ -109,10 +112,12 @@ impl Refiner {
 
     /// Corrects the row, here and in the file, by the times of a trial, which are the same on all ranks.
     pub(crate) fn settle(&self, query: &Query, measured: &[Measured]) {
+        let rules = self.rules();
+        let held = rules.held();
+        // Without the lock, which other calls take: the file is written to the disk.
+        rules.table().correct_file(query, |row| corrected(row, query, measured, held));
         let mut state = self.lock();
         let rules = state.rules;
-        let held = rules.held();
-        rules.table().correct_file(query, |row| corrected(row, query, measured, held));
         let Some(row) = rules.row(query.form, query.operation) else { return };
         let corrected = corrected(row, query, measured, held);
         if corrected.ranges != row.ranges {
