@@ -1,5 +1,5 @@
 //! The direct engine: every rank executes its own runs between nodes, and sends its own
-//! [messages](messages).
+//! messages (`messages`).
 //!
 //! A rank has a TCP connection with every other rank of the job. A thread that starts a run sends
 //! its first messages itself, and a thread that waits writes and reads the sockets itself: a
@@ -24,9 +24,14 @@ mod drain;
 mod driver;
 mod engine;
 mod losses;
-pub mod messages;
+mod message_threads;
+mod messages;
+mod port;
 mod run;
 mod submissions;
+
+pub use message_threads::MessageThreads;
+pub use port::DirectPort;
 
 use crate::agent::limits;
 use crate::agent::messages::port::MessagePort;
@@ -46,7 +51,6 @@ use background::Background;
 use driver::Driver;
 use engine::DirectEngine;
 use goal::schedule::Schedule;
-use messages::{DirectPort, MessageThreads};
 use run::{DirectRun, DirectSchedule};
 use shm::loan::{LentBytes, lend_instead};
 use shm::mapped::Mapped;

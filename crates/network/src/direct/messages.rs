@@ -22,19 +22,13 @@
 //! notification, which [`Submissions`] counts.
 //!
 //! **Ends.** The end of a connection comes behind all records of the rank, the reason for its exit
-//! from the node service (`exits`).
+//! from the node service (`port::exits`).
 //!
 //! [`RemoteDriver::drive`]: queues::remote_waits::RemoteDriver::drive
 //! [`Submissions`]: super::submissions::Submissions
 
-mod exits;
-mod inbox;
+pub(super) mod inbox;
 mod outbox;
-mod port;
-mod threads;
-
-pub use port::DirectPort;
-pub use threads::MessageThreads;
 
 use inbox::Inbox;
 use outbox::Outbox;
@@ -48,7 +42,7 @@ pub(super) struct Messages {
     /// Number of threads that sleep until the wake-up word of the endpoint rings.
     sleepers: AtomicU32,
     /// True once the rank has opened its port.
-    is_open: AtomicBool,
+    pub(super) is_open: AtomicBool,
     /// True if a connection has ended without a report of the reason. Relaxed: a hint.
     is_unexplained: AtomicBool,
 }
@@ -73,21 +67,21 @@ impl Messages {
     }
 
     /// Counts a thread that is about to sleep. It tries to lock the engine afterwards.
-    fn add_sleeper(&self) {
+    pub(super) fn add_sleeper(&self) {
         self.sleepers.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    fn remove_sleeper(&self) {
+    pub(super) fn remove_sleeper(&self) {
         // Relaxed: a thread that still counts this one arms the background thread in vain.
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn set_unexplained(&self, is_unexplained: bool) {
+    pub(super) fn set_unexplained(&self, is_unexplained: bool) {
         self.is_unexplained.store(is_unexplained, Ordering::Relaxed);
     }
 
-    fn has_unexplained(&self) -> bool {
+    pub(super) fn has_unexplained(&self) -> bool {
         self.is_unexplained.load(Ordering::Relaxed)
     }
 

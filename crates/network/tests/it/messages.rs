@@ -3,8 +3,7 @@
 use crate::frames::records;
 use network::agent::AgentClient;
 use network::agent::messages::record::{Class, Head};
-use network::direct::DirectBackend;
-use network::direct::messages::{DirectPort, MessageThreads};
+use network::direct::{DirectBackend, DirectPort, MessageThreads};
 use network::job_nodes::random_key;
 use network::local;
 use network::node_map::NodeMap;

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::internode::group::{InternodeGroup, InternodeJob};
 use network::agent::messages::port::MessagePort;
 use network::agent::messages::record::{Class, Head, MAX_BYTES, record_bytes};
-use network::direct::messages::DirectPort;
+use network::direct::DirectPort;
 use queues::matching::{Carrier, REMOTE_RECORD_BYTES, RemoteLink, RemoteOptions, RemoteRecord};
 use shm::mapped::Mapped;
 use shm::sync::AtomicU32;

@@ -13,7 +13,7 @@ const KEPT_BYTES: usize = 16 << 20;
 
 /// Something that has arrived from a rank.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Arrived {
+pub(in crate::direct) enum Arrived {
     /// Whole records of messages.
     Records { from: u32, records: Vec<u8> },
     /// More than a rank sends that keeps within its credit. Nothing of it follows.
@@ -40,7 +40,7 @@ struct State {
 }
 
 impl Inbox {
-    pub(super) fn new(ranks: u32) -> Self {
+    pub(in crate::direct) fn new(ranks: u32) -> Self {
         let kept = vec![Some(0); ranks as usize];
         Inbox {
             state: Mutex::new(State { arrived: VecDeque::new(), kept }),
@@ -54,7 +54,7 @@ impl Inbox {
     }
 
     /// Sets the word that wakes the threads of the endpoint. The first one counts.
-    pub(super) fn set_wakeup(&self, word: Mapped<AtomicU32>) {
+    pub(in crate::direct) fn set_wakeup(&self, word: Mapped<AtomicU32>) {
         self.wakeup.get_or_init(|| word);
     }
 
@@ -88,13 +88,13 @@ impl Inbox {
     }
 
     /// Returns true if there is anything.
-    pub(super) fn has_any(&self) -> bool {
+    pub(in crate::direct) fn has_any(&self) -> bool {
         // Acquire: as in `take`.
         self.has_any.load(Ordering::Acquire)
     }
 
     /// Takes everything, in exchange for an empty queue.
-    pub(super) fn take(&self, into: &mut VecDeque<Arrived>) {
+    pub(in crate::direct) fn take(&self, into: &mut VecDeque<Arrived>) {
         // Acquire: pairs with the Release of the thread that has added something.
         if !self.has_any.load(Ordering::Acquire) {
             return;

@@ -23,14 +23,14 @@ struct Lane {
 }
 
 impl Outbox {
-    pub(super) fn new(ranks: u32) -> Self {
+    pub(in crate::direct) fn new(ranks: u32) -> Self {
         let lanes = (0..ranks).map(|_| Lane::default()).collect();
         Outbox { lanes, is_awaited: AtomicBool::new(false) }
     }
 
     /// Returns true if so many more bytes may wait for a rank. Otherwise the rank's threads are woken
     /// when fewer wait.
-    pub(super) fn has_space(&self, to: u32, bytes: u64) -> bool {
+    pub(in crate::direct) fn has_space(&self, to: u32, bytes: u64) -> bool {
         let Some(lane) = self.lanes.get(to as usize) else { return false };
         let has_space = || {
             let waiting = lane.submitted.load(Ordering::Relaxed);
@@ -45,7 +45,7 @@ impl Outbox {
         has_space()
     }
 
-    pub(super) fn submit(&self, to: u32, bytes: u64) {
+    pub(in crate::direct) fn submit(&self, to: u32, bytes: u64) {
         if let Some(lane) = self.lanes.get(to as usize) {
             lane.submitted.fetch_add(bytes, Ordering::Relaxed);
         }

@@ -1,13 +1,15 @@
 //! A rank's end of its messages with other ranks.
 
-use super::exits::Exits;
-use super::inbox::Arrived;
+mod exits;
+
+use super::messages::inbox::Arrived;
 use crate::agent::messages::port::MessagePort;
 use crate::agent::messages::record::{
     Class, HEAD_BYTES, Head, MAX_BYTES, record_bytes, split_first,
 };
 use crate::agent::records::BATCH_BYTES;
 use crate::direct::driver::Driver;
+use exits::Exits;
 use shm::mapped::Mapped;
 use shm::sync::AtomicU32;
 use std::collections::VecDeque;
