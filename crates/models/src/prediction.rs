@@ -122,8 +122,9 @@ impl Models {
     }
 
     /// The models of a table for jobs that choose by `built_in` without one, with the same
-    /// connections and engines. Between nodes a plan on another engine than theirs is chosen only
-    /// if it is predicted to be faster by more than the errors of both engines.
+    /// connections and engines. Between nodes another plan than theirs is chosen only if it is
+    /// predicted to be faster by a tenth; one on another engine by a quarter or, where one of both
+    /// plans was not timed, by more than the errors of both engines.
     ///
     /// Predictions of one engine err alike, so plans on it are compared better than plans on two.
     #[must_use]
@@ -269,8 +270,8 @@ impl Models {
     }
 
     /// Factor for the time of a plan when it is compared with others: more than 1 for graphs on
-    /// one node, and between nodes for another engine than the usual one, which
-    /// [runs the call without a table](Self::choice_without_table), for the kernel engine, and for
+    /// one node, and between nodes for another plan or engine than the usual ones, which
+    /// [run the call without a table](Self::choice_without_table), for the kernel engine, and for
     /// the node service beside calls that run in the ranks.
     ///
     /// The kernel's times are predicted worst of all engines. A factor of 1.2 had the least regret

@@ -49,9 +49,10 @@ impl Measured {
 
 impl Row {
     /// Adds what was measured for messages of `bytes` bytes. The plan of the models stays if it is
-    /// as fast as the best; otherwise the best one takes its place for the sizes from `window.0` up
-    /// to `window.1`, which may have no end. `held` is that of the ranks that measured, as of a
-    /// [range](Range::held). `predict` returns the models' time of a plan for these bytes.
+    /// about as fast as the best; otherwise the best one takes its place for the sizes from `window.0`
+    /// up to `window.1`, which may have no end. Plans on another engine must be faster by more.
+    /// `held` is that of the ranks that measured, as of a [range](Range::held). `predict` returns the
+    /// models' time of a plan for these bytes.
     pub fn refine(
         &mut self,
         bytes: u64,

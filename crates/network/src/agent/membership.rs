@@ -111,8 +111,8 @@ impl Membership {
         self.ranks.contains_key(&rank)
     }
 
-    /// The manner in which a rank of a node that has ended in order has exited. Without a report of
-    /// the rank that is in order, too.
+    /// The reported exit of a rank whose node has ended in order. A rank without a report has left in
+    /// order, too.
     pub(crate) fn exit_of(&self, rank: u32) -> RankExit {
         self.ranks.get(&rank).map_or(RankExit::Left, |exited| exited.how.clone())
     }

@@ -73,7 +73,7 @@ pub(super) struct JobsCandidates {
     pub(super) extent: Extent,
     /// Calls run in the kernel.
     pub(super) has_kernel: bool,
-    /// Plans that are timed, too, where any are; those of rank 0 count.
+    /// Further plans that are timed, unless no plan of the call is. The list of rank 0 counts.
     pub(super) more: Vec<Choice>,
 }
 
@@ -87,7 +87,8 @@ pub(super) fn of_query(
     on_all_ranks(here, query, (of_job, Vec::new, more), extent)
 }
 
-/// The engines of a job, every plan of a call, and those that are timed, too, where any are.
+/// Whether an engine is one of the job, every plan of the call, and
+/// [further plans](JobsCandidates::more).
 type Which<OfJob, Every> = (OfJob, Every, Vec<Choice>);
 
 fn on_all_ranks(
@@ -133,7 +134,7 @@ pub(super) fn models_of(directory: &Path) -> Option<Arc<Models>> {
     Some(models)
 }
 
-/// The candidates on the engines of a job. What is close is so beside the plans on all engines.
+/// The candidates on the engines of a job. Close plans are close to the best one on any engine.
 fn select(
     models: Option<&Models>,
     query: &Query,

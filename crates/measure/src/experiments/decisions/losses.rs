@@ -37,13 +37,14 @@ pub fn between_nodes(
         "Time of the chosen plan, on the chosen engine, over that of the best plan on any \
                   engine, at sizes that the decision table was not made from and in jobs of their \
                   own. Models are those that the table is made from, with their corrections, without \
-                  the candidates that were timed; plans with equal graphs have one time. Built-in is what runs without a table. The last rows have the time of \
-                  the table's choice over that of the built-in one, of the same measurement."
+                  the candidates that were timed; plans with equal graphs have one time. Built-in \
+                  is what runs without a table. The last rows have the time of the table's choice \
+                  over that of the built-in one, of the same measurement."
             .to_owned();
     part.complete = parts.iter().all(|(part, _)| part.complete);
     part.tables.push(outline("form of the call"));
     let measured: Vec<Engine> = parts.iter().map(|(_, engine)| *engine).collect();
-    // An engine that has no part here is none to be chosen.
+    // Only the engines with a part here can be chosen.
     let of_job = |models: &Models| {
         models.clone().only(|engine| engine == Engine::Direct || measured.contains(&engine))
     };

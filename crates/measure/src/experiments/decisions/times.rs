@@ -63,8 +63,7 @@ pub(super) fn shapes_of(parts: &[(Part, Engine)]) -> Vec<(Collective, CallForm, 
 }
 
 /// Measurements of a shape in these parts, at each size, ascending; plans with equal graphs have one
-/// time. What was measured in the kernel's
-/// job at sizes that the kernel does not run is no time of the kernel.
+/// time. Left out are times of the kernel's job at sizes that the kernel does not run.
 pub(super) fn measured_between_nodes(
     parts: &[(Part, Engine)],
     models: &Models,
