@@ -145,12 +145,19 @@ impl Communicator {
         bytes: u64,
     ) -> Result<u64> {
         let ranks = u64::from(self.size());
-        // A part of an element is the same error: lengths are whole elements.
-        if bytes.is_multiple_of(ranks * (size_of::<T>() as u64).max(1)) {
-            return Ok(bytes / ranks);
+        let part = bytes / ranks;
+        // A part of an element is the same error: lengths are whole elements. The quotient and the
+        // remainder are one division, and the size of an element is a constant.
+        if bytes.is_multiple_of(ranks) && part.is_multiple_of((size_of::<T>() as u64).max(1)) {
+            return Ok(part);
         }
         let found = format!("has {}", Elements { bytes, each: size_of::<T>() });
-        Err(does_not_fit(kind, what, found, format!("have a multiple of the {ranks} ranks")))
+        Err(does_not_fit(
+            kind,
+            what,
+            found,
+            format!("have a multiple of {ranks}, the number of ranks"),
+        ))
     }
 
     /// Bytes of a block for each rank together.

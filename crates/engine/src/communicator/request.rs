@@ -74,11 +74,11 @@ pub(crate) enum Execution {
 /// system call, takes as long as some tens of tests.
 const TESTS_PER_CHECK: u32 = 1024;
 
-/// Tests between two looks at the clock, which takes longer than a test.
-const TESTS_PER_LOOK: u32 = 64;
+/// Tests between two readings of the clock, each of which takes longer than a test.
+const TESTS_PER_READING: u32 = 64;
 
-/// Time in milliseconds after which a look at the clock leads to a check. Where other processes use
-/// the core that a program yields between two tests, many tests take seconds.
+/// Milliseconds between two checks of a rank with slow tests: where other processes use the core that
+/// a program yields between two tests, 1024 tests take seconds.
 const CHECK_INTERVAL: u32 = 100;
 
 /// A started collective. Dropping it is sound: the collective continues and its result is
@@ -89,7 +89,7 @@ pub struct Request {
     execution: Execution,
     /// Number of tests that have found the collective incomplete.
     tests: AtomicU32,
-    /// Time in milliseconds of the first look at the clock, or of the last check.
+    /// Time in milliseconds of the first reading of the clock, or of the last check.
     checked_at: AtomicU32,
 }
 
@@ -170,9 +170,9 @@ impl Request {
     /// Returns whether the collective is complete, after executing this rank's own tasks.
     ///
     /// # Errors
-    /// Returns an error if an operation of this rank fails, and, at every 1024th test that finds
-    /// the collective incomplete or after some tens of tests that took 100 ms, if a rank has failed
-    /// or is in another collective.
+    /// Returns an error if an operation of this rank fails, and, after 1024 tests that find the
+    /// collective incomplete or 64 of them that took 100 ms, if a rank has failed or is in another
+    /// collective.
     #[inline]
     pub fn test(&self) -> Outcome<bool> {
         if self.is_complete() {
@@ -185,7 +185,7 @@ impl Request {
         // A plain load and store: a count lost between two threads only delays the check.
         let tests = self.tests.load(Ordering::Relaxed).wrapping_add(1);
         self.tests.store(tests, Ordering::Relaxed);
-        let is_due = tests.is_multiple_of(TESTS_PER_LOOK) && self.is_check_due(tests);
+        let is_due = tests.is_multiple_of(TESTS_PER_READING) && self.is_check_due(tests);
         if is_due { self.test_with_check() } else { Ok(false) }
     }
 
@@ -193,7 +193,7 @@ impl Request {
     #[cold]
     fn is_check_due(&self, tests: u32) -> bool {
         let now = (monotonic_nanoseconds() / 1_000_000) as u32;
-        let is_first = tests == TESTS_PER_LOOK;
+        let is_first = tests == TESTS_PER_READING;
         // Relaxed: a value that another thread replaces only delays the check.
         let since = now.wrapping_sub(self.checked_at.load(Ordering::Relaxed));
         let is_due = tests.is_multiple_of(TESTS_PER_CHECK) || !is_first && since >= CHECK_INTERVAL;

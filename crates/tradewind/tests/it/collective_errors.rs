@@ -46,7 +46,7 @@ fn buffers_of_wrong_lengths_are_refused_before_anything_starts() {
             let said = text(outcome);
             assert!(said.contains(expected), "{said}");
         };
-        refused(world.allgather(&[1u8], &mut [0; 3]), "a multiple of the 2 ranks");
+        refused(world.allgather(&[1u8], &mut [0; 3]), "a multiple of 2, the number of ranks");
         refused(
             world.allgather(&[1u8, 2], &mut [0; 2]),
             "allgather: the input has 2 elements beside an output of 2 elements, it must have 1 element",
@@ -91,9 +91,19 @@ fn every_collective_names_itself_its_lengths_and_its_rule() {
             ("allreduce", 3, "have 2 elements", world.allreduce(&three, &mut [0; 2], Op::Sum)),
             ("scan", 3, "have 2 elements", world.scan(&three, &mut [0; 2], Op::Sum)),
             ("exscan", 3, "have 2 elements", world.exscan(&three, &mut [0; 2], Op::Sum)),
-            ("alltoall", 3, "a multiple of the 2 ranks", world.alltoall(&two, &mut [0; 3])),
+            (
+                "alltoall",
+                3,
+                "a multiple of 2, the number of ranks",
+                world.alltoall(&two, &mut [0; 3]),
+            ),
             ("alltoall", 3, "have 2 elements", world.alltoall(&three, &mut [0; 2])),
-            ("allgather", 3, "a multiple of the 2 ranks", world.allgather(&one, &mut [0; 3])),
+            (
+                "allgather",
+                3,
+                "a multiple of 2, the number of ranks",
+                world.allgather(&one, &mut [0; 3]),
+            ),
             ("allgather", 2, "have 1 element", world.allgather(&two, &mut [0; 2])),
             (
                 "reduce_scatter_block",

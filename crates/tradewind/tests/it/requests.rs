@@ -299,7 +299,7 @@ fn wrong_arguments_are_refused_before_anything_starts() {
     local(2, |world| {
         let text = |outcome: Result<()>| outcome.expect_err("refused").to_string();
         assert!(text(world.bcast(&mut [0u8], 2)).contains("the root is 2, it must be below 2"));
-        assert!(text(world.alltoall(&[0u8; 3], &mut [0; 3])).contains("multiple of the 2 ranks"));
+        assert!(text(world.alltoall(&[0u8; 3], &mut [0; 3])).contains("multiple of 2, the number of ranks"));
         assert!(text(world.allreduce(&[0u8; 3], &mut [0; 4], Op::Sum)).contains(
             "allreduce: the input has 3 elements beside an output of 4 elements, it must have 4 elements"
         ));
