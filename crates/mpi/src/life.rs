@@ -194,7 +194,7 @@ impl World {
             .and_then(|()| communicators::open(abi, job.world().clone()))
             .map_err(|outcome| format!("the MPI library reports error {outcome}"))?;
         relief::open(job.world().clone());
-        requests::set_cores(job.world().has_cores_for_all());
+        requests::set_oversubscribed(!job.world().has_cores_for_all());
         Ok(job)
     }
 

@@ -22,7 +22,7 @@ use crate::reductions::Fold;
 use crate::relief;
 use crate::report::{self, Clock};
 use attendance::attend;
-pub(crate) use pause::{Pause, set_cores};
+pub(crate) use pause::{Pause, set_oversubscribed};
 use shm::biased_mutex::BiasedMutex;
 use std::ffi::c_int;
 use std::sync::LazyLock;

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// this time.
 const SPINS: u32 = 64;
 
-/// Whether ranks share cores: the awaited one may need this core.
-static ARE_CORES_SHARED: AtomicBool = AtomicBool::new(false);
+/// Whether this node has more ranks than cores: the awaited rank may need this core.
+static IS_OVERSUBSCRIBED: AtomicBool = AtomicBool::new(false);
 
-/// Sets whether every rank of this node has a core.
-pub(crate) fn set_cores(are_for_all: bool) {
-    ARE_CORES_SHARED.store(!are_for_all, Ordering::Relaxed);
+/// Sets whether this node has more ranks than cores.
+pub(crate) fn set_oversubscribed(is_oversubscribed: bool) {
+    IS_OVERSUBSCRIBED.store(is_oversubscribed, Ordering::Relaxed);
 }
 
 /// Waits between two looks at a request.
@@ -26,18 +26,18 @@ impl Pause {
     pub(crate) fn rest(&mut self, drive: impl FnOnce()) {
         self.looks += 1;
         // Relaxed: set once, before any request exists.
-        let is_shared = ARE_CORES_SHARED.load(Ordering::Relaxed);
-        if is_shared && self.looks % 2 == 1 {
-            // Some MPI libraries yield the core, too, when they are driven: the request may be
-            // complete after each of the two.
-            std::thread::yield_now();
-        } else if self.looks < SPINS && !is_shared {
+        if IS_OVERSUBSCRIBED.load(Ordering::Relaxed) {
+            // In turns, with a look after each: some MPI libraries yield the core, too, when they are
+            // driven, and the request may be complete after each yield.
+            match self.looks.is_multiple_of(2) {
+                true => drive(),
+                false => std::thread::yield_now(),
+            }
+        } else if self.looks < SPINS {
             std::hint::spin_loop();
         } else {
             drive();
-            if !is_shared {
-                std::thread::yield_now();
-            }
+            std::thread::yield_now();
         }
     }
 }
