@@ -3,6 +3,7 @@
 use super::attendance::{self, Attendance};
 use super::losses::Losses;
 use super::messages::Messages;
+use super::messages::outbox::frame_bytes;
 use super::run::DirectRun;
 use super::submissions::{Submissions, Submitted};
 use crate::agent::clock::{now, until};
@@ -36,8 +37,9 @@ pub(super) struct DirectEngine {
     arrivals: Vec<Arrival>,
     losses: Arc<Losses>,
     messages: Arc<Messages>,
-    /// Ranks with messages in the queues of their connections.
-    queued: Vec<u32>,
+    /// Ranks with messages in the queues of their connections, and at least as many bytes as these
+    /// have there.
+    queued: Vec<(u32, u64)>,
     /// True if something has happened to messages that the thread with the engine does not know.
     has_news: bool,
     /// True if a connection has ended that no caller has been notified of.
@@ -126,27 +128,37 @@ impl DirectEngine {
 
     /// Appends a frame of records to the queue of a rank.
     fn send(&mut self, to: u32, records: Vec<u8>) {
-        self.messages.outbox.take(to, records.len() as u64);
+        let bytes = frame_bytes(records.len());
         let source = self.table.transport().node();
         self.table.transport().send(to, Frame::Messages { source, records });
-        if !self.queued.contains(&to) {
-            self.queued.push(to);
+        match self.queued.iter_mut().find(|(rank, _)| *rank == to) {
+            Some((_, queued)) => *queued += bytes,
+            None => self.queued.push((to, bytes)),
         }
     }
 
-    /// Notes the queues of ranks with messages. Returns true if a thread waits for space there.
+    /// Notes which messages have left the queues of their connections. Returns true if a thread waits
+    /// for space there.
     fn has_found_space(&mut self) -> bool {
         if self.queued.is_empty() {
             return false;
         }
         let DirectEngine { queued, table, messages, .. } = self;
-        queued.retain(|to| {
-            let bytes = table.transport().queued(*to);
-            messages.outbox.set_queued(*to, bytes);
-            bytes > 0
+        let mut has_left = false;
+        queued.retain_mut(|(to, bytes)| {
+            // The queue may also have bytes of collectives. Those before the messages delay them. As
+            // long as there are many behind them, messages that have left still count, never fewer
+            // than are there.
+            let left = (*bytes).min(table.transport().queued(*to));
+            if left < *bytes {
+                messages.outbox.leave(*to, *bytes - left);
+                has_left = true;
+            }
+            *bytes = left;
+            left > 0
         });
         // Perhaps too little: the thread then requests it once more.
-        messages.outbox.take_request()
+        has_left && messages.outbox.take_request()
     }
 
     fn start(&mut self, run: Arc<DirectRun>) {

@@ -28,7 +28,7 @@
 //! [`Submissions`]: super::submissions::Submissions
 
 pub(super) mod inbox;
-mod outbox;
+pub(super) mod outbox;
 
 use inbox::Inbox;
 use outbox::Outbox;

@@ -3,6 +3,7 @@
 mod exits;
 
 use super::messages::inbox::Arrived;
+use super::messages::outbox::frame_bytes;
 use crate::agent::messages::port::MessagePort;
 use crate::agent::messages::record::{
     Class, HEAD_BYTES, Head, MAX_BYTES, record_bytes, split_first,
@@ -108,13 +109,16 @@ impl DirectPort {
         }
     }
 
-    /// Returns true if so many bytes of records for a rank may be added to what has not been sent.
+    /// Returns true if so many records for a rank, of so many bytes together, may be added to what
+    /// has not been sent. They then are its next ones that can be put, whatever else the rank sends.
     /// Otherwise the rank's waiting threads are woken when there is space.
     #[inline]
-    pub fn has_space(&mut self, to: u32, bytes: u64) -> bool {
+    pub fn has_space(&mut self, to: u32, records: u64, bytes: u64) -> bool {
         let own = self.unpublished.iter().filter(|(other, _)| *other == to);
-        let own: usize = own.map(|(_, records)| records.len()).sum();
-        self.driver.messages.outbox.has_space(to, own as u64 + bytes)
+        let own: u64 = own.map(|(_, records)| frame_bytes(records.len())).sum();
+        // Each record may begin a frame.
+        let added = records * frame_bytes(0) + bytes;
+        self.driver.messages.outbox.has_space(to, own + added)
     }
 
     /// Adds a record for a rank; false if there is no space. `bytes` has at most
@@ -122,7 +126,7 @@ impl DirectPort {
     #[inline]
     pub fn put(&mut self, to: u32, words: [u64; 3], bytes: &[u8]) -> bool {
         let length = record_bytes(bytes.len());
-        if to == self.rank || bytes.len() > MAX_BYTES || !self.has_space(to, length) {
+        if to == self.rank || bytes.len() > MAX_BYTES || !self.has_space(to, 1, length) {
             return false;
         }
         let is_open =
@@ -151,7 +155,7 @@ impl DirectPort {
             return;
         }
         for (to, records) in &self.unpublished {
-            self.driver.messages.outbox.submit(*to, records.len() as u64);
+            self.driver.messages.outbox.submit(*to, frame_bytes(records.len()));
         }
         self.driver.submissions.send(&mut self.unpublished);
         self.driver.send();
@@ -175,8 +179,12 @@ impl DirectPort {
             _ => None,
         };
         if let Some(waiting) = waiting {
-            self.driver.messages.outbox.submit(to, length as u64);
-            self.driver.submissions.join(to, std::mem::take(records));
+            let outbox = &self.driver.messages.outbox;
+            outbox.submit(to, frame_bytes(length));
+            if self.driver.submissions.join(to, std::mem::take(records)) {
+                // The frame that they have joined has a header.
+                outbox.leave(to, frame_bytes(0));
+            }
             self.unpublished.clear();
             self.driver.background.tick();
             self.burst = Some(Burst { to, last: now, waiting });

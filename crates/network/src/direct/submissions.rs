@@ -79,16 +79,22 @@ impl Submissions {
         self.wake(&queue);
     }
 
-    /// Passes records for a rank to the engine, behind those in its last frame.
-    pub(super) fn join(&self, to: u32, records: Vec<u8>) {
+    /// Passes records for a rank to the engine, behind those in its last frame. Returns true if they
+    /// have joined that one, false if they are a new one.
+    pub(super) fn join(&self, to: u32, records: Vec<u8>) -> bool {
         let mut queue = self.queue();
-        match queue.submitted.messages.last_mut() {
+        let joins = match queue.submitted.messages.last_mut() {
             Some((last, frame)) if *last == to && frame.len() < BATCH_BYTES => {
                 frame.extend_from_slice(&records);
+                true
             }
-            _ => queue.submitted.messages.push((to, records)),
-        }
+            _ => {
+                queue.submitted.messages.push((to, records));
+                false
+            }
+        };
         self.wake(&queue);
+        joins
     }
 
     /// Ends the sleep of the engine's thread: it may have what it waits for.

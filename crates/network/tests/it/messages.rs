@@ -1,8 +1,11 @@
 //! Matched messages over the connections of the ranks themselves.
 
 use crate::frames::records;
+use goal::compile::compile;
+use goal::graph::{Access, Graph};
 use network::agent::AgentClient;
 use network::agent::messages::record::{Class, Head};
+use network::backend::{Backend, CommunicatorContext};
 use network::direct::{DirectBackend, DirectPort, MessageThreads};
 use network::job_nodes::random_key;
 use network::local;
@@ -25,6 +28,8 @@ testing::tests![
     no_arrival_is_missed_by_a_thread_that_sleeps,
     messages_that_wait_for_others_leave_without_a_further_call,
     what_the_system_does_not_take_follows_while_the_rank_computes,
+    space_that_was_found_is_there_while_collectives_send,
+    space_that_was_found_is_there_while_messages_leave,
     frames_that_no_rank_sends_end_the_messages_of_their_sender_only,
     an_exit_comes_behind_the_messages_of_its_rank,
 ];
@@ -180,7 +185,7 @@ fn what_the_system_does_not_take_follows_while_the_rank_computes() {
     let sender = &mut ranks[0];
     let bytes = vec![7; 32 << 10];
     let mut sent = 0;
-    while sender.port.has_space(1, 33 << 10) && sent < RECORDS {
+    while sender.port.has_space(1, 1, 33 << 10) && sent < RECORDS {
         assert!(sender.port.put(1, [sent, 0, 0], &bytes));
         sender.port.publish();
         sent += 1;
@@ -191,7 +196,65 @@ fn what_the_system_does_not_take_follows_while_the_rank_computes() {
         assert_eq!((head.words[0], head.peer, found == bytes), (number, 0, true));
     }
     // The queue is empty: there is space for as much again.
-    assert!(sender.port.has_space(1, 3 << 20));
+    assert!(sender.port.has_space(1, 97, 3 << 20));
+}
+
+/// Bytes of a part of a long message, and of its record.
+const PART: usize = 32 << 10;
+const PART_RECORD: u64 = (32 << 10) + 32;
+
+/// Puts the records of a long message for rank 1, for which there must be space.
+fn put_long(port: &mut DirectPort, parts: u64) {
+    assert!(port.put(1, [0; 3], &[]), "the head");
+    for number in 1..=parts {
+        assert!(port.put(1, [number, 0, 0], &[7; PART]), "part {number} of {parts}");
+        port.publish();
+    }
+}
+
+/// Collectives have left more in the queue of the connection than messages may have there.
+fn space_that_was_found_is_there_while_collectives_send() {
+    const BYTES: u64 = 1_100_000;
+    const PARTS: u64 = 90;
+    let mut ranks = Rank::all(2);
+    // It reads nothing before the end.
+    let silent = ranks.pop().expect("two ranks");
+    let sender = &mut ranks[0];
+    let mut graph = Graph::new(0, 2);
+    let input = graph.buffer(Access::Input, BYTES);
+    graph.send(input, 1, 0);
+    let schedule = compile(&graph).expect("in order");
+    let context = CommunicatorContext { number: 3, members: [0, 1].into(), rank: 0 };
+    let id = sender.backend.register(&context, &schedule, 0).expect("valid");
+    let data = vec![1; BYTES as usize];
+    for sequence in 0..7 {
+        sender.backend.start(id, sequence, &[&data]).expect("started");
+    }
+    assert!(sender.port.has_space(1, PARTS + 1, PARTS * PART_RECORD + 32), "messages have space");
+    put_long(&mut sender.port, PARTS);
+    drop((silent, ranks));
+}
+
+/// The queue is filled up to the space for a long message.
+fn space_that_was_found_is_there_while_messages_leave() {
+    const PARTS: u64 = 64;
+    let (records, bytes) = (PARTS + 1, PARTS * PART_RECORD + 32);
+    let mut ranks = Rank::all(2);
+    let silent = ranks.pop().expect("two ranks");
+    let port = &mut ranks[0].port;
+    let mut filled = 0;
+    for length in [PART, 304] {
+        // Each publication passes some to the system.
+        while filled < 4000 && port.has_space(1, records + 1, bytes + length as u64 + 32) {
+            assert!(port.put(1, [0; 3], &vec![7; length]), "{filled} records");
+            port.publish();
+            filled += 1;
+        }
+    }
+    assert!(filled < 4000, "what the system does not take stays in the queue");
+    assert!(port.has_space(1, records, bytes), "for that much");
+    put_long(port, PARTS);
+    drop((silent, ranks));
 }
 
 /// Rank 1 of 3 sends them.

@@ -56,7 +56,8 @@ pub trait RemoteLink: Send + Debug {
     fn put(&mut self, to: u32, words: [u64; 3], bytes: &[u8]) -> bool;
 
     /// Returns true if there is space for records for remote rank `to` with these numbers of bytes,
-    /// `count` of the first length and one of the second.
+    /// `count` of the first length and one of the second. The next records of this rank that are
+    /// [put](Self::put) find it, whatever happens meanwhile.
     fn has_space(&mut self, to: u32, count: usize, bytes: usize, last: usize) -> bool;
 
     /// Passes what was put on to the carrier.

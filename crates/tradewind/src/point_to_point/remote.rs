@@ -98,7 +98,8 @@ impl RemoteLink for DirectLink {
     }
 
     fn has_space(&mut self, to: u32, count: usize, bytes: usize, last: usize) -> bool {
-        self.0.has_space(to, count as u64 * record_bytes(bytes) + record_bytes(last))
+        let count = count as u64;
+        self.0.has_space(to, count + 1, count * record_bytes(bytes) + record_bytes(last))
     }
 
     #[inline]

@@ -190,10 +190,12 @@ impl Remote {
             && bytes as u64 <= self.longest()
     }
 
-    /// Puts a message in parts into the send ring, if there is space for all of it.
+    /// Puts a message in parts on the way, if there is space for all of it.
     fn put_long(&mut self, to: u32, envelope: Envelope, bytes: &[u8]) -> bool {
         let parts = bytes.chunks(REMOTE_RECORD_BYTES);
-        // All or nothing: no state is kept from which a later call could continue.
+        // No state is kept from which a later call could continue. So there must be space for all
+        // of it before the receiver can see its first record. The space stays until it is used: the
+        // caller has this rank's lock, and nothing else uses it.
         if !self.link.has_space(to, parts.len() + 1, REMOTE_RECORD_BYTES, 0) {
             return false;
         }
@@ -205,6 +207,7 @@ impl Remote {
             self.link.publish();
         }
         debug_assert!(is_put, "there is space for all parts");
-        is_put
+        // In any case: the head is on its way, and a receiver refuses a second one.
+        true
     }
 }
