@@ -440,12 +440,6 @@ impl DirectEngine {
         unsent.map(|(key, run)| (*key, run.waiting_for().into_iter().collect())).collect()
     }
 
-    /// Returns true if the kernel of a rank has not acknowledged everything.
-    pub(super) fn has_unacknowledged_by(&mut self, rank: u32) -> bool {
-        self.turn();
-        self.table.transport().unacknowledged(rank) > 0
-    }
-
     /// Returns true if the kernel of another rank has not acknowledged everything.
     pub(super) fn has_unacknowledged(&self) -> bool {
         self.table.has_unacknowledged()

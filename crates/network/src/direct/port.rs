@@ -317,12 +317,6 @@ impl DirectPort {
         self.driver.submissions.notify();
     }
 
-    /// Returns true if the system of a rank has not acknowledged everything that was published.
-    pub fn has_unacknowledged(&mut self, to: u32) -> bool {
-        // Another thread has the engine: perhaps.
-        self.driver.try_lock().is_none_or(|mut engine| engine.has_unacknowledged_by(to))
-    }
-
     /// Returns true if exits are reported no more: the node service has ended.
     pub fn has_failed(&self) -> bool {
         self.reports.has_failed()

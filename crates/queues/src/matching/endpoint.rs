@@ -21,7 +21,6 @@ use shm::published_wait::Wait;
 use shm::segment::Offset;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 /// Credit of all senders together, and limits of the credit of each, in bytes.
 const ALL_CREDIT: u64 = 64 << 20;
@@ -262,29 +261,10 @@ impl Endpoint {
     }
 }
 
-impl Endpoint {
-    /// Waits until the systems of the ranks on other nodes have what connections of this process
-    /// carry: a rank that computes may take it late, and it would be lost with this process.
-    fn drain_connections(&self) {
-        /// Time between two looks, first and last. The system reports no acknowledgement.
-        const INTERVALS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(20)];
-        let [mut interval, longest] = INTERVALS;
-        loop {
-            let mut state = self.state.lock();
-            state.look(true);
-            if state.progress(&mut None, &None).is_err() || !state.holds_unsent() {
-                return;
-            }
-            drop(state);
-            std::thread::sleep(interval);
-            interval = (2 * interval).min(longest);
-        }
-    }
-}
-
 impl Drop for Endpoint {
     /// Waits until the messages of dropped requests have been read, or their receivers have exited
-    /// or wait in the same way.
+    /// or wait in the same way. What was passed to a carrier is its own matter: this process leaves
+    /// the carriers afterwards, and waits there for a limited time.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
@@ -305,6 +285,5 @@ impl Drop for Endpoint {
                 Ok((!state.has_unsent(has_exited)).then_some(()))
             },
         );
-        self.drain_connections();
     }
 }

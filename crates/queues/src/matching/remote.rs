@@ -89,12 +89,6 @@ pub trait RemoteLink: Send + Debug {
     /// Ends the sleep of another thread of this process that waits for what arrives: this one has
     /// taken it.
     fn wake(&self) {}
-
-    /// Returns true if a record for remote rank `to` would be lost with this process.
-    fn holds_unsent(&mut self, to: u32) -> bool {
-        let _ = to;
-        false
-    }
 }
 
 /// Manner in which threads of the rank wait for records.

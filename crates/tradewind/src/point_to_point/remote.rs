@@ -138,10 +138,6 @@ impl RemoteLink for DirectLink {
     fn wake(&self) {
         self.0.wake();
     }
-
-    fn holds_unsent(&mut self, to: u32) -> bool {
-        self.0.has_unacknowledged(to)
-    }
 }
 
 /// A record with this head.

@@ -114,16 +114,6 @@ impl State {
         let queued = self.remote.iter().flat_map(|remote| &remote.queued);
         queued.copied().any(|to| self.remote_receives(to))
     }
-
-    /// Returns true if something that was sent to a remote rank that may still receive it would be
-    /// lost with this process.
-    pub(in crate::matching) fn holds_unsent(&mut self) -> bool {
-        let Some(remote) = &mut self.remote else { return false };
-        (0..remote.peers.len() as u32).any(|to| {
-            let is_known = remote.peers[to as usize].is_known;
-            is_known && remote.link.holds_unsent(to) && remote.receives(to)
-        })
-    }
 }
 
 impl RemotePeer {
