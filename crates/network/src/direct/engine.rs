@@ -46,6 +46,12 @@ pub(super) struct DirectEngine {
     has_new_loss: bool,
 }
 
+/// Returns a time of the clock that the turns read.
+fn on_clock(time: Instant) -> u64 {
+    let left = time.saturating_duration_since(Instant::now());
+    now().saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
+}
+
 impl DirectEngine {
     /// The engine of the transport's node, which has one rank.
     pub(super) fn new(
@@ -252,14 +258,17 @@ impl DirectEngine {
         let mut idle = 0u32;
         let mut idle_since = None;
         let mut published = None;
+        let end = deadline.map(on_clock);
+        let mut turns = 0u64;
         loop {
             idle = if self.turn() { 0 } else { idle.saturating_add(1) };
             if run.has_ended() {
                 return Ok(true);
             }
-            if self.has_new_loss || self.submissions.is_interrupted() {
+            if self.has_new_loss || self.submissions.is_interrupted() || self.is_over(end, turns) {
                 return Ok(false);
             }
+            turns += 1;
             // The rest of a long message is on its way, perhaps from a rank on this core.
             if self.table.has_transferred() {
                 idle_since = None;
@@ -272,9 +281,6 @@ impl DirectEngine {
             }
             let time = Instant::now();
             let since = *idle_since.get_or_insert(time);
-            if deadline.is_some_and(|deadline| time >= deadline) {
-                return Ok(false);
-            }
             if time.saturating_duration_since(since) < POLLING_TIME {
                 // With more ranks than cores the awaited rank may run on this one.
                 std::thread::yield_now();
@@ -304,6 +310,8 @@ impl DirectEngine {
         let mut polling = drive.polling;
         let mut notified = None;
         let mut losses = self.losses.count();
+        let end = drive.until.map(on_clock);
+        let mut turns = 0u64;
         loop {
             idle = if self.turn() { 0 } else { idle.saturating_add(1) };
             // Before the poll: one behind it keeps the thread from sleeping.
@@ -317,9 +325,10 @@ impl DirectEngine {
             }
             let before = std::mem::replace(&mut losses, self.losses.count());
             // The caller checks the ranks that it waits for.
-            if self.submissions.is_interrupted() || losses != before {
+            if self.submissions.is_interrupted() || losses != before || self.is_over(end, turns) {
                 return Ok(Driven::Idle);
             }
+            turns += 1;
             if self.table.has_transferred() {
                 idle_since = None;
                 polling = POLLING_TIME;
@@ -331,9 +340,6 @@ impl DirectEngine {
             }
             let time = Instant::now();
             let since = *idle_since.get_or_insert(time);
-            if drive.until.is_some_and(|until| time >= until) {
-                return Ok(Driven::Idle);
-            }
             if time.saturating_duration_since(since) < polling {
                 // With more ranks than cores the awaited rank may run on this one.
                 std::thread::yield_now();
@@ -345,6 +351,13 @@ impl DirectEngine {
                 return Ok(Driven::Idle);
             }
         }
+    }
+
+    /// Returns true if a time of the clock is over. Every turn reads the clock, so a wait ends in time
+    /// also while something arrives all the time. The first turns look at the connections in any
+    /// case: a loop of waits without time receives.
+    fn is_over(&self, end: Option<u64>, turns: u64) -> bool {
+        turns >= u64::from(EAGER_POLLS) && end.is_some_and(|end| self.table.context.now >= end)
     }
 
     /// Sleeps until something arrives, another thread submits something, a computation ends, or the
