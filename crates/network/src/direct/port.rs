@@ -247,7 +247,7 @@ impl DirectPort {
                         self.exits.note_arrival(from);
                     }
                 }
-                Some(Arrived::Excess { from }) => return Some(Current::Invalid(*from)),
+                Some(Arrived::Invalid { from }) => return Some(Current::Invalid(*from)),
                 Some(Arrived::Lost(lost)) => {
                     self.exits.end(lost.clone());
                     self.arrived.pop_front();

@@ -1,5 +1,6 @@
 //! Records that have arrived and that the port has not taken.
 
+use super::outbox::frame_bytes;
 use crate::backend::LostRank;
 use shm::mapped::Mapped;
 use shm::sync::AtomicU32;
@@ -8,16 +9,18 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bytes of one rank that are kept: more than the credit that receivers grant.
-const KEPT_BYTES: usize = 16 << 20;
+/// Memory for what one rank has sent: more than the messages, parts and answers of a rank that keeps
+/// within its credit take if each is a frame.
+const KEPT_BYTES: u64 = 48 << 20;
 
 /// Something that has arrived from a rank.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::direct) enum Arrived {
     /// Whole records of messages.
     Records { from: u32, records: Vec<u8> },
-    /// More than a rank sends that keeps within its credit. Nothing of it follows.
-    Excess { from: u32 },
+    /// What no rank sends: a frame without records, or more than its credit permits. Nothing of it
+    /// follows.
+    Invalid { from: u32 },
     /// The end of its connection.
     Lost(LostRank),
 }
@@ -35,8 +38,8 @@ pub(in crate::direct) struct Inbox {
 #[derive(Debug)]
 struct State {
     arrived: VecDeque<Arrived>,
-    /// Bytes among them by rank; `None` for a rank that has exceeded its credit.
-    kept: Vec<Option<usize>>,
+    /// Memory that they take by rank; `None` for a rank that has sent what no rank sends.
+    kept: Vec<Option<u64>>,
 }
 
 impl Inbox {
@@ -63,10 +66,11 @@ impl Inbox {
         let mut state = self.state();
         let State { arrived, kept } = &mut *state;
         let Some(Some(bytes)) = kept.get_mut(from as usize) else { return };
-        *bytes += records.len();
-        if *bytes > KEPT_BYTES {
+        // A short frame takes more memory than its records.
+        *bytes += size_of::<Arrived>() as u64 + frame_bytes(records.len());
+        if records.is_empty() || *bytes > KEPT_BYTES {
             kept[from as usize] = None;
-            arrived.push_back(Arrived::Excess { from });
+            arrived.push_back(Arrived::Invalid { from });
         } else {
             arrived.push_back(Arrived::Records { from, records });
         }
@@ -114,17 +118,37 @@ mod tests {
     #[test]
     fn a_rank_that_ignores_its_credit_takes_a_limited_amount_of_memory() {
         let inbox = Inbox::new(2);
-        for _ in 0..100 {
+        for _ in 0..2 * (KEPT_BYTES >> 20) {
             inbox.add(1, vec![0; 1 << 20]);
         }
         inbox.add(0, vec![7; 8]);
         let mut arrived = VecDeque::new();
         inbox.take(&mut arrived);
         assert!(!inbox.has_any());
-        assert_eq!(arrived.len(), KEPT_BYTES / (1 << 20) + 2);
-        assert_eq!(arrived[arrived.len() - 2], Arrived::Excess { from: 1 });
+        // The headers take the place of one frame.
+        assert_eq!(arrived.len() as u64, KEPT_BYTES / (1 << 20) - 1 + 2);
+        assert_eq!(arrived[arrived.len() - 2], Arrived::Invalid { from: 1 });
         assert_eq!(arrived.back(), Some(&Arrived::Records { from: 0, records: vec![7; 8] }));
         inbox.add(1, vec![0; 8]);
         assert!(!inbox.has_any(), "nothing follows");
+    }
+
+    #[test]
+    fn frames_without_records_end_the_messages_of_their_sender() {
+        let inbox = Inbox::new(1);
+        (0..3).for_each(|_| inbox.add(0, Vec::new()));
+        let mut arrived = VecDeque::new();
+        inbox.take(&mut arrived);
+        assert_eq!(arrived, [Arrived::Invalid { from: 0 }]);
+    }
+
+    #[test]
+    fn short_frames_take_a_limited_amount_of_memory() {
+        let inbox = Inbox::new(1);
+        // One record without bytes each.
+        (0..KEPT_BYTES / 32).for_each(|_| inbox.add(0, vec![0; 32]));
+        let mut arrived = VecDeque::new();
+        inbox.take(&mut arrived);
+        assert_eq!(arrived.back(), Some(&Arrived::Invalid { from: 0 }));
     }
 }
