@@ -127,13 +127,16 @@ impl DirectBackend {
     }
 
     /// Opens this rank's end of its matched messages, once. `reports` is that at the agent, which
-    /// reports exits; `wakeup` wakes the threads of the rank's endpoint.
+    /// reports exits; `wakeup` wakes the threads of the rank's endpoint. `nodes` has the
+    /// nodes of the ranks: with those of its own the rank exchanges no messages here.
     pub fn open_messages(
         &self,
         reports: MessagePort,
         wakeup: Mapped<AtomicU32>,
+        nodes: &NodeMap,
     ) -> (DirectPort, MessageThreads) {
-        let port = DirectPort::new(self.rank, Arc::clone(&self.driver), reports, wakeup);
+        let near = nodes.of(self.rank).into_iter().flat_map(|node| nodes.members(node));
+        let port = DirectPort::new(self.rank, Arc::clone(&self.driver), reports, wakeup, near);
         (port, MessageThreads::new(Arc::clone(&self.driver)))
     }
 

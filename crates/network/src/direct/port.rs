@@ -90,6 +90,7 @@ impl DirectPort {
         driver: Arc<Driver>,
         reports: MessagePort,
         wakeup: Mapped<AtomicU32>,
+        near: impl IntoIterator<Item = u32>,
     ) -> Self {
         driver.messages.inbox.set_wakeup(wakeup);
         driver.messages.is_open.store(true, Ordering::Relaxed);
@@ -102,7 +103,7 @@ impl DirectPort {
             unpublished: Vec::new(),
             arrived: VecDeque::new(),
             at: 0,
-            exits: Exits::default(),
+            exits: Exits::new(near),
             current: None,
             looked: Instant::now(),
             burst: None,

@@ -53,7 +53,7 @@ impl Rank {
         let segment = Arc::new(Segment::create(4096, Backing::Memory).expect("memory"));
         let word: Mapped<AtomicU32> = Mapped::new(&segment, Offset(64)).expect("inside");
         let reports = agent.open_messages(0).expect("memory");
-        let (port, threads) = backend.open_messages(reports, word.clone());
+        let (port, threads) = backend.open_messages(reports, word.clone(), &NodeMap::new(0..8_u32));
         Rank { port, threads, word, backend, _agent: agent }
     }
 

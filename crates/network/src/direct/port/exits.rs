@@ -6,7 +6,7 @@
 
 use crate::backend::LostRank;
 use crate::error::{self, Error};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Time after which a rank counts as gone although only the end of its connection, or only the
@@ -19,9 +19,17 @@ pub(super) struct Exits {
     /// Encoded errors.
     reasons: BTreeMap<u32, (Vec<u8>, Instant)>,
     ended: BTreeMap<u32, (LostRank, Instant)>,
+    /// Ranks of which no sign counts: those of the own node, of which no message comes by a
+    /// connection and no reason from the node service, and those that were reported.
+    settled: BTreeSet<u32>,
 }
 
 impl Exits {
+    /// `near` has the ranks of the own node.
+    pub(super) fn new(near: impl IntoIterator<Item = u32>) -> Self {
+        Exits { settled: near.into_iter().collect(), ..Exits::default() }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.reasons.is_empty() && self.ended.is_empty()
     }
@@ -33,12 +41,16 @@ impl Exits {
 
     /// Notes why a rank is gone.
     pub(super) fn explain(&mut self, rank: u32, why: Vec<u8>) {
-        self.reasons.entry(rank).or_insert((why, Instant::now()));
+        if !self.settled.contains(&rank) {
+            self.reasons.entry(rank).or_insert((why, Instant::now()));
+        }
     }
 
     /// Notes the end of a connection.
     pub(super) fn end(&mut self, lost: LostRank) {
-        self.ended.insert(lost.rank, (lost, Instant::now()));
+        if !self.settled.contains(&lost.rank) {
+            self.ended.insert(lost.rank, (lost, Instant::now()));
+        }
     }
 
     /// Notes that something has arrived from a rank.
@@ -59,11 +71,13 @@ impl Exits {
         let explained = self.reasons.iter().find(|(rank, why)| is_over(rank, why));
         if let Some((rank, _)) = explained {
             let rank = *rank;
+            self.settled.insert(rank);
             self.ended.remove(&rank);
             return self.reasons.remove(&rank).map(|(why, _)| (rank, why));
         }
         let is_silent = |one: &&(LostRank, Instant)| one.1.elapsed() >= GRACE;
         let rank = self.ended.values().find(is_silent)?.0.rank;
+        self.settled.insert(rank);
         let (lost, _) = self.ended.remove(&rank)?;
         Some((rank, error::encode(&Err(lost.error()))))
     }
@@ -101,6 +115,13 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_of_the_own_node_has_no_exit_here() {
+        let mut exits = Exits::new([1, 2]);
+        exits.end(lost(1));
+        assert!(exits.is_empty());
+    }
+
+    #[test]
     fn a_node_that_is_unreachable_ends_no_connection() {
         let mut exits = Exits::default();
         let address = "10.0.0.2:1".into();
@@ -108,6 +129,9 @@ mod tests {
         let why = error::encode(&Err(why));
         exits.explain(3, why.clone());
         assert_eq!(exits.next(), Some((3, why)));
+        // The system reports the end of the connection much later.
+        exits.end(lost(3));
+        assert!(exits.is_empty(), "one exit of a rank");
     }
 
     #[test]
