@@ -15,7 +15,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -116,23 +116,27 @@ impl Background {
     /// Makes the thread take soon what was passed to the engine before this call.
     pub(super) fn tick(&self) {
         // The lock of the submissions orders it with `end_ticks`.
-        if !self.has_ticks.load(Ordering::Relaxed) {
-            self.has_ticks.store(true, Ordering::Relaxed);
+        // Acquire: pairs with the Release in `end_ticks`.
+        if !self.has_ticks.load(Ordering::Acquire) {
+            // Release: pairs with the Acquire in `has_ticks`.
+            self.has_ticks.store(true, Ordering::Release);
             self.notify();
         }
     }
 
     /// Returns true if the thread looks often.
     pub(super) fn has_ticks(&self) -> bool {
-        self.has_ticks.load(Ordering::Relaxed)
+        // Acquire: pairs with the Release in `tick`.
+        self.has_ticks.load(Ordering::Acquire)
     }
 
     /// Ends that, unless something `was_passed`: a thread that has passed something before this check
     /// may rely on the looks, and one that passes something later begins them anew.
     pub(super) fn end_ticks(&self, was_passed: impl FnOnce() -> bool) {
-        self.has_ticks.store(false, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `tick`.
+        self.has_ticks.store(false, Ordering::Release);
         if was_passed() {
-            self.has_ticks.store(true, Ordering::Relaxed);
+            self.has_ticks.store(true, Ordering::Release);
         }
     }
 
@@ -147,6 +151,14 @@ impl Background {
 
     /// Makes the next arrival wake the thread, or one that is there already.
     pub(super) fn arm(&self) {
+        // Pairs with the fence in `sleep`: if this thread still finds the mark of a wake-up that has
+        // happened, the background thread finds the engine free, which this thread has left before,
+        // or in the hands of one that leaves it later. A thread that disarms at the same moment has
+        // the engine and arms when it leaves it.
+        fence(Ordering::SeqCst);
+        if self.is_armed.load(Ordering::Relaxed) {
+            return;
+        }
         self.change(true, EventFlags::IN | EventFlags::ONESHOT);
     }
 
@@ -183,8 +195,13 @@ impl Background {
         {
             std::thread::sleep(PAUSE);
         }
-        // The member reports once. It is armed again when this thread leaves the engine.
+        // The member reports once. It is armed again when this thread leaves the engine, or the one
+        // that has it now.
+        let arming = self.arming.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_armed.store(false, Ordering::Relaxed);
+        drop(arming);
+        // Before this thread tries to lock the engine: see `arm`.
+        fence(Ordering::SeqCst);
         // Acquire: pairs with the Release in `stop`.
         !self.is_over.load(Ordering::Acquire)
     }
