@@ -17,7 +17,7 @@ use super::contexts::Contexts;
 use super::error::MatchError;
 use super::incoming::Incoming;
 use super::line::{MessageHead, Offer};
-use super::matcher::Matcher;
+use super::matcher::{Matcher, Posted, PostedState};
 use super::memory::{Mailbox, RING_LINES, Ring, mailbox};
 use super::outgoing::Outgoing;
 use super::remote::{Remote, RemoteLink};
@@ -209,13 +209,29 @@ impl State {
 
     /// Returns true if an operation is not complete: later lines need this rank.
     pub(super) fn has_pending(&self) -> bool {
-        let arrives = |sender: &u32| {
-            let incoming = self.peers[*sender as usize].incoming.as_ref();
-            incoming.is_some_and(|incoming| incoming.arrival.is_some())
-        };
         !(self.matcher.posted.is_empty() && self.sends.is_empty() && self.queued.is_empty())
-            || self.senders.iter().any(arrives)
+            || self.senders.iter().any(|sender| self.is_arriving_from(*sender))
             || self.has_pending_remote()
+    }
+
+    /// Returns true if lines of an operation that is not complete may come from ranks of this node.
+    pub(super) fn has_pending_on_node(&self) -> bool {
+        let is_near = |rank: u32| rank < self.layout.ranks;
+        let receives = |posted: &Posted| {
+            // A short message is there as a whole.
+            let is_complete = matches!(posted.state, PostedState::Short(..));
+            !is_complete && posted.pattern.source.is_none_or(is_near)
+        };
+        !self.queued.is_empty()
+            || self.sends.values().any(|send| is_near(send.to) && !send.is_complete)
+            || self.matcher.posted.values().any(receives)
+            || self.senders.iter().any(|sender| self.is_arriving_from(*sender))
+    }
+
+    /// Returns true if a part of a message of a rank of this node has arrived.
+    fn is_arriving_from(&self, sender: u32) -> bool {
+        let incoming = self.peers[sender as usize].incoming.as_ref();
+        incoming.is_some_and(|incoming| incoming.arrival.is_some())
     }
 
     /// Ends the receiving of messages, and reports that to the ranks that this rank has sent to.

@@ -161,9 +161,10 @@ impl Endpoint {
         SpinPolicy { eager: ALONE.eager + copy, ..ALONE }
     }
 
-    /// Waits for a rank of another node, or any rank. The thread polls the connections and sleeps
-    /// there, if none but ranks of other nodes can end its wait or after a short time. `None` at the
-    /// deadline.
+    /// Waits for a rank of another node, or any rank. The thread polls the connections, then sleeps
+    /// there as long as no rank of this node needs it: always if the rank is alone on its node, for
+    /// [`SHARED_SLEEPS`] beside others that no operation is under way with. Otherwise it sleeps at the
+    /// wake-up word of the endpoint. `None` at the deadline.
     fn wait_at_connections<W: Waiter>(
         &self,
         driver: &dyn RemoteDriver,
@@ -175,17 +176,32 @@ impl Endpoint {
         let is_named = matches!(awaited, Awaited::Remote);
         let has_local_senders = || self.state.lock().has_local_senders();
         let began = Instant::now();
-        let polls_always = !is_named && has_local_senders();
-        let drive = Drive { polls_always, polling: POLLING, sleeps: false, until: deadline };
-        let mut drive_once = |drive: Drive, message: &mut W| {
+        let until = |now: Instant, limit| {
+            Some(deadline.map_or(now + limit, |deadline| deadline.min(now + limit)))
+        };
+        // Those of other receives and sends, too: a rank of this node may wait for their progress.
+        let needs_rings = || {
+            let state = self.state.lock();
+            state.has_local_senders() && (!is_named || state.has_pending_on_node())
+        };
+        let mut drive_once = |drive: Drive, is_shared: bool, message: &mut W| {
             let driven = driver.drive(drive, &mut || {
                 outcome = message.poll();
-                outcome.is_some()
+                // This rank has sent its first message to itself: the next one does not end a sleep
+                // at the connections.
+                outcome.is_some() || !is_shared && has_local_senders()
             });
             (driven, outcome.take())
         };
+        let drive = Drive {
+            polls_always: needs_rings(),
+            polling: POLLING,
+            sleeps: false,
+            // Where something arrives all the time, too, a check for exits follows.
+            until: until(began, ALONE_SLICE),
+        };
         loop {
-            match drive_once(drive, message) {
+            match drive_once(drive, true, message) {
                 (Driven::Complete, outcome) => return outcome,
                 (Driven::Busy, _) if began.elapsed() < POLLING => std::thread::yield_now(),
                 _ => break,
@@ -194,6 +210,8 @@ impl Endpoint {
                 return Some(outcome);
             }
         }
+        // During all sleeps at the connections, so that an observer sees how long the wait is.
+        let mut published = None;
         loop {
             // As before every sleep: a rank that has exited ends the wait.
             if let Some(outcome) = message.check() {
@@ -203,26 +221,32 @@ impl Endpoint {
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return message.poll();
             }
-            let until = |limit| Some(deadline.map_or(now + limit, |end| end.min(now + limit)));
             let is_shared = has_local_senders();
             let mut limit = None;
-            if !is_shared || is_named && now - began < SHARED_SLEEPS {
-                let _published = published_wait::publish(message.describe());
+            if !is_shared || now - began < SHARED_SLEEPS && !needs_rings() {
+                published = published.or_else(|| published_wait::publish(message.describe()));
                 let slice = if is_shared { SHARED_SLICE } else { ALONE_SLICE };
                 let drive = Drive {
                     polls_always: false,
                     polling: Duration::ZERO,
                     sleeps: true,
-                    until: until(slice),
+                    until: until(now, slice),
                 };
-                match drive_once(drive, message) {
-                    (Driven::Complete, outcome) => return outcome,
-                    (Driven::Idle, _) => continue,
+                match drive_once(drive, is_shared, message) {
+                    (Driven::Complete, Some(outcome)) => return Some(outcome),
+                    (Driven::Complete, None) => continue,
+                    (Driven::Idle, _) => {
+                        // Perhaps another thread waits for the connections.
+                        std::thread::yield_now();
+                        continue;
+                    }
                     (Driven::Busy, _) => limit = Some(OTHER_DRIVER),
                 }
             }
+            // `wait` publishes it.
+            published = None;
             // The background thread takes what arrives, or the thread that has the connections.
-            let deadline = limit.map_or(deadline, until);
+            let deadline = limit.map_or(deadline, |limit| until(now, limit));
             let outcome = wait(message, ASLEEP, deadline);
             if outcome.is_some() {
                 return outcome;
