@@ -204,17 +204,18 @@ impl DirectPort {
     }
 
     /// Takes what has arrived at the connections, in a call that waits for other nodes or now and
-    /// then in every other call.
-    pub fn look(&mut self, is_awaited: bool) {
+    /// then in every other call. Returns false if it has not looked.
+    pub fn look(&mut self, is_awaited: bool) -> bool {
         self.end_burst();
         if !is_awaited {
             let now = Instant::now();
             if now.saturating_duration_since(self.looked) < LOOK_INTERVAL {
-                return;
+                return false;
             }
             self.looked = now;
         }
         self.driver.advance();
+        true
     }
 
     /// Returns the head of the first record that has arrived, until it is

@@ -49,7 +49,8 @@ pub struct RemoteRecord {
 }
 
 /// Carrier of records between this rank and ranks on other nodes. The records from one rank to
-/// another arrive in order, each once, while both ranks compute.
+/// another arrive in order, each once: through another process while both ranks compute, over
+/// connections of this one as far as these hold them, and at intervals.
 pub trait RemoteLink: Send + Debug {
     /// Puts a record for remote rank `to` behind those before; false if there is no space. Then the
     /// carrier wakes the rank when there is.
@@ -81,9 +82,11 @@ pub trait RemoteLink: Send + Debug {
     fn has_failed(&self) -> bool;
 
     /// Takes what has arrived, where this process does that itself: always if this call waits for
-    /// it, otherwise now and then. Needs no call while a thread [drives](RemoteDriver::drive).
-    fn look(&mut self, is_awaited: bool) {
+    /// it, otherwise now and then. Needs no call while a thread [drives](RemoteDriver::drive). Returns
+    /// false if it has not looked.
+    fn look(&mut self, is_awaited: bool) -> bool {
         let _ = is_awaited;
+        false
     }
 
     /// Ends the sleep of another thread of this process that waits for what arrives: this one has

@@ -131,8 +131,8 @@ impl RemoteLink for DirectLink {
         self.0.has_failed()
     }
 
-    fn look(&mut self, is_awaited: bool) {
-        self.0.look(is_awaited);
+    fn look(&mut self, is_awaited: bool) -> bool {
+        self.0.look(is_awaited)
     }
 
     fn wake(&self) {

@@ -14,8 +14,7 @@ impl Endpoint {
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
     pub fn probe_now(&self, pattern: &Pattern) -> Result<Option<MessageHead>, MatchError> {
-        self.look_for(|_| pattern.source);
-        self.with_message(pattern, |_, _, head| head)
+        self.poll_and_look(|_| pattern.source, || self.with_message(pattern, |_, _, head| head))
     }
 
     /// Waits for a message and returns its head.
@@ -42,8 +41,7 @@ impl Endpoint {
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
     pub fn take_now(&self, pattern: &Pattern) -> Result<Option<TakenMessage>, MatchError> {
-        self.look_for(|_| pattern.source);
-        self.take_first(pattern)
+        self.poll_and_look(|_| pattern.source, || self.take_first(pattern))
     }
 
     fn take_first(&self, pattern: &Pattern) -> Result<Option<TakenMessage>, MatchError> {

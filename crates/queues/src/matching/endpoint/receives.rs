@@ -95,8 +95,9 @@ impl Endpoint {
         let posted = recv.key;
         let mut own = Some(OwnRecv { posted, buffer });
         let exited = || exited(self.awaited(posted, source));
-        self.look_for(|_| source);
-        let outcome = test(&mut recv.tests, exited, || self.poll_recv(&mut own, None, true));
+        let outcome = test(&mut recv.tests, exited, || {
+            self.poll_and_look(|_| source, || self.poll_recv(&mut own, None, true))
+        });
         if !matches!(outcome, Ok(Some(_)) | Err(MatchError::Truncated { .. })) {
             self.detach(&own);
         }

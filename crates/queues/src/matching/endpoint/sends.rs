@@ -105,11 +105,14 @@ impl Endpoint {
         exited: impl Fn() -> Option<u32>,
     ) -> Result<bool, MatchError> {
         let own = Some((send.key, bytes));
-        self.look_for(|state| state.receiver_of(send.key));
-        let outcome = test(&mut send.tests, exited, || {
+        let key = send.key;
+        let poll = || {
             let mut state = self.state.lock();
             state.progress(&mut None, &own)?;
-            Ok(state.finish_send(send.key).then_some(()))
+            Ok(state.finish_send(key).then_some(()))
+        };
+        let outcome = test(&mut send.tests, exited, || {
+            self.poll_and_look(|state| state.receiver_of(key), poll)
         });
         if let Err(error) = &outcome {
             self.state.lock().fail_send(send.key, bytes, error);

@@ -44,8 +44,9 @@ const ALONE_SLICE: Duration = Duration::from_millis(50);
 /// The same where ranks of this node may need this one. They cannot end such a sleep.
 const SHARED_SLICE: Duration = Duration::from_millis(1);
 
-/// Time of sleeps at the connections beside ranks of this node. In a longer wait these wake the
-/// thread, and the background thread does if something arrives.
+/// Time for which a thread sleeps at the connections beside ranks of this node, with
+/// [`SHARED_SLICE`]. In a longer wait it sleeps at the wake-up word of the endpoint, which these
+/// ranks notify, and the background thread if something arrives.
 const SHARED_SLEEPS: Duration = Duration::from_millis(10);
 
 /// Longest sleep while another thread of this rank has the connections.
@@ -69,15 +70,24 @@ impl Endpoint {
         }
     }
 
-    /// Takes what has arrived from other nodes, for a call that does not wait: always if it may
-    /// concern the rank at a place, or any, otherwise now and then.
+    /// Calls `poll` for a call that does not wait. If it finds nothing, the call takes what has
+    /// arrived from other nodes, a system call for each connection, and polls once more: always if it
+    /// concerns the rank at a place there, or any, otherwise now and then.
     #[inline]
-    pub(super) fn look_for(&self, place: impl FnOnce(&State) -> Option<u32>) {
-        if matches!(self.carrier, Some(Carrier::Threads(_))) {
-            let mut state = self.state.lock();
-            let is_awaited = place(&state).is_none_or(|place| place >= self.ranks);
-            state.look(is_awaited);
+    pub(super) fn poll_and_look<R>(
+        &self,
+        place: impl FnOnce(&State) -> Option<u32>,
+        mut poll: impl FnMut() -> Result<Option<R>, MatchError>,
+    ) -> Result<Option<R>, MatchError> {
+        let found = poll()?;
+        if found.is_some() || !matches!(self.carrier, Some(Carrier::Threads(_))) {
+            return Ok(found);
         }
+        let mut state = self.state.lock();
+        let is_awaited = place(&state).is_none_or(|place| place >= self.ranks);
+        let has_looked = state.look(is_awaited);
+        drop(state);
+        if has_looked { poll() } else { Ok(None) }
     }
 
     /// Waits until `poll` returns a result, or the rank that `exited` returns has exited. `subject`

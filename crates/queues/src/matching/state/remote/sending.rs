@@ -93,6 +93,9 @@ impl State {
 
     /// As [`flush_remote`](Self::flush_remote), for one rank. True if nothing is queued any more.
     fn flush_to(&mut self, to: u32, own: &Option<(Key, &[u8])>) -> bool {
+        /// Bytes of parts after which the carrier gets them: it sends them while the next are copied.
+        const PUBLISHED_BYTES: u64 = 256 << 10;
+        let mut unpublished = 0;
         let State { remote, sends, chunk, own: mailbox, .. } = self;
         let Some(Remote { link, peers, credit, .. }) = remote.as_deref_mut() else { return true };
         let peer = &mut peers[to as usize];
@@ -158,6 +161,11 @@ impl State {
                 }
                 peer.parts.take(length);
                 stream.done = end;
+                unpublished += length;
+                if unpublished >= PUBLISHED_BYTES {
+                    link.publish();
+                    unpublished = 0;
+                }
             }
             if is_lost && !link.put(to, words_of(kind::LOST, stream.send.0, 0), &[]) {
                 return false;
