@@ -2,6 +2,7 @@
 //! tests of real processes are in `point_to_point/processes.rs`.
 
 mod communicators;
+mod connections;
 mod failures;
 mod processes;
 mod reference;
