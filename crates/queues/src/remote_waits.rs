@@ -23,8 +23,8 @@ pub trait RemoteWaits: Send + Sync + Debug {
 /// The connections of this process with other nodes. One thread at a time has them.
 pub trait RemoteDriver: Send + Sync + Debug {
     /// Takes what arrives and sends what is to be sent, until `poll` returns true. It is called first
-    /// and after everything that may concern it, in this thread, with the connections: it may wait
-    /// for no other thread that waits for them.
+    /// and after everything that may concern it. It runs in this thread, which has the connections
+    /// meanwhile: it must not wait for a thread that waits for these.
     fn drive(&self, drive: Drive, poll: &mut dyn FnMut() -> bool) -> Driven;
 
     /// Begins a sleep of a thread until the wake-up word of the endpoint is notified. From here on

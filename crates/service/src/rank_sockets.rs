@@ -1,6 +1,6 @@
 //! Copies of the sockets between ranks, which outlive their ranks.
 //!
-//! A rank hands the messages of a collective to its system and computes. If its process is killed
+//! A rank hands what it sends to its system and computes. If its process is killed
 //! then, the last copy of a socket would close with messages that the rank has not read: the system
 //! resets such a connection and drops what it has not sent. The copies of the node service prevent
 //! that. When the rank has exited, the service ends the rank's direction of each connection behind

@@ -8,6 +8,8 @@
 //! A sender without credit requests permission for the shortest message, too, perhaps because of a
 //! third rank. So the background thread looks at the connections at intervals while such runs are
 //! under way: a rank that waits for an answer waits for one interval, not for this rank's next call.
+//! It looks as often once the rank has used matched messages, which need no call of this rank to
+//! leave their sender.
 
 use crate::transport::frame::HEADER_BYTES;
 use goal::schedule::{Kind, Schedule};

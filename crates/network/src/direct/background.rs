@@ -1,12 +1,15 @@
 //! The thread that executes a rank's runs while none of its other threads does.
 //!
 //! A thread that waits for a run sleeps on the set of all connections. The background thread sleeps
-//! on a set of its own with that set as a member, which is *armed* while runs are under way that
-//! need a thread (`attendance`) and that none waits for, or frames that the system has not taken.
+//! on a set of its own with that set as a member, which is *armed* while none waits for runs that
+//! need a thread (`attendance`) or for frames that the system has not taken, and while threads sleep
+//! elsewhere until messages arrive.
 //! The next arrival, or space for a frame, wakes the background thread, once (`EPOLLONESHOT`). A
 //! thread that begins to wait disarms the member: an arrival wakes one thread, not two, and a rank
 //! with blocking calls only, of which the system takes all frames at once, arms nothing. For runs
-//! that need no thread the background thread checks the connections at intervals.
+//! that need no thread, and in a rank that has used messages, the background thread looks at the
+//! connections at intervals (*looks*). While records wait in the submissions for others to join them,
+//! it takes these at shorter ones (*ticks*).
 
 use crate::agent::shared_region::notifier;
 use crate::error::{Error, refused, system};

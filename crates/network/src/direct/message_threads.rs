@@ -4,6 +4,7 @@ use crate::direct::background::PAUSE;
 use crate::direct::driver::Driver;
 use queues::remote_waits::{Drive, Driven, RemoteDriver};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Longest sleep of a thread while the reason for the end of a connection is not known. The node
@@ -29,7 +30,9 @@ impl RemoteDriver for MessageThreads {
             drive.until = Some(drive.until.map_or(soon, |until| until.min(soon)));
         }
         engine.drive_messages(&drive, poll).unwrap_or_else(|error| {
-            log::warn!("messages make no progress: {error}");
+            if !self.0.messages.has_read_error.swap(true, Ordering::Relaxed) {
+                log::warn!("messages make no progress: {error}");
+            }
             std::thread::sleep(PAUSE);
             Driven::Idle
         })

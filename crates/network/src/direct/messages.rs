@@ -45,6 +45,8 @@ pub(super) struct Messages {
     pub(super) is_open: AtomicBool,
     /// True if a connection has ended without a report of the reason. Relaxed: a hint.
     is_unexplained: AtomicBool,
+    /// True once a thread has reported that the system refuses to read. The threads try again.
+    pub(super) has_read_error: AtomicBool,
 }
 
 impl Messages {
@@ -55,6 +57,7 @@ impl Messages {
             sleepers: AtomicU32::new(0),
             is_open: AtomicBool::new(false),
             is_unexplained: AtomicBool::new(false),
+            has_read_error: AtomicBool::new(false),
         }
     }
 
