@@ -2,14 +2,14 @@
 //!
 //! A thread that waits for a run sleeps on the set of all connections. The background thread sleeps
 //! on a set of its own with that set as a member, which is *armed* while none waits for runs that
-//! need a thread (`attendance`) or for frames that the system has not taken, and while threads sleep
-//! elsewhere until messages arrive.
-//! The next arrival, or space for a frame, wakes the background thread, once (`EPOLLONESHOT`). A
-//! thread that begins to wait disarms the member: an arrival wakes one thread, not two, and a rank
-//! with blocking calls only, of which the system takes all frames at once, arms nothing. For runs
-//! that need no thread, and in a rank that has used messages, the background thread looks at the
-//! connections at intervals (*looks*). While records wait in the submissions for others to join them,
-//! it takes these at shorter ones (*ticks*).
+//! need a thread (`attendance`) or for frames that the system has not taken, and while threads
+//! sleep elsewhere until messages arrive. The next arrival, or space for a frame, wakes the
+//! background thread, once (`EPOLLONESHOT`). A thread that begins to wait disarms the member: an
+//! arrival wakes one thread, not two, and a rank with blocking calls only, of which the system
+//! takes all frames at once, arms nothing. For runs that need no thread, and in a rank that has
+//! used messages, the background thread looks at the connections at intervals (*looks*). While
+//! records wait in the submissions for others to join them, it takes these at shorter ones
+//! (*ticks*).
 
 use crate::agent::shared_region::notifier;
 use crate::error::{Error, refused, system};
@@ -154,10 +154,10 @@ impl Background {
 
     /// Makes the next arrival wake the thread, or one that is there already.
     pub(super) fn arm(&self) {
-        // Pairs with the fence in `sleep`: if this thread still finds the mark of a wake-up that has
-        // happened, the background thread finds the engine free, which this thread has left before,
-        // or in the hands of one that leaves it later. A thread that disarms at the same moment has
-        // the engine and arms when it leaves it.
+        // Pairs with the fence in `sleep`: if this thread still finds the mark of a wake-up that
+        // has happened, the background thread finds the engine free, which this thread has left
+        // before, or in the hands of one that leaves it later. A thread that disarms at the same
+        // moment has the engine and arms when it leaves it.
         fence(Ordering::SeqCst);
         if self.is_armed.load(Ordering::Relaxed) {
             return;

@@ -1,9 +1,10 @@
 //! The engine of a rank, and the thread that executes its runs.
 //!
 //! One thread has the engine at a time: one that waits for a run or a message, one that starts or
-//! sends one, or the background thread. A thread that leaves the engine arms the background thread if runs or frames
-//! need it ([`DirectEngine::attendance`]), or threads sleep until messages arrive, and starts it the
-//! first time. Then it takes the runs and messages that were passed meanwhile.
+//! sends one, or the background thread. A thread that leaves the engine arms the background thread
+//! if runs or frames need it ([`DirectEngine::attendance`]), or threads sleep until messages
+//! arrive, and starts it the first time. Then it takes the runs and messages that were passed
+//! meanwhile.
 
 use super::attendance::Attendance;
 use super::background::{Background, PAUSE};

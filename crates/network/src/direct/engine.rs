@@ -143,8 +143,8 @@ impl DirectEngine {
         }
     }
 
-    /// Notes which messages have left the queues of their connections. Returns true if a thread waits
-    /// for space there.
+    /// Notes which messages have left the queues of their connections. Returns true if a thread
+    /// waits for space there.
     fn has_found_space(&mut self) -> bool {
         if self.queued.is_empty() {
             return false;
@@ -152,9 +152,9 @@ impl DirectEngine {
         let DirectEngine { queued, table, messages, .. } = self;
         let mut has_left = false;
         queued.retain_mut(|(to, bytes)| {
-            // The queue may also have bytes of collectives. Those before the messages delay them. As
-            // long as there are many behind them, messages that have left still count, never fewer
-            // than are there.
+            // The queue may also have bytes of collectives. Those before the messages delay them.
+            // As long as there are many behind them, messages that have left still count, never
+            // fewer than are there.
             let left = (*bytes).min(table.transport().queued(*to));
             if left < *bytes {
                 messages.outbox.leave(*to, *bytes - left);
@@ -353,9 +353,9 @@ impl DirectEngine {
         }
     }
 
-    /// Returns true if a time of the clock is over. Every turn reads the clock, so a wait ends in time
-    /// also while something arrives all the time. The first turns look at the connections in any
-    /// case: a loop of waits without time receives.
+    /// Returns true if a time of the clock is over. Every turn reads the clock, so a wait ends in
+    /// time also while something arrives all the time. The first turns look at the connections in
+    /// any case: a loop of waits without time receives.
     fn is_over(&self, end: Option<u64>, turns: u64) -> bool {
         turns >= u64::from(EAGER_POLLS) && end.is_some_and(|end| self.table.context.now >= end)
     }

@@ -111,8 +111,8 @@ impl DirectPort {
     }
 
     /// Returns true if so many records for a rank, of so many bytes together, may be added to what
-    /// has not been sent. They then are its next ones that can be put, whatever else the rank sends.
-    /// Otherwise the rank's waiting threads are woken when there is space.
+    /// has not been sent. They then are its next ones that can be put, whatever else the rank
+    /// sends. Otherwise the rank's waiting threads are woken when there is space.
     #[inline]
     pub fn has_space(&mut self, to: u32, records: u64, bytes: u64) -> bool {
         let own = self.unpublished.iter().filter(|(other, _)| *other == to);

@@ -79,8 +79,8 @@ impl Submissions {
         self.wake(&queue);
     }
 
-    /// Passes records for a rank to the engine, behind those in its last frame. Returns true if they
-    /// have joined that one, false if they are a new one.
+    /// Passes records for a rank to the engine, behind those in its last frame. Returns true if
+    /// they have joined that one, false if they are a new one.
     pub(super) fn join(&self, to: u32, records: Vec<u8>) -> bool {
         let mut queue = self.queue();
         let joins = match queue.submitted.messages.last_mut() {

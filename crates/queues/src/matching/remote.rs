@@ -82,8 +82,8 @@ pub trait RemoteLink: Send + Debug {
     fn has_failed(&self) -> bool;
 
     /// Takes what has arrived, where this process does that itself: always if this call waits for
-    /// it, otherwise now and then. Needs no call while a thread [drives](RemoteDriver::drive). Returns
-    /// false if it has not looked.
+    /// it, otherwise now and then. Needs no call while a thread [drives](RemoteDriver::drive).
+    /// Returns false if it has not looked.
     fn look(&mut self, is_awaited: bool) -> bool {
         let _ = is_awaited;
         false

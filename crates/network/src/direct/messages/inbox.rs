@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Memory for what one rank has sent: more than the messages, parts and answers of a rank that keeps
-/// within its credit take if each is a frame.
+/// Memory for what one rank has sent: more than the messages, parts and answers of a rank that
+/// keeps within its credit take if each is a frame.
 const KEPT_BYTES: u64 = 48 << 20;
 
 /// Something that has arrived from a rank.

@@ -31,8 +31,9 @@ impl Outbox {
         Outbox { waiting, is_awaited: AtomicBool::new(false) }
     }
 
-    /// Returns true if so many more bytes may wait for a rank. Otherwise the rank's threads are woken
-    /// when fewer wait. Only the port adds bytes, so space that it has found stays until it uses it.
+    /// Returns true if so many more bytes may wait for a rank. Otherwise the rank's threads are
+    /// woken when fewer wait. Only the port adds bytes, so space that it has found stays until it
+    /// uses it.
     pub(in crate::direct) fn has_space(&self, to: u32, bytes: u64) -> bool {
         let Some(waiting) = self.waiting.get(to as usize) else { return false };
         let has_space = || waiting.load(Ordering::Relaxed) + bytes <= LIMIT;

@@ -71,8 +71,8 @@ impl Endpoint {
     }
 
     /// Calls `poll` for a call that does not wait. If it finds nothing, the call takes what has
-    /// arrived from other nodes, a system call for each connection, and polls once more: always if it
-    /// concerns the rank at a place there, or any, otherwise now and then.
+    /// arrived from other nodes, a system call for each connection, and polls once more: always if
+    /// it concerns the rank at a place there, or any, otherwise now and then.
     #[inline]
     pub(super) fn poll_and_look<R>(
         &self,
@@ -173,8 +173,8 @@ impl Endpoint {
 
     /// Waits for a rank of another node, or any rank. The thread polls the connections, then sleeps
     /// there as long as no rank of this node needs it: always if the rank is alone on its node, for
-    /// [`SHARED_SLEEPS`] beside others that no operation is under way with. Otherwise it sleeps at the
-    /// wake-up word of the endpoint. `None` at the deadline.
+    /// [`SHARED_SLEEPS`] beside others that no operation is under way with. Otherwise it sleeps at
+    /// the wake-up word of the endpoint. `None` at the deadline.
     fn wait_at_connections<W: Waiter>(
         &self,
         driver: &dyn RemoteDriver,

@@ -101,8 +101,8 @@ impl State {
         self.remote.as_ref().is_some_and(|remote| remote.receives(rank))
     }
 
-    /// Takes what has arrived from other nodes, where this process does that itself; false if it has
-    /// not looked.
+    /// Takes what has arrived from other nodes, where this process does that itself; false if it
+    /// has not looked.
     #[inline]
     pub(in crate::matching) fn look(&mut self, is_awaited: bool) -> bool {
         self.remote.as_mut().is_some_and(|remote| remote.link.look(is_awaited))

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug)]
 struct Link {
     arriving: Option<RemoteRecord>,
-    sent: Arc<Mutex<Vec<(u64, u64)>>>,
+    sent: Sent,
 }
 
 impl RemoteLink for Link {
@@ -56,6 +56,22 @@ fn node(ranks: u32) -> Vec<State> {
         State::new(Arc::new(layout), None, Contexts::new(u32::MAX)).expect("mailboxes")
     };
     (0..ranks).map(state).collect()
+}
+
+/// Kinds and numbers of records that were sent.
+type Sent = Arc<Mutex<Vec<(u64, u64)>>>;
+
+/// The state of rank 0 of so many of a node, beside a rank on another node with this record.
+fn beside_remote(ranks: u32, arriving: Option<RemoteRecord>) -> (State, Sent) {
+    let segment = Arc::new(Segment::create(4 << 20, Backing::Memory).expect("memory"));
+    let arena = Arc::new(Arena::new(segment, 0..4 << 20).expect("inside"));
+    let mailboxes = arena.allocate_zeroed(u64::from(ranks) * MAILBOX_BYTES, 128).expect("space");
+    let layout = Layout { arena, rank: 0, ranks, mailboxes, credit: 1 << 20, reads_itself: true };
+    let sent = Sent::default();
+    let link = Box::new(Link { arriving, sent: Arc::clone(&sent) });
+    let contexts = Contexts::new(u32::MAX);
+    let state = State::new(Arc::new(layout), Some((1, link)), contexts).expect("mailboxes");
+    (state, sent)
 }
 
 /// Sends the number of its sender.
@@ -109,19 +125,10 @@ fn a_rank_with_much_traffic_does_not_starve_the_others() {
 
 #[test]
 fn an_offer_that_is_discarded_while_it_is_read_is_answered() {
-    let segment = Arc::new(Segment::create(1 << 20, Backing::Memory).expect("memory"));
-    let arena = Arc::new(Arena::new(segment, 0..1 << 20).expect("inside"));
-    let mailboxes = arena.allocate_zeroed(MAILBOX_BYTES, 128).expect("space");
-    let reads_itself = true;
-    let layout = Layout { arena, rank: 0, ranks: 1, mailboxes, credit: 1 << 20, reads_itself };
     let [second, shifted, number] = words_of(kind::OFFER, 9, 0);
     let words = [second, shifted | 70_000, number];
     let arriving = Some(RemoteRecord { from: 0, is_exit: false, words, bytes: 0 });
-    let sent = Arc::new(Mutex::new(Vec::new()));
-    let link = Box::new(Link { arriving, sent: Arc::clone(&sent) });
-    let contexts = Contexts::new(u32::MAX);
-    let mut state = State::new(Arc::new(layout), Some((1, link)), contexts).expect("mailboxes");
-
+    let (mut state, sent) = beside_remote(1, arriving);
     let pattern = Pattern { context: 0, source: Some(1), tag: Some(0) };
     let posted = state.post(pattern, 70_000).expect("space");
     state.progress(&mut None, &None).expect("nothing is damaged");
@@ -130,4 +137,24 @@ fn an_offer_that_is_discarded_while_it_is_read_is_answered() {
     state.drop_recv(posted).expect("space");
     state.finish_read(message, sender, offer, Some(Vec::new()), false).expect("space");
     assert_eq!(*sent.lock().expect("no panic"), [(kind::ANSWER, 9)]);
+}
+
+#[test]
+fn a_wait_for_another_node_finds_operations_on_its_own() {
+    let (mut state, _) = beside_remote(2, None);
+    let from = |source| Pattern { context: 0, source, tag: Some(0) };
+    state.post(from(Some(2)), 8).expect("space");
+    assert!(!state.has_pending_on_node(), "rank 2 is on the other node");
+    for source in [Some(1), None] {
+        let near = state.post(from(source), 8).expect("space");
+        assert!(state.has_pending_on_node(), "{source:?}");
+        state.drop_recv(near).expect("space");
+        assert!(!state.has_pending_on_node(), "{source:?}");
+    }
+    let bytes = [1; 9];
+    let envelope = Envelope { context: 0, tag: 0, bytes: 9 };
+    for (to, is_near) in [(2, false), (1, true)] {
+        state.start_matched_send(to, envelope, &bytes).expect("space");
+        assert_eq!(state.has_pending_on_node(), is_near, "a send to rank {to}");
+    }
 }

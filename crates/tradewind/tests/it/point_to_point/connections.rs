@@ -1,5 +1,5 @@
-//! Messages over the connections between the ranks, beside collectives, other threads and ranks that
-//! do not receive.
+//! Messages over the connections between the ranks, beside collectives, other threads and ranks
+//! that do not receive.
 
 use super::bytes;
 use std::sync::Barrier;
@@ -86,8 +86,8 @@ fn a_rank_leaves_beside_one_that_reads_nothing() {
     .expect("the job is sound");
 }
 
-/// Rank 1, beside rank 0, waits until rank 0 has taken its message; only then rank 2 sends what rank 0
-/// waits for.
+/// Rank 1, beside rank 0, waits until rank 0 has taken its message; only then rank 2 sends what
+/// rank 0 waits for.
 fn a_wait_for_another_node_serves_the_own_one() {
     local_nodes(&[2, 1], |world| {
         let long = bytes(3, 3_000_000);

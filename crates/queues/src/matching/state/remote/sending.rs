@@ -93,7 +93,8 @@ impl State {
 
     /// As [`flush_remote`](Self::flush_remote), for one rank. True if nothing is queued any more.
     fn flush_to(&mut self, to: u32, own: &Option<(Key, &[u8])>) -> bool {
-        /// Bytes of parts after which the carrier gets them: it sends them while the next are copied.
+        /// Bytes of parts after which the carrier gets them: it sends them while the next are
+        /// copied.
         const PUBLISHED_BYTES: u64 = 256 << 10;
         let mut unpublished = 0;
         let State { remote, sends, chunk, own: mailbox, .. } = self;
