@@ -65,6 +65,15 @@ impl Rank {
         backends.into_iter().zip(agents).map(|(one, agent)| Rank::open(one, agent)).collect()
     }
 
+    /// Rank 0, and a rank 1 that reads nothing: without an end of messages it has no thread that does.
+    fn beside_silent() -> (Rank, DirectBackend) {
+        let agents = local::connect(&NodeMap::new(0..2)).expect("sockets");
+        let mut backends = local::connect_directly(2).expect("sockets");
+        let silent = backends.pop().expect("two ranks");
+        let mut own = backends.into_iter().zip(agents).map(|(one, agent)| Rank::open(one, agent));
+        (own.next().expect("two ranks"), silent)
+    }
+
     fn send(&mut self, to: u32, number: u64) {
         assert!(self.port.put(to, [number, 0, 0], &[]), "there is space");
         self.port.publish();
@@ -216,10 +225,7 @@ fn put_long(port: &mut DirectPort, parts: u64) {
 fn space_that_was_found_is_there_while_collectives_send() {
     const BYTES: u64 = 1_100_000;
     const PARTS: u64 = 90;
-    let mut ranks = Rank::all(2);
-    // It reads nothing before the end.
-    let silent = ranks.pop().expect("two ranks");
-    let sender = &mut ranks[0];
+    let (mut sender, silent) = Rank::beside_silent();
     let mut graph = Graph::new(0, 2);
     let input = graph.buffer(Access::Input, BYTES);
     graph.send(input, 1, 0);
@@ -232,16 +238,15 @@ fn space_that_was_found_is_there_while_collectives_send() {
     }
     assert!(sender.port.has_space(1, PARTS + 1, PARTS * PART_RECORD + 32), "messages have space");
     put_long(&mut sender.port, PARTS);
-    drop((silent, ranks));
+    drop((silent, sender));
 }
 
 /// The queue is filled up to the space for a long message.
 fn space_that_was_found_is_there_while_messages_leave() {
     const PARTS: u64 = 64;
     let (records, bytes) = (PARTS + 1, PARTS * PART_RECORD + 32);
-    let mut ranks = Rank::all(2);
-    let silent = ranks.pop().expect("two ranks");
-    let port = &mut ranks[0].port;
+    let (mut sender, silent) = Rank::beside_silent();
+    let port = &mut sender.port;
     let mut filled = 0;
     for length in [PART, 304] {
         // Each publication passes some to the system.
@@ -254,7 +259,7 @@ fn space_that_was_found_is_there_while_messages_leave() {
     assert!(filled < 4000, "what the system does not take stays in the queue");
     assert!(port.has_space(1, records, bytes), "for that much");
     put_long(port, PARTS);
-    drop((silent, ranks));
+    drop((silent, sender));
 }
 
 /// Rank 1 of 3 sends them.
