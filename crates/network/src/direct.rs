@@ -235,7 +235,8 @@ impl DirectBackend {
             return Err(Error::BufferCount { expected: records.len(), found: buffers.len() });
         }
         for (buffer, (lent, record)) in buffers.iter().zip(records).enumerate() {
-            let (expected, found) = (record.length, lent.len() as u64);
+            let expected = record.length;
+            let found = lent.len() as u64;
             if found != expected {
                 return Err(Error::Length { buffer, expected, found });
             }

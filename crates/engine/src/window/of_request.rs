@@ -1,4 +1,4 @@
-//! What a request does with its run: advances it, asks for its end, and takes or abandons its results.
+//! Calls of a request on its run: to advance it, to look for its end, to take or abandon its results.
 
 use super::{Executor, InflightWindow, StartedRun};
 use crate::error::Outcome;

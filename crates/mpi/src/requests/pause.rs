@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// this time.
 const SPINS: u32 = 64;
 
-/// Whether this node has more ranks than cores: the awaited rank may need this core.
+/// True if this node has more ranks than cores: the awaited rank may need this core.
 static IS_OVERSUBSCRIBED: AtomicBool = AtomicBool::new(false);
 
 /// Sets whether this node has more ranks than cores.

@@ -169,7 +169,8 @@ impl DirectPort {
     #[inline]
     pub fn publish_soon(&mut self) {
         let [(to, records)] = &mut self.unpublished[..] else { return self.publish() };
-        let (to, length) = (*to, records.len());
+        let to = *to;
+        let length = records.len();
         let now = Instant::now();
         let waiting = match self.burst {
             Some(Burst { to: last_to, last, waiting }) if last_to == to => {

@@ -1,4 +1,4 @@
-//! What plans between nodes are timed for.
+//! Purposes of times of plans between nodes.
 
 /// Purpose for which plans are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
