@@ -24,13 +24,13 @@ mod drain;
 mod driver;
 mod engine;
 mod losses;
-mod message_threads;
+mod message_driver;
 mod messages;
 mod port;
 mod run;
 mod submissions;
 
-pub use message_threads::MessageThreads;
+pub use message_driver::MessageDriver;
 pub use port::DirectPort;
 
 use crate::agent::limits;
@@ -134,10 +134,10 @@ impl DirectBackend {
         reports: MessagePort,
         wakeup: Mapped<AtomicU32>,
         nodes: &NodeMap,
-    ) -> (DirectPort, MessageThreads) {
+    ) -> (DirectPort, MessageDriver) {
         let near = nodes.of(self.rank).into_iter().flat_map(|node| nodes.members(node));
         let port = DirectPort::new(self.rank, Arc::clone(&self.driver), reports, wakeup, near);
-        (port, MessageThreads::new(Arc::clone(&self.driver)))
+        (port, MessageDriver::new(Arc::clone(&self.driver)))
     }
 
     /// Number of bytes that each connection holds in each direction while no thread reads it.

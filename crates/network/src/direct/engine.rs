@@ -76,7 +76,7 @@ impl DirectEngine {
         }
     }
 
-    /// What the engine shares with threads that do not have it.
+    /// Returns the parts that are shared with threads that do not have the engine.
     pub(super) fn shared(&self) -> (Arc<Submissions>, Arc<Losses>, Arc<Messages>) {
         let DirectEngine { submissions, losses, messages, .. } = self;
         (Arc::clone(submissions), Arc::clone(losses), Arc::clone(messages))
@@ -273,19 +273,7 @@ impl DirectEngine {
             if self.table.has_transferred() {
                 idle_since = None;
             }
-            // The first polls find most messages. They read no clock.
-            if idle < EAGER_POLLS {
-                idle_since = None;
-                self.table.poll(&mut self.arrivals)?;
-                continue;
-            }
-            let time = Instant::now();
-            let since = *idle_since.get_or_insert(time);
-            if time.saturating_duration_since(since) < POLLING_TIME {
-                // With more ranks than cores the awaited rank may run on this one.
-                std::thread::yield_now();
-                self.table.poll(&mut self.arrivals)?;
-            } else {
+            if let Some(time) = self.poll_unless_idle(idle, &mut idle_since, POLLING_TIME)? {
                 if published.is_none() {
                     published = published_wait::publish(Wait::BetweenNodes);
                 }
@@ -333,24 +321,39 @@ impl DirectEngine {
                 idle_since = None;
                 polling = POLLING_TIME;
             }
-            if idle < EAGER_POLLS {
-                idle_since = None;
-                self.table.poll(&mut self.arrivals)?;
-                continue;
-            }
-            let time = Instant::now();
-            let since = *idle_since.get_or_insert(time);
-            if time.saturating_duration_since(since) < polling {
-                // With more ranks than cores the awaited rank may run on this one.
-                std::thread::yield_now();
-                self.table.poll(&mut self.arrivals)?;
-            } else if drive.sleeps {
+            if let Some(time) = self.poll_unless_idle(idle, &mut idle_since, polling)? {
+                if !drive.sleeps {
+                    return Ok(Driven::Idle);
+                }
                 let limit = drive.until.map(|until| until.saturating_duration_since(time));
                 self.sleep(limit, notifications)?;
-            } else {
-                return Ok(Driven::Idle);
             }
         }
+    }
+
+    /// Polls the connections in a turn of a wait. Instead returns the time if nothing has happened
+    /// during `polling`: the thread may sleep then.
+    #[inline]
+    fn poll_unless_idle(
+        &mut self,
+        idle: u32,
+        idle_since: &mut Option<Instant>,
+        polling: Duration,
+    ) -> Result<Option<Instant>, Error> {
+        // The first polls find most messages. They read no clock.
+        if idle < EAGER_POLLS {
+            *idle_since = None;
+        } else {
+            let time = Instant::now();
+            let since = *idle_since.get_or_insert(time);
+            if time.saturating_duration_since(since) >= polling {
+                return Ok(Some(time));
+            }
+            // With more ranks than cores the awaited rank may run on this one.
+            std::thread::yield_now();
+        }
+        self.table.poll(&mut self.arrivals)?;
+        Ok(None)
     }
 
     /// Returns true if a time of the clock is over. Every turn reads the clock, so a wait ends in

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A port is one end of the messages of a rank, behind the lock of the rank's endpoint. It joins the
-//! records for one rank to frames, which leave with the call that publishes them: by the engine, or,
-//! if another thread has that, by this thread. The engine puts the records that arrive into the
+//! records for one rank to frames, which leave with the call that publishes them: by this thread, or,
+//! if another one has the engine, by that thread. The engine puts the records that arrive into the
 //! inbox, from where the port passes them on. The frames and their records are those of the agent
 //! ([`record`](crate::agent::messages::record)).
 //!
@@ -15,7 +15,7 @@
 //! so a thread that has the engine may wait for the endpoint (see [`RemoteDriver::drive`]). The locks
 //! of inbox and submissions are held for a few instructions, without another one.
 //!
-//! **No lost wake-up.** Whoever puts records into the inbox rings the endpoint's wake-up word behind
+//! **No lost wake-up.** A thread that puts records into the inbox rings the endpoint's wake-up word behind
 //! that. A thread that sleeps on this word counts itself in [`Messages::sleepers`] first; every thread
 //! that leaves the engine arms the background thread while there are such sleepers. A thread that
 //! sleeps on the connections has the engine. Other threads of the rank end its sleep by a

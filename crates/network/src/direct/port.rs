@@ -40,7 +40,7 @@ pub struct DirectPort {
     reports: MessagePort,
     /// Records that were put and not published, by receiver, in frames.
     unpublished: Vec<(u32, Vec<u8>)>,
-    /// What has arrived, and the position of the next record in the first frame.
+    /// Frames that have arrived, and the position of the next record in the first one.
     arrived: VecDeque<Arrived>,
     at: usize,
     exits: Exits,

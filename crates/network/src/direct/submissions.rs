@@ -27,7 +27,7 @@ pub(super) struct Submissions {
     changed: Condvar,
 }
 
-/// What was passed to the engine.
+/// Runs and messages that were passed to the engine.
 #[derive(Debug, Default)]
 pub(super) struct Submitted {
     pub(super) started: Vec<Arc<DirectRun>>,

@@ -6,7 +6,7 @@ use goal::graph::{Access, Graph};
 use network::agent::AgentClient;
 use network::agent::messages::record::{Class, Head};
 use network::backend::{Backend, CommunicatorContext};
-use network::direct::{DirectBackend, DirectPort, MessageThreads};
+use network::direct::{DirectBackend, DirectPort, MessageDriver};
 use network::job_nodes::random_key;
 use network::local;
 use network::node_map::NodeMap;
@@ -40,7 +40,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// A rank with its end of messages.
 struct Rank {
     port: DirectPort,
-    threads: MessageThreads,
+    threads: MessageDriver,
     word: Mapped<AtomicU32>,
     // Behind the port, which uses both.
     backend: DirectBackend,

@@ -97,10 +97,10 @@ pub trait RemoteLink: Send + Debug {
 /// Manner in which threads of the rank wait for records.
 #[derive(Clone, Debug)]
 pub enum Carrier {
-    /// Another process carries the records, and wakes them.
+    /// Another process carries the records, and wakes the threads.
     Process(Arc<dyn RemoteWaits>),
-    /// They take the records from the connections themselves.
-    Threads(Arc<dyn RemoteDriver>),
+    /// The threads take the records from the connections of this process.
+    Connections(Arc<dyn RemoteDriver>),
 }
 
 /// Ranks on other nodes, and the way to them.

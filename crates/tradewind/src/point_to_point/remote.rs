@@ -27,8 +27,8 @@ pub(super) fn open(job: &InternodeJob, wakeup: Mapped<AtomicU32>) -> Result<Remo
     };
     // The shortest rings: they carry the reports of exits only.
     let reports = job.agent().open_messages(0)?;
-    let (port, threads) = direct.open_messages(reports, wakeup, &job.nodes);
-    let carrier = Carrier::Threads(Arc::new(threads));
+    let (port, driver) = direct.open_messages(reports, wakeup, &job.nodes);
+    let carrier = Carrier::Connections(Arc::new(driver));
     Ok(RemoteOptions { ranks, link: Box::new(DirectLink(port)), carrier })
 }
 

@@ -18,14 +18,14 @@ const KEPT_BYTES: u64 = 48 << 20;
 pub(in crate::direct) enum Arrived {
     /// Whole records of messages.
     Records { from: u32, records: Vec<u8> },
-    /// What no rank sends: a frame without records, or more than its credit permits. Nothing of it
+    /// A frame that no rank sends: one without records, or beyond its credit. Nothing of the rank
     /// follows.
     Invalid { from: u32 },
     /// The end of its connection.
     Lost(LostRank),
 }
 
-/// What has arrived, in order.
+/// Records and ends of connections that have arrived, in order.
 #[derive(Debug)]
 pub(in crate::direct) struct Inbox {
     state: Mutex<State>,

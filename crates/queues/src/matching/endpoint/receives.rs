@@ -138,7 +138,7 @@ impl Endpoint {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             // Behind this message there may be those of other threads, which sleep.
             self.own.wakeup().notify();
-            if let Some(Carrier::Threads(driver)) = &self.carrier {
+            if let Some(Carrier::Connections(driver)) = &self.carrier {
                 driver.wake();
             }
         }

@@ -1,11 +1,14 @@
 //! Waits of the threads of a rank.
 
+mod connections;
+
 use super::Endpoint;
 use crate::matching::error::MatchError;
 use crate::matching::remote::Carrier;
 use crate::matching::state::State;
-use crate::remote_waits::{ASLEEP, Drive, Driven, RemoteDriver, poll_beside};
-use shm::published_wait::{self, Wait};
+use crate::remote_waits::{ASLEEP, RemoteDriver, poll_beside};
+use connections::ConnectionsWait;
+use shm::published_wait::Wait;
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 use shm::wakeup::{Armed, Wakeup};
 use std::sync::atomic::Ordering;
@@ -35,23 +38,6 @@ const BYTES_A_POLL: usize = 128;
 
 const MOST_COPY_POLLS: usize = 1 << 17;
 
-/// Time for which a thread polls the connections before it sleeps.
-const POLLING: Duration = Duration::from_micros(500);
-
-/// Longest sleep at the connections without a check of the peers.
-const ALONE_SLICE: Duration = Duration::from_millis(50);
-
-/// The same where ranks of this node may need this one. They cannot end such a sleep.
-const SHARED_SLICE: Duration = Duration::from_millis(1);
-
-/// Time for which a thread sleeps at the connections beside ranks of this node, with
-/// [`SHARED_SLICE`]. In a longer wait it sleeps at the wake-up word of the endpoint, which these
-/// ranks notify, and the background thread if something arrives.
-const SHARED_SLEEPS: Duration = Duration::from_millis(10);
-
-/// Longest sleep while another thread of this rank has the connections.
-const OTHER_DRIVER: Duration = Duration::from_millis(1);
-
 impl Endpoint {
     /// Returns true if polling is no waste: every rank has a processor, and one thread of this rank
     /// waits at most.
@@ -80,7 +66,7 @@ impl Endpoint {
         mut poll: impl FnMut() -> Result<Option<R>, MatchError>,
     ) -> Result<Option<R>, MatchError> {
         let found = poll()?;
-        if found.is_some() || !matches!(self.carrier, Some(Carrier::Threads(_))) {
+        if found.is_some() || !matches!(self.carrier, Some(Carrier::Connections(_))) {
             return Ok(found);
         }
         let mut state = self.state.lock();
@@ -115,7 +101,7 @@ impl Endpoint {
     ) -> Result<R, MatchError> {
         /// Polls before the thread counts as waiting.
         const FIRST_POLLS: u32 = 100;
-        let is_far = matches!(self.carrier, Some(Carrier::Threads(_)))
+        let is_far = matches!(self.carrier, Some(Carrier::Connections(_)))
             && !matches!(awaited, Awaited::Rank { .. });
         // What arrives at the connections is found there only.
         let polls = if self.may_spin() && !is_far { FIRST_POLLS } else { 1 };
@@ -140,8 +126,9 @@ impl Endpoint {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let mut message = MessageWait { endpoint: self, subject, exited, poll };
         let outcome = match (&self.carrier, awaited) {
-            (Some(Carrier::Threads(driver)), Awaited::Remote | Awaited::Any) => {
-                self.wait_at_connections(&**driver, awaited, deadline, &mut message)
+            (Some(Carrier::Connections(driver)), Awaited::Remote | Awaited::Any) => {
+                let is_named = matches!(awaited, Awaited::Remote);
+                ConnectionsWait::new(self, &**driver, is_named, deadline).wait(&mut message)
             }
             (Some(Carrier::Process(remote)), _) => {
                 remote.begin();
@@ -169,99 +156,6 @@ impl Endpoint {
         }
         let copy = (bytes / BYTES_A_POLL).min(MOST_COPY_POLLS) as u32;
         SpinPolicy { eager: ALONE.eager + copy, ..ALONE }
-    }
-
-    /// Waits for a rank of another node, or any rank. The thread polls the connections, then sleeps
-    /// there as long as no rank of this node needs it: always if the rank is alone on its node, for
-    /// [`SHARED_SLEEPS`] beside others that no operation is under way with. Otherwise it sleeps at
-    /// the wake-up word of the endpoint. `None` at the deadline.
-    fn wait_at_connections<W: Waiter>(
-        &self,
-        driver: &dyn RemoteDriver,
-        awaited: Awaited,
-        deadline: Option<Instant>,
-        message: &mut W,
-    ) -> Option<W::Output> {
-        let mut outcome = None;
-        let is_named = matches!(awaited, Awaited::Remote);
-        let has_local_senders = || self.state.lock().has_local_senders();
-        let began = Instant::now();
-        let until = |now: Instant, limit| {
-            Some(deadline.map_or(now + limit, |deadline| deadline.min(now + limit)))
-        };
-        // Those of other receives and sends, too: a rank of this node may wait for their progress.
-        let needs_rings = || {
-            let state = self.state.lock();
-            state.has_local_senders() && (!is_named || state.has_pending_on_node())
-        };
-        let mut drive_once = |drive: Drive, is_shared: bool, message: &mut W| {
-            let driven = driver.drive(drive, &mut || {
-                outcome = message.poll();
-                // This rank has sent its first message to itself: the next one does not end a sleep
-                // at the connections.
-                outcome.is_some() || !is_shared && has_local_senders()
-            });
-            (driven, outcome.take())
-        };
-        let drive = Drive {
-            polls_always: needs_rings(),
-            polling: POLLING,
-            sleeps: false,
-            // Where something arrives all the time, too, a check for exits follows.
-            until: until(began, ALONE_SLICE),
-        };
-        loop {
-            match drive_once(drive, true, message) {
-                (Driven::Complete, outcome) => return outcome,
-                (Driven::Busy, _) if began.elapsed() < POLLING => std::thread::yield_now(),
-                _ => break,
-            }
-            if let Some(outcome) = message.poll() {
-                return Some(outcome);
-            }
-        }
-        // During all sleeps at the connections, so that an observer sees how long the wait is.
-        let mut published = None;
-        loop {
-            // As before every sleep: a rank that has exited ends the wait.
-            if let Some(outcome) = message.check() {
-                return Some(outcome);
-            }
-            let now = Instant::now();
-            if deadline.is_some_and(|deadline| now >= deadline) {
-                return message.poll();
-            }
-            let is_shared = has_local_senders();
-            let mut limit = None;
-            if !is_shared || now - began < SHARED_SLEEPS && !needs_rings() {
-                published = published.or_else(|| published_wait::publish(message.describe()));
-                let slice = if is_shared { SHARED_SLICE } else { ALONE_SLICE };
-                let drive = Drive {
-                    polls_always: false,
-                    polling: Duration::ZERO,
-                    sleeps: true,
-                    until: until(now, slice),
-                };
-                match drive_once(drive, is_shared, message) {
-                    (Driven::Complete, Some(outcome)) => return Some(outcome),
-                    (Driven::Complete, None) => continue,
-                    (Driven::Idle, _) => {
-                        // Perhaps another thread waits for the connections.
-                        std::thread::yield_now();
-                        continue;
-                    }
-                    (Driven::Busy, _) => limit = Some(OTHER_DRIVER),
-                }
-            }
-            // `wait` publishes it.
-            published = None;
-            // The background thread takes what arrives, or the thread that has the connections.
-            let deadline = limit.map_or(deadline, |limit| until(now, limit));
-            let outcome = wait(message, ASLEEP, deadline);
-            if outcome.is_some() {
-                return outcome;
-            }
-        }
     }
 }
 
@@ -312,7 +206,7 @@ where
 
     fn sleeper(&self) -> impl Sleeper {
         let driver = match &self.endpoint.carrier {
-            Some(Carrier::Threads(driver)) => Some(&**driver),
+            Some(Carrier::Connections(driver)) => Some(&**driver),
             _ => None,
         };
         EndpointSleeper { wakeup: self.endpoint.own.wakeup(), driver }

@@ -1,4 +1,4 @@
-//! Threads of a rank that wait for messages.
+//! The engine of a rank, as its threads that wait for messages use it.
 
 use crate::direct::background::PAUSE;
 use crate::direct::driver::Driver;
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 /// service reports it within moments, by another way than the connections.
 const UNEXPLAINED: Duration = Duration::from_millis(1);
 
-/// The engine of a rank, for its threads that wait for messages.
+/// The connections of a rank, for its endpoint of messages.
 #[derive(Clone, Debug)]
-pub struct MessageThreads(Arc<Driver>);
+pub struct MessageDriver(Arc<Driver>);
 
-impl MessageThreads {
+impl MessageDriver {
     pub(in crate::direct) fn new(driver: Arc<Driver>) -> Self {
-        MessageThreads(driver)
+        MessageDriver(driver)
     }
 }
 
-impl RemoteDriver for MessageThreads {
+impl RemoteDriver for MessageDriver {
     fn drive(&self, mut drive: Drive, poll: &mut dyn FnMut() -> bool) -> Driven {
         let Some(mut engine) = self.0.try_lock() else { return Driven::Busy };
         self.0.background.disarm();
