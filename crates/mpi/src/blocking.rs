@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 /// same on all ranks.
 static KINDS: AtomicU32 = AtomicU32::new(0);
 
-/// The kinds whose calls are examined, in the same way: those of which some calls run here, and all
-/// of them if calls that are left are counted.
+/// The kinds that are examined at each call, in the same form: those with calls that run here, and
+/// all of them if calls that are left are counted.
 static EXAMINED: AtomicU32 = AtomicU32::new(0);
 
 /// A block of a call: number and type of its elements.

@@ -14,7 +14,7 @@ pub struct BufferError {
     pub what: &'static str,
     /// Its length, or that it is in place, as the rest of a sentence.
     pub found: String,
-    /// What it must have or be.
+    /// Its required length or form.
     pub expected: String,
     /// The rule of the collective for its buffers.
     pub rule: &'static str,

@@ -11,7 +11,7 @@ use collectives::{Algorithm, Choice, GraphSpec, build};
 use goal::graph::Graph;
 use std::num::NonZeroU32;
 
-/// Largest number of ranks whose graphs are compared: each plan has one of each rank.
+/// Largest number of ranks in a comparison of graphs: each plan has a graph for each rank.
 const MOST_RANKS: u32 = 64;
 
 /// Gives plans on one engine with equal graphs the geometric means of their times and quartiles. A

@@ -1,8 +1,8 @@
 //! Times of single plans beside their predictions.
 //!
 //! The constants of the models are those of all plans of an engine, so every plan keeps an error of
-//! its own: a graph whose messages overlap more than the formula supposes, or less. That error changes
-//! slowly with the size. Where a plan was timed at a few sizes, its predictions between them are
+//! its own: the messages of a graph overlap more than the formula supposes, or less. That error
+//! changes slowly with the size. Where a plan was timed at a few sizes, its predictions between them are
 //! corrected by the ratios of time and prediction there, on a straight line over the logarithms.
 
 use crate::machine_file::Engine;

@@ -111,8 +111,8 @@ impl Membership {
         self.ranks.contains_key(&rank)
     }
 
-    /// The reported exit of a rank whose node has ended in order. A rank without a report has left in
-    /// order, too.
+    /// Returns the reported exit of a rank on a node that has ended in order. A rank without a report
+    /// has left in order, too.
     pub(crate) fn exit_of(&self, rank: u32) -> RankExit {
         self.ranks.get(&rank).map_or(RankExit::Left, |exited| exited.how.clone())
     }

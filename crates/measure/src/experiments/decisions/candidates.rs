@@ -87,7 +87,7 @@ pub(super) fn of_query(
     on_all_ranks(here, query, (of_job, Vec::new, more), extent)
 }
 
-/// Whether an engine is one of the job, every plan of the call, and
+/// The test for an engine of the job, every plan of the call, and
 /// [further plans](JobsCandidates::more).
 type Which<OfJob, Every> = (OfJob, Every, Vec<Choice>);
 
