@@ -15,7 +15,7 @@ use super::run::DirectRun;
 use super::submissions::Submissions;
 use crate::agent::clock::until;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub(super) struct Driver {
     /// Number of bytes that each connection holds in each direction while no thread reads it.
     /// Relaxed: it changes only before the first run.
     pub(super) held: AtomicU64,
+    /// True while the background thread has the engine, or is about to. Relaxed: a hint.
+    has_background_turn: AtomicBool,
 }
 
 impl Driver {
@@ -47,7 +49,8 @@ impl Driver {
         let (submissions, losses, messages) = engine.shared();
         let engine = Mutex::new(engine);
         let held = AtomicU64::new(held);
-        Driver { engine, submissions, losses, messages, background, held }
+        let has_background_turn = AtomicBool::new(false);
+        Driver { engine, submissions, losses, messages, background, held, has_background_turn }
     }
 
     /// Returns what must advance without a call of the rank.
@@ -104,6 +107,7 @@ impl Driver {
             }
             // A thread that has the engine arms the set when it leaves it, and then notifies this
             // one of timers.
+            self.has_background_turn.store(true, Ordering::Relaxed);
             if let Some(mut engine) = self.try_lock() {
                 engine.is_background = true;
                 if engine.poll_all().is_err() {
@@ -119,6 +123,7 @@ impl Driver {
                     self.background.set_looks(false);
                 }
             }
+            self.has_background_turn.store(false, Ordering::Relaxed);
             let look = self.background.has_looks().then_some(LOOK_INTERVAL);
             let tick = self.background.has_ticks().then_some(TICK);
             timeout = timer.into_iter().chain(look).chain(tick).min();
@@ -127,9 +132,15 @@ impl Driver {
 
     /// Starts a run that was passed, of which the inputs are lent to this call.
     pub(super) fn begin(self: &Arc<Self>, run: &DirectRun) {
-        let Some(mut engine) = self.try_lock() else {
-            // The thread that has it may start the run after this call, which ends the loan: all
-            // inputs are still to be read.
+        let mut engine = self.try_lock();
+        // A rank that is killed behind this call has handed its messages to the system, also while
+        // the background thread receives others.
+        if engine.is_none() && self.has_background_turn.load(Ordering::Relaxed) {
+            engine = Some(self.submissions.interrupt(|| self.lock()));
+        }
+        let Some(mut engine) = engine else {
+            // The thread of the rank that has it may start the run after this call, which ends the
+            // loan: all inputs are still to be read.
             run.keep_inputs(|buffer| std::iter::once(0..run.buffers[buffer].len()).collect());
             return;
         };
@@ -213,5 +224,38 @@ impl Drop for Driving<'_> {
         if submissions.has_any() {
             self.driver.advance();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Backend, CommunicatorContext};
+    use crate::local::connect_directly;
+    use goal::compile::compile;
+    use goal::graph::{Access, Graph};
+
+    /// A rank that is killed behind the start fails no other one then.
+    #[test]
+    fn a_start_sends_its_messages_although_the_background_thread_has_the_engine() {
+        let ranks = connect_directly(2).expect("sockets");
+        let mut graph = Graph::new(0, 2);
+        let block = graph.buffer(Access::Input, 8);
+        graph.send(block, 1, 0);
+        let schedule = compile(&graph).expect("in order");
+        let context = CommunicatorContext { number: 0, members: [0, 1].into(), rank: 0 };
+        let id = ranks[0].register(&context, &schedule, 0).expect("two ranks");
+        let driver = &ranks[0].driver;
+        driver.has_background_turn.store(true, Ordering::Relaxed);
+        let engine = driver.lock();
+        std::thread::scope(|scope| {
+            let starting = scope.spawn(|| ranks[0].start(id, 0, &[&[7; 8]]).expect("an input"));
+            while !driver.submissions.is_interrupted() {
+                assert!(!starting.is_finished(), "the start has left its messages to the thread");
+                std::thread::yield_now();
+            }
+            drop(engine);
+        });
+        assert!(!driver.submissions.has_any() && driver.lock().unsent().is_empty());
     }
 }
