@@ -98,7 +98,7 @@ pub(super) fn exchange() -> Result<()> {
     }
     (1..size).try_for_each(|other| world.send(&[0u8], other, 0))?;
     for (request, other) in started.into_iter().zip(1u32..) {
-        request.wait().inspect_err(|_| say(0, &format!("misses rank {other}")))?;
+        request.wait().inspect_err(|error| say(0, &format!("misses rank {other}: {error}")))?;
     }
     let are_right = got.iter().zip(1..).all(|(got, other)| *got == blocks(0, other)[1]);
     say(0, if are_right { "has all" } else { "has wrong bytes" });
