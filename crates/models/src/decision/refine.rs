@@ -11,8 +11,10 @@ const SLACK: f64 = 1.03;
 /// The same between nodes, where times of one graph differ by more.
 const SLACK_BETWEEN_NODES: f64 = 1.1;
 /// Factor of the best time up to which a flat collective counts as equally good: it needs no
-/// schedule.
-const FLAT_SLACK: f64 = 1.05;
+/// schedule, and a rank that only sends returns earlier from it. The trials do not show the latter,
+/// because their roots alternate: of broadcasts of 1 KiB between two ranks they found a chain to be
+/// faster, which takes twice as long in a stream from one root (0.9 and 0.45 µs).
+const FLAT_SLACK: f64 = 1.1;
 /// The same if the middle halves of the repetitions overlap: the faster one then changes from run
 /// to run.
 const OVERLAPPING: f64 = 1.2;
