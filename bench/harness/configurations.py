@@ -98,19 +98,23 @@ def of_peers(peers, ranks, cores):
     return [configuration for peer in peers for configuration in make[peer](ranks > cores)]
 
 
-def of_floor(program, op, ranks, cores):
+def of_floor(program, ops, ranks, cores):
     """The floors of blocking collectives of two ranks with a core each. Those that fold long vectors have none."""
-    if program != "blocking" or op not in FLOOR_OPERATIONS or ranks != 2 or cores < 2:
+    if program != "blocking" or not set(ops) & set(FLOOR_OPERATIONS) or ranks != 2 or cores < 2:
         return []
     ways = {"staged": "staged", "in pieces": "pieces", "one copy": "read"}
     return [Configuration(name, FLOOR, (), (way,)) for name, way in ways.items()]
 
 
-def of_tradewind(engine, program):
-    """tradewind with private buffers, and where it matters with buffers the segment owns."""
+def of_tradewind(engine, program, tuned):
+    """tradewind with private buffers, and where it matters with buffers the segment owns; without a decision table, and with the one
+    in the file `tuned`."""
     launcher = (str(release(ROOT) / "tradewind"), "run", "--engine", engine)
-    separator = ("--",)
-    ours = [Configuration("tradewind", TRADEWIND, launcher, separator)]
-    if program == "overlap":
-        ours.append(Configuration("tradewind, comm.alloc", TRADEWIND, launcher, separator, "alloc"))
-    return ours
+    tables = {TRADEWIND: ""}
+    if tuned:
+        tables[f"{TRADEWIND}, tuned"] = str(tuned.resolve())
+    buffers = {"": "private", ", comm.alloc": "alloc"} if program == "overlap" else {"": "private"}
+    return [
+        Configuration(name + suffix, TRADEWIND, launcher, ("--",), kind, {"TRADEWIND_DECISIONS": table})
+        for name, table in tables.items() for suffix, kind in buffers.items()
+    ]

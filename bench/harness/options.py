@@ -47,6 +47,7 @@ def read(arguments):
     )
     parser.add_argument("--peers", type=peers, default=list(PEERS), help="comma-separated: " + ",".join(PEERS))
     parser.add_argument("--engine", default="peers", help="tradewind's engine (default peers)")
+    parser.add_argument("--tuned", type=Path, metavar="FILE", help="measure with the decision table in FILE in turns with the run without one")
     parser.add_argument("--skew", type=percent, default=10, metavar="PERCENT", help="largest skew of the starts, of the computation")
     parser.add_argument("--seed", type=positive, default=1, help="of the skews and of the order in each round")
     parser.add_argument("--all-configurations", action="store_true", help="do not leave out the ones the first look shows to be slow")

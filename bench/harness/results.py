@@ -36,7 +36,7 @@ def text(chosen, record, described):
     parts = {name: value for name, value in asdict(record).items() if name != "lines"}
     parts["iterations"] = {"/".join(map(str, key)): value for key, value in record.iterations.items()}
     head = {"machine": described, "options": chosen, **parts}
-    lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
+    lines = [f"{json.dumps(name)}: {json.dumps(value, default=str)}" for name, value in head.items()]
     each = ",\n".join(json.dumps(start, separators=(",", ":")) for start in starts(record.lines))
     return "{\n" + ",\n".join([*lines, f'"starts": [\n{each}\n]']) + "\n}\n"
 

@@ -22,19 +22,30 @@ CLOSE_ENOUGH = 2.0
 LOOK_BUDGET_MS = 8
 LOOK_LIMIT_S = 30
 ROUND_LIMIT_S = 60
+# Collectives of short budgets share a start of their program until they take about so long: starting it takes as long again.
+START_MS = 400
 
 
 @dataclass
 class Group:
-    """The rows that one program measures in one start, those of one operation: they run close together in time, between two looks at
-    the floor."""
+    """The rows that one program measures in one start, those of one operation or of a few: they run close together in time, between
+    two looks at the floor."""
 
     program: str
     ranks: int
-    op: str
     rows: list
     configurations: list = field(default_factory=list)
     failures: dict = field(default_factory=lambda: defaultdict(int))
+
+    @property
+    def ops(self):
+        """The operations, once each."""
+        return list(dict.fromkeys(row.op for row in self.rows))
+
+    @property
+    def op(self):
+        """The operations as text."""
+        return ", ".join(self.ops)
 
     @property
     def what(self):
@@ -54,12 +65,19 @@ class Record:
     failures: list = field(default_factory=list)
 
 
-def groups_of(rows):
-    """One group for each program, number of ranks and operation."""
-    found = {}
+def groups_of(rows, budget):
+    """Groups of a program and a number of ranks, each with as many operations as a start has time for."""
+    operations = {}
     for row in rows:
-        found.setdefault((row.program, row.ranks, row.op), Group(row.program, row.ranks, row.op, [])).rows.append(row)
-    return list(found.values())
+        operations.setdefault((row.program, row.ranks, row.op), Group(row.program, row.ranks, [])).rows.append(row)
+    found = {}
+    for (program, ranks, _), group in operations.items():
+        groups = found.setdefault((program, ranks), [])
+        if groups and len(collectives(groups[-1])) * budget < START_MS:
+            groups[-1].rows += group.rows
+        else:
+            groups.append(group)
+    return [group for groups in found.values() for group in groups]
 
 
 def collectives(group):
@@ -84,7 +102,7 @@ class Run:
         self.options, self.rows, self.cores, self.say = options, rows, cores, say
         self.record, self.start = Record(), time.monotonic()
         self.random = random.Random(options.seed)
-        self.groups = groups_of(rows)
+        self.groups = groups_of(rows, options.budget)
 
     def floor(self):
         """What the machine does without any library, now."""
@@ -176,14 +194,14 @@ class Run:
                 for op, size in collectives(group):
                     self.record.iterations[group.program, op, size] = math.ceil(TEST_COMPUTATION_US * 1e3 / iteration_ns)
             best = self.look(group)
-            group.configurations += configurations.of_floor(group.program, group.op, group.ranks, self.cores)
-            if group.program == "overlap" or group.op == "posted":
-                for (op, size), value in best.items():
+            group.configurations += configurations.of_floor(group.program, group.ops, group.ranks, self.cores)
+            for (op, size), value in best.items():
+                if group.program == "overlap" or op == "posted":
                     iterations = math.ceil(COMPUTATION_FACTOR * value * 1e3 / iteration_ns)
                     self.record.iterations[group.program, op, size] = iterations
             if not self.options.without_tradewind:
                 kinds = {row.buffers for row in group.rows}
-                ours = configurations.of_tradewind(self.options.engine, group.program)
+                ours = configurations.of_tradewind(self.options.engine, group.program, self.options.tuned)
                 group.configurations += [one for one in ours if one.buffers in kinds]
 
     def round(self, number):

@@ -65,6 +65,8 @@ class Outcome:
     # Of the same collective, where there is such a program: its quickest way, and tradewind's time over it.
     floor: Figure = None
     over_floor: float = None
+    # The same with a decision table.
+    tuned: "Outcome" = None
 
     @property
     def reached(self):
@@ -131,13 +133,25 @@ def floor_us(row, record, line_ns):
     return max(line_ns, 0) * 1e-3 + (row.bytes / rate * 1e-3 if row.bytes > 64 else 0)
 
 
+def beside_peers(row, ours, peers):
+    """tradewind's samples beside the best peer: the configuration beside which it looks worst; alone, the quickest."""
+    if ours and peers:
+        compared = [compare(row, name, ours, theirs) for name, theirs in peers.items()]
+        # Where a floor was matched, that comparison counts; an unmatched one only when there is no other.
+        matched = [one for one in compared if one.matched] or compared
+        return max(matched, key=lambda one: (one.ratio is not None, one.ratio or 0))
+    figures = [figure(name, theirs) for name, theirs in peers.items()]
+    best = min(figures, key=lambda one: one.median, default=None)
+    return Outcome(row, figure(TRADEWIND, ours) if ours else None, best)
+
+
 def outcome(row, record):
-    """The row's outcome. The best peer is the configuration beside which tradewind looks worst; alone, the quickest."""
+    """The row's outcome."""
     lines = {}
     for line in record.lines:
         if (line["program"], line["op"], line["bytes"], line["ranks"]) == row.measured:
             lines.setdefault((line["library"], line["configuration"]), []).append(line)
-    ours, peers, ways = [], {}, {}
+    ours, tuned, peers, ways = [], [], {}, {}
     for (library, configuration), these in lines.items():
         found = samples(row, these)
         if library == FLOOR and found:
@@ -145,16 +159,13 @@ def outcome(row, record):
         elif library != TRADEWIND and found:
             peers[configuration] = found
         elif library == TRADEWIND and (row.buffers == "alloc") == ("alloc" in configuration):
-            ours = found
-    if ours and peers:
-        compared = [compare(row, name, ours, theirs) for name, theirs in peers.items()]
-        # Where a floor was matched, that comparison counts; an unmatched one only when there is no other.
-        matched = [one for one in compared if one.matched] or compared
-        result = max(matched, key=lambda one: (one.ratio is not None, one.ratio or 0))
-    else:
-        figures = [figure(name, theirs) for name, theirs in peers.items()]
-        best = min(figures, key=lambda one: one.median, default=None)
-        result = Outcome(row, figure(TRADEWIND, ours) if ours else None, best)
+            if "tuned" in configuration:
+                tuned = found
+            else:
+                ours = found
+    result = beside_peers(row, ours, peers)
+    if tuned:
+        result.tuned = beside_peers(row, tuned, peers)
     if ours and ways:
         # The quickest way: the one beside which tradewind looks worst.
         beside = [compare(row, name, ours, theirs) for name, theirs in ways.items()]

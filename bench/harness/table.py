@@ -27,6 +27,7 @@ MESSAGES = {
 }
 HEADINGS = ("row", "tradewind [p10..p90]", "best peer [p10..p90]", "which", "ratio [least..most]", "reach", "reached", "floor")
 BLOCKING_HEADINGS = ("collective's floor", "which way", "over it")
+TUNED_HEADINGS = ("tuned [p10..p90]", "tuned ratio [least..most]")
 EXPOSED_HEADINGS = ("processor µs, tradewind / peer", "computation")
 
 
@@ -66,17 +67,21 @@ def title(row):
     return f"{'i' if nonblocking else ''}{name}{size}, {row.ranks} ranks"
 
 
-def cells(outcome):
+def ratio(outcome):
+    """The ratio to the best peer with its least and most."""
+    return "–" if outcome is None or outcome.ratio is None else f"{outcome.ratio:.2f} [{outcome.least:.2f}..{outcome.most:.2f}]"
+
+
+def cells(outcome, has_tuned):
     """One line of the table."""
     row = outcome.row
-    ratio = "–"
-    if outcome.ratio is not None:
-        ratio = f"{outcome.ratio:.2f} [{outcome.least:.2f}..{outcome.most:.2f}]"
     reach = "–" if row.reach is None else f"≤ {row.reach * 1e3:.0f} ns" if row.absolute else f"≤ {row.reach:g}"
     line = [
-        title(row), spread(outcome.ours), spread(outcome.best), outcome.best.configuration if outcome.best else "–", ratio, reach,
+        title(row), spread(outcome.ours), spread(outcome.best), outcome.best.configuration if outcome.best else "–", ratio(outcome), reach,
         {True: "yes", False: "no", None: "–"}[outcome.reached], number(outcome.floor_us),
     ]
+    if has_tuned:
+        line += [spread(outcome.tuned and outcome.tuned.ours), ratio(outcome.tuned)]
     if row.kind == "blocking":
         floor = outcome.floor
         line += [spread(floor), floor.configuration if floor else "–", number(outcome.over_floor)]
@@ -144,8 +149,9 @@ def whole(outcomes, record, machine):
         of_kind = [outcome for outcome in outcomes if outcome.row.kind == kind]
         if of_kind:
             more = BLOCKING_HEADINGS if kind == "blocking" else EXPOSED_HEADINGS if kind.startswith("exposed") else ()
-            headings = [*HEADINGS, *more]
-            text.append(f"## {heading}\n\n" + aligned([headings] + [cells(outcome) for outcome in of_kind]))
+            has_tuned = any(outcome.tuned for outcome in of_kind)
+            headings = [*HEADINGS, *(TUNED_HEADINGS if has_tuned else ()), *more]
+            text.append(f"## {heading}\n\n" + aligned([headings] + [cells(outcome, has_tuned) for outcome in of_kind]))
     claimed = [outcome for outcome in outcomes if outcome.row.reach is not None]
     text.append(f"Reached {sum(outcome.reached is True for outcome in claimed)} of {len(claimed)} claims"
                 f" ({sum(outcome.reached is None for outcome in claimed)} not measured).")
