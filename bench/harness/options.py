@@ -51,6 +51,9 @@ def read(arguments):
     parser.add_argument("--skew", type=percent, default=10, metavar="PERCENT", help="largest skew of the starts, of the computation")
     parser.add_argument("--seed", type=positive, default=1, help="of the skews and of the order in each round")
     parser.add_argument("--all-configurations", action="store_true", help="do not leave out the ones the first look shows to be slow")
+    parser.add_argument(
+        "--without", action="append", metavar="NAME", default=[], help="do not start the configuration with this name, such as mpich; repeatable"
+    )
     parser.add_argument("--without-tradewind", action="store_true", help="the peers only")
     parser.add_argument("--skip-build", action="store_true", help="use what earlier runs installed and built")
     parser.add_argument("--redraw", type=Path, metavar="FILE", help="draw the table of a JSON file of bench/results again, and stop")

@@ -160,7 +160,8 @@ class Run:
         figure = {"blocking": "blocking_us", "overlap": "alone_us", "test_cost": "test_us", "banded_solve": "communication_us"}.get(
             group.program, "message_us"
         )
-        candidates = configurations.of_peers(self.options.peers, group.ranks, self.cores)
+        found = configurations.of_peers(self.options.peers, group.ranks, self.cores)
+        candidates = [configuration for configuration in found if configuration.name not in self.options.without]
         best, seen, floors = {}, {}, {}
         for configuration in candidates:
             self.say(f"a first look: {group.what}, {configuration.name}", passing=True)
@@ -184,6 +185,10 @@ class Run:
                      "times_the_best_at_least": nearest}
                 )
         group.failures.clear()
+        self.record.left_out += [
+            {"configuration": name, "program": group.program, "op": group.op, "ranks": group.ranks, "times_the_best_at_least": None}
+            for name in self.options.without
+        ]
         return best
 
     def prepare(self):
