@@ -52,7 +52,8 @@ impl Measured {
 impl Row {
     /// Adds what was measured for messages of `bytes` bytes. The plan of the models stays if it is
     /// about as fast as the best; otherwise the best one takes its place for the sizes from `window.0`
-    /// up to `window.1`, which may have no end. Plans on another engine must be faster by more.
+    /// up to `window.1`, which may have no end. Plans on another engine must be faster by more: than
+    /// what was measured on the engine of the models, or than their plan is predicted to be there.
     /// `held` is that of the ranks that measured, as of a [range](Range::held). `predict` returns the
     /// models' time of a plan for these bytes.
     pub fn refine(
@@ -71,6 +72,12 @@ impl Row {
         let Some(best) = fastest(None) else { return };
         let of_engine = current.and_then(|range| fastest(range.engine));
         let best = of_engine.filter(|own| own.median <= ENGINE_SLACK * best.median).unwrap_or(best);
+        let is_untimed = |range: &Range| range.engine != best.engine && of_engine.is_none();
+        let untimed = current.filter(is_untimed);
+        let untimed = untimed.and_then(|range| predict(range.engine, &range.plan));
+        if untimed.is_some_and(|time| time <= ENGINE_SLACK * best.median) {
+            return;
+        }
         let times = |one: &Measured| Times {
             predicted: predict(one.engine, &one.plan),
             measured: Some(one.median),

@@ -9,6 +9,7 @@ use crate::machine_file::Engine;
 use crate::query::{CallForm, Query};
 use collectives::{Algorithm, Choice, Collective, Levels};
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 /// A measured time of a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,6 +52,19 @@ fn key(engine: Engine, plan: &Choice, query: &Query) -> TimedPlan {
     (engine, form, operation, ranks, ranks_per_node, plan.levels, plan.algorithm)
 }
 
+/// A tree of degree 1 as a chain, and one in which the root has all other ranks as a flat tree: their
+/// times differ from those of the degrees between.
+fn by_shape(plan: &Choice, query: &Query) -> Choice {
+    let algorithm = match (plan.algorithm, plan.levels, plan.degree.map(NonZeroU32::get)) {
+        (Algorithm::Dary, Levels::One, Some(1)) => Algorithm::Chain,
+        (Algorithm::Dary, Levels::One, Some(degree)) if degree + 1 >= query.ranks => {
+            Algorithm::Flat
+        }
+        (algorithm, ..) => algorithm,
+    };
+    Choice { algorithm, ..*plan }
+}
+
 impl TimeRatios {
     /// Adds the ratio of a time and its prediction.
     pub(super) fn add(&mut self, engine: Engine, plan: &Choice, query: &Query, ratio: f64) {
@@ -67,14 +81,20 @@ impl TimeRatios {
         }
     }
 
+    /// Ratios of a plan, or of its graph under another name.
+    fn of(&self, engine: Engine, plan: &Choice, query: &Query) -> Option<&Vec<Ratio>> {
+        let of = |plan: &Choice| self.0.get(&key(engine, plan, query));
+        of(&by_shape(plan, query)).or_else(|| of(plan))
+    }
+
     /// Returns `true` if a plan was timed at some size.
     pub(super) fn has(&self, engine: Engine, plan: &Choice, query: &Query) -> bool {
-        self.0.contains_key(&key(engine, plan, query))
+        self.of(engine, plan, query).is_some()
     }
 
     /// Factor for the prediction of a plan; 1 where the plan was not timed.
     pub(super) fn factor(&self, engine: Engine, plan: &Choice, query: &Query) -> f64 {
-        let Some(ratios) = self.0.get(&key(engine, plan, query)) else { return 1.0 };
+        let Some(ratios) = self.of(engine, plan, query) else { return 1.0 };
         let x = size(query.bytes);
         let after = ratios.partition_point(|ratio| ratio.size < x);
         let logarithm = match (after.checked_sub(1).map(|before| ratios[before]), ratios.get(after))

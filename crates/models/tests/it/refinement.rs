@@ -79,6 +79,27 @@ fn another_engine_wins_by_more_than_a_quarter() {
     }
 }
 
+/// The job of one engine leaves out a call of which it has one plan only, so the models' plan may not be
+/// timed where one of another engine is.
+#[test]
+fn an_engine_that_was_timed_alone_does_not_win_over_a_faster_prediction() {
+    let (flat, tree) = (Algorithm::Flat, Algorithm::Binomial);
+    for (predicted, expected) in [
+        (Some(0.6), (flat, Engine::Agent)),
+        (Some(1.2), (flat, Engine::Agent)),
+        (Some(1.3), (tree, Engine::Kernel)),
+        (None, (tree, Engine::Kernel)),
+    ] {
+        let usual = Range { engine: Some(Engine::Agent), ..range(0, None, flat) };
+        let mut row = bcast_row(4, 1, vec![usual]);
+        let found = [Measured { engine: Some(Engine::Kernel), ..measured(tree, [1.0; 3]) }];
+        let predict = |engine, _: &Choice| predicted.filter(|_| engine == Some(Engine::Agent));
+        row.refine(8, (0, None), None, &found, predict);
+        let chosen = (row.ranges[0].plan.algorithm, row.ranges[0].engine);
+        assert_eq!(chosen, (expected.0, Some(expected.1)), "{predicted:?}");
+    }
+}
+
 #[test]
 fn a_flat_collective_wins_where_times_cannot_decide() {
     let chosen = |join, ring| {

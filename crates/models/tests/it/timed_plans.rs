@@ -46,6 +46,41 @@ fn times_of_a_plan_correct_its_predictions_between_them() {
     assert!(ratio.is_some_and(|ratio| (ratio - 4f64.powf(0.8)).abs() < 1e-9), "{ratio:?}");
 }
 
+/// A chain takes four times as long as predicted, a flat tree three times, and a tree of degree 3 twice.
+/// Among six ranks a tree of degree 1 is a chain, and one of degree 5 is flat.
+#[test]
+fn trees_of_degree_one_have_the_times_of_chains() {
+    let mut machine = Machine::new(fingerprint());
+    let linear = Parameters::linear(20.0, (2.0, 0.0), (2.0, 0.0), (5.0, 0.01)).expect("valid");
+    machine.engine_mut(Engine::Agent).classes.insert(PairClass::OtherNode, linear);
+    let models = Models::of(&machine);
+    let here = query(Collective::Reduce, 6, 1, 64);
+    let tree = |degree| Choice { degree: NonZeroU32::new(degree), ..Choice::of(Algorithm::Dary) };
+    let (chain, flat) = (Choice::of(Algorithm::Chain), Choice::of(Algorithm::Flat));
+    let price = |models: &Models, plan: &Choice| {
+        models.price(Some(Engine::Agent), plan, &here).expect("there is a model")
+    };
+    let timed = [(chain, 4.0), (flat, 3.0), (tree(3), 2.0)].map(|(plan, factor)| TimedCall {
+        query: here,
+        plan,
+        microseconds: factor * price(&models, &plan),
+    });
+    let with = models.clone().with_times(Engine::Agent, &timed);
+    for (plan, expected) in
+        [(tree(1), 4.0f64), (tree(2), 2.0), (tree(3), 2.0), (tree(5), 3.0), (chain, 4.0)]
+    {
+        let found = price(&with, &plan) / price(&models, &plan);
+        assert!((found - expected.powf(0.8)).abs() < 1e-9, "{plan}: {found}");
+    }
+    // They are the same graphs, so they share their times.
+    for same in [[tree(1), chain], [tree(5), flat]] {
+        let engine = Some(Engine::Agent);
+        let timed = |(plan, median)| Measured { plan, engine, median, quartiles: [median; 2] };
+        let found = pooled(&here, same.into_iter().zip([1.0, 4.0]).map(timed).collect());
+        assert!(found.iter().all(|one| (one.median - 2.0).abs() < 1e-9), "{found:?}");
+    }
+}
+
 #[test]
 fn plans_with_equal_graphs_have_one_time() {
     let here = query(Collective::Bcast, 4, 2, 64);
