@@ -22,10 +22,10 @@ pub enum PlanError {
     Compile(#[from] CompileError),
 }
 
-/// A call among the ranks of one node, from rank 0; reductions add the longest numbers that the
-/// bytes divide into.
+/// A call among the ranks of one node, from rank 0; reductions add the longest integers that the bytes
+/// divide into, which every algorithm can.
 pub fn call(collective: Collective, ranks: u32, bytes: u64) -> GraphSpec {
-    let data_type = if bytes.is_multiple_of(8) { DataType::F64 } else { DataType::U8 };
+    let data_type = if bytes.is_multiple_of(8) { DataType::I64 } else { DataType::U8 };
     let reduction = Reduction::new(Arithmetic::Add, data_type);
     let ranks_per_node = NonZeroU32::MIN;
     GraphSpec { collective, rank: 0, ranks, ranks_per_node, root: 0, bytes, reduction }

@@ -2,7 +2,7 @@
 
 use collectives::{Choice, Collective, GraphSpec};
 use models::simulation::{Constants, Curve, KNOTS, bounds, linked, run};
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
 const CONSTANTS: Constants = Constants {
     start: 1.0,
@@ -39,6 +39,21 @@ fn every_program_comes_to_its_end() {
                     );
                 }
             }
+        }
+    }
+}
+
+/// Otherwise formulas of ranks that work for themselves would predict it, beside simulations of the
+/// other algorithms.
+#[test]
+fn every_algorithm_has_a_program() {
+    for operation in Collective::ALL {
+        for algorithm in operation.algorithms() {
+            let segment_bytes = NonZeroU64::new(32).filter(|_| algorithm.is_segmented());
+            let degree = NonZeroU32::new(2).filter(|_| algorithm.has_degree());
+            let plan = Choice { segment_bytes, degree, ..Choice::of(*algorithm) };
+            let program = linked::program(&linked::call(*operation, 4, 64), &plan);
+            assert!(program.is_ok(), "{operation} by {plan}: {program:?}");
         }
     }
 }
