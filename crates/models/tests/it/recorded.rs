@@ -5,7 +5,8 @@
 //! machine with `tradewind tune --measure-all`: on one node, and between two nodes of two ranks, of
 //! which `two-nodes-later.csv` has a run that no parameter and no factor was fitted to.
 //! `two-nodes-tuned.csv` and its machine's file are from `tradewind tune --nodes 2 --ranks-per-node 2
-//! --check`: every plan at the three sizes that the models are corrected by, and at those of the check.
+//! --check`: every plan at the three sizes that the models are corrected by, and at those of the check;
+//! `four-nodes.csv` has the same of `--nodes 4`.
 //! `sixteen-cores.csv` has the plans that `tradewind tune --check` timed on 16 cores. The constants of
 //! cooperative progress beside it are fitted to the simplest algorithm of each collective in it.
 
@@ -421,6 +422,7 @@ fn choices_of_a_table_at_sizes_that_nothing_was_fitted_to() {
             [1.03, 1.8, 1.1, 1.5],
             [1.02, 1.3, 1.1, 1.3],
         ),
+        ("four-nodes.csv", "four-nodes.json", [1.03, 1.45, 1.1, 1.3], [1.02, 1.25, 1.1, 1.3]),
     ] {
         let calls = pooled_calls(file);
         let models = of_table(machine, &calls);
