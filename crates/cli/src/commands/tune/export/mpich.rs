@@ -90,7 +90,8 @@ pub(super) fn tree(mut library: Tree, timings: &Timings) -> Tree {
         for ranks in timings.ranks(operation) {
             conditions.push((format!("comm_size<{ranks}"), own.clone()));
             let rules = timings.rules(operation, ranks);
-            conditions.push((format!("comm_size<={ranks}"), chosen(operation, &rules, &own)));
+            let here = chosen(operation, ranks, &rules, &own);
+            conditions.push((format!("comm_size<={ranks}"), here));
         }
         if !conditions.is_empty() {
             conditions.push(("comm_size=any".to_owned(), own));
@@ -101,12 +102,17 @@ pub(super) fn tree(mut library: Tree, timings: &Timings) -> Tree {
 }
 
 /// The rules by size, where the algorithms may be used; elsewhere the library's own tree.
-fn chosen(operation: Collective, rules: &[Rule<'_>], own: &Tree) -> Tree {
+fn chosen(operation: Collective, ranks: u32, rules: &[Rule<'_>], own: &Tree) -> Tree {
+    // Of an allgather the library knows the sum only; to ask it for the other size ends the program.
+    let (size, blocks) = match operation {
+        Collective::Allgather => ("total_msg_size", u64::from(ranks)),
+        _ => ("avg_msg_size", 1),
+    };
     let mut sizes = Vec::new();
     for (place, rule) in rules.iter().enumerate() {
         let condition = match rules.get(place + 1) {
-            Some(next) => format!("avg_msg_size<={}", next.from - 1),
-            None => "avg_msg_size=any".to_owned(),
+            Some(next) => format!("{size}<={}", (next.from - 1) * blocks),
+            None => format!("{size}=any"),
         };
         let tree = rule.algorithm.map(|name| Tree::algorithm(operation, name));
         sizes.push((condition, tree.unwrap_or_else(|| own.clone())));
@@ -163,5 +169,16 @@ mod tests {
         );
         assert_eq!(text, expected);
         assert_eq!(Tree::in_library(b"no tree"), None);
+    }
+
+    #[test]
+    fn blocks_of_all_ranks_are_the_size_of_an_allgather() {
+        let own = Tree::algorithm(Collective::Allgather, "ring");
+        let rules =
+            [Rule { from: 0, algorithm: Some("brucks") }, Rule { from: 33, algorithm: None }];
+        let text = serde_json::to_string(&chosen(Collective::Allgather, 4, &rules, &own));
+        let expected = "{\"total_msg_size<=128\":{\"algorithm=MPIR_Allgather_intra_brucks\":{}},\
+                        \"total_msg_size=any\":{\"algorithm=MPIR_Allgather_intra_ring\":{}}}";
+        assert_eq!(text.expect("JSON"), expected);
     }
 }
