@@ -119,7 +119,7 @@ set to an empty value it uses no table.";
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     if let Some(library) = arguments.export {
-        let default = || export::default_path(library);
+            let default = || export::default_path(library);
         let out = arguments.out.clone().or_else(default).ok_or(Failure::NoPlace)?;
         folder_of(&out)?;
         return export::execute(&export::Export {
@@ -243,7 +243,7 @@ fn in_job(
     let mut ranks_per_node = [first];
     world.bcast(&mut ranks_per_node, 0)?;
     let shape = (world.size(), NonZeroU32::new(ranks_per_node[0]).unwrap_or(NonZeroU32::MIN));
-    let engine = nodes::internode();
+    let engine = plain.nodes.as_ref().and_then(|nodes| nodes.engine.clone());
     // With a limit on the time, what was timed before depends on it; all of it goes on.
     let again = !arguments.measure_all;
     let measure = |purpose, setting: &Setting| {

@@ -55,7 +55,9 @@ pub use experiment::{RANKS, USUAL_RANKS, progress};
 pub use survey::{Survey, SurveyPlan, rounds_of};
 pub use transport::{Lap, Reading, Transport};
 
-use crate::harness::{Experiment, Setting};
+use crate::harness::{Error, Experiment, Setting};
+use models::machine_file::Engine;
+use tradewind::{CallForm, Communicator};
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
@@ -63,4 +65,13 @@ pub fn experiment(setting: &Setting) -> Experiment {
         Some(nodes) => nodes::experiment(setting, nodes),
         None => experiment::on_one_node(setting),
     }
+}
+
+/// The engine that runs nonblocking collectives between the nodes of a job where nothing selects
+/// another one. All ranks call this.
+///
+/// # Errors
+/// When a rank is gone.
+pub fn engine_between_nodes(world: &Communicator) -> Result<Engine, Error> {
+    pair::Pair::engine(world, CallForm::Nonblocking)
 }

@@ -16,7 +16,8 @@ pub struct Nodes {
     pub machines: Vec<u32>,
     /// Number of cores of each machine that the ranks may use.
     pub cores: Vec<u32>,
-    /// The engine between nodes that the job was started for, as `TRADEWIND_INTERNODE` names it.
+    /// The engine between nodes that the job was started for, as `TRADEWIND_INTERNODE` names it, or
+    /// the kernel where the job has it; otherwise it has those in user space.
     pub engine: Option<String>,
 }
 

@@ -8,9 +8,11 @@ use crate::format::Format;
 use launch::detect::{Launch, detect};
 use launch::environment::{Environment, INTERNODE, Lookup};
 use measure::experiments::decisions::LOSSES;
+use measure::experiments::plogp::engine_between_nodes;
 use measure::experiments::{BETWEEN_NODES, between_nodes};
 use measure::harness::{Experiment, Nodes, Setting};
 use measure::results::Directory;
+use models::machine_file::Engine;
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
@@ -90,7 +92,16 @@ pub(in crate::commands) fn of_job(
     if world.nodes() < 2 {
         return Err(Failure::OneNode);
     }
-    let nodes = Nodes::of(world, internode())?;
+    let named = internode();
+    let is_kernel = named.is_none() && engine_between_nodes(world)? == Engine::Kernel;
+    if is_kernel && world.rank() == 0 {
+        eprintln!(
+            "tradewind: this job runs collectives in the kernel, so this engine is measured: with \
+             TRADEWIND_INTERNODE=direct the same command measures the others"
+        );
+    }
+    let engine = named.or_else(|| is_kernel.then(|| Engine::Kernel.name().to_owned()));
+    let nodes = Nodes::of(world, engine)?;
     Ok(Setting { nodes: Some(nodes), ..setting })
 }
 
@@ -104,7 +115,7 @@ pub(in crate::commands) fn experiment(
 }
 
 /// The engine between nodes that this process was started for, if one was named.
-pub(in crate::commands) fn internode() -> Option<String> {
+fn internode() -> Option<String> {
     Environment.get(INTERNODE).and_then(|engine| engine.into_string().ok())
 }
 

@@ -3,8 +3,11 @@
 use super::loops::{finish, start};
 use super::reachable::Reachable;
 use crate::nodes::harness::{PROGRAM, processes};
+use models::decision::DecisionTable;
+use models::machine_file::{Engine, Machine};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::Child;
 
 testing::tests![needs(Nodes):
@@ -16,6 +19,10 @@ testing::tests![needs(Nodes):
     nothing_is_left_when_the_launcher_of_a_node_is_killed,
     a_signal_to_the_launcher_of_a_node_reaches_its_ranks,
     the_doctor_reports_all_nodes_of_a_job,
+];
+
+testing::tests![needs(Nodes, Bpf):
+    a_job_with_the_kernel_engine_is_tuned_for_it,
 ];
 
 fn ranks_run_on_the_nodes_of_a_list_or_a_file() {
@@ -39,6 +46,26 @@ fn ranks_run_on_the_nodes_of_a_list_or_a_file() {
         }
         reachable.wait_for_silence();
     }
+}
+
+/// Measurements of the kernel do not pass for those of the node services.
+fn a_job_with_the_kernel_engine_is_tuned_for_it() {
+    let reachable = Reachable::new();
+    let place = tempfile::tempdir().expect("room for files");
+    let path = |name: &str| place.path().join(name).to_str().expect("readable").to_owned();
+    let (table, results) = (path("decisions.json"), path("results"));
+    let tune = ["tune", "--quick", "--out", &table, "--measurements", &results];
+    let program = [&[env!("CARGO_BIN_EXE_tradewind")], &tune[..]].concat();
+    let (succeeded, text) = finish(start(reachable.run(&["--nodes", "n0,n1"], &program)));
+    assert!(succeeded && text.contains("with TRADEWIND_INTERNODE=direct"), "{text}");
+    let table = DecisionTable::read(Path::new(&table)).expect("a table");
+    let mut ranges = table.rows().iter().flat_map(|row| &row.ranges);
+    assert!(ranges.all(|range| range.engine == Some(Engine::Kernel)), "{table:?}");
+    let has = |part: &str| Path::new(&results).join(part).exists();
+    assert!(has("plogp-nodes-kernel.json") && has("decisions-nodes-kernel.json"), "{text}");
+    let machine = Machine::read(&Path::new(&results).join("machine.json")).expect("parameters");
+    assert!(machine.engines[&Engine::Kernel].calibration.is_some(), "{machine:?}");
+    reachable.wait_for_silence();
 }
 
 fn ranks_meet_where_sockets_of_ipv6_take_no_ipv4() {
