@@ -116,6 +116,12 @@ pub(crate) enum Failure {
          measured without a launcher"
     )]
     OneNode,
+    /// A command that starts ranks of its own, as ranks of a job.
+    #[error(
+        "this process is one of a job's ranks, and each of them would measure by itself: run the command once, without a \
+         launcher"
+    )]
+    InJob,
     /// Hydra, which starts ranks on nodes that are made here, cannot be run.
     #[error(
         "cannot run mpiexec.hydra, which starts the ranks on the nodes: {0}; install mpich, or start the ranks with a \

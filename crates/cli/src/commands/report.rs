@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::format::Format;
 use crate::goal_file;
 use measure::page::{Input, Results};
+use measure::results::summary;
 use models::machine_file::Agreement;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ pub(crate) struct Arguments {
 struct PageReport {
     output: String,
     parts: usize,
-    /// Names of the parts that were interrupted.
+    /// Names of the parts that were interrupted; the summary follows from others.
     incomplete: Vec<String>,
     problems: Vec<String>,
     /// Of the parameters, where two machines are compared.
@@ -64,7 +65,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let incomplete: Vec<String> = results
         .parts
         .iter()
-        .filter(|part| !part.complete)
+        .filter(|part| !part.complete && part.name != summary::NAME)
         .map(|part| part.name.to_string())
         .collect();
     let report = PageReport {

@@ -5,7 +5,7 @@ pub(crate) mod export;
 pub(crate) mod mpi;
 
 use super::measure::made_nodes::MadeNodes;
-use super::measure::{nodes, suite};
+use super::measure::{nodes, refuse_in_job, suite};
 use crate::failure::Failure;
 use crate::format::Format;
 use engine::node::RANK_LIMIT;
@@ -119,7 +119,8 @@ set to an empty value it uses no table.";
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     if let Some(library) = arguments.export {
-            let default = || export::default_path(library);
+        refuse_in_job()?;
+        let default = || export::default_path(library);
         let out = arguments.out.clone().or_else(default).ok_or(Failure::NoPlace)?;
         folder_of(&out)?;
         return export::execute(&export::Export {
@@ -160,6 +161,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     if let Ok(Launch::ManyNodes { .. }) = detect(&Environment) {
         return in_job(arguments, &out, temporary.path(), format);
     }
+    refuse_in_job()?;
     let path = arguments.measurements.clone().unwrap_or_else(|| temporary.path().to_owned());
     warn_of_crowds(&arguments.ranks);
     let setting = setting(arguments);

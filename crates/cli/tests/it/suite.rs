@@ -13,6 +13,7 @@ testing::tests![
     what_is_cut_off_is_kept_and_gone_on_with,
     a_part_that_is_there_in_part_is_completed,
     what_was_measured_otherwise_is_left_alone,
+    ranks_of_a_job_do_not_measure_by_themselves,
     what_cannot_be_read_or_written_is_named,
     what_cannot_be_kept_any_more_ends_the_measurement,
     one_core_is_enough_for_what_it_is_enough_for,
@@ -57,6 +58,11 @@ fn a_part_is_kept_with_its_tables_and_not_measured_twice() {
     for file in ["barrier-time.csv", "barrier-fits.csv", "summary.json", "summary-table-1.csv"] {
         assert!(place.path().join(file).is_file(), "{file}");
     }
+    let mut report = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    let drawn =
+        report.arg("report").arg(place.path()).output().expect("the command can be started");
+    // The summary would be of more experiments, none of which was interrupted.
+    assert!(text(&drawn.stdout).ends_with("report.html: 2 parts\n"), "{}", text(&drawn.stdout));
     let again = tradewind(place.path(), "barrier --quick");
     assert!(
         again.status.success() && text(&again.stderr).contains("is complete"),
@@ -153,6 +159,28 @@ fn a_part_that_is_there_in_part_is_completed() {
     assert_eq!(rows(&completed)[..3], rows(&whole)[..3], "what was there is kept");
     let drawn = |part: &Part| rows(part).iter().map(|row| row[1].clone()).collect::<Vec<_>>();
     assert_eq!(drawn(&completed), drawn(&whole), "the same matchings, whoever draws them");
+}
+
+fn ranks_of_a_job_do_not_measure_by_themselves() {
+    let place = place();
+    let table = place.path().join("table.json");
+    let table = table.to_str().expect("readable");
+    let out = place.path().join("results");
+    let out = out.to_str().expect("readable");
+    for line in [
+        ["tune", "--quick", "--out", table],
+        ["measure", "progress", "--out", out],
+        ["measure", "placement", "--out", out],
+        ["measure", "queues", "--out", out],
+    ] {
+        let this = env!("CARGO_BIN_EXE_tradewind");
+        let mut command = Command::new(this);
+        command.args(["run", "-n", "2", "--", this]).args(line);
+        let output = command.output().expect("the command can be started");
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(1) && said.contains("without a launcher"), "{said}");
+        assert!(fs::read_dir(place.path()).expect("it is there").next().is_none(), "{said}");
+    }
 }
 
 fn what_was_measured_otherwise_is_left_alone() {

@@ -2,7 +2,8 @@
 
 use crate::results::{Directory, Part, Table, Value};
 
-const NAME: &str = "summary";
+/// Name of the part.
+pub const NAME: &str = "summary";
 /// Table 1 of the report: memory copy (µs a byte), barrier, zero, short and long messages.
 const PUBLISHED: [(&str, f64, &str, f64, &str, &str); 3] = [
     ("Intel Paragon", 0.0140, "126 d − 113", 58.0, "75 + 0.011 m", "135 + 0.011 m"),

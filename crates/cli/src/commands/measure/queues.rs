@@ -183,6 +183,7 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
     if is_in_job {
         return in_job(setting, &place, format);
     }
+    super::refuse_in_job()?;
     let measured = suite::measure_one("queues", &setting, &place)?;
     if let Some(part) = measured.parts.first() {
         print(&ranks_on_cores(2), part, format)?;
