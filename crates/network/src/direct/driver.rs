@@ -15,7 +15,7 @@ use super::run::DirectRun;
 use super::submissions::Submissions;
 use crate::agent::clock::until;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(super) struct Driver {
     /// Number of bytes that each connection holds in each direction while no thread reads it.
     /// Relaxed: it changes only before the first run.
     pub(super) held: AtomicU64,
-    /// True while the background thread has the engine, or is about to. Relaxed: a hint.
+    /// True while the background thread has the engine, or is about to.
     has_background_turn: AtomicBool,
 }
 
@@ -108,11 +108,15 @@ impl Driver {
             // A thread that has the engine arms the set when it leaves it, and then notifies this
             // one of timers.
             self.has_background_turn.store(true, Ordering::Relaxed);
+            // Release: pairs with the Acquire in `begin`, through the lock that this thread takes.
+            fence(Ordering::Release);
+            let mut has_failed = false;
+            let mut has_rest = false;
             if let Some(mut engine) = self.try_lock() {
                 engine.is_background = true;
-                if engine.poll_all().is_err() {
-                    std::thread::sleep(PAUSE);
-                }
+                has_failed = engine.poll_all().is_err();
+                // The thread that interrupts this one may leave it what has arrived.
+                has_rest = self.submissions.is_interrupted();
                 timer = engine.next_timer().map(until);
                 idle_looks = match self.attendance(&engine) {
                     Attendance::Nothing => idle_looks + 1,
@@ -124,19 +128,29 @@ impl Driver {
                 }
             }
             self.has_background_turn.store(false, Ordering::Relaxed);
+            // Without the engine, which a start may need.
+            if has_failed {
+                std::thread::sleep(PAUSE);
+            }
             let look = self.background.has_looks().then_some(LOOK_INTERVAL);
             let tick = self.background.has_ticks().then_some(TICK);
-            timeout = timer.into_iter().chain(look).chain(tick).min();
+            let rest = has_rest.then_some(Duration::ZERO);
+            timeout = timer.into_iter().chain(look).chain(tick).chain(rest).min();
         }
     }
 
     /// Starts a run that was passed, of which the inputs are lent to this call.
     pub(super) fn begin(self: &Arc<Self>, run: &DirectRun) {
         let mut engine = self.try_lock();
-        // A rank that is killed behind this call has handed its messages to the system, also while
-        // the background thread receives others.
-        if engine.is_none() && self.has_background_turn.load(Ordering::Relaxed) {
-            engine = Some(self.submissions.interrupt(|| self.lock()));
+        if engine.is_none() {
+            // Acquire: pairs with the Release in `run_in_background`: if that thread has the engine,
+            // its mark is seen.
+            fence(Ordering::Acquire);
+            // A rank that is killed behind this call has handed its messages to the system, also
+            // while the background thread receives others.
+            if self.has_background_turn.load(Ordering::Relaxed) {
+                engine = Some(self.submissions.interrupt(|| self.lock()));
+            }
         }
         let Some(mut engine) = engine else {
             // The thread of the rank that has it may start the run after this call, which ends the
@@ -256,6 +270,5 @@ mod tests {
             }
             drop(engine);
         });
-        assert!(!driver.submissions.has_any() && driver.lock().unsent().is_empty());
     }
 }
