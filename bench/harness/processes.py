@@ -40,7 +40,6 @@ def end(process):
         process.communicate(timeout=3)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.communicate()
     for pid in started:
         try:
             # A number may have been given away again since: it is ours only if it still runs under our build or environment.
@@ -48,6 +47,8 @@ def end(process):
                 os.kill(pid, signal.SIGKILL)
         except OSError:
             continue
+    # Not for the end of its output: a rank of another node may hold the pipe.
+    process.wait()
 
 
 def is_ours(pid):
