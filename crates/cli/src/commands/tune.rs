@@ -237,6 +237,7 @@ fn in_job(
     let job = Job::init()?;
     let world = job.world();
     let plain = nodes::of_job(world, plain)?;
+    nodes::announce_engine(world, &plain);
     super::measure::in_job::in_job(&job, &plain, &place(false), || {
         nodes::experiment("plogp", &plain)
     })?;

@@ -62,6 +62,7 @@ fn in_job(name: &str, arguments: &Arguments, format: Format) -> Result<ExitCode,
     let world = job.world();
     let setting = Setting { quick: arguments.suite.quick, ..Setting::default() };
     let setting = of_job(world, setting)?;
+    announce_engine(world, &setting);
     let names = if name == ALL { BETWEEN_NODES } else { &[name] };
     let mut all = Measured { parts: Vec::new(), status: ExitCode::SUCCESS };
     for name in names {
@@ -94,15 +95,20 @@ pub(in crate::commands) fn of_job(
     }
     let named = internode();
     let is_kernel = named.is_none() && engine_between_nodes(world)? == Engine::Kernel;
-    if is_kernel && world.rank() == 0 {
+    let engine = named.or_else(|| is_kernel.then(|| Engine::Kernel.name().to_owned()));
+    let nodes = Nodes::of(world, engine)?;
+    Ok(Setting { nodes: Some(nodes), ..setting })
+}
+
+/// States on rank 0 which engine is measured, where it was not named.
+pub(in crate::commands) fn announce_engine(world: &Communicator, setting: &Setting) {
+    let has_engine = setting.nodes.as_ref().is_some_and(|nodes| nodes.engine.is_some());
+    if world.rank() == 0 && has_engine && internode().is_none() {
         eprintln!(
             "tradewind: this job runs collectives in the kernel, so this engine is measured: with \
              TRADEWIND_INTERNODE=direct the same command measures the others"
         );
     }
-    let engine = named.or_else(|| is_kernel.then(|| Engine::Kernel.name().to_owned()));
-    let nodes = Nodes::of(world, engine)?;
-    Ok(Setting { nodes: Some(nodes), ..setting })
 }
 
 /// An experiment between the nodes of the setting.
