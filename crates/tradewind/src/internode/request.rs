@@ -244,7 +244,11 @@ impl InternodeRequest {
     }
 
     fn wait_for_end(&self, limit: Option<Duration>) -> Result<()> {
-        let Some(run) = self.run.filter(|_| !self.is_complete()) else { return Ok(()) };
+        // A blocking call has just passed its run, of which nothing is sent yet.
+        let may_be_complete = self.form != CallForm::Blocking;
+        let Some(run) = self.run.filter(|_| !(may_be_complete && self.is_complete())) else {
+            return Ok(());
+        };
         let internode = self.internode();
         let backend = self.backend_of_run();
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
