@@ -460,10 +460,10 @@ impl RunTable {
         (0..transport.nodes()).any(|node| transport.queued(node) > 0)
     }
 
-    /// Returns true if a node that is connected has not acknowledged everything.
-    pub(crate) fn has_unacknowledged(&self) -> bool {
+    /// Returns true if a node that is connected, and `is_awaited`, has not acknowledged everything.
+    pub(crate) fn has_unacknowledged(&self, is_awaited: impl Fn(u32) -> bool) -> bool {
         let transport = &self.context.transport;
-        (0..transport.nodes()).any(|node| transport.unacknowledged(node) > 0)
+        (0..transport.nodes()).any(|node| is_awaited(node) && transport.unacknowledged(node) > 0)
     }
 
     /// Ends every run that cannot end by itself any more.

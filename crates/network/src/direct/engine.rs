@@ -461,6 +461,7 @@ impl DirectEngine {
 
     /// Returns true if the kernel of another rank has not acknowledged everything.
     pub(super) fn has_unacknowledged(&self) -> bool {
-        self.table.has_unacknowledged()
+        let is_awaited = |rank| !self.messages.outbox.is_given_up(rank);
+        self.table.has_unacknowledged(is_awaited)
     }
 }

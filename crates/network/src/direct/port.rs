@@ -320,6 +320,17 @@ impl DirectPort {
         self.driver.submissions.notify();
     }
 
+    /// Returns the number of bytes that have left for a rank so far, if there are others, which the
+    /// system does not take before the rank reads; `None` if there are none.
+    pub fn held_up(&self, to: u32) -> Option<u64> {
+        self.driver.messages.outbox.held_up(to)
+    }
+
+    /// Gives up what has not left for a rank: this one, which leaves, waits for it no longer.
+    pub fn give_up(&mut self, to: u32) {
+        self.driver.messages.outbox.give_up(to);
+    }
+
     /// Returns true if exits are reported no more: the node service has ended.
     pub fn has_failed(&self) -> bool {
         self.reports.has_failed()

@@ -21,6 +21,7 @@ use shm::published_wait::Wait;
 use shm::segment::Offset;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Credit of all senders together, and limits of the credit of each, in bytes.
 const ALL_CREDIT: u64 = 64 << 20;
@@ -78,6 +79,8 @@ pub struct Endpoint {
     ranks: u32,
     /// Manner of waiting for ranks on other nodes, if there are any.
     carrier: Option<Carrier>,
+    /// Time after which the drop gives up a rank on another node that reads nothing.
+    leaving: Duration,
 }
 
 /// A started send that is not complete.
@@ -136,8 +139,8 @@ impl Endpoint {
             remote,
             contexts,
         } = options;
-        let (link, carrier) =
-            remote.map(|RemoteOptions { ranks, link, carrier }| ((ranks, link), carrier)).unzip();
+        let leaving = remote.as_ref().map_or(Duration::ZERO, |remote| remote.leaving);
+        let (link, carrier) = remote.map(|one| ((one.ranks, one.link), one.carrier)).unzip();
         if rank >= ranks {
             return Err(CreateError::Size {
                 object: "set of mailboxes",
@@ -180,6 +183,7 @@ impl Endpoint {
             waiting: AtomicU32::new(0),
             ranks,
             carrier,
+            leaving,
         })
     }
 
@@ -263,8 +267,9 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     /// Waits until the messages of dropped requests have been read, or their receivers have exited
-    /// or wait in the same way. What was passed to a carrier is its own matter: this process leaves
-    /// the carriers afterwards, and waits there for a limited time.
+    /// or wait in the same way. A rank on another node that reads nothing holds it for a limited
+    /// time. What was passed to a carrier is its own matter: this process leaves the carriers
+    /// afterwards, and waits there for a limited time, too.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
@@ -282,6 +287,7 @@ impl Drop for Endpoint {
             || {
                 let mut state = self.state.lock();
                 state.progress(&mut None, &None)?;
+                state.give_up_silent(self.leaving);
                 Ok((!state.has_unsent(has_exited)).then_some(()))
             },
         );

@@ -26,6 +26,7 @@ use crate::remote_waits::{RemoteDriver, RemoteWaits};
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Largest number of bytes of a record.
 pub const REMOTE_RECORD_BYTES: usize = 32 << 10;
@@ -92,6 +93,18 @@ pub trait RemoteLink: Send + Debug {
     /// Ends the sleep of another thread of this process that waits for what arrives: this one has
     /// taken it.
     fn wake(&self) {}
+
+    /// Returns the number of bytes that have left for remote rank `to` so far, if there are others
+    /// behind them, which leave when the rank reads; `None` if there are none.
+    fn held_up(&self, to: u32) -> Option<u64> {
+        let _ = to;
+        None
+    }
+
+    /// Gives up what has not left for remote rank `to`, which reads nothing while this one leaves.
+    fn give_up(&mut self, to: u32) {
+        let _ = to;
+    }
 }
 
 /// Manner in which threads of the rank wait for records.
@@ -113,6 +126,8 @@ pub struct RemoteOptions {
     pub link: Box<dyn RemoteLink>,
     /// Manner of waiting.
     pub carrier: Carrier,
+    /// Time after which the drop of the endpoint gives up a rank that reads nothing.
+    pub leaving: Duration,
 }
 
 /// Reason why nothing follows from a remote rank.
@@ -233,6 +248,8 @@ pub(super) struct RemotePeer {
     held: u64,
     /// Why nothing follows from it.
     pub(super) exit: Option<RemoteExit>,
+    /// The bytes that had left for it, and since when no more have.
+    held_up: Option<(u64, Instant)>,
 }
 
 /// All remote ranks.
@@ -290,6 +307,25 @@ impl Remote {
     pub(super) fn receives(&self, rank: u32) -> bool {
         let peer = &self.peers[rank as usize];
         peer.exit.is_none() && !peer.is_closed && !self.has_failed()
+    }
+
+    /// Gives up the ranks that have read nothing for a time, although there is something for them.
+    pub(super) fn give_up_silent(&mut self, limit: Duration) {
+        for (to, peer) in (0..).zip(&mut self.peers) {
+            if peer.is_closed || peer.exit.is_some() {
+                continue;
+            }
+            let left = self.link.held_up(to);
+            match (peer.held_up, left) {
+                (Some((before, since)), Some(left)) if before == left => {
+                    if since.elapsed() >= limit {
+                        peer.is_closed = true;
+                        self.link.give_up(to);
+                    }
+                }
+                _ => peer.held_up = left.map(|left| (left, Instant::now())),
+            }
+        }
     }
 
     /// Counts credit that a message of a rank holds; false if the rank has not so much.

@@ -10,8 +10,9 @@ use queues::remote_waits::RemoteWaits;
 use shm::arena::Arena;
 use shm::segment::{Backing, Segment};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 testing::tests![
     damaged_records_end_the_messages_of_their_sender_only,
@@ -25,6 +26,8 @@ testing::tests![
     an_empty_message_that_was_offered_arrives,
     the_sender_of_a_message_is_that_of_its_record,
     a_refused_sender_has_no_messages,
+    a_rank_that_reads_nothing_ends_the_wait_of_one_that_leaves,
+    a_rank_that_reads_slowly_gets_everything,
 ];
 
 /// Place of the first remote rank: there is one rank on the node.
@@ -54,6 +57,11 @@ struct Wire {
     polls: AtomicU32,
     /// Nothing can be sent.
     is_full: AtomicBool,
+    /// Looks at what has not left, after which something can be sent. At each of them the other
+    /// rank has read more.
+    reading: AtomicU64,
+    /// The ranks that were given up.
+    given_up: Mutex<Vec<u32>>,
 }
 
 impl Wire {
@@ -129,6 +137,22 @@ impl RemoteLink for Link {
     fn has_failed(&self) -> bool {
         false
     }
+
+    fn held_up(&self, to: u32) -> Option<u64> {
+        if to != OTHER - 1 {
+            return None;
+        }
+        if self.wire.reading.load(Ordering::Relaxed) > 0 {
+            let left = self.wire.reading.fetch_sub(1, Ordering::Relaxed);
+            self.wire.is_full.store(left > 1, Ordering::Relaxed);
+            return Some(left);
+        }
+        self.wire.is_full.load(Ordering::Relaxed).then_some(0)
+    }
+
+    fn give_up(&mut self, to: u32) {
+        self.wire.given_up.lock().expect("no panic").push(to);
+    }
 }
 
 #[derive(Debug)]
@@ -175,6 +199,8 @@ fn endpoint() -> (Endpoint, Arc<Wire>) {
             ranks: 2,
             link,
             carrier: Carrier::Process(Arc::new(Nothing)),
+            // From one look to the next.
+            leaving: Duration::ZERO,
         }),
         contexts: Contexts::new(u32::MAX),
     };
@@ -354,6 +380,37 @@ fn a_close_is_reported_to_ranks_that_are_found_later() {
     drop(endpoint);
     assert_eq!(wire.sent(HOSTILE - 1, CLOSED), [(0, 0)]);
     assert_eq!(wire.sent(OTHER - 1, CLOSED), [(0, 0)]);
+}
+
+/// An endpoint that has a message for a rank that does not take it, and leaves.
+fn leave(reading: u64) -> Arc<Wire> {
+    let (endpoint, wire) = endpoint();
+    wire.is_full.store(true, Ordering::Relaxed);
+    let bytes = vec![1; 70_000];
+    let envelope = Envelope { context: 0, tag: 0, bytes: 70_000 };
+    let send = endpoint.start_send(OTHER, envelope, &bytes, false).expect("space");
+    endpoint.drop_send(send.expect("there is no space"), &bytes);
+    wire.reading.store(reading, Ordering::Relaxed);
+    // The receiver of the message leaves, too.
+    let closed = record(OTHER - 1, [0, CLOSED, 0], vec![]);
+    wire.replies.lock().expect("no panic").push_back((OTHER - 1, OFFER, closed));
+    // The exits that end the wait of a broken test.
+    wire.polls.store(1000, Ordering::Relaxed);
+    drop(endpoint);
+    wire
+}
+
+fn a_rank_that_reads_nothing_ends_the_wait_of_one_that_leaves() {
+    let wire = leave(0);
+    assert!(wire.given_up.lock().expect("no panic").contains(&(OTHER - 1)));
+    assert!(wire.sent(OTHER - 1, OFFER).is_empty());
+}
+
+fn a_rank_that_reads_slowly_gets_everything() {
+    let wire = leave(20);
+    assert_eq!(*wire.given_up.lock().expect("no panic"), []);
+    assert_eq!(wire.sent(OTHER - 1, CLOSED), [(0, 0)]);
+    assert_eq!(wire.sent(OTHER - 1, OFFER).len(), 1);
 }
 
 fn a_second_request_of_a_message_is_refused() {

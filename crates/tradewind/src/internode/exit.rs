@@ -18,6 +18,11 @@ impl DrainOnExit {
         DrainOnExit { backends: Mutex::new(vec![general]), limit }
     }
 
+    /// The most time for all backends.
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
+    }
+
     /// Drains another backend before the others. The agent thus comes last: when the last rank of
     /// a node leaves the agent, it waits for what ranks have sent by the other backends, too.
     pub(super) fn drain_first(&self, backend: &Arc<dyn Backend>) {

@@ -15,6 +15,7 @@ use network::backend::{Backend, CommunicatorContext};
 use network::direct::DirectBackend;
 use network::error::Error as BackendError;
 use network::node_map::NodeMap;
+use network::transport::tcp::Timeouts;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -106,6 +107,12 @@ impl InternodeJob {
     ) -> Arc<Self> {
         let numbers = ContextNumbers::new(RANK_BITS);
         Arc::new(InternodeJob { nodes, backends, agent, numbers, exit })
+    }
+
+    /// Time for which a rank that leaves waits for one that reads nothing.
+    pub(crate) fn leaving(&self) -> Duration {
+        let limit = self.exit.as_ref().map(|exit| exit.limit());
+        limit.unwrap_or(Timeouts::default().unanswered)
     }
 
     /// The agent of this rank's node.

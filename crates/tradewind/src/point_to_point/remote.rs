@@ -20,16 +20,17 @@ const ALL_RINGS: u64 = 256 << 20;
 /// messages.
 pub(super) fn open(job: &InternodeJob, wakeup: Mapped<AtomicU32>) -> Result<RemoteOptions> {
     let ranks = job.nodes.ranks();
+    let leaving = job.leaving();
     let Some(direct) = &job.backends.blocking else {
         let port = job.agent().open_messages(ALL_RINGS / u64::from(ranks.max(1)))?;
         let carrier = Carrier::Process(Arc::new(port.wait_mark()));
-        return Ok(RemoteOptions { ranks, link: Box::new(AgentLink(port)), carrier });
+        return Ok(RemoteOptions { ranks, link: Box::new(AgentLink(port)), carrier, leaving });
     };
     // The shortest rings: they carry the reports of exits only.
     let reports = job.agent().open_messages(0)?;
     let (port, driver) = direct.open_messages(reports, wakeup, &job.nodes);
     let carrier = Carrier::Connections(Arc::new(driver));
-    Ok(RemoteOptions { ranks, link: Box::new(DirectLink(port)), carrier })
+    Ok(RemoteOptions { ranks, link: Box::new(DirectLink(port)), carrier, leaving })
 }
 
 /// Returns the places of the ranks of a communicator: those of this node have their numbers on the
@@ -137,6 +138,18 @@ impl RemoteLink for DirectLink {
 
     fn wake(&self) {
         self.0.wake();
+    }
+
+    fn held_up(&self, to: u32) -> Option<u64> {
+        self.0.held_up(to)
+    }
+
+    fn give_up(&mut self, to: u32) {
+        log::warn!(
+            "this rank leaves its job with messages for rank {to}, which has read nothing for the \
+             time of TRADEWIND_NODE_TIMEOUT: receive them there, or allow more time"
+        );
+        self.0.give_up(to);
     }
 }
 

@@ -21,14 +21,20 @@ pub(in crate::direct) struct Outbox {
     /// counted all the time. Relaxed: the lock of the submissions orders an addition before the
     /// subtraction of the same bytes.
     waiting: Box<[AtomicU64]>,
+    /// Number of bytes that have left so far.
+    left: Box<[AtomicU64]>,
+    /// True for a rank that reads nothing while this one leaves: what waits for it is lost.
+    given_up: Box<[AtomicBool]>,
     /// True if the port has found no space.
     is_awaited: AtomicBool,
 }
 
 impl Outbox {
     pub(in crate::direct) fn new(ranks: u32) -> Self {
-        let waiting = (0..ranks).map(|_| AtomicU64::new(0)).collect();
-        Outbox { waiting, is_awaited: AtomicBool::new(false) }
+        let counts = || (0..ranks).map(|_| AtomicU64::new(0)).collect();
+        let given_up = (0..ranks).map(|_| AtomicBool::new(false)).collect();
+        let is_awaited = AtomicBool::new(false);
+        Outbox { waiting: counts(), left: counts(), given_up, is_awaited }
     }
 
     /// Returns true if so many more bytes may wait for a rank. Otherwise the rank's threads are
@@ -55,9 +61,33 @@ impl Outbox {
 
     /// Notes that bytes that were submitted wait no more.
     pub(in crate::direct) fn leave(&self, to: u32, bytes: u64) {
-        if let Some(waiting) = self.waiting.get(to as usize) {
+        if let (Some(waiting), Some(left)) =
+            (self.waiting.get(to as usize), self.left.get(to as usize))
+        {
             waiting.fetch_sub(bytes, Ordering::Relaxed);
+            left.fetch_add(bytes, Ordering::Relaxed);
         }
+    }
+
+    /// Returns the number of bytes that have left for a rank so far, if others wait; `None` if none
+    /// do.
+    pub(in crate::direct) fn held_up(&self, to: u32) -> Option<u64> {
+        let waiting = self.waiting.get(to as usize)?.load(Ordering::Relaxed);
+        let left = self.left.get(to as usize)?.load(Ordering::Relaxed);
+        (waiting > 0).then_some(left)
+    }
+
+    /// Notes that what waits for a rank is lost.
+    pub(in crate::direct) fn give_up(&self, to: u32) {
+        if let Some(given_up) = self.given_up.get(to as usize) {
+            // Relaxed: the thread that leaves reads it, too.
+            given_up.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns true if what waits for a rank is lost.
+    pub(in crate::direct) fn is_given_up(&self, to: u32) -> bool {
+        self.given_up.get(to as usize).is_some_and(|given_up| given_up.load(Ordering::Relaxed))
     }
 
     /// Returns true, once, if the port has found no space. Called behind the changes.

@@ -8,6 +8,7 @@ use crate::matching::error::MatchError;
 use crate::matching::line::{Kind, Line};
 use crate::matching::remote::{Remote, RemoteArrival, RemoteExit, RemotePeer, kind, words_of};
 use crate::matching::slab::Key;
+use std::time::Duration;
 
 /// Credit that an offer uses until it is matched.
 const OFFER_CHARGE: u64 = 64;
@@ -106,6 +107,14 @@ impl State {
     #[inline]
     pub(in crate::matching) fn look(&mut self, is_awaited: bool) -> bool {
         self.remote.as_mut().is_some_and(|remote| remote.link.look(is_awaited))
+    }
+
+    /// Gives up the remote ranks that have read nothing for a time, although there is something for
+    /// them. For a rank that leaves.
+    pub(in crate::matching) fn give_up_silent(&mut self, limit: Duration) {
+        if let Some(remote) = &mut self.remote {
+            remote.give_up_silent(limit);
+        }
     }
 
     /// Returns true if something is queued for a remote rank that may still receive it.
