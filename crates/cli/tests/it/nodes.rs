@@ -3,6 +3,7 @@
 
 mod channels;
 mod deaths;
+mod full_connections;
 pub(crate) mod harness;
 mod messages;
 mod networks;

@@ -4,6 +4,7 @@
 mod communicators;
 mod connections;
 mod failures;
+mod mixed;
 mod processes;
 mod reference;
 mod requests;
@@ -24,6 +25,7 @@ testing::tests![
     probes_find_what_receives_would_take,
     threads_of_two_ranks_share_a_communicator,
     random_messages_match_as_in_the_reference,
+    random_messages_of_many_ranks_match_as_in_the_reference,
 ];
 
 /// Ends the wait of a broken test.
@@ -377,4 +379,12 @@ fn threads_of_two_ranks_share_a_communicator() {
 
 fn random_messages_match_as_in_the_reference() {
     reference::run();
+}
+
+/// Eight and twelve ranks on two to four nodes.
+fn random_messages_of_many_ranks_match_as_in_the_reference() {
+    let nodes: [&[u32]; 5] = [&[4, 4], &[1, 2, 5], &[2, 2, 2, 2], &[5, 7], &[1, 3, 2, 6]];
+    for (seed, ranks) in (100..).zip(nodes) {
+        local_nodes(ranks, |world| reference::exchange(&world, seed, 4)).expect("the job succeeds");
+    }
 }

@@ -25,7 +25,7 @@ const ENGINES: [&str; 2] = ["direct", "agent"];
 const LENGTHS: [usize; 7] = [0, 8, 48, 5000, 100_000, 1 << 20, 8 << 20];
 
 /// Bytes in a pattern whose length divides that of no piece of a message.
-fn bytes(seed: u32, length: usize) -> Vec<u8> {
+pub(super) fn bytes(seed: u32, length: usize) -> Vec<u8> {
     const PATTERN: usize = 4099;
     let pattern = (0..PATTERN).map(|place| (place * 31 + seed as usize * 7 + place / 251) as u8);
     let mut bytes = pattern.collect::<Vec<u8>>().repeat(length.div_ceil(PATTERN));
@@ -110,7 +110,7 @@ fn a_killed_rank_ends_the_messages_that_wait_for_it() {
     }
 }
 
-fn is_of_victim<T: std::fmt::Debug>(outcome: Result<T>) {
+pub(super) fn is_of_victim<T: std::fmt::Debug>(outcome: Result<T>) {
     let error = outcome.expect_err("the victim is dead");
     assert_eq!(error.failed_rank(), Some(VICTIM), "{error}");
 }
@@ -159,7 +159,7 @@ pub(super) fn beside_a_killed_rank() -> Result<()> {
 }
 
 /// The two ranks of the first node go on.
-fn go_on(world: &Communicator) -> Result<()> {
+pub(super) fn go_on(world: &Communicator) -> Result<()> {
     let other = 1 - world.rank();
     let mine = bytes(3, 300_000);
     let mut theirs = vec![0; mine.len()];

@@ -9,7 +9,9 @@ mod broadcast;
 mod hello;
 
 use crate::nodes::harness::{PROGRAM, SIGN};
-use crate::nodes::{channels, deaths, messages, networks, queues, records, windows};
+use crate::nodes::{
+    channels, deaths, full_connections, messages, networks, queues, records, windows,
+};
 use rustix::process::{Signal, getpid, kill_process};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -38,6 +40,10 @@ fn program() {
         "messages-beside-a-killed-rank" => messages::beside_a_killed_rank(),
         "messages-to-a-vanished-node" => messages::to_a_vanished_node(),
         "messages-of-a-rank-that-leaves" => messages::of_a_rank_that_leaves(),
+        "leaves-beside-a-silent-rank" => full_connections::leave_beside_a_silent_rank(),
+        "messages-of-a-killed-sender" => full_connections::of_a_killed_sender(),
+        "messages-for-a-killed-receiver" => full_connections::for_a_killed_receiver(),
+        "killed-within-long-messages" => full_connections::killed_within_long_messages(),
         "channels" => channels::exchange(),
         "channels-beside-a-killed-rank" => channels::beside_a_killed_rank(),
         "channels-to-a-vanished-node" => channels::to_a_vanished_node(),
