@@ -40,13 +40,22 @@ pub(super) struct DirectEngine {
     arrivals: Vec<Arrival>,
     losses: Arc<Losses>,
     messages: Arc<Messages>,
-    /// Ranks with messages in the queues of their connections, and at least as many bytes as these
-    /// have there.
-    queued: Vec<(u32, u64)>,
+    /// Ranks with messages in the queues of their connections.
+    queued: Vec<Queued>,
     /// True if something has happened to messages that the thread with the engine does not know.
     has_news: bool,
     /// True if a connection has ended that no caller has been notified of.
     has_new_loss: bool,
+}
+
+/// Messages in the queue of a rank's connection.
+#[derive(Debug)]
+struct Queued {
+    to: u32,
+    /// At least as many bytes as they have there.
+    bytes: u64,
+    /// Length of the queue when it was last looked at.
+    length: u64,
 }
 
 /// Returns a time of the clock that the turns read.
@@ -140,9 +149,9 @@ impl DirectEngine {
         let bytes = frame_bytes(records.len());
         let source = self.table.transport().node();
         self.table.transport().send(to, Frame::Messages { source, records });
-        match self.queued.iter_mut().find(|(rank, _)| *rank == to) {
-            Some((_, queued)) => *queued += bytes,
-            None => self.queued.push((to, bytes)),
+        match self.queued.iter_mut().find(|queued| queued.to == to) {
+            Some(queued) => queued.bytes += bytes,
+            None => self.queued.push(Queued { to, bytes, length: 0 }),
         }
     }
 
@@ -154,11 +163,15 @@ impl DirectEngine {
         }
         let DirectEngine { queued, table, messages, .. } = self;
         let mut has_left = false;
-        queued.retain_mut(|(to, bytes)| {
+        queued.retain_mut(|Queued { to, bytes, length }| {
+            let before = std::mem::replace(length, table.transport().queued(*to));
+            if *length < before {
+                messages.outbox.note_progress(*to);
+            }
             // The queue may also have bytes of collectives. Those before the messages delay them.
             // As long as there are many behind them, messages that have left still count, never
             // fewer than are there.
-            let left = (*bytes).min(table.transport().queued(*to));
+            let left = (*bytes).min(*length);
             if left < *bytes {
                 messages.outbox.leave(*to, *bytes - left);
                 has_left = true;

@@ -320,7 +320,7 @@ impl DirectPort {
         self.driver.submissions.notify();
     }
 
-    /// Returns the number of bytes that have left for a rank so far, if there are others, which the
+    /// Returns a number that changes whenever something leaves for a rank, if there are bytes that the
     /// system does not take before the rank reads; `None` if there are none.
     pub fn held_up(&self, to: u32) -> Option<u64> {
         self.driver.messages.outbox.held_up(to)

@@ -94,8 +94,8 @@ pub trait RemoteLink: Send + Debug {
     /// taken it.
     fn wake(&self) {}
 
-    /// Returns the number of bytes that have left for remote rank `to` so far, if there are others
-    /// behind them, which leave when the rank reads; `None` if there are none.
+    /// Returns a number that changes whenever something leaves for remote rank `to`, if there are bytes
+    /// that leave only when the rank reads; `None` if there are none.
     fn held_up(&self, to: u32) -> Option<u64> {
         let _ = to;
         None
@@ -248,7 +248,7 @@ pub(super) struct RemotePeer {
     held: u64,
     /// Why nothing follows from it.
     pub(super) exit: Option<RemoteExit>,
-    /// The bytes that had left for it, and since when no more have.
+    /// What [`RemoteLink::held_up`] has returned, and since when.
     held_up: Option<(u64, Instant)>,
 }
 
@@ -309,21 +309,22 @@ impl Remote {
         peer.exit.is_none() && !peer.is_closed && !self.has_failed()
     }
 
-    /// Gives up the ranks that have read nothing for a time, although there is something for them.
+    /// Gives up the ranks for which nothing has left for a time, although their connections have
+    /// something to send.
     pub(super) fn give_up_silent(&mut self, limit: Duration) {
         for (to, peer) in (0..).zip(&mut self.peers) {
             if peer.is_closed || peer.exit.is_some() {
                 continue;
             }
-            let left = self.link.held_up(to);
-            match (peer.held_up, left) {
-                (Some((before, since)), Some(left)) if before == left => {
+            let found = self.link.held_up(to);
+            match (peer.held_up, found) {
+                (Some((before, since)), Some(found)) if before == found => {
                     if since.elapsed() >= limit {
                         peer.is_closed = true;
                         self.link.give_up(to);
                     }
                 }
-                _ => peer.held_up = left.map(|left| (left, Instant::now())),
+                _ => peer.held_up = found.map(|found| (found, Instant::now())),
             }
         }
     }

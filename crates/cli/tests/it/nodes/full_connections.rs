@@ -246,7 +246,8 @@ pub(super) fn killed_within_long_messages() -> Result<()> {
         // The parts are on their way.
         while !world.iprobe(0, SHORT)?.is_some() {}
         for _ in 0..3 {
-            assert!(!receive.test()? && !send.test()?, "the messages are longer");
+            receive.test()?;
+            send.test()?;
         }
         kill_this_process();
     }

@@ -21,8 +21,8 @@ pub(in crate::direct) struct Outbox {
     /// counted all the time. Relaxed: the lock of the submissions orders an addition before the
     /// subtraction of the same bytes.
     waiting: Box<[AtomicU64]>,
-    /// Number of bytes that have left so far.
-    left: Box<[AtomicU64]>,
+    /// Changes whenever something leaves, of messages or collectives.
+    progress: Box<[AtomicU64]>,
     /// True for a rank that reads nothing while this one leaves: what waits for it is lost.
     given_up: Box<[AtomicBool]>,
     /// True if the port has found no space.
@@ -34,7 +34,7 @@ impl Outbox {
         let counts = || (0..ranks).map(|_| AtomicU64::new(0)).collect();
         let given_up = (0..ranks).map(|_| AtomicBool::new(false)).collect();
         let is_awaited = AtomicBool::new(false);
-        Outbox { waiting: counts(), left: counts(), given_up, is_awaited }
+        Outbox { waiting: counts(), progress: counts(), given_up, is_awaited }
     }
 
     /// Returns true if so many more bytes may wait for a rank. Otherwise the rank's threads are
@@ -61,20 +61,25 @@ impl Outbox {
 
     /// Notes that bytes that were submitted wait no more.
     pub(in crate::direct) fn leave(&self, to: u32, bytes: u64) {
-        if let (Some(waiting), Some(left)) =
-            (self.waiting.get(to as usize), self.left.get(to as usize))
-        {
+        if let Some(waiting) = self.waiting.get(to as usize) {
             waiting.fetch_sub(bytes, Ordering::Relaxed);
-            left.fetch_add(bytes, Ordering::Relaxed);
+        }
+        self.note_progress(to);
+    }
+
+    /// Notes that something has left for a rank.
+    pub(in crate::direct) fn note_progress(&self, to: u32) {
+        if let Some(progress) = self.progress.get(to as usize) {
+            progress.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns the number of bytes that have left for a rank so far, if others wait; `None` if none
-    /// do.
+    /// Returns a number that changes whenever something leaves for a rank, if bytes wait for that;
+    /// `None` if none do.
     pub(in crate::direct) fn held_up(&self, to: u32) -> Option<u64> {
         let waiting = self.waiting.get(to as usize)?.load(Ordering::Relaxed);
-        let left = self.left.get(to as usize)?.load(Ordering::Relaxed);
-        (waiting > 0).then_some(left)
+        let progress = self.progress.get(to as usize)?.load(Ordering::Relaxed);
+        (waiting > 0).then_some(progress)
     }
 
     /// Notes that what waits for a rank is lost.

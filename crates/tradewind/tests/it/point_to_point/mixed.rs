@@ -3,6 +3,7 @@
 
 use super::bytes;
 use super::reference;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tradewind::{
     Communicator, Op, Pending, RecvRequest, Request, Result, SendRequest, Source, local,
@@ -19,7 +20,7 @@ const ROUNDS: usize = 60;
 const LENGTHS: [usize; 6] = [8, 300, 20_000, 70_000, 1 << 20, 4 << 20];
 
 fn length_of(round: usize) -> usize {
-    LENGTHS[if round % 10 == 0 { round / 10 % 6 } else { round % 4 }]
+    LENGTHS[if round.is_multiple_of(10) { round / 10 % 6 } else { round % 4 }]
 }
 
 /// Buffers of one round.
@@ -151,8 +152,10 @@ fn exchange(world: Communicator) -> Result<()> {
                 }
             }
         });
-        let outcome = run_rounds(&world);
+        let outcome = catch_unwind(AssertUnwindSafe(|| run_rounds(&world)));
+        // Also behind a panic: the scope waits for the traffic, which waits for all ranks.
         is_over.store(true, Ordering::Relaxed);
+        let outcome = outcome.unwrap_or_else(|panic| resume_unwind(panic));
         outcome.and(traffic.join().expect("no panic"))
     })
 }
