@@ -9,8 +9,6 @@ pub(crate) mod suite;
 
 use crate::failure::Failure;
 use crate::format::Format;
-use launch::detect::{Launch, detect};
-use launch::environment::Environment;
 use std::process::ExitCode;
 
 /// Measures what communication on this machine costs.
@@ -70,23 +68,15 @@ enum ExperimentCommand {
     Overlap(nodes::Arguments),
 }
 
-/// Refuses to be one of several ranks that would start the same jobs at the same time.
-pub(crate) fn refuse_in_job() -> Result<(), Failure> {
-    match detect(&Environment) {
-        Ok(Launch::Single) | Err(_) => Ok(()),
-        Ok(_) => Err(Failure::InJob),
-    }
-}
-
 pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, Failure> {
     let on_one_node = |name: &str, arguments: &suite::Arguments| {
-        refuse_in_job()?;
+        nodes::refuse_in_job()?;
         suite::one(name, arguments, format)
     };
     let (name, arguments) = match arguments.experiment {
         ExperimentCommand::Queues(arguments) => return queues::execute(arguments, format),
         ExperimentCommand::Placement(arguments) => {
-            refuse_in_job()?;
+            nodes::refuse_in_job()?;
             return placement::execute(&arguments, format);
         }
         ExperimentCommand::Progress(arguments) => return on_one_node("progress", &arguments),

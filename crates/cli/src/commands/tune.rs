@@ -5,7 +5,8 @@ pub(crate) mod export;
 pub(crate) mod mpi;
 
 use super::measure::made_nodes::MadeNodes;
-use super::measure::{nodes, refuse_in_job, suite};
+use super::measure::nodes::refuse_in_job;
+use super::measure::{nodes, suite};
 use crate::failure::Failure;
 use crate::format::Format;
 use engine::node::RANK_LIMIT;

@@ -56,6 +56,14 @@ pub(crate) fn execute(
     }
 }
 
+/// Refuses to be one of several ranks that would start the same jobs at the same time.
+pub(crate) fn refuse_in_job() -> Result<(), Failure> {
+    match detect(&Environment) {
+        Ok(Launch::Single) | Err(_) => Ok(()),
+        Ok(_) => Err(Failure::InJob),
+    }
+}
+
 /// Measures the nodes of the job that this process is a rank of.
 fn in_job(name: &str, arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     let job = Job::init()?;

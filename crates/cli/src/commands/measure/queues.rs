@@ -3,7 +3,7 @@
 mod table;
 
 use super::made_nodes::MadeNodes;
-use super::nodes::{experiment, of_job};
+use super::nodes::{experiment, of_job, refuse_in_job};
 use super::suite::{self, ResultsLocation};
 use crate::commands::overlap::figures::ranks_on_cores;
 use crate::commands::values::number;
@@ -183,7 +183,7 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
     if is_in_job {
         return in_job(setting, &place, format);
     }
-    super::refuse_in_job()?;
+    refuse_in_job()?;
     let measured = suite::measure_one("queues", &setting, &place)?;
     if let Some(part) = measured.parts.first() {
         print(&ranks_on_cores(2), part, format)?;
