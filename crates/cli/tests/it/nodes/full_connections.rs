@@ -244,7 +244,7 @@ pub(super) fn killed_within_long_messages() -> Result<()> {
     let mut send = world.isend(&mine, other, 0)?;
     if world.rank() == VICTIM {
         // The parts are on their way.
-        while !world.iprobe(0, SHORT)?.is_some() {}
+        while world.iprobe(0, SHORT)?.is_none() {}
         for _ in 0..3 {
             receive.test()?;
             send.test()?;
