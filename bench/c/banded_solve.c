@@ -163,7 +163,7 @@ static void close_window(struct solver *s, enum version version) {
         MPI_Waitall(WINDOW, s->fixed_sends, MPI_STATUSES_IGNORE);
 }
 
-/* The loop itself, this rank's column from top to bottom; gives when it had the first product. */
+/* The loop itself, this rank's column from top to bottom. Returns when it had the first product. */
 static inline __attribute__((always_inline)) double sweep_of(struct solver *s, enum version version) {
     int first = s->rank == 0, last = s->rank + 1 == s->ranks;
     double filled = 0.0, above = 0.0, nothing = 0.0;
@@ -210,7 +210,7 @@ static double median(double *values, int count) {
     return percentile(values, count, 50);
 }
 
-/* So many solves: the medians of total, filling and computation; gives how many values of this rank are wrong. */
+/* So many solves: the medians of total, filling and computation. Returns the number of wrong values of this rank. */
 static long long measure_round(struct solver *s, enum version version, int solves, double *figures) {
     double *totals = malloc(sizeof *totals * 3 * (size_t)solves);
     if (!totals)

@@ -7,7 +7,7 @@
  *
  * A long message is answered by 8 bytes for every WINDOW of them, so that the time ends when all have arrived. Each of these has
  * a place of its own at the receiver, as in a program that uses all of them: one place for all stays in the cache. Over libfabric
- * a message travels in messages of PIECE bytes, as the payloads of tradewind's transport do, whose messages have headers besides. */
+ * a message is sent in messages of PIECE bytes, as the payloads of tradewind's transport do, whose messages have headers besides. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -41,7 +41,7 @@ struct slot {
 };
 
 static bool connects;
-static int meeting, stream, stream_poll, queue_poll;
+static int control, stream, stream_poll, queue_poll;
 static struct fi_info *info;
 static struct fid_fabric *fabric;
 static struct fid_domain *domain;
@@ -187,16 +187,16 @@ static void get(bool over_fabric, size_t bytes) {
         stream_receive(place, bytes);
 }
 
-static void meet(void) {
+static void synchronise(void) {
     char word = 0;
-    must(send(meeting, &word, 1, MSG_NOSIGNAL), "meet");
-    while (recv(meeting, &word, 1, MSG_DONTWAIT) != 1)
+    must(send(control, &word, 1, MSG_NOSIGNAL), "synchronise");
+    while (recv(control, &word, 1, MSG_DONTWAIT) != 1)
         complete();
 }
 
 /* Microseconds for a message: half a round trip of a short one, the time of a long one in a stream of them. */
 static double run(bool over_fabric, size_t bytes, int count, double *processor) {
-    meet();
+    synchronise();
     double begin = clock_us(CLOCK_MONOTONIC), used = clock_us(CLOCK_PROCESS_CPUTIME_ID);
     bool is_short = bytes == sizes[0].bytes;
     for (int i = 0; i < count; i++) {
@@ -275,8 +275,8 @@ static void open_fabric(const char *own, const char *provider) {
         size_t length;
     } ours = {.length = 256}, theirs;
     must(fi_getname(&endpoint->fid, ours.bytes, &ours.length), "fi_getname");
-    must(send(meeting, &ours, sizeof ours, MSG_NOSIGNAL), "send");
-    must(recv(meeting, &theirs, sizeof theirs, MSG_WAITALL), "recv");
+    must(send(control, &ours, sizeof ours, MSG_NOSIGNAL), "send");
+    must(recv(control, &theirs, sizeof theirs, MSG_WAITALL), "recv");
     if (fi_av_insert(vector, theirs.bytes, 1, &peer, 0, NULL) != 1)
         fail("fi_av_insert", 0);
     for (int i = 0; i < SLOTS; i++) {
@@ -296,7 +296,7 @@ int main(int count, char **arguments) {
     size_t space = (WINDOW + 1) * (size_t)LONGEST;
     message = malloc(LONGEST), place = sink = malloc(space);
     memset(message, 7, LONGEST), memset(sink, 0, space);
-    meeting = connection(arguments[2], connects ? arguments[4] : NULL);
+    control = connection(arguments[2], connects ? arguments[4] : NULL);
     stream = connection(arguments[2], connects ? arguments[4] : NULL);
     stream_poll = (int)must(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
     struct epoll_event event = {.events = EPOLLIN};
@@ -306,8 +306,8 @@ int main(int count, char **arguments) {
         for (int over_fabric = 0; over_fabric < 2; over_fabric++)
             for (size_t size = 0; size < sizeof sizes / sizeof *sizes; size++) {
                 double ours, theirs = 0, time = run(over_fabric, sizes[size].bytes, sizes[size].count, &ours);
-                must(send(meeting, &ours, sizeof ours, MSG_NOSIGNAL), "send");
-                must(recv(meeting, &theirs, sizeof theirs, MSG_WAITALL), "recv");
+                must(send(control, &ours, sizeof ours, MSG_NOSIGNAL), "send");
+                must(recv(control, &theirs, sizeof theirs, MSG_WAITALL), "recv");
                 if (connects && round >= 0)
                     printf("{\"path\":\"%s\",\"bytes\":%zu,\"us\":%.3f,\"processor_us\":%.3f}\n",
                         over_fabric ? "raw libfabric" : "raw TCP", sizes[size].bytes, time, ours + theirs);

@@ -44,7 +44,7 @@ static inline void *memory(const struct row *row, size_t size) {
     return found;
 }
 
-/* What a batch does; gives rank 0's microseconds a message. */
+/* Executes a batch. Returns rank 0's microseconds a message. */
 typedef double batch(const struct row *row, int batch);
 
 enum { LEAST_BATCHES = 10, MOST_BATCHES = 5000, WARM_UP = 10 };

@@ -17,17 +17,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 64, BELL = 8, EAGER_POLLS = 2 };
+enum { MOST_RANKS = 64, TOKEN_BYTES = 8, EAGER_POLLS = 2 };
 
 /* What a rank exchanges with another one, and how much of it has passed. */
 static struct peer {
     int socket;
     const char *from;
-    char *into, heard[BELL];
+    char *into, heard[TOKEN_BYTES];
     double *contribution;
     size_t to_send, sent, to_receive, received;
 } peers[MOST_RANKS];
-static char bell[BELL];
+static char token[TOKEN_BYTES];
 static struct collective *under_way;
 
 static void need(int holds, const char *what) {
@@ -109,10 +109,10 @@ static int pull(struct peer *p) {
 /* Where the message for a rank lies, and where that from it belongs. */
 static void place(struct collective *c, int root, int other) {
     struct peer *p = &peers[other];
-    size_t bytes = c->operation == BARRIER ? BELL : (size_t)c->bytes;
+    size_t bytes = c->operation == BARRIER ? TOKEN_BYTES : (size_t)c->bytes;
     *p = (struct peer){.socket = p->socket, .contribution = p->contribution, .to_send = bytes, .to_receive = bytes};
     switch (c->operation) {
-    case BARRIER: p->from = bell; p->into = p->heard; break;
+    case BARRIER: p->from = token; p->into = p->heard; break;
     case ALLREDUCE:
         p->contribution = realloc(p->contribution, bytes);
         need(p->contribution != NULL, "realloc");

@@ -19,12 +19,12 @@ class Progress:
     def __call__(self, text, passing=False):
         if passing and not self.terminal:
             return
-        stamp = f"[{time.monotonic() - self.start:4.0f} s] {text}"
+        line = f"[{time.monotonic() - self.start:4.0f} s] {text}"
         if self.terminal:
             width = shutil.get_terminal_size().columns - 1
-            self.stream.write("\r\033[K" + (stamp[:width] if passing else stamp + "\n"))
+            self.stream.write("\r\033[K" + (line[:width] if passing else line + "\n"))
         else:
-            self.stream.write(stamp + "\n")
+            self.stream.write(line + "\n")
         self.stream.flush()
 
     def close(self):

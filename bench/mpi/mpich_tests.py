@@ -145,7 +145,7 @@ class Tests:
                 yield name, ranks, arguments, variables
 
 
-def verdict(outcome):
+def classify(outcome):
     if not outcome.in_time:
         return "no end"
     passed = any("No Errors" in text for text in outcome.ranks)
@@ -174,7 +174,7 @@ def compare(tests, directory, arguments):
             tests.host.run(ranks, [program, *words], preloaded, variables, tests.built)
             for preloaded in (False, True)
         )
-        pair = verdict(plain), verdict(preloaded)
+        pair = classify(plain), classify(preloaded)
         counts[pair] += 1
         taken += preloaded.taken
         left += preloaded.left

@@ -5,7 +5,8 @@
 pub fn changed(sound: &[u8], mut changes: &[u8]) -> Vec<u8> {
     let mut bytes = sound.to_vec();
     while let [low, high, count, rest @ ..] = changes {
-        let (at, count) = (usize::from(u16::from_le_bytes([*low, *high])), usize::from(*count % 9).min(rest.len()));
+        let at = usize::from(u16::from_le_bytes([*low, *high]));
+        let count = usize::from(*count % 9).min(rest.len());
         if let Some(old) = bytes.get_mut(at..at + count) {
             old.copy_from_slice(&rest[..count]);
         }

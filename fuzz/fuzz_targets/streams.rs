@@ -26,14 +26,14 @@ fuzz_target!(|bytes: &[u8]| {
         frame.encode(&mut again);
         assert_eq!(again, bytes[..length]);
     }
-    let greeting = Frame::Greeting { protocol: PROTOCOL, version: "" };
+    let hello = Frame::Hello { protocol: PROTOCOL, version: "" };
     for side in [Side::Connecting, Side::Accepting] {
         let mut end = Multiplexer::new(side, KEYS);
         end.open(b"name");
         let mut events = Vec::new();
         let mut seal = Seal::new(KEYS.receive);
         let mut start = Vec::new();
-        seal.encode(&greeting, &mut start);
+        seal.encode(&hello, &mut start);
         let half = bytes.len() / 2;
         let rest = [&bytes[..half], &bytes[half..]].map(|piece| sealed(&mut seal, piece));
         for piece in [start].into_iter().chain(rest) {

@@ -14,7 +14,7 @@ pub type InputBack<'a, M> = <<M as Memory>::Input<'a> as Input<'a, f64>>::Back;
 pub type OutputBack<'a, M> = <<M as Memory>::Output<'a> as Output<'a, f64>>::Back;
 
 /// Both buffers as a request takes them, and where they return to.
-pub type Lent<'a, M> =
+pub type RequestBuffers<'a, M> =
     (<M as Memory>::Input<'a>, <M as Memory>::Output<'a>, <M as Memory>::Home<'a>);
 
 /// A buffer to send from and one to receive into.
@@ -39,9 +39,9 @@ pub trait Memory: Sized {
     /// Both, as slices.
     fn both(&mut self) -> (&[f64], &mut [f64]);
     /// Both, for a request.
-    fn lend(&mut self) -> Result<Lent<'_, Self>, Failure>;
+    fn for_request(&mut self) -> Result<RequestBuffers<'_, Self>, Failure>;
     /// The one to receive into, for a request.
-    fn lend_output(&mut self) -> Result<(Self::Output<'_>, Self::Home<'_>), Failure>;
+    fn output_for_request(&mut self) -> Result<(Self::Output<'_>, Self::Home<'_>), Failure>;
     /// Puts both back.
     fn take<'a>(home: Self::Home<'a>, input: InputBack<'a, Self>, output: OutputBack<'a, Self>)
     where
@@ -105,12 +105,12 @@ impl Memory for Private {
     }
 
     #[inline]
-    fn lend(&mut self) -> Result<(&[f64], &mut [f64], ()), Failure> {
+    fn for_request(&mut self) -> Result<(&[f64], &mut [f64], ()), Failure> {
         Ok((self.send.slice(), self.receive.slice_mut(), ()))
     }
 
     #[inline]
-    fn lend_output(&mut self) -> Result<(&mut [f64], ()), Failure> {
+    fn output_for_request(&mut self) -> Result<(&mut [f64], ()), Failure> {
         Ok((self.receive.slice_mut(), ()))
     }
 
@@ -157,7 +157,9 @@ impl Memory for Segment {
     }
 
     #[inline]
-    fn lend(&mut self) -> Result<(SharedBuffer<f64>, SharedBuffer<f64>, &mut Self), Failure> {
+    fn for_request(
+        &mut self,
+    ) -> Result<(SharedBuffer<f64>, SharedBuffer<f64>, &mut Self), Failure> {
         match (self.send.take(), self.receive.take()) {
             (Some(send), Some(receive)) => Ok((send, receive, self)),
             _ => Err("a buffer is still away".into()),
@@ -165,7 +167,7 @@ impl Memory for Segment {
     }
 
     #[inline]
-    fn lend_output(&mut self) -> Result<(SharedBuffer<f64>, &mut Self), Failure> {
+    fn output_for_request(&mut self) -> Result<(SharedBuffer<f64>, &mut Self), Failure> {
         let receive = self.receive.take().ok_or("a buffer is still away")?;
         Ok((receive, self))
     }

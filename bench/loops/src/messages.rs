@@ -23,7 +23,7 @@ const WINDOWS: u64 = 8;
 
 /// One repetition of a row.
 pub trait Batch {
-    /// One batch; gives rank 0's microseconds a message.
+    /// Executes a batch. Returns rank 0's microseconds a message.
     fn run(&mut self, number: u64) -> Result<f64, Failure>;
 }
 

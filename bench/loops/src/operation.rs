@@ -125,7 +125,7 @@ impl<M: Memory> Operation<M> for Bcast {
         memory: &'a mut M,
         root: usize,
     ) -> Result<One<'a, M>, Failure> {
-        let (output, home) = memory.lend_output()?;
+        let (output, home) = memory.output_for_request()?;
         Ok(One { request: world.ibcast(output, root as u32)?, home })
     }
 
@@ -157,7 +157,7 @@ macro_rules! two_buffers {
             #[inline]
             fn start<'a>(&self, $world: &Communicator, memory: &'a mut M, root: usize) -> Result<Two<'a, M>, Failure> {
                 let ($own, $root) = (self, root as u32);
-                let ($from, $to, home) = memory.lend()?;
+                let ($from, $to, home) = memory.for_request()?;
                 let _ = ($own, $root, $world);
                 Ok(Two { request: $nonblocking?, home })
             }

@@ -220,8 +220,8 @@ fn measure_posted(
     Ok(())
 }
 
-/// Round trips of two threads of each rank at the same time, told apart by their tags: the time of
-/// all, for half of one of each pair.
+/// Round trips of two threads of each rank at the same time, distinguished by their tags: the time
+/// of all, for half of one of each pair.
 struct Pairs<'w>(&'w Communicator);
 
 impl Pairs<'_> {

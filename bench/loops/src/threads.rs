@@ -39,7 +39,7 @@ fn answer(
 }
 
 impl Threads<'_> {
-    /// Both threads of rank 1 live for a batch; rank 0 is told when they are there.
+    /// Both threads of rank 1 live for a batch; rank 0 is notified when they are there.
     fn answer(&mut self) -> Result<f64, Failure> {
         let receiver = &self.port.receiver;
         let sender = &self.port.senders[0];

@@ -46,7 +46,7 @@ pub(crate) fn merge(directory: &Path, ranks: u32, file: &Path) -> Result<u64, Fa
     }
     for (rank, dropped) in &parts.dropped {
         eprintln!(
-            "tradewind: the profile lacks {dropped} events of rank {rank}, which had no room for them"
+            "tradewind: the profile lacks {dropped} events of rank {rank}, which had no space for them"
         );
     }
     for (rank, lines) in &parts.unreadable {

@@ -6,8 +6,8 @@
 //!
 //!   Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
 //!   Communications" (2004), table 1: the flat tree.
-//! - **flat-rendezvous**: Flat, and each message waits for its receiver: an empty message announces
-//!   it and an empty one from the receiver confirms that the bytes have a place.
+//! - **flat-rendezvous**: Flat, and each message waits for its receiver: an empty message requests
+//!   to send it, and an empty one from the receiver confirms that the bytes have a place.
 //!
 //!   Barchet-Estefanel, Mounié 2004, table 1: the flat tree with rendezvous, 2 g(1) + 3 L more than
 //!   the bytes themselves take.

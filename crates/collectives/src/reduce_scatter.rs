@@ -3,7 +3,7 @@
 //!
 //! # Algorithms
 //!
-//! - **ring**: Every block travels round the ring to the rank it is for and is combined with each
+//! - **ring**: Every block is passed along the ring to the rank it is for and is combined with each
 //!   rank's on the way. `ranks` − 1 messages a rank and as many deep.
 //!
 //!   Patarasuk, Yuan: "Bandwidth Optimal All-Reduce Algorithms for Clusters of Workstations",

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_tell_kinds_and_arguments_apart() {
+    fn signatures_of_other_kinds_and_arguments_differ() {
         let call = Signature::new(CallKind::Bcast, 8, 1);
         assert_ne!(call.digest24(), Signature::new(CallKind::Barrier, 8, 1).digest24());
         assert_ne!(call.digest24(), Signature::new(CallKind::Bcast, 8, 2).digest24());

@@ -66,12 +66,12 @@ impl Payload {
     }
 
     fn set(&self, value: u32) {
-        // SAFETY: loom checks that nobody else is here.
+        // SAFETY: loom checks that no other thread has access.
         self.0.with_mut(|place| unsafe { *place = value });
     }
 
     fn get(&self) -> u32 {
-        // SAFETY: loom checks that nobody writes meanwhile.
+        // SAFETY: loom checks that no other thread writes meanwhile.
         self.0.with(|place| unsafe { *place })
     }
 }
@@ -311,37 +311,38 @@ fn a_result_is_taken_by_the_fetcher_or_by_the_retirer_never_by_both() {
     });
 }
 
-/// Two ranks come to a meeting and a third only waits; each wakes sleepers only if it sees all
-/// here. Nobody sleeps through the end, and whoever finds all here sees what they brought.
+/// Two ranks arrive at a flat collective and a third only waits. A rank wakes sleepers only if it
+/// sees that all have arrived. No rank sleeps through the end, and a rank that sees all arrivals
+/// sees their contributions.
 #[test]
 fn a_sleeper_is_woken_by_the_last_that_comes() {
     model(|| {
         struct FlatCollective {
             rank_cells: [AtomicU64; 2],
-            brought: [Payload; 2],
+            contributions: [Payload; 2],
             sleepers: AtomicU32,
         }
-        let have_all_arrived = |meeting: &FlatCollective| {
-            meeting.rank_cells.iter().all(|rank_cell| arrival::has_arrived(rank_cell, 0))
+        let have_all_arrived = |flat: &FlatCollective| {
+            flat.rank_cells.iter().all(|rank_cell| arrival::has_arrived(rank_cell, 0))
         };
-        let meeting = Arc::new(FlatCollective {
+        let flat = Arc::new(FlatCollective {
             rank_cells: [AtomicU64::new(0), AtomicU64::new(0)],
-            brought: [Payload::new(), Payload::new()],
+            contributions: [Payload::new(), Payload::new()],
             sleepers: AtomicU32::new(0),
         });
         let arrivals: Vec<_> = (0..2usize)
             .map(|rank| {
-                let meeting = Arc::clone(&meeting);
+                let flat = Arc::clone(&flat);
                 thread::spawn(move || {
-                    meeting.brought[rank].set(rank as u32 + 7);
-                    arrival::arrive(&meeting.rank_cells[rank], arrival::word(0, 1));
+                    flat.contributions[rank].set(rank as u32 + 7);
+                    arrival::arrive(&flat.rank_cells[rank], arrival::word(0, 1));
                     // The wake itself is the change of the word, which the kernel compares before
                     // it lets anyone sleep.
-                    arrival::must_wake(&meeting.sleepers, || have_all_arrived(&meeting))
+                    arrival::must_wake(&flat.sleepers, || have_all_arrived(&flat))
                 })
             })
             .collect();
-        let slept_on = arrival::mark(&meeting.sleepers, || have_all_arrived(&meeting));
+        let slept_on = arrival::mark(&flat.sleepers, || have_all_arrived(&flat));
         let woken = arrivals
             .into_iter()
             .map(|thread| thread.join().expect("a rank ends"))
@@ -349,11 +350,11 @@ fn a_sleeper_is_woken_by_the_last_that_comes() {
             .count();
         if let Some(mark) = slept_on {
             assert!(mark.certain);
-            assert_ne!(meeting.sleepers.load(Ordering::Relaxed), mark.value, "it sleeps for ever");
+            assert_ne!(flat.sleepers.load(Ordering::Relaxed), mark.value, "it sleeps for ever");
             assert_eq!(woken, 1);
         }
-        assert!(have_all_arrived(&meeting));
-        assert_eq!([meeting.brought[0].get(), meeting.brought[1].get()], [7, 8]);
+        assert!(have_all_arrived(&flat));
+        assert_eq!([flat.contributions[0].get(), flat.contributions[1].get()], [7, 8]);
     });
 }
 
@@ -364,12 +365,12 @@ fn a_ring_of_pieces_gives_every_piece_once_and_never_overwrites_one_that_is_read
         const PIECES: u64 = 4;
         struct FlatExecutor {
             taken: AtomicU64,
-            stamps: [AtomicU64; PLACES as usize],
+            tags: [AtomicU64; PLACES as usize],
             data: [Payload; PLACES as usize],
         }
         let ring = Arc::new(FlatExecutor {
             taken: AtomicU64::new(0),
-            stamps: [AtomicU64::new(0), AtomicU64::new(0)],
+            tags: [AtomicU64::new(0), AtomicU64::new(0)],
             data: [Payload::new(), Payload::new()],
         });
         let far = Arc::clone(&ring);
@@ -378,12 +379,11 @@ fn a_ring_of_pieces_gives_every_piece_once_and_never_overwrites_one_that_is_read
                 let place = (position % PLACES) as usize;
                 // Half of the pieces belong to a second call.
                 let call = (position / 2) as u32;
-                while words::poll(&far.stamps[place], position, call) != words::PieceState::Present
-                {
+                while words::poll(&far.tags[place], position, call) != words::PieceState::Present {
                     thread::yield_now();
                 }
                 assert_eq!(
-                    words::poll(&far.stamps[place], position, call + 1),
+                    words::poll(&far.tags[place], position, call + 1),
                     words::PieceState::Foreign
                 );
                 assert_eq!(far.data[place].get(), position as u32 + 1);
@@ -396,7 +396,7 @@ fn a_ring_of_pieces_gives_every_piece_once_and_never_overwrites_one_that_is_read
                 thread::yield_now();
             }
             ring.data[place].set(position as u32 + 1);
-            words::publish(&ring.stamps[place], position, (position / 2) as u32);
+            words::publish(&ring.tags[place], position, (position / 2) as u32);
         }
         // A sender that has offered its memory writes to it again when all pieces are taken.
         while !words::are_taken(&ring.taken, PIECES) {

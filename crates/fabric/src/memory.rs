@@ -61,7 +61,7 @@ impl Registered {
         Registered { registration, segment, at, start, length, reads: 0 }
     }
 
-    /// Gives the range all of its pages.
+    /// Commits all pages of the range.
     pub(crate) fn populate(&self) -> std::io::Result<()> {
         readable::populate_segment(&self.segment, self.at, self.length as u64)
     }

@@ -165,8 +165,8 @@ impl Adjacency {
     }
 }
 
-/// The k of the matching rule for every send and naming receive, and the number of the meeting for
-/// every join.
+/// The k of the matching rule for every send and naming receive, and the number of the flat
+/// collective for every join.
 fn ordinals(vertices: &[VertexEntry]) -> Vec<u32> {
     let mut seen: HashMap<(Kind, u32, u32), u32> = HashMap::new();
     vertices

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 /// Depth of all ranks' graphs, as [`measure`] determines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// For each rank and each of its vertices, in vertex order, the number of messages and meetings
+    /// For each rank and each of its vertices, in vertex order, the number of messages and joins
     /// that must be over, one after the other, before it is complete.
     pub levels: Vec<Vec<u32>>,
     /// The largest of them.
@@ -101,7 +101,7 @@ impl DepthNetwork {
             }
         }
         network.messages(graphs);
-        network.meetings(graphs);
+        network.joins(graphs);
         Some(network)
     }
 
@@ -145,9 +145,9 @@ impl DepthNetwork {
         }
     }
 
-    /// The k-th joins of all ranks are one meeting: a point that all come to, or only the root, and
-    /// all leave from.
-    fn meetings(&mut self, graphs: &[Graph]) {
+    /// Adds the joins. The k-th joins of all ranks are one flat collective: an event after the
+    /// starts of all of them, or of the root's, and before the completions.
+    fn joins(&mut self, graphs: &[Graph]) {
         let mut points: HashMap<usize, usize> = HashMap::new();
         for (rank, graph) in graphs.iter().enumerate() {
             let mut number = 0;

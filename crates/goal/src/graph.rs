@@ -188,8 +188,8 @@ pub enum Operation {
         /// Length in nanoseconds.
         nanoseconds: u64,
     },
-    /// All ranks of the communicator meet: the k-th join of every rank, in vertex order, is one
-    /// meeting.
+    /// Part of a flat collective of all ranks of the communicator: the k-th joins of all ranks, in
+    /// vertex order, form one.
     Join {
         /// The combination of contributions.
         mode: JoinMode,

@@ -332,7 +332,7 @@ fn count_arrivals(rank: &mut LinkedRank) {
     }
 }
 
-/// Gives a counter of its own to the posting of each receive that has start edges: the posting
+/// Assigns a counter of its own to the posting of each receive that has start edges: the posting
 /// precedes the arrival of the message.
 fn separate_posts(rank: &mut LinkedRank) {
     let view = rank.schedule.view();

@@ -27,8 +27,8 @@ pub use error::{Position, TextError};
 use crate::graph::Graph;
 use crate::portable::NotPortable;
 
-/// Reads the graphs of all ranks. What they mean (whether peers exist, whether every send has a
-/// receive) is for [`check`](mod@crate::check) to judge.
+/// Reads the graphs of all ranks. [`check`](mod@crate::check) checks whether
+/// peers exist and every send has a receive.
 ///
 /// # Errors
 /// The first thing that does not follow the format, with its line and column.

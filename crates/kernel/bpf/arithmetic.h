@@ -98,7 +98,7 @@ static __always_inline __u64 extreme_floats(__u64 left, __u64 right, struct lane
 		*(type *)(destination_place + i + (offset)) = (expression);                                          \
 	}
 
-/* A loop over elements of one type. Places have room for PIECE_BYTES behind them. */
+/* A loop over elements of one type. Places have space for PIECE_BYTES behind them. */
 #define FOR_ELEMENTS(type, expression)                                                                               \
 	for (__u32 i = zero; i + sizeof(type) <= bytes && i < PIECE_BYTES && can_loop(); i += sizeof(type)) {        \
 		opaque(i);                                                                                           \
@@ -194,7 +194,7 @@ __noinline int combine_extremes(struct rank_memory *rank __arg_nonnull, __u64 wh
 	return 0;
 }
 
-/* Gives the first element that was divided by zero, plus one. */
+/* Returns the first element that was divided by zero, plus one. */
 __noinline __u32 combine_elements(struct rank_memory *rank __arg_nonnull, __u64 what, __u32 left_at, __u32 right_at,
 				  __u32 destination_at)
 {
@@ -211,7 +211,7 @@ __noinline __u32 combine_elements(struct rank_memory *rank __arg_nonnull, __u64 
 	return zero_divisor;
 }
 
-/* Combines up to PIECE_BYTES in blocks that are the same or do not overlap. Gives the first element that was divided by
+/* Combines up to PIECE_BYTES in blocks that are the same or do not overlap. Returns the first element that was divided by
  * zero, plus one. */
 __noinline __u32 combine(struct rank_memory *rank __arg_nonnull, __u64 what, __u32 left_at, __u32 right_at,
 			 __u32 destination_at)

@@ -112,7 +112,7 @@ static __always_inline __u64 float_add(struct unpacked left, struct unpacked rig
 		right = left;
 		left = greater;
 	}
-	/* One bit of room for a carry. */
+	/* One bit of space for a carry. */
 	__u64 sum = left.significand, other = shift_sticky(right.significand, left.exponent - right.exponent);
 	if (left.sign == right.sign) {
 		sum += other;

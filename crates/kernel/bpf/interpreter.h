@@ -192,7 +192,7 @@ static __always_inline void advance_pending(struct __sk_buff *skb)
 		here->pending &= ~bit;
 		if (!advance(skb, i & (LOCAL_RANKS - 1)) && !here->contended)
 			continue;
-		/* There may be room for those that wait for some. */
+		/* There may be space for those that wait for some. */
 		here->contended = 0;
 		here->pending |= stalled_ranks & ~bit;
 	}
@@ -205,7 +205,7 @@ static __always_inline void advance_pending(struct __sk_buff *skb)
 	here->work = 0;
 }
 
-/* Delivers a piece from another node. Returns NO_ROOM if it has to be sent again. */
+/* Delivers a piece from another node. Returns NO_SPACE if it has to be sent again. */
 static __always_inline int deliver(struct message *message)
 {
 	struct job *job_here = job();
@@ -219,7 +219,7 @@ static __always_inline int deliver(struct message *message)
 	return place.node == job_here->node ? bring(place.slot, message) : TAKEN;
 }
 
-/* There is room towards some node again. */
+/* There is space towards some node again. */
 static void interpreter_resume(void)
 {
 	struct activation *here = activation();

@@ -11,7 +11,7 @@
 /* Results of an offered message. */
 enum {
 	TAKEN,
-	NO_ROOM, /* no slot is free: it has to be offered again */
+	NO_SPACE, /* no slot is free: it has to be offered again */
 };
 
 static __always_inline __u32 receive_hash(__u32 source, __u32 tag, __u32 ordinal)
@@ -284,7 +284,7 @@ __noinline int accept(struct rank_memory *rank __arg_nonnull, struct message *me
 	else
 		slot_at(rank, slot - 1)->state = SLOT_KEPT;
 	if (!slot)
-		return NO_ROOM;
+		return NO_SPACE;
 	if (operation) {
 		/* Only a receive that names its message gets here: one with a wildcard is found when it is posted.
 		 * The latest piece comes first in the list, since pieces may be taken in any order. */

@@ -85,7 +85,7 @@ static __always_inline void copy_bytes(__u8 *to, const __u8 *from, __u32 length)
 	__u32 i = zero;
 	/* Two bounds: the verifier needs a constant, and to it `length` may be any number. To it `i` may also be
 	 * any number below the bound, so a round may reach 31 bytes beyond: that is why payloads and the arena
-	 * have room behind them. */
+	 * have space behind them. */
 	for (; i + 32 <= length && i < PIECE_BYTES && can_loop(); i += 32) {
 		opaque(i);
 		*(__u64 *)(to + i) = *(const __u64 *)(from + i);
@@ -343,9 +343,9 @@ __noinline int copy_lists(struct rank_memory *rank __arg_nonnull, __u32 run_plac
 	/* Valid blocks of one operation do not overlap, so no more bytes than the arena has are copied. The
 	 * bound ends the copy of corrupt ones. */
 	while (done < ARENA_BYTES && can_loop()) {
-		__u32 rest = cursor_rest(rank, &from), room = cursor_rest(rank, &to);
-		if (rest > room)
-			rest = room;
+		__u32 rest = cursor_rest(rank, &from), space = cursor_rest(rank, &to);
+		if (rest > space)
+			rest = space;
 		if (rest > PIECE_BYTES)
 			rest = PIECE_BYTES;
 		if (!rest)

@@ -1,4 +1,4 @@
-/* The bytes that travel; `src/wire.rs` documents them, and has the same in Rust. */
+/* The bytes of a packet; `src/wire.rs` documents them, and has the same in Rust. */
 #ifndef PACKET_H
 #define PACKET_H
 

@@ -1,4 +1,4 @@
-/* Sends of runs, to ranks of this node and of others, and those that wait for room. */
+/* Sends of runs, to ranks of this node and of others, and those that wait for space. */
 #ifndef SENDING_H
 #define SENDING_H
 
@@ -30,7 +30,7 @@ static __always_inline int bring(__u32 slot, struct message *message)
 		return TAKEN;
 	}
 	here->contended = 1;
-	return NO_ROOM;
+	return NO_SPACE;
 }
 
 /* From whom to whom: the sender's slot, and above it the rank of the job that receives. */
@@ -87,7 +87,7 @@ __noinline int send_away(struct __sk_buff *skb, struct rank_memory *rank __arg_n
 			announced = 1;
 			continue;
 		}
-		/* The packet a window before this one was acknowledged, or `wire_claim` would have found no room: its
+		/* The packet a window before this one was acknowledged, or `wire_claim` would have found no space: its
 		 * memory is free, and the claimed number makes this activation its only writer. */
 		struct kept *kept = kept_packet(node, number);
 		if (!kept)
@@ -156,7 +156,7 @@ static __always_inline int send(struct __sk_buff *skb, struct rank_memory *rank,
 	return send_away(skb, rank, run_place, operation, route(slot, rank_to));
 }
 
-/* Puts a send for which there was no room where it is found when there may be. */
+/* Puts a send for which there was no space where it is found when there may be. */
 static __always_inline void stall(struct rank_memory *rank, __u32 run_place, __u32 operation)
 {
 	struct run *run = run_at(rank, run_place);
@@ -168,12 +168,12 @@ static __always_inline void stall(struct rank_memory *rank, __u32 run_place, __u
 	run->stalled_first = operation + 1;
 }
 
-/* Lets all sends that found no room try again. */
+/* Lets all sends that found no space try again. */
 __noinline int unstall(struct rank_memory *rank __arg_nonnull, __u32 slot)
 {
 	__u32 run_place = rank->head.stalled_first;
 	__u64 bit = 1ull << (slot & (LOCAL_RANKS - 1));
-	/* The record is cleared before the sends are tried. One that finds no room again renews it
+	/* The record is cleared before the sends are tried. One that finds no space again renews it
 	 * (`announce_stall`), so a record that appears meanwhile is never lost. */
 	if (*(volatile __u64 *)&stalled_ranks & bit)
 		__sync_fetch_and_and(&stalled_ranks, ~bit);

@@ -1,4 +1,4 @@
-/* SipHash-2-4 (Aumasson, Bernstein: SipHash, a fast short-input PRF, INDOCRYPT 2012): a keyed checksum that nobody can
+/* SipHash-2-4 (Aumasson, Bernstein: SipHash, a fast short-input PRF, INDOCRYPT 2012): a keyed checksum that no one can
  * compute without the key. */
 #ifndef SIPHASH_H
 #define SIPHASH_H

@@ -96,7 +96,7 @@ enum {
 	COUNT_ACKNOWLEDGED, /* acknowledgements sent for themselves */
 	COUNT_REQUESTED,
 	COUNT_RECEIVED,    /* messages that the interpreter took */
-	COUNT_REFUSED,     /* those for which it had no room */
+	COUNT_REFUSED,     /* those for which it had no space */
 	COUNT_DUPLICATE,   /* here and below: packets dropped */
 	COUNT_STALE,       /* requests and answers that come late, or once more */
 	COUNT_TRUNCATED,   /* lengths contradict each other */

@@ -103,7 +103,7 @@ static __always_inline __u64 fill_header(struct packet *packet, struct stream *s
 
 /* Returns true if the window admits another packet. The two words are read one after the other, so the
  * answer may be outdated; the claim of a number decides. */
-static __always_inline int has_room(struct stream *stream)
+static __always_inline int has_space(struct stream *stream)
 {
 	return *(volatile __u64 *)&stream->sent - *(volatile __u64 *)&stream->acknowledged < WINDOW;
 }
@@ -428,7 +428,7 @@ static __always_inline void receive(struct __sk_buff *skb, struct wire *here, st
 		count(COUNT_ACKNOWLEDGED);
 		send_control(skb, node, 0, 0);
 	}
-	if (*(volatile __u32 *)&stream->held && has_room(stream) && __sync_lock_test_and_set(&stream->held, 0))
+	if (*(volatile __u32 *)&stream->held && has_space(stream) && __sync_lock_test_and_set(&stream->held, 0))
 		interpreter_resume();
 }
 

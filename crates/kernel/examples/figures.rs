@@ -46,9 +46,9 @@ fn laps(rank: &Rank, prepared: ScheduleId, first: u64, count: u64) -> u64 {
     let mut times: Vec<u64> = (0..count)
         .map(|lap| {
             let before = Instant::now();
-            let ticket = rank.start(prepared, first + lap, &[]).expect("it starts");
-            assert!(rank.wait(ticket, None).expect("it ends"));
-            rank.fetch(ticket, &mut []).expect("it went well");
+            let run = rank.start(prepared, first + lap, &[]).expect("it starts");
+            assert!(rank.wait(run, None).expect("it ends"));
+            rank.fetch(run, &mut []).expect("it went well");
             before.elapsed().as_nanos() as u64
         })
         .collect();
@@ -186,17 +186,17 @@ fn test_and_late_wait(world: &World) {
         let mut waits = Vec::new();
         let mut test = Duration::ZERO;
         for lap in 0..2000 {
-            let ticket = here.start(prepared, lap, &[]).expect("it starts");
-            while !here.is_complete(ticket) {
+            let run = here.start(prepared, lap, &[]).expect("it starts");
+            while !here.is_complete(run) {
                 std::thread::yield_now();
             }
             if lap == 0 {
-                test = time_of_tests(here, ticket);
+                test = time_of_tests(here, run);
             }
             let before = Instant::now();
-            here.wait(ticket, None).expect("it has ended");
+            here.wait(run, None).expect("it has ended");
             waits.push(before.elapsed().as_nanos() as u64);
-            here.fetch(ticket, &mut []).expect("it went well");
+            here.fetch(run, &mut []).expect("it went well");
         }
         (test, median(&mut waits))
     });
@@ -207,9 +207,9 @@ fn test_and_late_wait(world: &World) {
     );
 }
 
-fn time_of_tests(rank: &Rank, ticket: RunId) -> Duration {
+fn time_of_tests(rank: &Rank, run: RunId) -> Duration {
     let before = Instant::now();
-    let found = (0..10_000_000).filter(|_| rank.is_complete(std::hint::black_box(ticket))).count();
+    let found = (0..10_000_000).filter(|_| rank.is_complete(std::hint::black_box(run))).count();
     std::hint::black_box(found);
     before.elapsed()
 }
@@ -238,10 +238,10 @@ fn start_with_send(world: &World) {
         let mut starts = Vec::new();
         for lap in 0..LAPS {
             let before = Instant::now();
-            let ticket = here.start(prepared, lap, &[]).expect("it starts");
+            let run = here.start(prepared, lap, &[]).expect("it starts");
             starts.push(before.elapsed().as_nanos() as u64);
-            here.wait(ticket, None).expect("it ends");
-            here.fetch(ticket, &mut []).expect("it went well");
+            here.wait(run, None).expect("it ends");
+            here.fetch(run, &mut []).expect("it went well");
         }
         median(&mut starts)
     });

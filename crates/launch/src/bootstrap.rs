@@ -60,7 +60,7 @@ pub fn place(
     space.put(&node_key(rank), &here.name)?;
     let listed = fitting(&here.network, &here.addresses, space.longest_value());
     space.put(&addresses_key(rank), &listed)?;
-    // Values may travel in clear text, so a secret that the ranks share already is not published.
+    // Values may be sent in clear text, so a secret that the ranks share already is not published.
     let shared = space.secret();
     if rank == 0 && shared.is_none() {
         let secret = Secret::random().map_err(system("get random bytes from the system"))?;
@@ -318,7 +318,9 @@ mod tests {
         let error =
             place(&mut space, 0, 2, &here).expect_err("rank 1 has published nothing").to_string();
         assert!(
-            error.contains("rank 1 has told the process manager nothing under tradewind-node-1"),
+            error.contains(
+                "rank 1 has published nothing under tradewind-node-1 through the process manager"
+            ),
             "{error}"
         );
         for (key, value, expected) in [

@@ -158,8 +158,8 @@ mod tests {
     #[test]
     fn our_own_launcher_comes_first() {
         let table =
-            [(RANK, "1"), (SIZE, "4"), (SERVICE, "door"), ("PMI_RANK", "7"), ("PMI_SIZE", "9")];
-        let expected = Launch::Run { service: "door".into(), rank: 1, ranks: 4 };
+            [(RANK, "1"), (SIZE, "4"), (SERVICE, "socket"), ("PMI_RANK", "7"), ("PMI_SIZE", "9")];
+        let expected = Launch::Run { service: "socket".into(), rank: 1, ranks: 4 };
         assert_eq!(find_in(&table).expect("complete"), expected);
     }
 
@@ -169,7 +169,7 @@ mod tests {
             (&[(RANK, "0")][..], SIZE),
             (&[(SIZE, "2")], RANK),
             (&[(RANK, "0"), (SIZE, "2")], JOB),
-            (&[(SERVICE, "door")], RANK),
+            (&[(SERVICE, "socket")], RANK),
             (&[(STORE, "a:1")], RANK),
         ] {
             let error = find_in(table).expect_err("incomplete").to_string();

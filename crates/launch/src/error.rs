@@ -110,7 +110,8 @@ pub enum LaunchError {
     },
     /// A value that another rank should have published is missing or wrong.
     #[error(
-        "rank {rank} has told the process manager {what}: use one version of tradewind on all nodes"
+        "rank {rank} has published {what} through the process manager: use one version of \
+         tradewind on all nodes"
     )]
     Bootstrap {
         /// The rank.

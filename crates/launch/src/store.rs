@@ -7,7 +7,7 @@
 //! ranks have entered, each receives all values. The server detects ranks that have not connected,
 //! that have the number of another rank, or that end early, and reports them to all others.
 //!
-//! Values travel in clear text. The job's secret does not travel: both ends derive it from the
+//! Values are sent in clear text. The job's secret is not sent: both ends derive it from the
 //! shared secret and from random bytes of the server.
 
 mod client;

@@ -18,20 +18,20 @@ use std::time::{Duration, Instant};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-const MEETING: u16 = 9494;
+const CONTROL_PORT: u16 = 9494;
 const KEY: Key = [5; 16];
 
-/// The connection of the two programs.
-struct Meeting(TcpStream);
+/// Connection by which the two programs synchronise.
+struct Control(TcpStream);
 
-impl Meeting {
+impl Control {
     fn new(own: IpAddr, other: Option<IpAddr>) -> Result<Self, Failure> {
         let stream = match other {
-            None => TcpListener::bind((own, MEETING))?.accept()?.0,
+            None => TcpListener::bind((own, CONTROL_PORT))?.accept()?.0,
             Some(other) => {
                 let end = Instant::now() + Duration::from_secs(10);
                 loop {
-                    match TcpStream::connect((other, MEETING)) {
+                    match TcpStream::connect((other, CONTROL_PORT)) {
                         Ok(stream) => break stream,
                         Err(error) if Instant::now() >= end => return Err(error.into()),
                         Err(_) => std::thread::sleep(Duration::from_millis(20)),
@@ -40,7 +40,7 @@ impl Meeting {
             }
         };
         stream.set_nodelay(true)?;
-        Ok(Meeting(stream))
+        Ok(Control(stream))
     }
 
     /// Exchanges short messages.
@@ -56,10 +56,10 @@ impl Meeting {
 }
 
 /// Connects the two nodes by TCP.
-fn connect(meeting: &mut Meeting, node: u32, own: IpAddr) -> Result<Tcp, Failure> {
+fn connect(control: &mut Control, node: u32, own: IpAddr) -> Result<Tcp, Failure> {
     let listener = Listener::bind((own, 0))?;
     let address = listener.address();
-    let theirs = String::from_utf8(meeting.swap(address.to_string().as_bytes())?)?;
+    let theirs = String::from_utf8(control.swap(address.to_string().as_bytes())?)?;
     let mut addresses: [SocketAddr; 2] = [address; 2];
     addresses[1 - node as usize] = theirs.parse()?;
     Ok(Tcp::connect(listener, node, &addresses, KEY, Timeouts::default())?)
@@ -73,14 +73,14 @@ fn main() -> Result<(), Failure> {
     let (rounds, own): (u32, IpAddr) = (rounds.parse()?, own.parse()?);
     let other = rest.first().map(|other| other.parse()).transpose()?;
     let node = u32::from(other.is_some());
-    let mut meeting = Meeting::new(own, other)?;
-    let tcp = connect(&mut meeting, node, own)?;
-    let mesh = connect(&mut meeting, node, own)?;
+    let mut control = Control::new(own, other)?;
+    let tcp = connect(&mut control, node, own)?;
+    let mesh = connect(&mut control, node, own)?;
     let library = std::env::var_os("TRADEWIND_LIBFABRIC");
     let library = Library::open(library.as_deref().map(std::path::Path::new))?;
     let endpoint = Endpoint::open(&library, &request(provider.parse()?, own))?;
     let ours = endpoint.name().to_vec();
-    let theirs = meeting.swap(&ours)?;
+    let theirs = control.swap(&ours)?;
     let names = if node == 0 { [ours, theirs] } else { [theirs, ours] };
     let unanswered = Timeouts::default().unanswered;
     let fabric = Fabric::new(mesh, endpoint, &names, KEY, unanswered, READ_FROM)?;
@@ -91,9 +91,9 @@ fn main() -> Result<(), Failure> {
     for round in 0..=rounds {
         for (name, path) in &mut paths {
             for (size, (bytes, runs)) in SIZES.iter().enumerate() {
-                meeting.swap(&[])?;
+                control.swap(&[])?;
                 let [time, processor] = path.measure(size, *runs)?;
-                let theirs = meeting.swap(&processor.to_le_bytes())?;
+                let theirs = control.swap(&processor.to_le_bytes())?;
                 let theirs = f64::from_le_bytes(theirs.as_slice().try_into()?);
                 // The first round warms up.
                 if node == 1 && round > 0 {

@@ -125,7 +125,7 @@ pub enum FileError {
         /// Its version.
         found: u32,
     },
-    /// The file tells of another machine.
+    /// The file describes another machine.
     #[error("{}: was made on another machine ({}): {}", .path.display(), .differences.join(", "), .kind.remedy)]
     OtherMachine {
         /// The file.
@@ -137,7 +137,7 @@ pub enum FileError {
     },
     /// The file could not be written. What was there before still is.
     #[error(
-        "{}: cannot be written: {source}; what was there is unchanged: make room, or choose \
+        "{}: cannot be written: {source}; what was there is unchanged: free some space, or choose \
          another directory",
         .path.display()
     )]

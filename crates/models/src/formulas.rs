@@ -3,7 +3,7 @@
 //! "2004, table n" is Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster
 //! Collective Communications", 2004. Every function takes the
 //! [`Parameters`](crate::parameters::Parameters), the number of ranks P and the bytes m as
-//! [`Collective`](collectives::Collective) defines them, and gives microseconds from the moment
+//! [`Collective`](collectives::Collective) defines them, and returns microseconds from the moment
 //! at which all ranks start until the last one is done. One rank needs no message and no time.
 //!
 //! The rules that the formulas follow: a rank sends one message after the other, each [`gap`] after
@@ -67,7 +67,7 @@ pub mod scatter;
 
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// A cost that one rank does not have; it is told how many others there are.
+/// A cost that one rank does not have; the argument is the number of the others.
 fn among(ranks: u32, cost: impl FnOnce(f64) -> f64) -> f64 {
     if ranks < 2 { 0.0 } else { cost(f64::from(ranks - 1)) }
 }

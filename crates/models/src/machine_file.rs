@@ -4,7 +4,7 @@ mod agreement;
 mod contents;
 mod disturbances;
 mod networks;
-mod pace;
+mod speed;
 
 pub use agreement::{Agreement, Apart};
 pub use contents::{Engine, EngineCosts, Machine, Noise, Samples, SizeSamples};

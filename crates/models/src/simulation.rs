@@ -8,9 +8,9 @@
 //! processes of one core come one after the other besides, and each turn costs a switch.
 //!
 //! This is the model of that, played through rather than written as a formula. A [`Program`] has
-//! the operations of all ranks and what each waits for. [`run`] gives every process its core, lets
-//! the process with the least time behind it do its next operation, and counts what lies on the way
-//! to the moment at which the last process is done:
+//! the operations of all ranks and what each waits for. [`run`] assigns every process its core,
+//! lets the process with the least time behind it do its next operation, and counts what lies on
+//! the way to the moment at which the last process is done:
 //!
 //! - a process begins: a fixed cost, and its private input is copied to where others can read it;
 //! - an operation: a fixed cost, and its bytes are copied or combined, copies being dearer where

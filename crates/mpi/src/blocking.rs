@@ -57,7 +57,7 @@ pub(crate) fn set(takeover: Takeover, is_excluded: bool) {
     table::set(takeover);
 }
 
-/// Has all calls examined, so that those that are left are counted.
+/// Lets all calls be examined, so that those that are left are counted.
 pub(crate) fn count_left() {
     EXAMINED.store(u32::MAX, Ordering::Relaxed);
 }

@@ -259,7 +259,7 @@ fn scatter_reduction<M: Mode>(
         input_of_reduction(call, (buffers.send, buffers.receive, true), (all, element))?;
     call.check_length(own.bytes(), 1)?;
     if native.is_none() {
-        // Contributions travel in blocks of different lengths.
+        // Contributions are sent in blocks of different lengths.
         call.check_unknown_lengths()?;
     }
     let communicator = call.communicator()?;

@@ -9,8 +9,8 @@
 //! that another thread holds. Therefore no lock of this module is held during a call of the
 //! library.
 
-mod attendance;
 mod pause;
+mod progress;
 
 use crate::abi::Abi;
 use crate::buffers::{Area, Staging};
@@ -21,8 +21,8 @@ use crate::kind::Kind;
 use crate::reductions::Fold;
 use crate::relief;
 use crate::report::{self, Clock};
-use attendance::attend;
 pub(crate) use pause::{Pause, set_oversubscribed};
+use progress::start_thread;
 use shm::biased_mutex::BiasedMutex;
 use std::ffi::c_int;
 use std::sync::LazyLock;
@@ -148,8 +148,8 @@ struct Requests {
     operations: HandleMap<Box<Operation>>,
     /// Requests of the MPI library that no operation uses.
     spare: Vec<Handle>,
-    /// The thread of `attendance` advances the queued operations, or is about to.
-    is_attended: bool,
+    /// The thread of `progress` advances the queued operations, or is about to.
+    has_thread: bool,
 }
 
 // The start of a collective stores to a line that other ranks have read, and until that line has
@@ -390,21 +390,21 @@ pub(crate) fn advance_all(abi: &Abi) {
 
 /// The threads that a new operation needs.
 struct Needs {
-    attendance: bool,
+    progress: bool,
     relief: bool,
 }
 
 impl Needs {
     #[inline]
     fn of(started: &Started) -> Self {
-        Needs { attendance: started.is_queued(), relief: started.uses_arena() }
+        Needs { progress: started.is_queued(), relief: started.uses_arena() }
     }
 
     /// Starts the threads, after the operation has been entered.
     #[inline]
     fn fulfil(self, abi: &'static Abi) {
-        if self.attendance {
-            attend_queued(abi);
+        if self.progress {
+            progress_queued(abi);
         }
         if self.relief {
             relief::start(|| advance_all(abi));
@@ -419,20 +419,20 @@ impl Needs {
 /// An operation that is not queued needs no thread: it has contributed. If it occupies the place of
 /// another rank's next call, this rank has not started that call, or has queued it.
 #[cold]
-fn attend_queued(abi: &'static Abi) {
-    if with(|requests| std::mem::replace(&mut requests.is_attended, true)) {
+fn progress_queued(abi: &'static Abi) {
+    if with(|requests| std::mem::replace(&mut requests.has_thread, true)) {
         return;
     }
-    // With one hold of the lock: an operation that is entered later finds `is_attended` false, and
+    // With one hold of the lock: an operation that is entered later finds `has_thread` false, and
     // wakes the thread.
     let advance = move || {
         with(|requests| {
-            requests.is_attended = requests.advance_all(abi);
-            requests.is_attended
+            requests.has_thread = requests.advance_all(abi);
+            requests.has_thread
         })
     };
-    if let Err(error) = attend(advance) {
-        with(|requests| requests.is_attended = false);
+    if let Err(error) = start_thread(advance) {
+        with(|requests| requests.has_thread = false);
         log::warn!("no thread advances queued collectives: {error}");
     }
 }

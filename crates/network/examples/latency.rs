@@ -48,10 +48,10 @@ fn rank(
     let runs = DURATION.as_micros() as u64 / (40 + length as u64 / 500);
     for sequence in 0..runs {
         let begin = Instant::now();
-        let ticket = client.start(prepared, sequence, &[output.as_slice(), &input][..buffers])?;
+        let run = client.start(prepared, sequence, &[output.as_slice(), &input][..buffers])?;
         starts.push(begin.elapsed().as_nanos() as u64);
-        client.wait(ticket, None)?;
-        client.fetch(ticket, &mut [output.as_mut_slice(), &mut []][..buffers])?;
+        client.wait(run, None)?;
+        client.fetch(run, &mut [output.as_mut_slice(), &mut []][..buffers])?;
         calls.push(begin.elapsed().as_nanos() as u64 / if bytes.is_some() { 2 } else { 1 });
     }
     Ok((starts, calls))

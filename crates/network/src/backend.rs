@@ -37,7 +37,7 @@ pub struct ExitedRank {
 
 /// Exits and starts of other ranks, as a rank that leaves its job detects them, for backends that
 /// cannot detect them themselves.
-pub trait Departures {
+pub trait RankExits {
     /// Ranks of the job that have exited.
     fn exited(&self) -> Vec<ExitedRank>;
 
@@ -56,7 +56,7 @@ pub trait Departures {
     }
 }
 
-impl<F: Fn() -> Vec<ExitedRank>> Departures for F {
+impl<F: Fn() -> Vec<ExitedRank>> RankExits for F {
     fn exited(&self) -> Vec<ExitedRank> {
         self()
     }
@@ -208,8 +208,8 @@ pub trait Backend: Send + Sync + Debug {
     /// Discards the results of a run. The run continues, because other ranks may depend on it.
     fn discard(&self, run: RunId);
 
-    /// The departures of other ranks, if this backend detects them.
-    fn departures(&self) -> Option<&dyn Departures> {
+    /// The exits of other ranks, if this backend detects them.
+    fn rank_exits(&self) -> Option<&dyn RankExits> {
         None
     }
 
@@ -220,7 +220,7 @@ pub trait Backend: Send + Sync + Debug {
     }
 
     /// Leaves the job: waits until what this rank has started has nothing left to send that the
-    /// end of this process could stop. Nothing can be started afterwards. `departures` are for
+    /// end of this process could stop. Nothing can be started afterwards. `exits` are for
     /// backends that cannot detect these themselves: a run does not hold the exit if only ranks
     /// could advance it that have exited, or leave without having started it.
     ///
@@ -231,7 +231,7 @@ pub trait Backend: Send + Sync + Debug {
     ///
     /// # Errors
     /// If the node service has ended.
-    fn drain(&self, deadline: Instant, departures: &dyn Departures) -> Result<DrainOutcome, Error>;
+    fn drain(&self, deadline: Instant, exits: &dyn RankExits) -> Result<DrainOutcome, Error>;
 }
 
 /// Messages of this node's ranks that another backend than the agent carries.
@@ -263,7 +263,8 @@ pub fn check_outputs(buffers: &[BufferRecord], outputs: &[&mut [u8]]) -> Result<
     check_buffers(buffers, outputs.iter().map(|output| output.len()), |_| false)
 }
 
-/// The one check of lengths for all backends; `is_needed` tells which buffers must not be empty.
+/// The one check of lengths for all backends; `is_needed` returns true for buffers that must not be
+/// empty.
 fn check_buffers(
     buffers: &[BufferRecord],
     lengths: impl ExactSizeIterator<Item = usize>,

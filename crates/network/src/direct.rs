@@ -5,12 +5,12 @@
 //! its first messages itself, and a thread that waits writes and reads the sockets itself: a
 //! message passes through two threads, where the agent needs four and a change of thread on each
 //! node. A run that has sent everything needs no thread until the rank waits for it, or tests it
-//! (`attendance`). For others a background thread (`background`) sleeps, while no thread of the rank
-//! waits, until something arrives, and executes what that enables. It also sends the frames of calls
-//! that have returned before the system took them. The buffers of a call that waits for the end of
-//! its run may be [lent](DirectBackend::start_lent), and are then used in place. A start sends long
+//! (`background_need`). For others a background thread (`background`) sleeps, while no thread of
+//! the rank waits, until something arrives, and executes what that enables. It also sends the
+//! frames of calls that have returned before the system took them. The buffers of a call that waits
+//! for the end of its run may be [used in place](DirectBackend::start_in_place). A start sends long
 //! messages from the buffers of its caller and copies what it could not send; a wait receives long
-//! messages into [those of its caller](DirectBackend::lend_outputs).
+//! messages into [those of its caller](DirectBackend::with_outputs_in_place).
 //!
 //! Runs and messages are in the table that the agent has, too. The end of a connection fails no
 //! run, because the other rank may have left after its part. It ends a wait, [`Backend::lost`]
@@ -18,8 +18,8 @@
 //! first sends what its runs have left to send ([`Backend::drain`]). The runs of a process that is
 //! killed end with it.
 
-mod attendance;
 mod background;
+mod background_need;
 mod drain;
 mod driver;
 mod engine;
@@ -39,7 +39,7 @@ use crate::agent::run_context::RunKey;
 use crate::agent::schedule::{RegisteredSchedule, check_context, is_supported};
 use crate::agent::shared_region::notifier;
 use crate::backend::{
-    Backend, CommunicatorContext, Departures, DrainOutcome, LostRank, RunId, ScheduleId,
+    Backend, CommunicatorContext, DrainOutcome, LostRank, RankExits, RunId, ScheduleId,
     check_inputs, check_outputs,
 };
 use crate::error::Error;
@@ -52,7 +52,7 @@ use driver::Driver;
 use engine::DirectEngine;
 use goal::schedule::Schedule;
 use run::{DirectRun, DirectSchedule};
-use shm::loan::{LentBytes, lend_instead};
+use shm::borrowed::{BorrowedBytes, with_substitutes};
 use shm::mapped::Mapped;
 use shm::sync::AtomicU32;
 use std::collections::HashMap;
@@ -111,7 +111,7 @@ impl DirectBackend {
         keep: impl FnOnce(&[BorrowedFd<'_>]),
     ) -> Result<DirectBackend, Error> {
         let mut transport = Tcp::connect_ranks(listener, rank, addresses, key, timeouts)?;
-        let held = transport.enlarge(attendance::WANTED)?;
+        let held = transport.enlarge(background_need::WANTED)?;
         keep(&transport.sockets());
         // Wakes a thread that sleeps in the engine when another thread of the rank needs it.
         let notifier = notifier()?;
@@ -170,10 +170,10 @@ impl DirectBackend {
     /// # Ok::<(), network::error::Error>(())
     /// ```
     pub fn needs_no_thread(&self, schedule: &Schedule) -> bool {
-        self.fits_connections(attendance::exchanged(schedule), schedule)
+        self.fits_connections(background_need::exchanged(schedule), schedule)
     }
 
-    /// The same with the bytes that a run [exchanges](attendance::exchanged) with one rank.
+    /// The same with the bytes that a run [exchanges](background_need::exchanged) with one rank.
     fn fits_connections(&self, exchanged: u64, schedule: &Schedule) -> bool {
         exchanged <= self.held() && schedule.view().sends_at_start()
     }
@@ -204,7 +204,7 @@ impl DirectBackend {
         let members = context.members.to_vec();
         let nodes = members.clone();
         let registered = RegisteredSchedule::new(schedule.clone(), numbers, members, nodes, 0);
-        let exchanged = attendance::exchanged(schedule);
+        let exchanged = background_need::exchanged(schedule);
         // A start hands over what the connections hold, without the receiver's consent.
         let mut limits = limits();
         if self.fits_connections(exchanged, schedule) {
@@ -219,24 +219,24 @@ impl DirectBackend {
 
     /// Starts a run with these buffers, one for each that the schedule declares, instead of copies
     /// of them. The caller waits for its end at once, or [discards](Backend::discard) it before the
-    /// loan ends. [`Backend::fetch`] then needs no outputs.
+    /// buffers are revoked. [`Backend::fetch`] then needs no outputs.
     ///
     /// # Errors
     /// As [`Backend::start`].
-    pub fn start_lent(
+    pub fn start_in_place(
         &self,
         schedule: ScheduleId,
         sequence: u64,
-        buffers: Vec<LentBytes>,
+        buffers: Vec<BorrowedBytes>,
     ) -> Result<RunId, Error> {
         let schedule = self.schedule(schedule)?;
         let records = &schedule.registered.layout.records;
         if buffers.len() != records.len() {
             return Err(Error::BufferCount { expected: records.len(), found: buffers.len() });
         }
-        for (buffer, (lent, record)) in buffers.iter().zip(records).enumerate() {
+        for (buffer, (bytes, record)) in buffers.iter().zip(records).enumerate() {
             let expected = record.length;
-            let found = lent.len() as u64;
+            let found = bytes.len() as u64;
             if found != expected {
                 return Err(Error::Length { buffer, expected, found });
             }
@@ -251,21 +251,21 @@ impl DirectBackend {
     ///
     /// # Errors
     /// [`Error::BufferCount`] or [`Error::Length`], with the first buffer that does not fit.
-    pub fn lend_outputs<R>(
+    pub fn with_outputs_in_place<R>(
         &self,
         run: RunId,
         outputs: &mut [&mut [u8]],
         body: impl FnOnce() -> R,
     ) -> Result<(R, bool), Error> {
-        let Some(run) = self.run(run).filter(|run| !run.has_ended() && !run.is_lent) else {
+        let Some(run) = self.run(run).filter(|run| !run.has_ended() && !run.is_in_place) else {
             return Ok((body(), false));
         };
         check_outputs(&run.registered().layout.records, outputs)?;
-        let lent = run.lent_outputs(outputs);
-        if lent.is_empty() {
+        let substitutes = run.borrowed_outputs(outputs);
+        if substitutes.is_empty() {
             return Ok((body(), false));
         }
-        Ok(lend_instead(lent, || {
+        Ok(with_substitutes(substitutes, || {
             let result = body();
             let has_ended = run.has_ended();
             if !has_ended {
@@ -280,12 +280,13 @@ impl DirectBackend {
         &self,
         schedule: Arc<DirectSchedule>,
         sequence: u64,
-        buffers: Vec<LentBytes>,
-        is_lent: bool,
+        buffers: Vec<BorrowedBytes>,
+        is_in_place: bool,
     ) -> (RunId, Arc<DirectRun>) {
         let key =
             RunKey { rank: self.rank, communicator: schedule.registered.communicator, sequence };
-        let run = Arc::new(DirectRun { key, schedule, buffers, is_lent, outcome: OnceLock::new() });
+        let run =
+            Arc::new(DirectRun { key, schedule, buffers, is_in_place, outcome: OnceLock::new() });
         let mut table = self.table();
         let id = table.next();
         table.runs.insert(id, Arc::clone(&run));
@@ -347,10 +348,10 @@ impl Backend for DirectBackend {
         let schedule = self.schedule(schedule)?;
         check_inputs(&schedule.registered.layout.records, inputs)?;
         let buffers = schedule.buffers(inputs)?;
-        let lent = schedule.lent_inputs(&buffers, inputs);
-        // This thread sends what can be sent now: waking another one would take longer. The loan
-        // begins before the run is passed: a thread that has the engine may start it at once.
-        Ok(lend_instead(lent, || {
+        let substitutes = schedule.borrowed_inputs(&buffers, inputs);
+        // This thread sends what can be sent now: waking another one would take longer. The inputs
+        // are in place before the run is passed: a thread that has the engine may start it at once.
+        Ok(with_substitutes(substitutes, || {
             let (id, run) = self.submit(schedule, sequence, buffers, false);
             self.driver.begin(&run);
             id
@@ -383,7 +384,7 @@ impl Backend for DirectBackend {
                 }
             } else {
                 submissions.wait_for_change(OTHER_DRIVER_INTERVAL, || run.has_ended());
-                // The thread that has executed it attends to what it has left.
+                // The thread that has executed it advances what it has left.
                 if run.has_ended() {
                     return Ok(true);
                 }
@@ -442,7 +443,7 @@ impl Backend for DirectBackend {
     /// because the buffers are about to be revoked.
     fn discard(&self, run: RunId) {
         let Some(run) = self.table().runs.remove(&run.0) else { return };
-        if run.is_lent {
+        if run.is_in_place {
             self.cancel(&run);
         }
     }
@@ -454,9 +455,9 @@ impl Backend for DirectBackend {
         }
     }
 
-    fn drain(&self, deadline: Instant, departures: &dyn Departures) -> Result<DrainOutcome, Error> {
+    fn drain(&self, deadline: Instant, exits: &dyn RankExits) -> Result<DrainOutcome, Error> {
         self.is_drained.store(true, Ordering::Relaxed);
-        drain::drain(&self.driver, deadline, departures)
+        drain::drain(&self.driver, deadline, exits)
     }
 }
 

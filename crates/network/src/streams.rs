@@ -8,7 +8,7 @@
 //! - [`authentication`] makes the connection: both ends prove that they have a secret, by the
 //!   handshake of the [transport](crate::transport::tcp) between node services.
 //! - [`seal`] binds every frame to the secret and to its place in the connection.
-//! - [`frame`] is the encoding of what travels over it.
+//! - [`frame`] is the encoding of what is sent over it.
 //! - [`multiplexer`] is the state of one end, without input and output: the caller moves bytes
 //!   between it and a socket.
 

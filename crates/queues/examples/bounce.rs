@@ -74,7 +74,7 @@ struct Words<C: Consumers>(ExpressSender, Option<Receiver<Express, C>>);
 impl<C: Consumers> Way for Words<C> {
     fn send(&mut self, number: u64) {
         let message = ExpressMessage::of_number(SourceName::default(), 1, number).expect("40 bits");
-        self.0.try_send(&message).expect("room");
+        self.0.try_send(&message).expect("space");
     }
 
     fn receive(&mut self) -> u64 {
@@ -107,7 +107,7 @@ struct PolledWords(ExpressSender, OnePoll, Vec<Option<Receiver<Express, Multi>>>
 impl Way for PolledWords {
     fn send(&mut self, number: u64) {
         let message = ExpressMessage::of_number(SourceName::default(), 1, number).expect("40 bits");
-        self.0.try_send(&message).expect("room");
+        self.0.try_send(&message).expect("space");
     }
 
     fn receive(&mut self) -> u64 {
@@ -131,7 +131,7 @@ struct Lines<C: Consumers>(CacheLineSender, Option<Receiver<CacheLine, C>>);
 
 impl<C: Consumers> Way for Lines<C> {
     fn send(&mut self, number: u64) {
-        self.0.try_send(&wide(number)).expect("room");
+        self.0.try_send(&wide(number)).expect("space");
     }
 
     fn receive(&mut self) -> u64 {
@@ -148,7 +148,7 @@ struct PolledLines(CacheLineSender, OnePoll, Vec<Option<Receiver<CacheLine, Mult
 
 impl Way for PolledLines {
     fn send(&mut self, number: u64) {
-        self.0.try_send(&wide(number)).expect("room");
+        self.0.try_send(&wide(number)).expect("space");
     }
 
     fn receive(&mut self) -> u64 {

@@ -73,12 +73,13 @@ pub struct Receiver {
 /// Connection of a buffer with senders on other nodes.
 #[derive(Debug)]
 struct RemoteSenders {
-    /// Event of the carrier, which waits for free space.
+    /// Event of the node service, which waits for free space.
     space: Event,
     waits: Arc<dyn RemoteWaits>,
 }
 
-/// Creates a buffer for records that a carrier takes to the buffer of a receiver on another node.
+/// Creates a buffer for records that the node service takes to the buffer of a receiver on another
+/// node.
 /// To release the memory, free the offset in the arena once no process uses the buffer any more.
 ///
 /// # Errors
@@ -105,7 +106,7 @@ impl Receiver {
         Ok(Receiver::of(memory, Some(Arc::clone(arena))))
     }
 
-    /// Connects the carrier to the receiving end of an outgoing buffer.
+    /// Connects the node service to the receiving end of an outgoing buffer.
     pub(crate) fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
         Ok(Receiver::of(AppendMemory::find(segment, offset)?, None))
     }
@@ -116,8 +117,8 @@ impl Receiver {
         Receiver { memory, arena, state, watched: RankWatch::default(), remote: None }
     }
 
-    /// Sets what connects the buffer with senders on other nodes: the event of their carrier, which
-    /// is notified of free space on request, and its marks of waiting threads.
+    /// Sets what connects the buffer with senders on other nodes: the event of the node service,
+    /// which is notified of free space on request, and its marks of waiting threads.
     #[must_use]
     pub fn with_remote_senders(mut self, space: Event, waits: Arc<dyn RemoteWaits>) -> Self {
         self.remote = Some(RemoteSenders { space, waits });
@@ -165,8 +166,8 @@ impl Receiver {
         if received {
             self.memory.senders_wakeup().notify();
             if let Some(RemoteSenders { space, .. }) = &self.remote {
-                // The slot was released before the light fence in `notify`; the carrier requests,
-                // passes the heavy one and tries once more.
+                // The slot was released before the light fence in `notify`; the node service
+                // requests, passes the heavy one and tries once more.
                 let request = self.memory.space_request();
                 request.serve(|| self.memory.is_space_due(), || space.notify());
             }
@@ -179,7 +180,7 @@ impl Receiver {
     /// does.
     ///
     /// # Errors
-    /// [`RecvError::Corrupt`], [`RecvError::RankExited`], [`RecvError::CarrierEnded`].
+    /// [`RecvError::Corrupt`], [`RecvError::RankExited`], [`RecvError::NodeServiceEnded`].
     pub fn recv(&mut self, record: &mut Vec<u8>) -> Result<(), RecvError> {
         // Without a deadline the wait ends only with a result.
         while !self.recv_before(record, None)? {}
@@ -275,13 +276,13 @@ pub struct Sender {
     memory: AppendMemory,
     entry: Entry,
     watched: RankWatch,
-    carrier: Option<Carrier>,
+    service: Option<NodeService>,
 }
 
-/// The carrier that receives what a sender sends to another node: its event, and the index of the
-/// buffer in its poll set.
+/// The node service, which receives what a sender sends to another node: its event, and the index
+/// of the buffer in its poll set.
 #[derive(Debug)]
-struct Carrier {
+struct NodeService {
     member: SetMember,
     event: Event,
 }
@@ -294,20 +295,20 @@ impl Sender {
     /// [`CreateError::Segment`], [`CreateError::Process`].
     pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
         let (memory, entry) = AppendMemory::connect(segment, offset)?;
-        Ok(Sender { memory, entry, watched: RankWatch::default(), carrier: None })
+        Ok(Sender { memory, entry, watched: RankWatch::default(), service: None })
     }
 
-    /// Sets the event of the carrier that receives from this buffer, the member of its poll set
-    /// with this index, and takes the records to another node.
+    /// Sets the event of the node service, which receives from this buffer, the member of its poll
+    /// set with this index, and takes the records to another node.
     ///
     /// # Errors
     /// [`CreateError::NoIndex`].
-    pub fn to_carrier(
+    pub fn to_node_service(
         mut self,
         (set, index): (&PollSet, usize),
         event: Event,
     ) -> Result<Self, CreateError> {
-        self.carrier = Some(Carrier { member: set.member(index)?, event });
+        self.service = Some(NodeService { member: set.member(index)?, event });
         Ok(self)
     }
 
@@ -351,7 +352,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Requests a notification of the receiver's carrier event when there is space. A heavy fence
+    /// Requests a notification of the node service's event when there is space. A heavy fence
     /// and one more attempt must follow.
     pub(crate) fn request_space(&self) {
         self.memory.request_space();
@@ -360,7 +361,7 @@ impl Sender {
     /// Notifies the receiver of a record that was just published by an exchange.
     fn announce(&self) {
         self.memory.receiver_wakeup().notify();
-        if let Some(Carrier { member, event }) = &self.carrier {
+        if let Some(NodeService { member, event }) = &self.service {
             member.announce(Some(event));
         }
     }
@@ -380,7 +381,7 @@ impl Sender {
     ///
     /// # Errors
     /// [`SendError::TooLong`], [`SendError::Closed`], [`SendError::ProcessExited`] or
-    /// [`SendError::RankExited`], [`SendError::CarrierEnded`], [`SendError::Corrupt`].
+    /// [`SendError::RankExited`], [`SendError::NodeServiceEnded`], [`SendError::Corrupt`].
     pub fn send(&self, record: &[u8]) -> Result<(), SendError> {
         self.send_before(record, None)
     }

@@ -46,6 +46,7 @@
 //! # }
 //! ```
 
+mod header_word;
 mod memory;
 mod receiver;
 pub(crate) mod ring;
@@ -53,13 +54,12 @@ pub(crate) mod ring_receiver;
 pub(crate) mod ring_sender;
 mod sender;
 mod signal;
-mod stamp;
 pub(crate) mod words;
 
+pub use header_word::BasicHeader;
+pub(crate) use header_word::HeaderWord;
 pub use memory::{LINE_BYTES, bytes_for};
 pub(crate) use memory::{geometry, map};
 pub use receiver::{BasicMessage, Batch, Part, Receiver};
 pub use ring::Corruption;
 pub use sender::{Buffer, Sender};
-pub use stamp::BasicHeader;
-pub(crate) use stamp::Stamp;

@@ -132,7 +132,7 @@ fn slot_ring(ring: &RingMemory<CacheLineSlot>) -> SlotRing<'_, QueueSlots<'_>> {
         tail: &tail.position,
         seen: &tail.hint,
         head: &head.position,
-        gate: &settings.gate,
+        generation_word: &settings.generation_word,
         own: SenderId::from_bits(ring.own.into()),
     }
 }
@@ -400,13 +400,13 @@ mod tests {
         let slots: Vec<_> = (0..SLOTS).map(|_| CacheLineSlot::of(|| AtomicU64::new(0))).collect();
         let accesses = Cell::new(0);
         let words: [AtomicU64; 3] = Default::default();
-        let gate = AtomicU32::new(0);
+        let generation_word = AtomicU32::new(0);
         let ring = SlotRing {
             memory: Counted { slots: &slots, accesses: &accesses },
             tail: &words[0],
             seen: &words[1],
             head: &words[2],
-            gate: &gate,
+            generation_word: &generation_word,
             own: SenderId::NONE,
         };
         let mut receiver = RecvState::default();

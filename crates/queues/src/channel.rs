@@ -52,7 +52,7 @@ mod value;
 
 pub use crate::error::{RecvError, SendError};
 pub use crate::request::Requested;
-pub use carried::{Arriving, ArrivingError, Departing, Ended};
+pub use carried::{Ended, IncomingEnd, IncomingEndError, OutgoingEnd};
 pub use create::{Channel, pair};
 pub(crate) use memory::{observe, slots_for};
 pub use other_node::OtherNode;

@@ -4,7 +4,7 @@
 //! A connection is a [Basic](crate::basic) ring in memory that only the two processes have mapped,
 //! and a socket between them for wake-ups; the [name server](crate::names) creates both. When a
 //! process ends, the kernel closes its socket, which the other end observes. Between processes of
-//! one job with shared memory, messages of one cache line need neither: they travel through the
+//! one job with shared memory, messages of one cache line need neither: they pass through the
 //! receiver's [receive queues](crate::receive_queues), and the connection exists only as records of
 //! the name server and the two ends.
 //!

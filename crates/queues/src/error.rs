@@ -50,7 +50,7 @@ pub enum SendError {
     #[error(
         "the node service, which carries messages to other nodes, has ended: start the job again"
     )]
-    CarrierEnded,
+    NodeServiceEnded,
     /// The memory of the queue holds a word that no sender or receiver writes.
     #[error("the receive queue is corrupt: another program has overwritten its memory")]
     Corrupt,
@@ -86,7 +86,7 @@ pub enum RecvError {
     #[error(
         "the node service, which carries messages from other nodes, has ended: start the job again"
     )]
-    CarrierEnded,
+    NodeServiceEnded,
     /// The memory of the queue holds a word that no sender or receiver writes.
     #[error("the receive queue is corrupt: another program has overwritten its memory")]
     Corrupt,
@@ -96,7 +96,7 @@ impl From<PeerExit> for SendError {
     fn from(exit: PeerExit) -> Self {
         match exit {
             PeerExit::Left(rank) | PeerExit::Failed(rank) => SendError::RankExited { rank },
-            PeerExit::CarrierEnded => SendError::CarrierEnded,
+            PeerExit::NodeServiceEnded => SendError::NodeServiceEnded,
         }
     }
 }
@@ -105,7 +105,7 @@ impl From<PeerExit> for RecvError {
     fn from(exit: PeerExit) -> Self {
         match exit {
             PeerExit::Left(rank) | PeerExit::Failed(rank) => RecvError::RankExited { rank },
-            PeerExit::CarrierEnded => RecvError::CarrierEnded,
+            PeerExit::NodeServiceEnded => RecvError::NodeServiceEnded,
         }
     }
 }

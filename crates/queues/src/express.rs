@@ -102,9 +102,9 @@ pub(crate) fn word_ring(ring: &RingMemory<AtomicU64>) -> WordRing<'_> {
     WordRing {
         slots: &ring.slots,
         tail: &tail.position,
-        room: &tail.hint,
+        free_until: &tail.hint,
         head: &head.position,
-        gate: &settings.gate,
+        generation_word: &settings.generation_word,
     }
 }
 

@@ -5,11 +5,11 @@
 //! ```
 //!
 //! A queue of the sender's node stands for the one of the receiver, and senders see no difference.
-//! The carrier between the nodes is its only receiver ([`outgoing`]), and one more sender of the
-//! receiver's queue on the other node ([`incoming`]). So it is with Basic rings
-//! ([`outgoing_basic`], [`incoming_basic`]), and with [append buffers](crate::append). Messages are
-//! encoded here, so that a carrier need not distinguish kinds of queues. It trusts neither the
-//! memory of the queues, which ranks may damage, nor the bytes from another node.
+//! The node service is its only receiver ([`outgoing`]), and one more sender of the receiver's
+//! queue on the other node ([`incoming`]). So it is with Basic rings ([`outgoing_basic`],
+//! [`incoming_basic`]), and with [append buffers](crate::append). Messages are encoded here, so
+//! that the node service need not distinguish kinds of queues. It trusts neither the memory of the
+//! queues, which ranks may damage, nor the bytes from another node.
 
 mod append;
 mod basic;
@@ -25,7 +25,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 /// Messages that are taken at once, into the stack: a queue without messages takes no memory of
-/// the carrier.
+/// the node service.
 const BATCH: usize = 128;
 
 pub use basic::{incoming_basic, outgoing_basic};
@@ -214,14 +214,14 @@ mod tests {
         let event = Event::new().expect("a descriptor");
         let receiver = queue.receiver().expect("the first");
         let mut receiver = receiver.with_remote_senders(event.clone(), Arc::new(NoWaits));
-        let mut carrier = incoming(&segment, queue.offset()).expect("it is there");
+        let mut service = incoming(&segment, queue.offset()).expect("it is there");
         let other = queue.sender();
         let fill = || while other.try_send(&ExpressMessage::default()).is_ok() {};
         fill();
         for _ in 0..3 {
-            carrier.request_space();
+            service.request_space();
             shm::fence::heavy();
-            assert_eq!(carrier.put(&[0; 8]), Ok(0));
+            assert_eq!(service.put(&[0; 8]), Ok(0));
             let taken = (1..).find(|_| {
                 receiver.try_recv().expect("open").expect("it is full");
                 fill();

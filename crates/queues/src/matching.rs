@@ -50,5 +50,5 @@ pub use matcher::Pattern;
 pub use memory::{MAILBOX_BYTES, wakeup_word};
 pub use outgoing::EAGER_BYTES;
 pub use remote::{
-    Carrier, REMOTE_RECORD_BYTES, RemoteExit, RemoteLink, RemoteOptions, RemoteRecord,
+    REMOTE_RECORD_BYTES, RemoteExit, RemoteLink, RemoteOptions, RemoteProgress, RemoteRecord,
 };

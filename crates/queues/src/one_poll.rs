@@ -167,7 +167,7 @@ impl OnePoll {
     ///
     /// # Errors
     /// [`RecvError::RankExited`] if a rank that might have sent to one of the queues has failed, or
-    /// all have left; [`RecvError::CarrierEnded`].
+    /// all have left; [`RecvError::NodeServiceEnded`].
     pub fn poll_blocking<M: Members + ?Sized>(
         &mut self,
         members: &mut M,

@@ -10,7 +10,7 @@
 //! ring. If a job has a segment, each of its processes also has
 //! [receive queues](crate::receive_queues), one for each of its ports, of which
 //! [`JobConfig::resident`](crate::names::JobConfig::resident) have rings at a time. Within such a
-//! job messages of up to [`LINE_DATA`](crate::cache_line::LINE_DATA) bytes travel through them, and
+//! job messages of up to [`LINE_DATA`](crate::cache_line::LINE_DATA) bytes pass through them, and
 //! the connection is only a record of the name server. The first longer message to a name opens a
 //! connection with a ring, which carries all later messages; the receiver takes the messages in its
 //! receive queue first. A process to which more than 255 others send gets connections with rings

@@ -161,7 +161,7 @@ impl<K: QueueKind> Queue<K> {
         // waiting senders.
         // Every send compares the generation after it has loaded the tail, so no message of an older
         // sender is committed from here on.
-        self.ring.control.settings.gate.fetch_add(2, Ordering::SeqCst);
+        self.ring.control.settings.generation_word.fetch_add(2, Ordering::SeqCst);
         self.ring.announce_end();
     }
 

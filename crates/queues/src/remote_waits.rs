@@ -5,7 +5,7 @@ use shm::wait::{SpinPolicy, Waiter, wait};
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-/// Marks of waiting threads, for the carrier.
+/// Marks of waiting threads, for the node service.
 pub trait RemoteWaits: Send + Sync + Debug {
     /// Begins a wait.
     fn begin(&self);
@@ -16,7 +16,7 @@ pub trait RemoteWaits: Send + Sync + Debug {
     /// Begins or ends polls, during which an answer to what arrives follows at once.
     fn set_polling(&self, is_polling: bool);
 
-    /// Returns true if a thread that polls would keep the carrier from its processor.
+    /// Returns true if a thread that polls would keep the node service from its processor.
     fn shares_core(&self) -> bool;
 }
 
@@ -65,7 +65,7 @@ pub enum Driven {
 /// Polls before a thread counts as waiting.
 pub(crate) const FIRST_POLLS: u32 = 100;
 
-/// Waits for something that a carrier brings from other nodes, until the deadline.
+/// Waits for something that the node service delivers from other nodes, until the deadline.
 pub(crate) fn wait_beside<W: Waiter>(
     waits: &dyn RemoteWaits,
     waiter: &mut W,
@@ -88,18 +88,19 @@ pub(crate) fn wait_beside<W: Waiter>(
 pub(crate) const ASLEEP: SpinPolicy =
     SpinPolicy { eager: 1, spins: 0, yields: 0, slice: Duration::from_millis(50) };
 
-/// Time of polls beside a carrier on another core. It polls for a time of this order, too.
-const CARRIER_POLLING: Duration = Duration::from_micros(500);
+/// Time of polls while the node service runs on another core. It polls for a time of this order,
+/// too.
+const SERVICE_POLLING: Duration = Duration::from_micros(500);
 
-/// Polls while the carrier of messages from other nodes runs on another core, because waking a
-/// thread on an idle core takes longer than a message. On the carrier's own core a poll would keep
+/// Polls while the node service runs on another core, because waking a
+/// thread on an idle core takes longer than a message. On the service's own core a poll would keep
 /// it from its work, and a yield does not always pass the core on.
 pub(crate) fn poll_beside<R>(
     remote: &dyn RemoteWaits,
     deadline: Option<Instant>,
     mut poll: impl FnMut() -> Option<R>,
 ) -> Option<R> {
-    let end = Instant::now() + CARRIER_POLLING;
+    let end = Instant::now() + SERVICE_POLLING;
     let end = deadline.map_or(end, |deadline| deadline.min(end));
     let mut found = None;
     remote.set_polling(true);
@@ -111,7 +112,7 @@ pub(crate) fn poll_beside<R>(
     found
 }
 
-/// Marks that no carrier reads, for tests.
+/// Marks that no node service reads, for tests.
 #[cfg(test)]
 #[derive(Debug)]
 pub(crate) struct NoWaits;

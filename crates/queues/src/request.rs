@@ -1,5 +1,5 @@
 //! Requests of one notification by a thread that sleeps on something else than the wake-up word, as
-//! the carrier does: it looks for the notification when it is awake.
+//! the node service does: it looks for the notification when it is awake.
 
 use shm::wakeup::{Armed, Wakeup};
 

@@ -1,6 +1,6 @@
 //! Tag-On: a cache-line message with a reference to data that already lies in the segment.
 //!
-//! The header travels through a [cache-line queue](crate::cache_line); the data stays in place. So
+//! The header passes through a [cache-line queue](crate::cache_line); the data stays in place. So
 //! a multicast stores the data once for any number of receivers, which read the same bytes. A
 //! receiver takes the header first, like any other message, and opens the data later
 //! ([`TagOnPools::open`]). The buffer is free again when the last receiver has dropped its

@@ -22,10 +22,10 @@
 //! [`fetch_when`](RemoteWindow::fetch_when), which returns a request that completes later (see
 //! [`FetchRequest`]).
 //!
-//! On another node the carrier executes a command when its frame arrives ([`ServedWindow`]). The
-//! command returns with the answer, so it is complete at the origin and at the target, too. Long
-//! ones are several commands of 8 KiB, which the carrier executes in their order. Commands that
-//! several threads have under way share frames.
+//! On another node the node service executes a command when its frame arrives ([`ServedWindow`]).
+//! The command returns with the answer, so it is complete at the origin and at the target, too.
+//! Long ones are several commands of 8 KiB, which the node service executes in their order.
+//! Commands that several threads have under way share frames.
 //!
 //! Order: a process that observes an effect of a command observes the effects of all commands, and of
 //! all other operations, that its origin had completed before. So data stored before a flag are visible

@@ -191,13 +191,13 @@ mod tests {
         let errors = two_ranks(|rank, space| {
             space.fence().expect("both are here");
             let outcome = match rank {
-                0 => Err(ServiceError::Refused("there is no room".into())),
+                0 => Err(ServiceError::Refused("there is no space".into())),
                 _ => space.fence().map_err(ServiceError::from),
             };
             let entered = outcome.and(Err(ServiceError::Answer));
             space.agree(entered).expect_err("one rank has failed").to_string()
         });
-        assert!(errors[1].contains("rank 0") && errors[1].contains("no room"), "{errors:?}");
-        assert!(errors[0].contains("no room"), "{errors:?}");
+        assert!(errors[1].contains("rank 0") && errors[1].contains("no space"), "{errors:?}");
+        assert!(errors[0].contains("no space"), "{errors:?}");
     }
 }

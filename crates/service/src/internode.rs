@@ -90,7 +90,7 @@ impl Internode {
             (_, InternodeEngine::Agent | InternodeEngine::Direct | InternodeEngine::Ranks) => {
                 Err(format!("{INTERNODE} excludes the kernel engine"))
             }
-            // All messages of a job travel over the network that the user has chosen.
+            // All messages of a job are sent over the network that the user has chosen.
             _ if !matches!(network, NodeNetwork::Tcp(_)) => {
                 Err(format!("{NETWORK} excludes the kernel engine"))
             }

@@ -370,7 +370,7 @@ mod tests {
     /// Sends a message to the service. Returns the response, and true if a segment came with it.
     fn send(server: &mut NodeService, bytes: &[u8]) -> (Option<Answer>, bool) {
         let client = connect(server.name(), Duration::from_secs(10)).expect("it listens");
-        client.send_message(bytes, &[]).expect("there is room");
+        client.send_message(bytes, &[]).expect("there is space");
         server.receive_all().expect("nothing fails");
         let message = client.receive_message(Some(Duration::from_secs(10))).expect("an answer");
         let segment = message.descriptors.into_iter().next().map(Segment::from_fd);

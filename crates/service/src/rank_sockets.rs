@@ -46,7 +46,7 @@ impl RankSockets {
         Ok(())
     }
 
-    /// Ends the connections of a rank that has exited, behind what is left to send. Gives a
+    /// Ends the connections of a rank that has exited, behind what is left to send. Returns a
     /// connection up that makes no progress for the time `time_limit`. Calls `ended` if
     /// [`is_busy`](Self::is_busy) has changed.
     pub(crate) fn exit(
@@ -185,7 +185,7 @@ mod tests {
         sockets.exit(0, Duration::from_secs(3600), move || sender.send(()).expect("it waits"));
         // With data that it has not read: its system resets the connection.
         drop(other);
-        receiver.recv().expect("nobody takes the rest");
+        receiver.recv().expect("the rest is never read");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! A lock by another thread ends that, and the mutex is an ordinary one until its owner has locked it
 //! so often, without another thread between, that the end is paid for. A locked
 //! instruction takes about twenty cycles and, worse, waits until all earlier stores are visible: a
-//! store to a line that another process has read takes as long as the line travels.
+//! store to a line that another process has read takes as long as the transfer of the line.
 
 use crate::bias::Bias;
 use std::cell::{Cell, UnsafeCell};

@@ -29,7 +29,7 @@
 //! | identify processes in shared memory and see that they live | [`liveness`] |
 //! | record the processes that use an object | [`process_table`], [`process_words`] |
 //! | pass descriptors between processes | [`broker`] |
-//! | lend private memory for the time of a call | [`loan`] |
+//! | use private memory of a caller in place during a call | [`borrowed`] |
 //! | write a protocol that loom can check | [`sync`] |
 //!
 //! # Rules of this crate
@@ -62,6 +62,7 @@ mod announcements;
 pub mod arena;
 mod bias;
 pub mod biased_mutex;
+pub mod borrowed;
 pub mod broker;
 pub mod clock;
 pub mod completion;
@@ -74,7 +75,6 @@ pub mod inherited;
 mod label;
 pub mod line_copy;
 pub mod liveness;
-pub mod loan;
 pub mod mapped;
 pub mod memory;
 pub mod object;

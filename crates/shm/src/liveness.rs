@@ -98,8 +98,8 @@ pub enum PeerExit {
     Left(u32),
     /// This rank has failed.
     Failed(u32),
-    /// The carrier of messages between nodes has ended, and no exit of a rank was reported.
-    CarrierEnded,
+    /// The node service has ended, and no exit of a rank was reported.
+    NodeServiceEnded,
 }
 
 /// Liveness check of the ranks at the other end of a queue. A waiting thread calls it about ten

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// and neither calls [`as_mut_slice`](Self::as_mut_slice) nor frees the bytes. Types of the layers
 /// above guarantee this: they move the value into the operation and return it afterwards, and before
 /// a change of bytes that are still read they move to a [copy](Self::copy)
-/// (`tradewind::lendable::LendableBytes::make_writable`).
+/// (`tradewind::copy_on_write::CopyOnWriteBytes::make_writable`).
 ///
 /// ```
 /// use shm::{arena::Arena, owned::OwnedBytes, segment::{Backing, Segment}};

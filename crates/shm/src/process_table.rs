@@ -6,7 +6,7 @@
 //! | [`ProcessWords`] | any number, borrowed | taken any number of times |
 //! | [`EndHolder`] | one | taken once and never free again |
 //!
-//! A process that is killed leaves its word behind. Its [`ProcessId`] tells it apart from later
+//! A process that is killed leaves its word behind. Its [`ProcessId`] distinguishes it from later
 //! processes, so the word can be taken over and the object freed.
 
 use crate::liveness::{ProcessId, ProcessWatch};

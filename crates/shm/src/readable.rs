@@ -30,7 +30,7 @@ pub fn check_segment(segment: &Segment, at: Offset, length: u64) -> Result<()> {
     Ok(populate(start, length as usize, Advice::LinuxPopulateRead)?)
 }
 
-/// Gives a range of a segment all of its pages, so that it can be read and written.
+/// Commits all pages of a range of a segment, so that it can be read and written.
 ///
 /// # Errors
 /// The system's reason if it has no memory; `InvalidInput` when the range leaves the segment.

@@ -81,12 +81,12 @@ unsafe impl<T: Shared, const N: usize> Shared for [T; N] {}
 /// use shm::sync::AtomicU32;
 /// shm::shared_lines! {
 ///     /// Counts arrivals.
-///     struct Gate {
+///     struct Arrivals {
 ///         /// Number of arrivals.
 ///         arrivals: AtomicU32,
 ///     }
 /// }
-/// assert_eq!(size_of::<Gate>(), 64);
+/// assert_eq!(size_of::<Arrivals>(), 64);
 /// ```
 #[macro_export]
 macro_rules! shared_lines {

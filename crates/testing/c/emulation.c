@@ -145,7 +145,7 @@ static int close_endpoint(struct fid *fid) {
         place = &(*place)->next;
     if (*place)
         *place = endpoint->next;
-    for (struct message *message = endpoint->inbox, *next; message; message = next) {
+    for (struct message *message = endpoint->arrived, *next; message; message = next) {
         next = message->next;
         free(message);
     }

@@ -121,7 +121,7 @@ struct endpoint {
     bool is_enabled;
     struct operation sends[MOST], receives[MOST], reads[MOST];
     size_t sending, receiving, reading;
-    struct message *inbox;
+    struct message *arrived;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -211,7 +211,7 @@ static void deliver(struct endpoint *endpoint, bool keeps_order, const char *byt
     struct message *message = zeroed(sizeof *message + length);
     message->length = length;
     memcpy(message->bytes, bytes, length);
-    struct message **place = &endpoint->inbox;
+    struct message **place = &endpoint->arrived;
     while (*place && (keeps_order || chance(4)))
         place = &(*place)->next;
     message->next = *place;
@@ -284,8 +284,8 @@ static void progress(struct endpoint *endpoint) {
         if (send.is_injected)
             free(send.buffer);
     }
-    while (endpoint->inbox && endpoint->receiving > 0) {
-        struct message *message = endpoint->inbox;
+    while (endpoint->arrived && endpoint->receiving > 0) {
+        struct message *message = endpoint->arrived;
         struct operation receive = endpoint->receives[0];
         remove_at(endpoint->receives, &endpoint->receiving, 0);
         bool fits = message->length <= receive.length;
@@ -293,12 +293,12 @@ static void progress(struct endpoint *endpoint) {
             memcpy(receive.buffer, message->bytes, message->length);
         complete(
             endpoint->queue, &receive, FI_MSG | FI_RECV, message->length, fits ? 0 : FI_ETRUNC);
-        endpoint->inbox = message->next;
+        endpoint->arrived = message->next;
         free(message);
     }
 }
 
 static bool has_work(struct queue *queue) {
     const struct endpoint *user = queue->user;
-    return queue->count > 0 || (user && (user->sending > 0 || user->reading > 0 || user->inbox));
+    return queue->count > 0 || (user && (user->sending > 0 || user->reading > 0 || user->arrived));
 }

@@ -76,8 +76,9 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Gives SIGINT and SIGQUIT their default actions. A shell without job control starts background
-/// commands with these signals ignored, and programs that tests start and interrupt would inherit it.
+/// Restores the default actions of SIGINT and SIGQUIT. A shell without job control starts
+/// background commands with these signals ignored, and programs that tests start and interrupt
+/// would inherit it.
 fn accept_interrupts() {
     for signal in [libc::SIGINT, libc::SIGQUIT] {
         // SAFETY: no handler is installed, so no code of this program runs on a signal.

@@ -1,5 +1,5 @@
-//! A value travels around all ranks, and every rank adds its own number: messages selected by sender
-//! and tag.
+//! A value is passed around all ranks, and every rank adds its own number: messages selected by
+//! sender and tag.
 //!
 //! ```sh
 //! cargo build --release -p tradewind --example ring_exchange
@@ -8,21 +8,21 @@
 
 use tradewind::{Communicator, Job, Result, Source, Tag};
 
-/// Tag of the value that travels.
+/// Tag of the value.
 const VALUE: u32 = 1;
 
 /// Tag of the reports to rank 0.
 const REPORT: u32 = 2;
 
 fn main() -> Result<()> {
-    if let Some(lines) = travel(Job::init()?.world())? {
+    if let Some(lines) = pass_around(Job::init()?.world())? {
         lines.iter().for_each(|line| println!("{line}"));
     }
     Ok(())
 }
 
 /// Returns the reports of all ranks on rank 0.
-pub(crate) fn travel(world: &Communicator) -> Result<Option<Vec<String>>> {
+pub(crate) fn pass_around(world: &Communicator) -> Result<Option<Vec<String>>> {
     let rank = world.rank();
     let size = world.size();
     let mut sum = [0_u32];

@@ -1,8 +1,8 @@
 //! Buffers of collectives: borrowed slices, or memory of the segment that moves in and is returned.
 
+use crate::copy_on_write::CopyOnWriteBytes;
 use crate::deferred::DeferredBuffers;
 use crate::error::{Error, argument};
-use crate::lendable::LendableBytes;
 use bytemuck::Pod;
 use engine::InputReaders;
 use engine::argument::Argument;
@@ -39,7 +39,7 @@ use std::time::Duration;
 /// ```
 #[derive(Debug)]
 pub struct SharedBuffer<T: Pod> {
-    memory: LendableBytes,
+    memory: CopyOnWriteBytes,
     count: usize,
     element: PhantomData<fn() -> T>,
 }
@@ -61,7 +61,7 @@ impl<T: Pod> SharedBuffer<T> {
             let found = format!("{alignment} bytes");
             return Err(argument("the alignment of an element", found, "a page at most"));
         }
-        let memory = LendableBytes::new(group, deferred, (bytes, alignment as u64))?;
+        let memory = CopyOnWriteBytes::new(group, deferred, (bytes, alignment as u64))?;
         Ok(SharedBuffer { memory, count, element: PhantomData })
     }
 
@@ -105,9 +105,9 @@ impl<T: Pod> SharedBuffer<T> {
         Ok(&mut **self)
     }
 
-    fn lend_to(mut self, readers: Option<InputReaders>) -> Self {
+    fn with_readers(mut self, readers: Option<InputReaders>) -> Self {
         if let Some(readers) = readers {
-            self.memory.lend_to(readers);
+            self.memory.add_readers(readers);
         }
         self
     }
@@ -336,7 +336,7 @@ impl<'a, T: Pod> Input<'a, T> for SharedBuffer<T> {
 
     #[inline]
     fn into_back(self, readers: impl FnOnce() -> Option<InputReaders>) -> SharedBuffer<T> {
-        self.lend_to(readers())
+        self.with_readers(readers())
     }
 }
 
@@ -368,7 +368,7 @@ impl<'a, T: Pod> Output<'a, T> for SharedBuffer<T> {
         self,
         readers: impl FnOnce() -> Option<InputReaders>,
     ) -> (&'a mut [u8], SharedBuffer<T>) {
-        (&mut [], self.lend_to(readers()))
+        (&mut [], self.with_readers(readers()))
     }
 
     fn bytes_of_back(back: &mut SharedBuffer<T>) -> &mut [u8] {

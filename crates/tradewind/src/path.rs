@@ -43,9 +43,9 @@ impl ExecutionPath {
 
     /// The schedule, if a blocking call runs it on the buffers themselves.
     #[inline]
-    pub(crate) fn lending(&self) -> Option<&Arc<InternodeSchedule>> {
+    pub(crate) fn in_place_schedule(&self) -> Option<&Arc<InternodeSchedule>> {
         match self {
-            ExecutionPath::Internode(schedule) => Some(schedule).filter(|one| one.takes_loans()),
+            ExecutionPath::Internode(schedule) => Some(schedule).filter(|one| one.runs_in_place()),
             ExecutionPath::Flat(_) | ExecutionPath::Linked(_) => None,
         }
     }

@@ -12,7 +12,7 @@ use crate::buffer_error::Elements;
 use crate::buffers::Output;
 use crate::communicator::Communicator;
 use crate::error::{Result, does_not_fit};
-use crate::internode::request::run_lent;
+use crate::internode::request::run_in_place;
 use crate::path::ExecutionPath;
 use crate::reduction::FoldOrder;
 use crate::request::{CopiedOutput, Outputs, Request};
@@ -21,7 +21,7 @@ use engine::argument::{Argument, Binding};
 pub(crate) use kinds::{CollectivePlan, check_memory};
 pub use kinds::{NoBuffers, OneBuffer, TwoBuffers};
 use models::decision::CallForm;
-use shm::loan::{Loan, lend};
+use shm::borrowed::{CallerBuffer, with_borrowed};
 use std::marker::PhantomData;
 
 impl CollectivePlan<NoBuffers> {
@@ -39,8 +39,8 @@ impl CollectivePlan<NoBuffers> {
 
     /// Starts the collective and waits.
     pub(crate) fn run(&self, communicator: &Communicator) -> Result<()> {
-        match self.path.lending() {
-            Some(schedule) => run_lent(schedule, Vec::new()),
+        match self.path.in_place_schedule() {
+            Some(schedule) => run_in_place(schedule, Vec::new()),
             None => self.start_as(communicator, CallForm::Blocking)?.wait(),
         }
     }
@@ -72,12 +72,16 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
 
     /// Starts the collective with its buffer and waits.
     pub(crate) fn run(&self, communicator: &Communicator, buffer: &mut [T]) -> Result<()> {
-        let Some(schedule) = self.path.lending() else {
+        let Some(schedule) = self.path.in_place_schedule() else {
             return self.start_as(communicator, CallForm::Blocking, buffer)?.wait();
         };
         let bytes = bytemuck::cast_slice_mut::<T, u8>(buffer);
-        let loan = if self.buffers.is_root { Loan::Read(bytes) } else { Loan::Write(bytes) };
-        lend(vec![loan], |lent| run_lent(schedule, lent))
+        let buffer = if self.buffers.is_root {
+            CallerBuffer::Read(bytes)
+        } else {
+            CallerBuffer::Write(bytes)
+        };
+        with_borrowed(vec![buffer], |buffers| run_in_place(schedule, buffers))
     }
 
     #[inline(always)]

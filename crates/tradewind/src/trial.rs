@@ -24,7 +24,7 @@ const HOPELESS: f64 = 4.0;
 
 /// Least memory of a rank's part of the segment for a trial: two of the shortest buffers that are
 /// staged.
-const LEAST_ROOM: u64 = 8192;
+const LEAST_SPACE: u64 = 8192;
 
 /// Buffers of a rank for calls of one collective and size.
 struct Memory {
@@ -83,7 +83,7 @@ impl Communicator {
         let handles: Vec<Communicator> =
             plans.iter().map(|plan| self.with_plan(query.operation, plan)).collect();
         // The program's calls may need none of the memory, because their buffers are shared ones.
-        let may = SelectionRules::may_refine() && self.has_room(query, &handles);
+        let may = SelectionRules::may_refine() && self.has_space(query, &handles);
         let memory = if may { Memory::of(query) } else { None };
         let ready = self.allgather_word(u64::from(memory.is_some()), call)?;
         let Some(memory) = memory.filter(|_| ready.iter().all(|ready| *ready == 1)) else {
@@ -101,7 +101,7 @@ impl Communicator {
 
     /// Returns `true` if this rank's part of the segment has space for the schedules and a call of each.
     /// Between nodes the calls take none of it.
-    fn has_room(&self, query: &Query, handles: &[Communicator]) -> bool {
+    fn has_space(&self, query: &Query, handles: &[Communicator]) -> bool {
         if self.internode().is_some() {
             return true;
         }
@@ -129,7 +129,7 @@ impl Communicator {
         let (input, output) = lengths(query);
         needed += [input, output].map(u64::next_power_of_two).iter().sum::<u64>();
         let arena = self.group().arena();
-        arena.allocate(needed.max(LEAST_ROOM), 64).and_then(|at| arena.free(at)).is_ok()
+        arena.allocate(needed.max(LEAST_SPACE), 64).and_then(|at| arena.free(at)).is_ok()
     }
 
     /// Times these plans in turns, but for those that another engine runs. All ranks get the same
@@ -223,7 +223,8 @@ impl Communicator {
 
     fn call(&self, operation: Collective, memory: &mut Memory, root: u32) -> Result<()> {
         let Memory { input, output, sum } = memory;
-        let (input, output) = (input.as_slice(), output.as_mut_slice());
+        let input = input.as_slice();
+        let output = output.as_mut_slice();
         match operation {
             Collective::Barrier => self.barrier(),
             Collective::Bcast => self.bcast(output, root),
@@ -241,7 +242,8 @@ impl Communicator {
 
     fn start_and_wait(&self, operation: Collective, memory: &mut Memory, root: u32) -> Result<()> {
         let Memory { input, output, sum } = memory;
-        let (input, output) = (input.as_slice(), output.as_mut_slice());
+        let input = input.as_slice();
+        let output = output.as_mut_slice();
         match operation {
             Collective::Barrier => self.ibarrier()?.wait(),
             Collective::Bcast => self.ibcast(output, root)?.wait(),

@@ -101,7 +101,7 @@ fn of_call(rank: u32, call: &Call) -> Slice {
     Slice { name, rank, track, thread: 0, begun, ended, details, event: None }
 }
 
-/// Gives every slice a line on which it overlaps no other, unless one lies within the other.
+/// Assigns every slice a line on which it overlaps no other, unless one lies within the other.
 fn spread(slices: &mut [Slice], ranks: u64) {
     let mut lines: HashMap<Track, Vec<Vec<u64>>> = HashMap::new();
     for slice in slices {
@@ -142,7 +142,8 @@ mod tests {
         let calls = vec![call(0, 10), call(2, 5), call(5, 12), call(10, 20), call(12, 13)];
         let parts = Parts { calls, ..Parts::default() };
         let threads: Vec<u64> = slices(&parts, 4).iter().map(|slice| slice.thread).collect();
-        // The second lies within the first, the third reaches beyond it; the fourth has room again.
+        // The second lies within the first, the third reaches beyond it; the fourth has space
+        // again.
         assert_eq!(threads, [1, 1, 7, 1, 1]);
     }
 }

@@ -45,7 +45,7 @@ struct Case<'a> {
 
 impl<'a> Case<'a> {
     fn new(library: &'static str, installation: &'a Installation) -> Self {
-        let folder = tempfile::tempdir().expect("room for files");
+        let folder = tempfile::tempdir().expect("space for files");
         let source = folder.path().join("sum.c");
         std::fs::write(&source, SUM).expect("a source");
         let mut compile = Command::new(&installation.compilers[0]);
@@ -183,7 +183,7 @@ fn algorithms_are_timed_once() {
 fn a_library_that_is_not_there_is_one_line() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
     command.args(["tune", "--export", "openmpi", "--mpi", "/nonexistent"]);
-    let out = tempfile::tempdir().expect("room for files");
+    let out = tempfile::tempdir().expect("space for files");
     let output = command.arg("--out").arg(out.path().join("rules")).output().expect("the command");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.lines().count() == 1, "{said}");

@@ -50,7 +50,7 @@ const NAMES: [&str; 13] = [
     "threads",
 ];
 
-/// What tells rows apart.
+/// Key of a row.
 fn key(row: &Value) -> (String, u64, u64) {
     let number = |field: &str| row[field].as_u64().expect("a count");
     (row["mechanism"].as_str().expect("a name").to_owned(), number("threads"), number("bytes"))

@@ -35,7 +35,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn models_alone_make_a_table() {
-    let place = tempfile::tempdir().expect("room for files");
+    let place = tempfile::tempdir().expect("space for files");
     let out = place.path().join("decisions.json");
     let output = tradewind("tune --quick --ranks 2 --models-only", Some(&out));
     let said = text(&output.stderr);
@@ -50,7 +50,7 @@ fn models_alone_make_a_table() {
 }
 
 fn nodes_are_tuned_beside_what_is_kept() {
-    let place = tempfile::tempdir().expect("room for files");
+    let place = tempfile::tempdir().expect("space for files");
     let out = place.path().join("decisions.json");
     let output = tradewind("tune --quick --ranks 2 --models-only", Some(&out));
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -100,7 +100,7 @@ fn nodes_are_tuned_beside_what_is_kept() {
 
 /// The ranks of a step are taken from each node; what is complete is not measured again.
 fn experiments_run_between_nodes_and_are_gone_on_with() {
-    let place = tempfile::tempdir().expect("room for files");
+    let place = tempfile::tempdir().expect("space for files");
     let line = "measure barrier --quick --nodes 2 --ranks-per-node 2";
     let output = tradewind(line, Some(place.path()));
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
@@ -140,12 +140,12 @@ fn predictions_come_from_any_machine_s_file() {
 }
 
 fn predictions_say_that_a_measurement_was_disturbed() {
-    let place = tempfile::tempdir().expect("room for files");
+    let place = tempfile::tempdir().expect("space for files");
     let path = place.path().join("machine.json");
     let mut machine = Machine::read(Path::new(RECORDED)).expect("it is recorded");
     let load = "other processes used 43 % of the cores";
     machine.engine_mut(Engine::Agent).disturbed.insert(PairClass::OtherNode, load.to_owned());
-    machine.write(&path).expect("room for a file");
+    machine.write(&path).expect("space for a file");
     let line = "predict bcast -n 4 --ranks-per-node 2 --nonblocking --machine";
     let output = tradewind(&format!("{line} {}", path.display()), None);
     let shown = text(&output.stdout);
@@ -155,7 +155,7 @@ fn predictions_say_that_a_measurement_was_disturbed() {
 }
 
 fn a_file_that_is_no_machine_s_is_one_line() {
-    let place = tempfile::tempdir().expect("room for files");
+    let place = tempfile::tempdir().expect("space for files");
     let path = place.path().join("machine.json");
     let recorded = std::fs::read_to_string(RECORDED).expect("it is recorded");
     let negative = recorded.replacen("\"latency\": ", "\"latency\": -", 1);
@@ -163,7 +163,7 @@ fn a_file_that_is_no_machine_s_is_one_line() {
     for (content, problem) in
         [("{", "damaged"), (&negative, "the latency is -"), (&older, "older tradewind")]
     {
-        std::fs::write(&path, content).expect("room for a file");
+        std::fs::write(&path, content).expect("space for a file");
         let output = tradewind(&format!("predict bcast -n 4 --machine {}", path.display()), None);
         let said = text(&output.stderr);
         assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");

@@ -207,7 +207,7 @@ fn what_is_lost_at_the_end_comes_again() {
         relayed_nodes(2, 1500, 7).expect("the runner has made sure of TAP interfaces");
     for round in 0..2 {
         relay.set_faults(Faults::default());
-        let directory = tempfile::tempdir().expect("there is room");
+        let directory = tempfile::tempdir().expect("there is space");
         let sign = directory.path().join("go");
         let job = Hydra::new(&testbed, &[1, 1])
             .variable("TRADEWIND_INTERNODE", "kernel")
@@ -215,7 +215,7 @@ fn what_is_lost_at_the_end_comes_again() {
         let mut job = job.variable(SIGN, sign.to_str().expect("text")).start();
         job.hear(&both("goes on"));
         relay.set_faults(Faults::of_networks(0.2));
-        std::fs::write(&sign, []).expect("there is room");
+        std::fs::write(&sign, []).expect("there is space");
         assert_eq!(job.finish(), both("has all"), "round {round}");
     }
 }
@@ -350,7 +350,7 @@ fn the_time_after_which_a_node_is_unreachable_can_be_set() {
 
 fn a_profile_shows_what_the_kernel_did_on_every_node() {
     let testbed = nodes(2);
-    let folder = tempfile::tempdir().expect("there is room");
+    let folder = tempfile::tempdir().expect("there is space");
     let parts = folder.path().to_str().expect("readable");
     let said = Hydra::new(&testbed, &[2, 1])
         .variable("TRADEWIND_TRACE", parts)

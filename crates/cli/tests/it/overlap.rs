@@ -75,7 +75,7 @@ fn assert_is_a_row(row: &Value) {
     );
 }
 
-/// What tells rows apart.
+/// Key of a row.
 fn key(row: &Value) -> (String, u64, String) {
     let name = |field: &str| row[field].as_str().expect("a name").to_owned();
     (name("op"), row["bytes"].as_u64().expect("a size"), name("engine"))
@@ -105,8 +105,8 @@ fn every_collective_has_a_row_for_each_size_and_engine() {
 }
 
 fn peers_finish_short_messages_without_their_owners() {
-    // Only looks after all ranks have started count, and by then whoever started last has finished
-    // it for all.
+    // Only looks after all ranks have started count, and by then the rank that started last has
+    // finished it for all.
     let rows = rows(
         "overlap -n 4 --op barrier,allreduce,alltoall,neighbor --bytes 64 --engine peers --repetitions 10",
     );

@@ -83,8 +83,8 @@ fn programs_read_the_parts() {
     assert_eq!(parts, [part(place.path(), "contention")]);
 }
 
-/// A signal while ranks measure: it is sent when a step more is on the disk than before. Gives the
-/// exit status and what was said.
+/// A signal while ranks measure: it is sent when a step more is on the disk than before. Returns
+/// the exit status and what was said.
 fn interrupt(out: &Path, signal: Signal) -> (i32, String) {
     let kept = out.join("matchings.json");
     let before = fs::read(&kept).ok();
@@ -148,7 +148,7 @@ fn a_part_that_is_there_in_part_is_completed() {
     }
     Directory::create(place.path())
         .and_then(|directory| directory.write(&cut))
-        .expect("there is room");
+        .expect("there is space");
     let rest = tradewind(place.path(), "matchings --quick");
     assert!(rest.status.success(), "{}", text(&rest.stderr));
     assert!(text(&rest.stderr).contains("goes on behind 3 of 8 steps"), "{}", text(&rest.stderr));
@@ -158,7 +158,7 @@ fn a_part_that_is_there_in_part_is_completed() {
     assert!(completed.complete && rows(&completed).len() == 8);
     assert_eq!(rows(&completed)[..3], rows(&whole)[..3], "what was there is kept");
     let drawn = |part: &Part| rows(part).iter().map(|row| row[1].clone()).collect::<Vec<_>>();
-    assert_eq!(drawn(&completed), drawn(&whole), "the same matchings, whoever draws them");
+    assert_eq!(drawn(&completed), drawn(&whole), "the same matchings from every process");
 }
 
 fn ranks_of_a_job_do_not_measure_by_themselves() {
@@ -209,7 +209,7 @@ fn what_was_measured_otherwise_is_left_alone() {
 fn what_cannot_be_read_or_written_is_named() {
     let place = place();
     let damaged = place.path().join("barrier.json");
-    fs::write(&damaged, "{\"format\": \"tradewind measure").expect("there is room");
+    fs::write(&damaged, "{\"format\": \"tradewind measure").expect("there is space");
     let output = tradewind(place.path(), "barrier --quick");
     let said = text(&output.stderr);
     assert!(
@@ -227,14 +227,10 @@ fn what_cannot_be_read_or_written_is_named() {
         "--again puts a new one in its place"
     );
 
-    fs::write(place.path().join("decisions.json"), "{").expect("there is room");
-    fs::write(place.path().join("memory.json"), "{").expect("there is room");
+    fs::write(place.path().join("decisions.json"), "{").expect("there is space");
+    fs::write(place.path().join("memory.json"), "{").expect("there is space");
     let output = tradewind(place.path(), "barrier --quick --again");
-    assert!(
-        output.status.success(),
-        "what is damaged is in nobody's way: {}",
-        text(&output.stderr)
-    );
+    assert!(output.status.success(), "damaged files do not interfere: {}", text(&output.stderr));
     let notes = part(place.path(), "summary").notes;
     assert!(
         notes.iter().any(|note| note.contains("memory.json") && note.contains("damaged")),
@@ -242,7 +238,7 @@ fn what_cannot_be_read_or_written_is_named() {
     );
 
     let file = place.path().join("a-file");
-    fs::write(&file, "").expect("there is room");
+    fs::write(&file, "").expect("there is space");
     let output = tradewind(&file.join("below"), "barrier --quick");
     let said = text(&output.stderr);
     assert!(
@@ -261,7 +257,7 @@ fn what_cannot_be_read_or_written_is_named() {
 fn what_cannot_be_kept_any_more_ends_the_measurement() {
     // A directory in the file's place stands for a disk that is full: no part can be written.
     let place = place();
-    fs::create_dir(place.path().join("barrier.json")).expect("there is room");
+    fs::create_dir(place.path().join("barrier.json")).expect("there is space");
     let output = tradewind(place.path(), "barrier --quick --again");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -305,12 +301,12 @@ fn queues_keep_their_rows_and_show_them_as_before() {
 fn a_mapping_is_proposed_for_a_program() {
     let place = place();
     let (matrix, goal) = (place.path().join("traffic.csv"), place.path().join("program.goal"));
-    fs::write(&matrix, "0,9,0,0\n9,0,0,0\n0,0,0,9\n0,0,9,0\n").expect("there is room");
+    fs::write(&matrix, "0,9,0,0\n9,0,0,0\n0,0,0,9\n0,0,9,0\n").expect("there is space");
     fs::write(
         &goal,
         "num_ranks 2\nrank 0 {\na: send 64b to 1 tag 0\n}\nrank 1 {\na: recv 64b from 0 tag 0\n}\n",
     )
-    .expect("there is room");
+    .expect("there is space");
     for (file, ranks) in [(&matrix, 4), (&goal, 2)] {
         let output =
             tradewind(place.path(), &format!("placement --quick --traffic {}", file.display()));
@@ -320,7 +316,7 @@ fn a_mapping_is_proposed_for_a_program() {
         assert_eq!(map.split(',').count(), ranks, "{map}");
         assert!(text(&output.stdout).contains("Proposed mapping"));
     }
-    fs::write(&matrix, "0 1\n1 x\n").expect("there is room");
+    fs::write(&matrix, "0 1\n1 x\n").expect("there is space");
     let output =
         tradewind(place.path(), &format!("placement --quick --traffic {}", matrix.display()));
     let said = text(&output.stderr);
@@ -343,7 +339,7 @@ fn everything_is_made_one_after_the_other() {
 fn a_table_that_cannot_be_written_is_refused_before_anything_is_measured() {
     let place = place();
     let file = place.path().join("a-file");
-    fs::write(&file, "").expect("there is room");
+    fs::write(&file, "").expect("there is space");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
     let output = command
         .args(["tune", "--quick", "--ranks", "2", "--out"])

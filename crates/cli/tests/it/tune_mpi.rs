@@ -30,7 +30,7 @@ struct Case<'a> {
 
 impl<'a> Case<'a> {
     fn new(installation: &'a Installation) -> Self {
-        let folder = tempfile::tempdir().expect("room for files");
+        let folder = tempfile::tempdir().expect("space for files");
         let case = Case { installation, folder };
         let tests = std::env::current_exe().expect("this program has a path");
         let library = tests.with_file_name("libtradewind_mpi.so");
@@ -38,8 +38,8 @@ impl<'a> Case<'a> {
             (Path::new(env!("CARGO_BIN_EXE_tradewind")), case.command()),
             (&library, case.library()),
         ] {
-            std::fs::create_dir_all(to.parent().expect("a folder")).expect("room for a folder");
-            std::fs::copy(from, to).expect("room for a copy");
+            std::fs::create_dir_all(to.parent().expect("a folder")).expect("space for a folder");
+            std::fs::copy(from, to).expect("space for a copy");
         }
         case
     }
@@ -129,7 +129,7 @@ fn is_measured_in_jobs_of_its_own(family: Family) {
             let rows = rows.clone();
             let mut changed = case.content();
             changed["content"]["rows"] = rows.into();
-            std::fs::write(case.table(), changed.to_string()).expect("room for a table");
+            std::fs::write(case.table(), changed.to_string()).expect("space for a table");
             let line = case.barriers();
             assert!(line.contains(words), "{line}");
             assert_eq!(line.contains("not faster"), ratio > 1.0, "{line}");
@@ -161,7 +161,7 @@ fn other_files_are_not_overwritten() {
     const NOTES: &str = "notes of somebody\n";
     for installation in with_directory(Family::Mpich) {
         let case = Case::new(installation);
-        std::fs::write(case.table(), NOTES).expect("room for notes");
+        std::fs::write(case.table(), NOTES).expect("space for notes");
         let output = case.tune();
         assert!(!output.status.success(), "{output:?}");
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -14,8 +14,8 @@ pub(super) enum Handshake {
 }
 
 const DATA: u32 = 0;
-const ANNOUNCEMENT: u32 = 1;
-const READY: u32 = 2;
+const REQUEST_TO_SEND: u32 = 1;
+const CLEAR_TO_SEND: u32 = 2;
 
 pub(super) fn build(
     builder: &mut GraphBuilder,
@@ -28,7 +28,7 @@ pub(super) fn build(
         let received = tree.parent.map(|parent| receive(builder, segment, parent, handshake));
         for child in &tree.children {
             let first = send(builder, segment, *child, handshake);
-            // Empty data leave no trace of their order, and neither does an announcement.
+            // Empty data leave no trace of their order, and neither does a request to send.
             if let Some(received) = received
                 && (segment.length == 0 || handshake == Handshake::Rendezvous)
             {
@@ -46,9 +46,9 @@ fn receive(
 ) -> Vertex {
     let received = builder.receive(segment, parent, DATA);
     if handshake == Handshake::Rendezvous {
-        let announced = builder.receive(Blocks::none(), parent, ANNOUNCEMENT);
-        let ready = builder.send(Blocks::none(), parent, READY);
-        builder.requires(ready, announced);
+        let requested = builder.receive(Blocks::none(), parent, REQUEST_TO_SEND);
+        let ready = builder.send(Blocks::none(), parent, CLEAR_TO_SEND);
+        builder.requires(ready, requested);
         // To be ready is to wait for the bytes.
         builder.irequires(ready, received);
     }
@@ -60,9 +60,9 @@ fn send(builder: &mut GraphBuilder, segment: Block, child: u32, handshake: Hands
     if handshake == Handshake::None {
         return builder.send(segment, child, DATA);
     }
-    let announcement = builder.send(Blocks::none(), child, ANNOUNCEMENT);
-    let ready = builder.receive(Blocks::none(), child, READY);
+    let request = builder.send(Blocks::none(), child, REQUEST_TO_SEND);
+    let ready = builder.receive(Blocks::none(), child, CLEAR_TO_SEND);
     let sent = builder.send(segment, child, DATA);
     builder.requires(sent, ready);
-    announcement
+    request
 }

@@ -51,7 +51,7 @@ pub fn cartesian(
 fn places(dimensions: &[u32]) -> Result<u32, CollectiveError> {
     let error = |places| CollectiveError::GridSize { dimensions: dimensions.to_vec(), places };
     if dimensions.contains(&0) {
-        return Err(error("nobody"));
+        return Err(error("no rank"));
     }
     let product = dimensions.iter().try_fold(1u32, |product, extent| product.checked_mul(*extent));
     product.ok_or_else(|| error("more places than ranks can be numbered"))

@@ -60,7 +60,7 @@ pub(crate) struct Evaluation<'a> {
     messages: Vec<Message>,
     message_of: HashMap<Place, usize>,
     /// The k-th join of every rank.
-    meetings: Vec<Vec<Place>>,
+    matching_joins: Vec<Vec<Place>>,
     possible: Vec<Step>,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Evaluation<'a> {
                 state.missing.iter().enumerate().filter(|(_, missing)| **missing == 0);
             possible.extend(independent.map(|(vertex, _)| Step::Start((rank, vertex))));
         }
-        let meetings = meetings(graphs);
+        let matching_joins = matching_joins(graphs);
         Evaluation {
             graphs,
             protocol,
@@ -94,7 +94,7 @@ impl<'a> Evaluation<'a> {
             ranks,
             messages,
             message_of,
-            meetings,
+            matching_joins,
             possible,
         }
     }
@@ -201,16 +201,16 @@ impl<'a> Evaluation<'a> {
 
     /// Records the arrival of a rank at a join, and completes the ranks that can leave it now.
     fn joined(&mut self, place: Place, mode: JoinMode) {
-        let meeting =
-            self.meetings.iter().find(|meeting| meeting.contains(&place)).unwrap().clone();
+        let places =
+            self.matching_joins.iter().find(|places| places.contains(&place)).unwrap().clone();
         let started = |place: &Place| self.ranks[place.0].started[place.1];
         let leaving: Vec<Place> = match mode {
-            JoinMode::Broadcast { root } if !started(&meeting[root as usize]) => Vec::new(),
+            JoinMode::Broadcast { root } if !started(&places[root as usize]) => Vec::new(),
             JoinMode::Broadcast { root } if root as usize == place.0 => {
-                meeting.into_iter().filter(started).collect()
+                places.into_iter().filter(started).collect()
             }
             JoinMode::Broadcast { .. } => vec![place],
-            _ if meeting.iter().all(started) => meeting,
+            _ if places.iter().all(started) => places,
             _ => Vec::new(),
         };
         self.possible.extend(leaving.into_iter().map(Step::Meet));
@@ -218,14 +218,14 @@ impl<'a> Evaluation<'a> {
 
     /// What a rank gets out of a join.
     fn meet(&self, place: Place) -> Vec<u8> {
-        let meeting = self.meetings.iter().find(|meeting| meeting.contains(&place)).unwrap();
+        let places = self.matching_joins.iter().find(|places| places.contains(&place)).unwrap();
         let contribution = |place: &Place| {
             let Operation::Join { contribution, .. } = self.operation(*place) else {
                 unreachable!()
             };
             self.read(place.0, contribution)
         };
-        let contributions: Vec<Vec<u8>> = meeting.iter().map(contribution).collect();
+        let contributions: Vec<Vec<u8>> = places.iter().map(contribution).collect();
         let Operation::Join { mode, .. } = self.operation(place) else { unreachable!() };
         match *mode {
             JoinMode::Barrier => Vec::new(),
@@ -379,7 +379,7 @@ fn messages(graphs: &[Graph]) -> Vec<Message> {
 }
 
 /// The k-th join of every rank, for every k.
-fn meetings(graphs: &[Graph]) -> Vec<Vec<Place>> {
+fn matching_joins(graphs: &[Graph]) -> Vec<Vec<Place>> {
     let joins = |(rank, graph): (usize, &Graph)| -> Vec<Place> {
         let vertices = graph.vertices().iter().enumerate();
         vertices

@@ -81,7 +81,7 @@ fn run_with(apply: Apply, graphs: &[Graph], inputs: &[Vec<u8>]) -> Vec<Vec<Vec<u
     first
 }
 
-/// A byte that tells apart the sender, the receiver and the position.
+/// A byte that differs by sender, receiver and position.
 fn pattern(from: u32, to: u32, position: u64) -> u8 {
     (from.wrapping_mul(89)
         ^ to.wrapping_mul(151).rotate_left(3)

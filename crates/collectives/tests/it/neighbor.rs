@@ -247,7 +247,7 @@ fn edges_that_only_one_rank_lists_are_named() {
 /// In every grid, also where both neighbours in a dimension are the same rank or the rank itself:
 /// what is sent in one direction arrives from the other, and blocks beyond the edge are left alone.
 #[test]
-fn in_a_grid_blocks_travel_in_the_direction_they_were_sent() {
+fn in_a_grid_blocks_arrive_in_the_direction_they_were_sent() {
     const BYTES: u64 = 3;
     for ranks in 1..=17u32 {
         for count in 1..=3 {
@@ -281,8 +281,10 @@ fn in_a_grid_blocks_travel_in_the_direction_they_were_sent() {
                     let sources = own(rank as u32);
                     let arriving = directions.clone().zip(sources.sources()).flat_map(
                         |(direction, source)| {
-                            let nobody = vec![UNTOUCHED; BYTES as usize];
-                            source.rank.map_or(nobody, |source| block(source, direction ^ 1, BYTES))
+                            let untouched = vec![UNTOUCHED; BYTES as usize];
+                            source
+                                .rank
+                                .map_or(untouched, |source| block(source, direction ^ 1, BYTES))
                         },
                     );
                     let expected: Vec<u8> = arriving.collect();

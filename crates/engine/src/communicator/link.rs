@@ -70,7 +70,7 @@ impl Communicator {
         let block = Offset(answers[0][0]);
         if block.0 == u64::MAX {
             return Err(Error::NoMemory(format!(
-                "rank 0 of the communicator has no room for the {needed} bytes that runs of this \
+                "rank 0 of the communicator has no memory for the {needed} bytes that runs of this \
                  schedule need: set TRADEWIND_ARENA_MIB to more"
             )));
         }
@@ -152,7 +152,7 @@ impl Communicator {
         if let Some(rank) = all.iter().position(|words| words[2] != 0) {
             let why = own.map_or_else(|| "see its own message".to_owned(), ToString::to_string);
             return Err(Error::NoMemory(format!(
-                "rank {rank} has no room for its schedule: {why}"
+                "rank {rank} has no memory for its schedule: {why}"
             )));
         }
         let memory = self.context.member.node().memory();

@@ -279,7 +279,7 @@ impl LinkedSchedule {
             Placement::Placed | Placement::Failed(_) => return Ok(()),
         };
         Err(Error::NoMemory(format!(
-            "no rank has room for the {needed} bytes that runs of {} need: set \
+            "no rank has memory for the {needed} bytes that runs of {} need: set \
              TRADEWIND_ARENA_MIB to more",
             self.call.describe(self.sequence, true)
         )))

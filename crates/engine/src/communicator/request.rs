@@ -30,7 +30,7 @@ impl Communicator {
     ) -> Result<Request, Error> {
         self.check(collective, arguments)?;
         // Before the arrival: a locked instruction waits for all earlier stores, and that of the
-        // arrival takes as long as its line travels.
+        // arrival takes as long as the transfer of its line.
         let communicator = Arc::clone(self);
         let sequence = self.context.begin(collective.call);
         self.context.trace_call_begun(sequence);

@@ -48,7 +48,7 @@ impl Communicator {
         let [state, name, ..] = answers[*leader as usize];
         if state == NO_MEMORY {
             return Err(Error::NoMemory(format!(
-                "rank {leader} has no room for a communicator of {} ranks ({bytes} bytes): \
+                "rank {leader} has no memory for a communicator of {} ranks ({bytes} bytes): \
                  set TRADEWIND_ARENA_MIB to more",
                 chosen.len()
             )));

@@ -92,7 +92,7 @@ impl FlatExecutor {
         };
         match self.role(collective).waits_for {
             // If the awaited ranks do not wait for this one, they are ahead, and the contributions
-            // of their later calls can travel while this call ends.
+            // of their later calls can be transferred while this call ends.
             RankSet::First(count) => {
                 let others = || (0..count).filter(|rank| *rank != self.rank);
                 others().for_each(|rank| prefetch_cell(run + AHEAD, rank, Purpose::Read));

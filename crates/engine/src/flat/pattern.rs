@@ -12,7 +12,7 @@ use goal::arithmetic::{Arithmetic, DataType};
 use std::sync::Arc;
 
 /// Largest total of all contributions, in bytes, that every rank reduces by itself: this takes less
-/// time than waiting for one rank's result to travel back. With two ranks, neither can save the
+/// time than waiting for the transfer of one rank's result. With two ranks, neither can save the
 /// other work.
 pub(crate) const OWNER_REDUCES: u64 = 8192;
 

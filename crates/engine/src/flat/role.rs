@@ -162,7 +162,7 @@ impl FlatCollective {
             },
             Pattern::Reduce => {
                 // With two ranks every line moves between the cores once; one rank's result would
-                // have to travel back.
+                // need another transfer.
                 let is_long = ranks > 2 && bytes.saturating_mul(u64::from(ranks)) > OWNER_REDUCES;
                 let reduced_by = if is_long { ReducedBy::Chunks } else { ReducedBy::Reader };
                 Role { result: fold(ranks, 0), reduced_by, ..all }

@@ -62,7 +62,7 @@ pub struct ObservedRank {
 /// A collective at one moment. Ranks are those of the node.
 #[derive(Clone, Debug)]
 pub struct ObservedCollective {
-    /// Location of the communicator's state, which tells communicators apart.
+    /// Location of the communicator's state, which identifies the communicator.
     pub communicator: Offset,
     /// True for the communicator of all ranks of the node.
     pub is_world: bool,

@@ -1,8 +1,8 @@
 //! Arrival flags: one word for each rank, in a line of its own, written by its rank only.
 //!
-//! Arriving is one plain store, so the processor continues while the line travels. The rank's small
-//! contribution lies in the same line and travels with it. A waiter reads the word of every rank it
-//! waits for. Words carry the run number and increase; they are never reset.
+//! Arriving is one plain store, so the processor continues while the line is transferred. The
+//! rank's small contribution lies in the same line and is transferred with it. A waiter reads the
+//! word of every rank it waits for. Words carry the run number and increase; they are never reset.
 //!
 //! The sleeper bears the cost of sleeping: it marks one word of the communicator, executes a heavy
 //! fence and polls again. An arriving rank only reads that word, which stays in its cache while no

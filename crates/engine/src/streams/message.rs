@@ -313,7 +313,7 @@ impl ReceiveSink<'_> {
 /// Returns the length of the pieces of a message of `bytes` bytes. Both ends compute the same.
 ///
 /// If the receiver has a message for the sender as well, both write at the same time and read
-/// afterwards, and whole messages travel fastest. Otherwise the receiver reads one quarter while
+/// afterwards, and whole messages are fastest. Otherwise the receiver reads one quarter while
 /// the sender writes the next.
 fn piece_bytes(bytes: usize, is_mutual: bool, longest: usize) -> usize {
     const LEAST: usize = 8 << 10;

@@ -110,8 +110,8 @@ impl<P: BlockingExecutor> InflightWindow<P> {
             run
         };
         // If several threads use the communicator, unlocking waits until all earlier stores are
-        // visible. A store to a line that other ranks have read takes as long as the line travels,
-        // so the contribution is written after the unlock.
+        // visible. A store to a line that other ranks have read takes as long as the transfer of
+        // the line, so the contribution is written after the unlock.
         let placed = if takes_memory { Ok(()) } else { self.executor.place(run, call, arguments) };
         match placed.and_then(|()| self.executor.launch(run, call)) {
             Ok(()) => BlockingStart::Begun(run),

@@ -70,15 +70,15 @@ fn what_is_too_large_for_all_leaves_the_communicator_usable() -> Result<(), Erro
 }
 
 #[test]
-fn what_one_rank_has_no_room_for_can_be_tried_again() -> Result<(), Error> {
+fn what_one_rank_has_no_memory_for_can_be_tried_again() -> Result<(), Error> {
     two_ranks(|communicator| {
         const BYTES: u64 = 200 << 10;
         for round in 0..20 {
             if communicator.rank() == round % 2 {
                 let hoard = hoard(&communicator);
-                // Later it has a room from before.
+                // Later it has space from before.
                 if round == 0 {
-                    assert!(add_up(&communicator, BYTES).is_err(), "there is no room");
+                    assert!(add_up(&communicator, BYTES).is_err(), "there is no space");
                 }
                 drop(hoard);
             }

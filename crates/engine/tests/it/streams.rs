@@ -57,9 +57,9 @@ fn stream(
     input: BlockingInput<'_>,
     memory: &mut [u8],
 ) -> Result<(), Error> {
-    let meeting = FlatCollective::new(pattern, bytes as u64, Signature::new(kind, bytes as u64, 0));
-    assert!(communicator.streams(&meeting), "{pattern:?} of {bytes} bytes");
-    Ok(communicator.stream(&meeting, input, memory).expect("there is memory for streams")?)
+    let flat = FlatCollective::new(pattern, bytes as u64, Signature::new(kind, bytes as u64, 0));
+    assert!(communicator.streams(&flat), "{pattern:?} of {bytes} bytes");
+    Ok(communicator.stream(&flat, input, memory).expect("there is memory for streams")?)
 }
 
 #[test]
@@ -255,23 +255,23 @@ fn a_mismatch_in_the_first_stream_leaves_ranks_able_to_agree() {
                 FlatCollective::new(Pattern::Barrier, 0, Signature::new(CallKind::Barrier, 0, 0));
             communicator.run_flat(&barrier, &[], &mut []).map_err(Error::from)
         } else {
-            let meeting = FlatCollective::new(Pattern::Broadcast { root: 0 }, 100_000, call);
+            let flat = FlatCollective::new(Pattern::Broadcast { root: 0 }, 100_000, call);
             communicator
-                .stream(&meeting, BlockingInput::Apart(&[]), &mut vec![0; 100_000])
+                .stream(&flat, BlockingInput::Apart(&[]), &mut vec![0; 100_000])
                 .expect("there is memory for streams")
                 .map_err(Error::from)
         };
         assert!(matches!(outcome, Err(Error::Mismatch { .. })), "{outcome:?}");
         // Their next streams are those of the same calls again.
         let mut memory = vec![0; 100_000];
-        let meeting = FlatCollective::new(Pattern::Broadcast { root: 0 }, 100_000, call);
+        let flat = FlatCollective::new(Pattern::Broadcast { root: 0 }, 100_000, call);
         let (given, into): (Vec<u8>, &mut [u8]) = if communicator.rank() == 0 {
             (vec![5; 100_000], &mut [])
         } else {
             (Vec::new(), &mut memory)
         };
         communicator
-            .stream(&meeting, BlockingInput::Apart(&given), into)
+            .stream(&flat, BlockingInput::Apart(&given), into)
             .expect("there is memory for streams")?;
         assert!(communicator.rank() == 0 || memory.iter().all(|byte| *byte == 5));
         Ok(())
@@ -289,13 +289,13 @@ fn neighbours_whose_tags_differ_find_out() {
         let sources = Arc::from([Some(Edge { rank: other, tag: 1 + me, number: 0 })]);
         let blocks = VariableBlocks::between_neighbors([50_000], [50_000], sources, destinations);
         let call = Signature::new(CallKind::NeighborAlltoall, 50_000, 0);
-        let meeting = FlatCollective {
+        let flat = FlatCollective {
             blocks: Some(Arc::new(blocks)),
             ..FlatCollective::new(Pattern::Neighbors, 0, call)
         };
-        assert!(communicator.streams(&meeting));
+        assert!(communicator.streams(&flat));
         let outcome =
-            communicator.stream(&meeting, BlockingInput::Apart(&[1; 50_000]), &mut vec![0; 50_000]);
+            communicator.stream(&flat, BlockingInput::Apart(&[1; 50_000]), &mut vec![0; 50_000]);
         outcomes
             .lock()
             .expect("no rank panics")

@@ -62,7 +62,7 @@ impl Endpoint {
         Ok(Memory { endpoint: self.id, number, remote })
     }
 
-    /// Gives registered memory its pages again where the provider's own processor copies it: a
+    /// Commits the pages of registered memory again where the provider's own processor copies it: a
     /// process that shares the segment may have taken them since, and without them a signal ends
     /// this one. An adapter keeps the pages that it has pinned.
     ///

@@ -55,9 +55,9 @@ pub(super) fn check(graphs: &[Graph], report: &mut Report) {
         }
     }
     for (number, first) in first.iter().enumerate() {
-        let meeting = others.iter().filter_map(|joins| joins.get(number));
+        let matching = others.iter().filter_map(|joins| joins.get(number));
         let mut same_mode = true;
-        for join in meeting.clone().filter(|join| join.mode != first.mode) {
+        for join in matching.clone().filter(|join| join.mode != first.mode) {
             same_mode = false;
             report.add(|| Problem::JoinModes {
                 number,
@@ -75,12 +75,13 @@ pub(super) fn check(graphs: &[Graph], report: &mut Report) {
                 let Some(root) = all.get(root as usize).and_then(|joins| joins.get(number)) else {
                     continue;
                 };
-                for join in std::iter::once(first).chain(meeting).filter(|join| join.received() > 0)
+                for join in
+                    std::iter::once(first).chain(matching).filter(|join| join.received() > 0)
                 {
                     compare(number, join, join.received(), root, report);
                 }
             }
-            _ => meeting.for_each(|join| compare(number, join, join.contributed(), first, report)),
+            _ => matching.for_each(|join| compare(number, join, join.contributed(), first, report)),
         }
     }
 }

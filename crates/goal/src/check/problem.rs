@@ -296,7 +296,7 @@ pub enum Problem {
     },
     /// A rank other than the root contributes to a broadcast.
     #[error(
-        "{at}: only the root, rank {root}, contributes to a broadcast, this rank gives {contribution} bytes: give none"
+        "{at}: only the root, rank {root}, contributes to a broadcast, this rank contributes {contribution} bytes: contribute none"
     )]
     NotTheRoot {
         /// The join.

@@ -44,7 +44,7 @@ pub(super) fn check(graphs: &[Graph], pairing: &Pairing, eager_limit: u64, repor
             arcs.push((start(to), completion(from)));
         }
     }
-    let nodes = events.meet(graphs, &mut arcs);
+    let nodes = events.add_joins(graphs, &mut arcs);
     let arcs: Vec<(usize, Arc)> =
         arcs.into_iter().map(|(from, to)| (from, Arc { to, until_complete: true })).collect();
     if let Err(cycle) = Digraph::new(nodes, &arcs).order() {
@@ -86,22 +86,23 @@ impl EventGraph {
 
     /// Adds the arcs of joins, with one more event for each join. Returns the total number of
     /// events.
-    fn meet(&self, graphs: &[Graph], arcs: &mut Vec<(usize, usize)>) -> usize {
-        let mut meetings = 0;
+    fn add_joins(&self, graphs: &[Graph], arcs: &mut Vec<(usize, usize)>) -> usize {
+        let mut joins = 0;
         for (graph, first) in graphs.iter().zip(&self.first) {
             for (number, (vertex, mode)) in joins::vertices(graph).enumerate() {
                 // Between the starts and the completions, so that n ranks need 2 n arcs and not n².
-                let meeting = 2 * self.operations + number;
+                let join = 2 * self.operations + number;
                 let operation = first + vertex.index();
-                let gives = !matches!(mode, JoinMode::Broadcast { root } if root != graph.rank());
-                if gives {
-                    arcs.push((start(operation), meeting));
+                let contributes =
+                    !matches!(mode, JoinMode::Broadcast { root } if root != graph.rank());
+                if contributes {
+                    arcs.push((start(operation), join));
                 }
-                arcs.push((meeting, completion(operation)));
-                meetings = meetings.max(number + 1);
+                arcs.push((join, completion(operation)));
+                joins = joins.max(number + 1);
             }
         }
-        2 * self.operations + meetings
+        2 * self.operations + joins
     }
 
     /// The operations along a cycle of events.

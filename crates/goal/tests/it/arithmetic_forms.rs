@@ -73,7 +73,7 @@ proptest! {
         let [three, in_left, in_right] = all_forms(operation, data_type, left, right);
         let mut expected = vec![0; left.len()];
         for ((left, right), result) in left.chunks(size).zip(right.chunks(size)).zip(expected.chunks_mut(size)) {
-            // The outcome is told of the whole block.
+            // The outcome is that of the whole block.
             let _ = apply(operation, data_type, left, right, result);
         }
         prop_assert_eq!(&three.1, &expected);

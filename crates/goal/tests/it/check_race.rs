@@ -126,15 +126,15 @@ fn large_graphs_are_checked_in_time() {
         graph.requires(pair[1], pair[0]);
     }
     assert!(unordered(&graph).is_empty());
-    // Half of them read the same bytes, a gate, the others overwrite parts of it.
+    // Half of them read the same bytes, before one vertex, the others overwrite parts of it.
     let mut graph = Graph::new(0, 2);
     let block = graph.buffer(Access::InOut, u64::from(COUNT));
-    let gate = graph.calc(1);
+    let middle = graph.calc(1);
     for part in 0..COUNT / 2 {
         let read = graph.send(block, 1, 0);
-        graph.requires(gate, read);
+        graph.requires(middle, read);
         let write = graph.receive(block.part(u64::from(part), 1), 1, 0);
-        graph.requires(write, gate);
+        graph.requires(write, middle);
     }
     assert!(unordered(&graph).is_empty());
     // Each waits for the one a thousand before it.

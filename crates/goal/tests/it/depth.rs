@@ -1,4 +1,4 @@
-//! The longest chain of messages and meetings through all ranks' graphs.
+//! The longest chain of messages and joins through all ranks' graphs.
 
 use goal::depth::measure;
 use goal::graph::{Block, Blocks, Graph, JoinMode, Vertex};
@@ -18,7 +18,7 @@ fn messages_that_do_not_wait_for_each_other_are_one_deep() {
         graphs[0].send(data(), peer, 0);
         graphs[peer as usize].receive(data(), 0, 0);
     }
-    let depth = measure(&graphs).expect("nobody waits for ever");
+    let depth = measure(&graphs).expect("no rank waits for ever");
     assert_eq!((depth.deepest, depth.levels), (1, vec![vec![0, 0], vec![1], vec![1]]));
 }
 
@@ -32,7 +32,7 @@ fn the_longest_path_leads_over_what_waits() {
     graphs[1].requires(calc, receive);
     graphs[1].requires(send, calc);
     let last = graphs[2].receive(data(), 1, 0);
-    let depth = measure(&graphs).expect("nobody waits for ever");
+    let depth = measure(&graphs).expect("no rank waits for ever");
     assert_eq!(depth.longest, [(0, first), (1, receive), (1, calc), (1, send), (2, last)]);
     assert_eq!(depth.deepest, 2);
 }
@@ -44,11 +44,11 @@ fn waiting_for_a_start_does_not_wait_for_the_message() {
     let receive = graphs[1].receive(data(), 0, 0);
     let calc = graphs[1].calc(1);
     graphs[1].irequires(calc, receive);
-    assert_eq!(measure(&graphs).expect("nobody waits for ever").levels, [vec![0], vec![1, 0]]);
+    assert_eq!(measure(&graphs).expect("no rank waits for ever").levels, [vec![0], vec![1, 0]]);
 }
 
 #[test]
-fn a_meeting_is_a_step_for_all_and_a_broadcast_for_all_but_the_root() {
+fn a_join_is_a_step_for_all_and_a_broadcast_for_all_but_the_root() {
     for (mode, levels) in [(JoinMode::Barrier, [3, 3]), (JoinMode::Broadcast { root: 0 }, [1, 2])] {
         let mut graphs = graphs(2);
         graphs[1].send(data(), 0, 0);
@@ -64,7 +64,7 @@ fn a_meeting_is_a_step_for_all_and_a_broadcast_for_all_but_the_root() {
                 graph.requires(second, join);
             }
         }
-        let depth = measure(&graphs).expect("nobody waits for ever");
+        let depth = measure(&graphs).expect("no rank waits for ever");
         let first = [depth.levels[0][1], depth.levels[1][1]];
         if mode == JoinMode::Barrier {
             assert_eq!(first, [2, 2], "both wait for the message to rank 0");
@@ -77,13 +77,13 @@ fn a_meeting_is_a_step_for_all_and_a_broadcast_for_all_but_the_root() {
 
 #[test]
 fn graphs_that_never_end_have_no_depth() {
-    let mut circle = graphs(2);
+    let mut cycle = graphs(2);
     for rank in [0, 1] {
-        let receive = circle[rank].receive(data(), 1 - rank as u32, 0);
-        let send = circle[rank].send(data(), 1 - rank as u32, 0);
-        circle[rank].requires(send, receive);
+        let receive = cycle[rank].receive(data(), 1 - rank as u32, 0);
+        let send = cycle[rank].send(data(), 1 - rank as u32, 0);
+        cycle[rank].requires(send, receive);
     }
-    assert_eq!(measure(&circle), None);
+    assert_eq!(measure(&cycle), None);
     let mut missing = Graph::new(0, 1);
     let calc = missing.calc(1);
     missing.requires(calc, Vertex(7));

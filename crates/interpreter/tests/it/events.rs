@@ -75,9 +75,9 @@ fn messages_without_a_receive_are_refused() {
 fn duplicate_unexpected_messages_are_refused() {
     let mut interpreter = interpreter(&one_of_each(), RENDEZVOUS);
     assert_eq!(interpreter.handle(eager(1, 4, 0, &[1; 8]), 0), Ok(()));
-    let announced = Packet::RequestToSend { tag: 4, ordinal: 0, bytes: 8, send: Handle(0) };
+    let request = Packet::RequestToSend { tag: 4, ordinal: 0, bytes: 8, send: Handle(0) };
     let twice = EventError::Duplicate { source_rank: 1, tag: 4, ordinal: 0 };
-    assert_eq!(interpreter.handle(packet(1, announced), 0), Err(twice));
+    assert_eq!(interpreter.handle(packet(1, request), 0), Err(twice));
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn invalid_handles_and_peers_are_refused() {
         interpreter.handle(data(1, 8), 0),
         unknown(receive.0, "a receive that requested its payload")
     );
-    let announced = Packet::RequestToSend { tag: 4, ordinal: 0, bytes: 8, send: Handle(55) };
-    assert_eq!(interpreter.handle(packet(1, announced), 0), Ok(()));
+    let request = Packet::RequestToSend { tag: 4, ordinal: 0, bytes: 8, send: Handle(55) };
+    assert_eq!(interpreter.handle(packet(1, request), 0), Ok(()));
     let request = Packet::ClearToSend { send: Handle(55), receive };
     assert_eq!(effects(&mut interpreter), [Effect::Transmit { peer: 1, packet: request }]);
     assert_eq!(interpreter.handle(data(2, 8), 0), wrong(receive.0, 1, 2));
@@ -128,8 +128,8 @@ fn wildcard_receives_accept_payloads_from_their_sender_only() {
     let output = graph.buffer(Access::Output, 8);
     graph.receive(output, None, 4);
     let mut interpreter = started(&graph, RENDEZVOUS);
-    let announced = Packet::RequestToSend { tag: 4, ordinal: 0, bytes: 8, send: Handle(0) };
-    assert_eq!(interpreter.handle(packet(2, announced), 0), Ok(()));
+    let request = Packet::RequestToSend { tag: 4, ordinal: 0, bytes: 8, send: Handle(0) };
+    assert_eq!(interpreter.handle(packet(2, request), 0), Ok(()));
     let data = |source| packet(source, Packet::Data { receive: Handle(0), payload: vec![3; 8] });
     let wrong = EventError::WrongPeer { rank: 0, operation: 0, expected: 2, found: 1 };
     assert_eq!(interpreter.handle(data(1), 0), Err(wrong));
@@ -328,8 +328,8 @@ fn the_eager_limit_is_the_longest_eager_message() {
     let mut interpreter = started(&graph, Limits { eager_limit: 8, ..Limits::new(16 << 10) });
     let packets: Vec<Effect> = effects(&mut interpreter);
     let eager = Packet::Eager { tag: 0, ordinal: 0, payload: vec![0; 8] };
-    let announced = Packet::RequestToSend { tag: 1, ordinal: 0, bytes: 9, send: Handle(1) };
-    assert_eq!(packets, [eager, announced].map(|packet| Effect::Transmit { peer: 1, packet }));
+    let request = Packet::RequestToSend { tag: 1, ordinal: 0, bytes: 9, send: Handle(1) };
+    assert_eq!(packets, [eager, request].map(|packet| Effect::Transmit { peer: 1, packet }));
 }
 
 #[test]

@@ -84,7 +84,7 @@ struct Driver {
     triggers: Vec<Handle>,
     held: HashMap<MessageId, Vec<u8>>,
     /// Payloads of this driver's requests to send, by handle.
-    announced: Vec<u64>,
+    requested: Vec<u64>,
 }
 
 impl Driver {
@@ -109,7 +109,7 @@ impl Driver {
                 triggers[nanoseconds as usize] = operation;
             }
         }
-        Driver { interpreter, triggers, held: HashMap::new(), announced: Vec::new() }
+        Driver { interpreter, triggers, held: HashMap::new(), requested: Vec::new() }
     }
 
     fn post(&mut self, receive: usize) {
@@ -119,14 +119,19 @@ impl Driver {
     }
 
     /// Returns whether the message was accepted.
-    fn arrive(&mut self, (source, tag, ordinal): MessageId, word: u64, announce: bool) -> bool {
-        let packet = if announce {
-            self.announced.push(word);
+    fn arrive(
+        &mut self,
+        (source, tag, ordinal): MessageId,
+        word: u64,
+        by_rendezvous: bool,
+    ) -> bool {
+        let packet = if by_rendezvous {
+            self.requested.push(word);
             Packet::RequestToSend {
                 tag,
                 ordinal,
                 bytes: 8,
-                send: Handle(self.announced.len() as u32 - 1),
+                send: Handle(self.requested.len() as u32 - 1),
             }
         } else {
             Packet::Eager { tag, ordinal, payload: word.to_le_bytes().to_vec() }
@@ -150,7 +155,7 @@ impl Driver {
                     self.held.remove(&(source, tag, ordinal)).expect("it is held"),
                 ),
                 Effect::Transmit { peer, packet: Packet::ClearToSend { send, receive } } => {
-                    (peer, receive, self.announced[send.0 as usize].to_le_bytes().to_vec())
+                    (peer, receive, self.requested[send.0 as usize].to_le_bytes().to_vec())
                 }
                 _ => continue,
             };
@@ -174,18 +179,18 @@ proptest! {
         let mut driver = Driver::new(&receives, limits);
         let mut model = Model { receives: receives.clone(), ..Model::default() };
         let mut counts: HashMap<(u32, u32), u32> = HashMap::new();
-        let arrivals = (0u64..).zip(messages).map(|(word, (source, tag, announce))| {
+        let arrivals = (0u64..).zip(messages).map(|(word, (source, tag, by_rendezvous))| {
             let count = counts.entry((source, tag)).or_insert(0);
             *count += 1;
-            Ok(((source, tag, *count - 1), word, announce))
+            Ok(((source, tag, *count - 1), word, by_rendezvous))
         });
         let mut steps: Vec<_> = arrivals.chain((0..receives.len()).map(Err)).collect();
         steps.shuffle(&mut rand::rngs::StdRng::seed_from_u64(order));
         for step in steps {
             match step {
-                Ok((name, word, announce)) => {
+                Ok((name, word, by_rendezvous)) => {
                     // Exactly the messages that cannot have a receive are refused.
-                    if driver.arrive(name, word, announce) {
+                    if driver.arrive(name, word, by_rendezvous) {
                         model.arrive(name, word);
                     } else {
                         prop_assert!((0..receives.len()).all(|receive| !model.admits(receive, name))

@@ -9,7 +9,7 @@ use crate::rank::prepared_schedule::{LIMIT_BYTES, Sizes};
 use crate::rank::run_table::{RunHandle, RunResults, in_arena, read_run};
 use goal::schedule::{Kind, OperationRecord, Schedule};
 use network::backend::{
-    Backend, CommunicatorContext, Departures, DrainOutcome, RunId, ScheduleId, check_inputs,
+    Backend, CommunicatorContext, DrainOutcome, RankExits, RunId, ScheduleId, check_inputs,
     check_outputs,
 };
 use network::error::Error;
@@ -186,8 +186,8 @@ impl Backend for Rank {
         self.run_table().abandon(RunHandle::of(run));
     }
 
-    fn drain(&self, deadline: Instant, departures: &dyn Departures) -> Result<DrainOutcome, Error> {
-        drain(self, deadline, departures)
+    fn drain(&self, deadline: Instant, exits: &dyn RankExits) -> Result<DrainOutcome, Error> {
+        drain(self, deadline, exits)
     }
 }
 

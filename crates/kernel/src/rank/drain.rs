@@ -7,11 +7,11 @@
 //!
 //! Such a send may wait for a rank that has exited and never started its part, or that waits here as
 //! well and will never start it. The program has no view of processes, so another backend reports
-//! these [`Departures`]. A rank announces its own one once it has to wait.
+//! these [`RankExits`]. A rank announces its own one once it has to wait.
 
 use super::Rank;
 use super::run_table::GoneRanks;
-use network::backend::{Departures, DrainOutcome};
+use network::backend::{DrainOutcome, RankExits};
 use network::error::Error;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ const CHECKS_AFTER_FAILURE: u32 = 128;
 pub(super) fn drain(
     rank: &Rank,
     deadline: Instant,
-    departures: &dyn Departures,
+    exits: &dyn RankExits,
 ) -> Result<DrainOutcome, Error> {
     let [mut interval, longest] = INTERVALS;
     let mut gone = GoneRanks::default();
@@ -70,19 +70,19 @@ pub(super) fn drain(
         if interval == longest {
             if !std::mem::replace(&mut has_announced, true) {
                 let started = rank.run_table().counts();
-                departures.announce(&started);
+                exits.announce(&started);
             }
-            gone = gone_ranks(rank, departures);
+            gone = gone_ranks(rank, exits);
         }
     }
 }
 
 /// The ranks that can advance none of this rank's runs, or not a certain one.
-fn gone_ranks(rank: &Rank, departures: &dyn Departures) -> GoneRanks {
+fn gone_ranks(rank: &Rank, exits: &dyn RankExits) -> GoneRanks {
     let runs = rank.run_table().live(&rank.memory);
     let never_start = runs
         .under_way()
-        .map(|run @ (communicator, sequence)| (run, departures.never_start(communicator, sequence)))
+        .map(|run @ (communicator, sequence)| (run, exits.never_start(communicator, sequence)))
         .filter(|(_, ranks)| !ranks.is_empty());
-    GoneRanks { never_start: never_start.collect(), exited: departures.exited() }
+    GoneRanks { never_start: never_start.collect(), exited: exits.exited() }
 }

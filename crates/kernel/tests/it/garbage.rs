@@ -190,8 +190,7 @@ fn long_lists_of_nothing_are_left_to_later_activations() {
             if rank == 0 {
                 let run_id = start();
                 if is_long {
-                    let memory =
-                        memory.lock().expect("nobody panicked").take().expect("there is one");
+                    let memory = memory.lock().expect("no panic").take().expect("there is one");
                     lengthen(&memory, &schedule, BLOCKS);
                 }
                 turn.wait();
@@ -223,7 +222,7 @@ fn garbage_harms_only_its_writer() {
     println!("seed {seed}");
     let laps = world.run(3, move |rank, here| match rank {
         2 => {
-            let memory = memory.lock().expect("nobody panicked").take().expect("there is one");
+            let memory = memory.lock().expect("no panic").take().expect("there is one");
             let mut random = StdRng::seed_from_u64(seed);
             let mut graph = Graph::new(2, 4);
             let input = graph.buffer(Access::Input, 8);
@@ -247,7 +246,7 @@ fn garbage_harms_only_its_writer() {
                 }
                 longest = longest.max(before.elapsed());
             }
-            println!("the longest start of the rank that went mad took {longest:?}");
+            println!("the longest start of the rank with corrupt memory took {longest:?}");
             is_over.store(true, Ordering::Relaxed);
             0
         }

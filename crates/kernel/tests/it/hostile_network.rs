@@ -212,7 +212,7 @@ fn two_jobs_and_a_stranger_on_the_same_nodes() {
         World::on(Arc::clone(&first.testbed), 1, 1500, JobKind { number: 1, ..JobKind::default() });
     let ended = AtomicBool::new(false);
     let node = &first.testbed.nodes()[2];
-    let socket = node.run(|| UdpSocket::bind((node.address(), 0))).expect("nobody else is there");
+    let socket = node.run(|| UdpSocket::bind((node.address(), 0))).expect("the port is free");
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut random = SmallRng::seed_from_u64(1);

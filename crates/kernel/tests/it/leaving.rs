@@ -5,7 +5,7 @@ use goal::compile::compile;
 use goal::graph::{Access, Graph};
 use goal::schedule::Schedule;
 use network::agent::AgentClient;
-use network::backend::{Backend, Departures, DrainOutcome, ExitedRank, RunId};
+use network::backend::{Backend, DrainOutcome, ExitedRank, RankExits, RunId};
 use network::local;
 use network::node_map::NodeMap;
 use std::time::{Duration, Instant};
@@ -47,8 +47,8 @@ fn start(world: &World, rank: usize, communicator: u32, schedule: &Schedule) -> 
     run
 }
 
-fn drain(world: &World, limit: Duration, departures: &dyn Departures) -> DrainOutcome {
-    world.ranks[0].drain(Instant::now() + limit, departures).expect("the engine works")
+fn drain(world: &World, limit: Duration, exits: &dyn RankExits) -> DrainOutcome {
+    world.ranks[0].drain(Instant::now() + limit, exits).expect("the engine works")
 }
 
 fn runs_that_wait_for_ranks_that_have_exited_are_undeliverable() {

@@ -13,7 +13,7 @@ use virtual_nodes::VirtualNodes;
 testing::tests![needs(Nodes, Bpf):
     ranks_without_arriving_messages_have_the_program_run,
     runs_of_many_communicators_do_not_meet,
-    runs_that_find_no_room_wait_for_it,
+    runs_that_find_no_space_wait_for_it,
     operations_say_when_they_were_executed,
 ];
 
@@ -107,7 +107,7 @@ fn long_copy(rank: usize) -> Schedule {
     compile(&graph).expect("the graph is right")
 }
 
-fn runs_that_find_no_room_wait_for_it() {
+fn runs_that_find_no_space_wait_for_it() {
     const RUNS: u64 = 30;
     let world = World::new(2, 1, 1500);
     world.run(2, |rank, here| {

@@ -119,7 +119,7 @@ fn surplus_messages_of_runs_that_have_ended_need_no_memory() {
             here.fetch(run, &mut [output]).expect("it went well");
             assert!(rank == 0 || found == [9; 8]);
         }
-        // Rank 1 makes room for the last ones while it waits.
+        // Rank 1 frees space for the last ones while it waits.
         wait(here, start(here, &message(rank), LAST));
     });
 }

@@ -21,6 +21,6 @@ fn object_is_what_the_source_gives() {
         std::fs::read(directory.join("tradewind.bpf.o")).expect("it is part of the repository");
     assert!(
         fresh == kept,
-        "the object file is not what its source gives: run crates/kernel/bpf/build.sh and commit it"
+        "the object file differs from its source: run crates/kernel/bpf/build.sh and commit it"
     );
 }

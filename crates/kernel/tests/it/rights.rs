@@ -80,11 +80,8 @@ fn ranks_need_no_rights() {
             matches!(forbidden, Err(LoadError::Forbidden { .. })),
             "without rights: {forbidden:?}"
         );
-        let handles = handles[rank]
-            .lock()
-            .expect("nobody panicked")
-            .take()
-            .expect("the rank is on this node");
+        let handles =
+            handles[rank].lock().expect("no panic").take().expect("the rank is on this node");
         exchange(handles, rank)
     });
     assert_eq!(found, [991, 990]);

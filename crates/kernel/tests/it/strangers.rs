@@ -74,7 +74,7 @@ fn disturb(testbed: &VirtualNodes, packets: u64) -> Sent {
     const REMEMBERED: usize = 2000;
     let stranger = &testbed.nodes()[NODES];
     let socket =
-        stranger.run(|| UdpSocket::bind((stranger.address(), 0))).expect("nobody else is there");
+        stranger.run(|| UdpSocket::bind((stranger.address(), 0))).expect("the port is free");
     let ear = Eavesdropper::at(&testbed.nodes()[0]);
     let mut random = SmallRng::seed_from_u64(9);
     let mut heard = Vec::new();

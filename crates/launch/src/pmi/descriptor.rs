@@ -75,11 +75,11 @@ mod tests {
     #[test]
     fn what_was_answered_is_read_without_waiting() {
         let (ours, mut theirs) = UnixStream::pair().expect("sockets");
-        theirs.write_all(b"word").expect("there is room");
+        theirs.write_all(b"word").expect("there is space");
         let mut descriptor = Descriptor::new(ours.into(), Duration::from_secs(60));
         let mut buffer = [0; 8];
         assert_eq!(descriptor.read(&mut buffer).expect("it is there"), 4);
-        descriptor.write_all(b"back").expect("there is room");
+        descriptor.write_all(b"back").expect("there is space");
         theirs.read_exact(&mut buffer[..4]).expect("it is there");
         assert_eq!(&buffer[..4], b"back");
     }

@@ -127,7 +127,7 @@ mod tests {
         let file = std::env::temp_dir().join(format!("tradewind-secret-{}", std::process::id()));
         let path = file.to_str().expect("text");
         let read = || SharedSecret::read(file.as_os_str());
-        std::fs::write(&file, format!("{TEXT}\n")).expect("there is room");
+        std::fs::write(&file, format!("{TEXT}\n")).expect("there is space");
         let permit = |mode| {
             let permissions = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(&file, permissions).expect("it is ours");
@@ -141,7 +141,7 @@ mod tests {
         permit(0o600);
         let secret = read().expect("long enough");
         assert_eq!(SharedSecret::new(TEXT, "here").expect("long enough"), secret);
-        std::fs::write(&file, "short").expect("there is room");
+        std::fs::write(&file, "short").expect("there is space");
         let error = read().expect_err("too short").to_string();
         assert!(error.contains("5 characters") && error.contains(path), "{error}");
         std::fs::remove_file(&file).expect("it is ours");

@@ -60,7 +60,7 @@ fn manage(stream: UnixStream, space: &Space, rank: u32) -> Message {
 
 fn answer(asked: &Message, space: &Space, rank: u32) -> (Message, bool) {
     let word = |name: &str| asked.word(name).unwrap_or_default().to_owned();
-    let mut values = space.values.lock().expect("nobody panics");
+    let mut values = space.values.lock().expect("no panic");
     let (command, words): (&str, Vec<(&str, String)>) = match asked.command.as_str() {
         "init" => {
             ("response_to_init", vec![("pmi_version", word("pmi_version")), ("rc", "0".into())])
@@ -285,7 +285,7 @@ fn another_answer_than_the_question_has_is_an_error_that_names_both() {
         ("pmi_version=2", "pmi_version=1", Version::Two, "does not support PMI-2"),
         ("rc=0", "rc=-1", Version::One, "does not support PMI-1"),
         ("kvsname=", "kvs=", Version::One, "should have kvsname, a name"),
-        ("rc=0 msg=success", "rc=1 msg=no_room", Version::One, "refuses put: no room"),
+        ("rc=0 msg=success", "rc=1 msg=no_space", Version::One, "refuses put: no space"),
         ("rc=0 msg", "rc=x msg", Version::One, "rc \"x\""),
         ("barrier_out", "put_result", Version::One, "answers barrier_in with \"put_result\""),
         (

@@ -4,7 +4,7 @@
 //! The pipelined solve of a banded lower-triangular system in four versions (Rosing and Saltz, *Low
 //! Latency Messages on Distributed Memory Multiprocessors*, 1995, section 4). The grid has one
 //! column a rank. Each rank computes its column from top to bottom; for every value it needs a
-//! product from the rank before it, and gives one to the rank after it. Between two messages lie at
+//! product from the rank before it, and sends one to the rank after it. Between two messages lie at
 //! most four floating-point operations.
 //!
 //! A solve lasts from when the first rank begins until the last has finished. It is divided into

@@ -6,7 +6,7 @@
 //! it dearer (Rosing and Saltz, *Low Latency Messages on Distributed Memory Multiprocessors*, 1995,
 //! section 4); here it should make it cheaper.
 //!
-//! Rank 1 tells rank 0 that it may send, computes for a while, and only then looks for the message.
+//! Rank 1 permits rank 0 to send, computes for a while, and only then looks for the message.
 //! There are two figures for every mechanism and delay: the *look*, which is what the receive
 //! itself takes, and the *total*, which is everything from the telling until the message is there
 //! less the computation alone, measured in turn. Other ranks look on.
@@ -102,7 +102,7 @@ pub(crate) fn measure_all(world: &Communicator, arguments: &Arguments) -> Result
         world,
         // The first thing that is opened: without two ranks it is an error.
         go: Ends::open(world, RECEIVER, SENDER)?,
-        pace: ComputeRate::calibrate(),
+        rate: ComputeRate::calibrate(),
         clock_us: clock_us(),
         sent: 0,
     };
@@ -163,7 +163,7 @@ struct Experiment<'w> {
     world: &'w Communicator,
     /// Permission of rank 1 for the send of rank 0.
     go: Ends,
-    pace: ComputeRate,
+    rate: ComputeRate,
     clock_us: f64,
     /// Number of messages; each carries its number.
     sent: u64,
@@ -173,7 +173,7 @@ impl Experiment<'_> {
     /// So many messages with one delay: look, total, and how many were wrong. The same on all
     /// ranks.
     fn round(&mut self, way: &mut dyn Way, delay_us: f64, messages: usize) -> Result<[f64; 3]> {
-        let steps = if delay_us > 0.0 { self.pace.steps(delay_us) } else { 0 };
+        let steps = if delay_us > 0.0 { self.rate.steps(delay_us) } else { 0 };
         let mut figures = [0.0; 3];
         self.world.barrier()?;
         match self.world.rank() {

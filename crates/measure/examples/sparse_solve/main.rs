@@ -2,7 +2,7 @@
 //! -- target/release/examples/sparse_solve`, with `--matrix FILE` for a matrix of one's own.
 //!
 //! Each unknown depends on those that its row names, and the rows are divided among the ranks, so
-//! that values have to travel that no program can know beforehand (Rosing and Saltz, *Low Latency
+//! that values have to be sent that no program can know beforehand (Rosing and Saltz, *Low Latency
 //! Messages on Distributed Memory Multiprocessors*, 1995, section 4.1). With *fetches*, a row is
 //! solved when the values it depends on have come: each is fetched from its owner's memory on
 //! condition that the owner has got that far. With *levels*, the rows are sorted into levels that

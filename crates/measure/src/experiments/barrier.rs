@@ -49,8 +49,8 @@ fn outline(crowded: &[String]) -> Part {
     let mut part = Part::new("barrier", "Barrier on 2^d ranks");
     part.about = "Every rank calls the barrier in a loop; a point is the time of one barrier, for \
                   each lap that of the slowest rank. The line a × d + b goes through the minima, \
-                  as in the report, which gives the machine the benefit of the doubt where others \
-                  interfere. Join is one meeting of all ranks in shared memory, dissemination \
+                  as in the report: the minima are the times that are least disturbed where others \
+                  interfere. Join is one flat collective in shared memory, dissemination \
                   takes d rounds of messages. Between nodes there is no join, and blocking and \
                   nonblocking calls have different engines."
         .to_owned();
@@ -161,7 +161,7 @@ mod tests {
             let mut part = outline(&[]);
             for dimension in (1..=dimensions).map(f64::from) {
                 let least = intercept + slope * dimension;
-                // Whoever interferes makes it longer, now and then by much.
+                // Other processes make it longer, now and then by much.
                 let point = Point::of(dimension, &[least, 1.1 * least, 1.3 * least, 5.0 * least]);
                 part.figures[0].add("join", Role::Measured, point);
             }

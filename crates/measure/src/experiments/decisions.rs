@@ -3,7 +3,8 @@
 //! The models of `machine.json` predict every plan of a call, each with its best segment size or
 //! degree. [`experiment`] times the candidates whose predictions lie within the models' own error
 //! of the best, most used sizes first, until its time is over; [`table`] builds the table from the
-//! models, [at the pace](at_pace) that the clock has found, and corrects it where the clock disagrees.
+//! models, [at the speed](at_speed) that the clock has found, and corrects it where the clock
+//! disagrees.
 //!
 //! Between nodes the models are [corrected] first, by times of every plan at few sizes, and the
 //! predictions of single plans by their own times ([`of_table`]).
@@ -17,18 +18,18 @@ mod errors;
 mod grid;
 mod losses;
 pub mod nodes;
-mod pace;
 mod purpose;
 mod regret;
 mod rows;
+mod speed;
 mod times;
 
 pub use candidates::of_table;
 pub use grid::{EFFORT, FILE, MEASURE_ALL, MODELS_ONLY, RANKS, UNTIL};
 pub use losses::{PART as LOSSES, between_nodes as losses};
-pub use pace::at_pace;
 pub use regret::experiment as regret;
 pub use rows::{between_nodes, corrected, table};
+pub use speed::at_speed;
 pub use times::{parts_between_nodes, parts_of, timed_between_nodes};
 
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget, settle};

@@ -41,22 +41,22 @@ const OPERATIONS: [Collective; 10] = [
     Collective::Scan,
     Collective::Barrier,
 ];
-/// Amount of measurement.
-struct Effort {
+/// Extent of a measurement.
+struct Extent {
     operations: Vec<Collective>,
     ranks: Vec<u32>,
     bytes: Vec<u64>,
     budget: TimeBudget,
-    /// Number of visits to each collective of the peers engine: a machine stays at one pace
+    /// Number of visits to each collective of the peers engine: a machine keeps one speed
     /// for seconds, and one that is slow when a size is measured would make that size alone slow,
     /// for all algorithms.
     visits: u32,
 }
 
-impl Effort {
+impl Extent {
     fn of(setting: &Setting) -> Self {
         let quick = setting.quick;
-        Effort {
+        Extent {
             operations: if quick { OPERATIONS[..3].to_vec() } else { OPERATIONS.to_vec() },
             ranks: if quick { vec![2] } else { vec![2, 4, 8] },
             bytes: if quick {
@@ -76,10 +76,10 @@ impl Effort {
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let effort = Effort::of(setting);
+    let extent = Extent::of(setting);
     let mut steps = Vec::new();
-    let visited = |visit: u32| effort.ranks.iter().map(move |ranks| (visit, ranks));
-    for (visit, ranks) in (1..=effort.visits).flat_map(visited) {
+    let visited = |visit: u32| extent.ranks.iter().map(move |ranks| (visit, ranks));
+    for (visit, ranks) in (1..=extent.visits).flat_map(visited) {
         // The model of sharing has to know which ranks share a core.
         let shape = JobShape::on(*ranks, setting.map.as_deref().unwrap_or(&setting.cores));
         let with_caller = !shape.is_crowded() && visit <= VISITS_OF_THE_CALLER;
@@ -89,27 +89,27 @@ pub fn experiment(setting: &Setting) -> Experiment {
             &[EngineKind::Peers]
         };
         for engine in engines {
-            for collective in collectives(&effort, *ranks) {
+            for collective in collectives(&extent, *ranks) {
                 let shape = shape.clone().with_engine(*engine);
-                let budget = effort.budget;
+                let budget = extent.budget;
                 let milliseconds = budget.milliseconds as u64 * 2;
                 let what =
-                    format!("{collective}, {engine} engine, visit {visit} of {}", effort.visits);
+                    format!("{collective}, {engine} engine, visit {visit} of {}", extent.visits);
                 steps.push(Step::new(what, shape, milliseconds, move |here| {
                     measure(here, &collective, budget)
                 }));
             }
         }
     }
-    Experiment::new(outline::outline(setting, &effort.ranks, &effort.operations), steps)
+    Experiment::new(outline::outline(setting, &extent.ranks, &extent.operations), steps)
         .concluding(conclusions::draw)
 }
 
 /// The calls that are measured with this many ranks.
-fn collectives(effort: &Effort, ranks: u32) -> Vec<CollectiveCall> {
+fn collectives(extent: &Extent, ranks: u32) -> Vec<CollectiveCall> {
     let mut all = Vec::new();
-    for operation in &effort.operations {
-        let sizes: &[u64] = if *operation == Collective::Barrier { &[0] } else { &effort.bytes };
+    for operation in &extent.operations {
+        let sizes: &[u64] = if *operation == Collective::Barrier { &[0] } else { &extent.bytes };
         let with = |bytes: &u64| CollectiveCall {
             operation: *operation,
             form: CallForm::Blocking,

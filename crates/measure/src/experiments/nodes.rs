@@ -17,8 +17,8 @@
 //!
 //! // Two nodes that are threads: no network at all.
 //! let clients = network::local::connect(&network::node_map::NodeMap::new(["a", "b"]))?;
-//! let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Backend>);
-//! let candidates = [Candidate::new("agent", carriers.collect())];
+//! let backends = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Backend>);
+//! let candidates = [Candidate::new("agent", backends.collect())];
 //! let setting = Setting { rounds: 1, ..Setting::quick() };
 //! let rows = compare(&candidates, &[Measure::Barrier], &setting, &SameNode)?;
 //! assert!(rows[0].median > 0.0);
@@ -57,7 +57,7 @@ pub fn compare(
     setting: &Setting,
     place: &dyn RankLocation,
 ) -> Result<Vec<Row>, Error> {
-    let pace = ComputeRate::calibrate();
+    let rate = ComputeRate::calibrate();
     let mut rows = Vec::new();
     for measure in measures {
         let mut columns = Vec::new();
@@ -66,7 +66,7 @@ pub fn compare(
         }
         for _ in 0..setting.rounds {
             for session in columns.iter_mut().flatten() {
-                session.take(setting, pace, place)?;
+                session.take(setting, rate, place)?;
             }
         }
         for session in columns.into_iter().flatten() {

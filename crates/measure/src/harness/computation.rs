@@ -42,7 +42,7 @@ impl ComputeRate {
         ComputeRate { microseconds_per_step: fastest / STEPS as f64 }
     }
 
-    /// A pace that is known from elsewhere: another rank's.
+    /// Rate that was measured elsewhere, as by another rank.
     pub fn new(microseconds_per_step: f64) -> Self {
         ComputeRate { microseconds_per_step }
     }
@@ -55,8 +55,8 @@ impl ComputeRate {
     /// The steps that take this long when nothing comes in between; at least one.
     ///
     /// ```
-    /// let pace = measure::harness::computation::ComputeRate::new(0.002);
-    /// assert_eq!(pace.steps(100.0), 50_000);
+    /// let rate = measure::harness::computation::ComputeRate::new(0.002);
+    /// assert_eq!(rate.steps(100.0), 50_000);
     /// ```
     pub fn steps(self, microseconds: f64) -> u64 {
         // The conversion saturates, and what is not a number becomes 0.
@@ -75,14 +75,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_calibration_gives_a_pace_to_count_with() {
-        let pace = ComputeRate::calibrate();
-        assert!(pace.microseconds_per_step() > 0.0 && pace.microseconds_per_step().is_finite());
-        assert!(pace.steps(1000.0) >= pace.steps(10.0));
+    fn a_calibration_returns_a_rate_to_count_with() {
+        let rate = ComputeRate::calibrate();
+        assert!(rate.microseconds_per_step() > 0.0 && rate.microseconds_per_step().is_finite());
+        assert!(rate.steps(1000.0) >= rate.steps(10.0));
     }
 
     #[test]
-    fn nonsense_becomes_one_step() {
+    fn an_invalid_time_becomes_one_step() {
         for microseconds in [f64::NAN, -1.0, 0.0] {
             assert_eq!(ComputeRate::new(0.001).steps(microseconds), 1);
         }

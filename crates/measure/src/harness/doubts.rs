@@ -17,7 +17,7 @@ pub enum Sign {
     /// Times that came out as zero or less, among all sizes.
     Impossible,
     /// Times that changed by half from one visit to the next, among all times.
-    ChangedPace,
+    ChangedSpeed,
 }
 
 impl Sign {
@@ -28,7 +28,7 @@ impl Sign {
         Sign::Spread,
         Sign::FallingGaps,
         Sign::Impossible,
-        Sign::ChangedPace,
+        Sign::ChangedSpeed,
     ];
 
     /// The share above which a measurement counts as disturbed.
@@ -37,7 +37,7 @@ impl Sign {
             // Housekeeping of an idle system stays far below, one other busy process far above.
             Sign::OtherProcesses | Sign::StolenTime => 0.08,
             Sign::Spread => 0.4,
-            Sign::FallingGaps | Sign::ChangedPace => 0.25,
+            Sign::FallingGaps | Sign::ChangedSpeed => 0.25,
             Sign::Impossible => 0.02,
         }
     }
@@ -52,7 +52,7 @@ impl Sign {
                 format!("{percent:.0} % of the gaps are below those of shorter messages")
             }
             Sign::Impossible => format!("{percent:.0} % of the times are not above 0"),
-            Sign::ChangedPace => format!("{percent:.0} % of the times changed by half meanwhile"),
+            Sign::ChangedSpeed => format!("{percent:.0} % of the times changed by half meanwhile"),
         }
     }
 }

@@ -235,7 +235,7 @@ fn section(part: &Part, other: Option<&Part>, other_label: &str) -> Markup {
             h2 {
                 (part.title)
                 @if !part.complete { " " span.badge { "partial: not all of it was measured" } }
-                @if part.setting.get("effort").is_some_and(|effort| effort == "quick") {
+                @if part.setting.get("effort").is_some_and(|extent| extent == "quick") {
                     " " span.badge { "quick: few sizes, short repetitions; not to be quoted" }
                 }
             }

@@ -12,8 +12,8 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// Beyond the values, a share of the axis.
-    fn room(self) -> f64 {
+    /// Margin beyond the values, as a share of the axis.
+    fn margin(self) -> f64 {
         match self {
             Direction::Across => 0.0,
             Direction::Up => 0.04,
@@ -95,13 +95,16 @@ fn steps(first: f64, last: f64, direction: Direction) -> (f64, f64) {
             (first - first.abs() / 2.0, last + last.abs() / 2.0)
         };
     }
-    let room = direction.room() * (last - first);
-    (if first < 0.0 { first - room } else { first }, if last > 0.0 { last + room } else { last })
+    let margin = direction.margin() * (last - first);
+    (
+        if first < 0.0 { first - margin } else { first },
+        if last > 0.0 { last + margin } else { last },
+    )
 }
 
 /// The ends of an axis in equal ratios, with a margin at both if there is one.
 fn ratios(first: f64, last: f64, direction: Direction) -> (f64, f64) {
-    let times = if first == last { 2.0 } else { (last / first).powf(direction.room()) };
+    let times = if first == last { 2.0 } else { (last / first).powf(direction.margin()) };
     match (first / times, last * times) {
         ends @ (least, greatest) if least > 0.0 && greatest.is_finite() => ends,
         _ => (first, last),

@@ -283,7 +283,7 @@ mod tests {
             part_with("memory", "copy", copies),
             part_with("barrier", "fits", vec![barrier]),
         ] {
-            directory.write(&part).expect("there is room");
+            directory.write(&part).expect("there is space");
         }
         let summary = of(&directory);
         let row = &summary.tables[0].rows[0];

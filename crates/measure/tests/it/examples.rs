@@ -98,7 +98,7 @@ fn sparse_solves_of_a_grid_equal_the_serial_one() {
     }
 }
 
-/// The number of values that travel, and of levels, follows from the matrix.
+/// The number of values that are sent, and of levels, follows from the matrix.
 fn what_a_sparse_solve_fetches_is_what_its_pattern_says() {
     let arguments =
         sparse_solve::Arguments::parse_from(["sparse_solve", "--grid", "4", "--rounds", "1"]);

@@ -25,6 +25,6 @@ fn a_path_whose_other_end_is_dropped_fails() {
         })
         .map(|path| path.join().expect("it did not panic"));
     drop(dropped);
-    let error = kept.measure(0, 1).expect_err("there is nobody to answer");
+    let error = kept.measure(0, 1).expect_err("no process answers");
     assert!(!error.to_string().is_empty());
 }

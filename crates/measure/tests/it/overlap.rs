@@ -27,7 +27,7 @@ fn measure(ranks: u32, cores: u32, engine: EngineKind, cases: &[Case]) -> Vec<Ov
             has_common_clock: true,
             seed: 3,
         };
-        let experiment = Experiment::new(&world, setting).expect("the ranks agree on a pace");
+        let experiment = Experiment::new(&world, setting).expect("the ranks agree on a rate");
         for case in cases {
             let mut announced = Vec::new();
             let row = experiment

@@ -34,9 +34,9 @@ struct Simulated {
     random: StdRng,
     /// Each time varies by this share, and …
     jitter: f64,
-    /// … in this share of the rounds the whole machine is at a quarter of its pace, …
+    /// … in this share of the rounds the whole machine is at a quarter of its speed, …
     slow: f64,
-    /// … or at every size at most so many times slower than its pace, …
+    /// … or at every size at most so many times slower than its normal speed, …
     slowest: f64,
     /// … and this share of the times has an interrupt of 50 µs in it.
     interrupts: f64,
@@ -60,11 +60,11 @@ impl Simulated {
         Simulated { random, jitter: 0.03, slow: 0.3, interrupts: 0.02, ..Self::quiet(network) }
     }
 
-    /// What a clock shows for it in a round at this pace.
-    fn shown(&mut self, time: f64, pace: f64) -> f64 {
+    /// What a clock shows for it in a round in which times are multiplied by this factor.
+    fn shown(&mut self, time: f64, slowdown: f64) -> f64 {
         let jitter = 1.0 + self.random.random_range(-1.0..=1.0) * self.jitter;
         let interrupt = if self.random.random_bool(self.interrupts) { 50.0 } else { 0.0 };
-        time * jitter * pace + interrupt + LOOK
+        time * jitter * slowdown + interrupt + LOOK
     }
 
     /// When the last of these messages has arrived, each sent a gap after the one before.
@@ -87,22 +87,22 @@ impl Transport for Simulated {
     }
 
     fn round(&mut self) -> Result<Vec<Reading>, Infallible> {
-        let pace = if self.random.random_bool(self.slow) { 4.0 } else { 1.0 };
+        let slowdown = if self.random.random_bool(self.slow) { 4.0 } else { 1.0 };
         let lap = |count, microseconds| Lap { count, microseconds };
         let sizes = self.sizes.clone();
         let read = |bytes: u64| {
-            let pace = pace * self.random.random_range(1.0..=self.slowest);
+            let slowdown = slowdown * self.random.random_range(1.0..=self.slowest);
             let there_and_back = 2.0 * self.arrival(bytes, 1);
             let stream = self.arrival(bytes, 16) + self.arrival(0, 1);
             let (send, receive) =
                 (self.network.send_overhead(bytes), self.network.receive_overhead(bytes));
             Reading {
                 bytes,
-                nothing: self.shown(0.0, pace),
-                round_trips: lap(8, self.shown(8.0 * there_and_back, pace)),
-                stream: lap(16, self.shown(stream, pace)),
-                sends: lap(8, self.shown(8.0 * send, pace)),
-                receives: lap(8, self.shown(8.0 * receive, pace)),
+                nothing: self.shown(0.0, slowdown),
+                round_trips: lap(8, self.shown(8.0 * there_and_back, slowdown)),
+                stream: lap(16, self.shown(stream, slowdown)),
+                sends: lap(8, self.shown(8.0 * send, slowdown)),
+                receives: lap(8, self.shown(8.0 * receive, slowdown)),
             }
         };
         Ok(sizes.into_iter().map(read).collect())
@@ -301,7 +301,7 @@ fn gaps_that_fall_are_doubted() {
     assert_eq!(found.doubts.to_string(), expected);
 }
 
-/// All of it on the real engine, with little effort: what comes out are times, however long they are.
+/// All of it on the real engine, in the quick form: the results are times, however long they are.
 fn the_real_transport_has_parameters() {
     let setting = Setting { quick: true, ..Setting::default() };
     let part = run_on_threads(&find("plogp").unwrap()(&setting)).unwrap();

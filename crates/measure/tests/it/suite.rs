@@ -361,7 +361,7 @@ fn every_process_draws_up_the_same_steps() {
     }
 }
 
-/// What users are told: some minutes in full, about one with little effort.
+/// Durations that the help text states: some minutes in full, about one in the quick form.
 fn all_of_it_takes_as_long_as_users_are_told() {
     let minutes = |setting: &Setting| {
         let steps = EXPERIMENTS.iter().flat_map(|(_, draw)| {

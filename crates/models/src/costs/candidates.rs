@@ -54,7 +54,7 @@ impl CostModel<'_> {
     /// | allgather | a binomial gather in each node | the algorithm between nodes | a binomial broadcast in each node |
     /// | alltoall | a direct exchange in each node | the algorithm, by each rank with some of the nodes | a direct exchange in each node |
     ///
-    /// and takes the sum of their times, and one start. The nodes' ranks lead at their own pace, so
+    /// and takes the sum of their times, and one start. The nodes' ranks lead at their own rate, so
     /// it is an upper bound.
     pub fn price(&self, plan: &Choice, query: &Query) -> Option<f64> {
         let Query { operation, ranks, bytes, .. } = *query;

@@ -36,7 +36,7 @@ pub struct Costs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StartCosts {
-    /// a: to start, and to be told that all is done.
+    /// a: to start, and to detect that all is done.
     pub fixed: f64,
     /// c, for each byte of private buffers, which are copied in or out. What lies in the job's
     /// memory costs nothing.

@@ -14,8 +14,8 @@ use std::num::NonZeroU32;
 /// Largest number of ranks in a comparison of graphs: each plan has a graph for each rank.
 const MOST_RANKS: u32 = 64;
 
-/// Gives plans on one engine with equal graphs the geometric means of their times and quartiles. A
-/// join has no graph.
+/// Assigns plans on one engine with equal graphs the geometric means of their times and quartiles.
+/// A join has no graph.
 pub fn pooled(query: &Query, mut measured: Vec<Measured>) -> Vec<Measured> {
     if query.ranks > MOST_RANKS {
         return measured;

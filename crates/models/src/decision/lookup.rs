@@ -31,7 +31,7 @@ impl DecisionTable {
     /// several, if it has several, the nearest number of ranks counts first, the nearest number of
     /// ranks a node second; near is by ratio, and of two equally near ones the lower is taken. A
     /// row is ignored if its number of ranks is off by more than a factor of two. Sizes are matched
-    /// exactly: each range tells where it begins and ends.
+    /// exactly: each range contains its begin and end.
     ///
     /// # Errors
     /// [`Gap`]: what the table would have to say.

@@ -56,8 +56,8 @@ pub fn pieces(
 
 /// The same with as many pieces, up to `most`, as the measurements speak for: another piece must
 /// explain more than its line and its break cost by the Bayesian information criterion (Schwarz:
-/// "Estimating the Dimension of a Model", Annals of Statistics 6(2), 1978). Noise alone gives one
-/// piece.
+/// "Estimating the Dimension of a Model", Annals of Statistics 6(2), 1978). Noise alone results in
+/// one piece.
 ///
 /// # Errors
 /// As [`pieces`] for one piece.

@@ -21,7 +21,7 @@ pub fn tree(network: &Parameters, ranks: u32) -> f64 {
     allgather::gather_bcast(network, ranks, 0)
 }
 
-/// Everyone tells one rank, which tells everyone: 2 × ((P−1) × g(0) + L).
+/// All ranks send to one, which sends to all: 2 × ((P−1) × g(0) + L).
 pub fn flat(network: &Parameters, ranks: u32) -> f64 {
     gather::flat(network, ranks, 0) + bcast::flat(network, ranks, 0)
 }

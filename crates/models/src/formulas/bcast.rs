@@ -136,7 +136,7 @@ pub fn scatter_allgather(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
 /// Sanders, Speck, Träff: "Two-tree Algorithms for Full Bandwidth Broadcast, Reduction and Scan",
 /// Parallel Computing 35(12), 2009. A rank is inner in one tree at most, where it sends each
 /// segment to two children, so that a segment follows the other after 2 × g(s). The root serves the
-/// two trees in turn, at the same pace. The first segment comes down a level within 2 × g(s) + L,
+/// two trees in turn, at the same rate. The first segment comes down a level within 2 × g(s) + L,
 /// and from the root to the trees' roots is one more level.
 pub fn two_tree(network: &Parameters, ranks: u32, bytes: u64, segment: NonZeroU64) -> f64 {
     let (size, count) = segments(bytes.div_ceil(2), segment);

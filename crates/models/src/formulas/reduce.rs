@@ -9,13 +9,13 @@ use crate::parameters::Parameters;
 use std::num::{NonZeroU32, NonZeroU64};
 
 /// Flat tree: messages come a gap apart and each is combined while the next one is under way;
-/// whichever is slower, the network or the processor, sets the pace: L + g(m) + c×m + (P−2) ×
+/// whichever is slower, the network or the processor, determines the rate: L + g(m) + c×m + (P−2) ×
 /// max(g(m), or(m) + c×m).
 pub fn flat(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     let gap = network.gap(bytes);
     let combining = combine * bytes as f64;
-    let pace = gap.max(network.receive_overhead(bytes) + combining);
-    among(ranks, |others| network.latency() + gap + combining + (others - 1.0) * pace)
+    let period = gap.max(network.receive_overhead(bytes) + combining);
+    among(ranks, |others| network.latency() + gap + combining + (others - 1.0) * period)
 }
 
 /// Chain: (P−1) × (g(m) + L + c×m).
@@ -23,7 +23,7 @@ pub fn chain(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 
     among(ranks, |others| others * (network.arrival(bytes) + combine * bytes as f64))
 }
 
-/// Pipeline: the first segment goes all the way, the others follow at the pace of the network or of
+/// Pipeline: the first segment goes all the way, the others follow at the rate of the network or of
 /// a processor that receives, combines and sends each, whichever is slower: (P−1) × (g(s) + L +
 /// c×s) + (k−1) × max(g(s), or(s) + c×s + os(s)).
 pub fn segmented_chain(
@@ -55,10 +55,10 @@ pub fn dary(network: &Parameters, combine: f64, ranks: u32, bytes: u64, degree: 
         return chain(network, combine, ranks, bytes);
     }
     let children = degree.get().min(ranks.saturating_sub(1));
-    let (mut height, mut room, mut level) = (0u32, 1u64, 1u64);
-    while room < u64::from(ranks) {
+    let (mut height, mut capacity, mut level) = (0u32, 1u64, 1u64);
+    while capacity < u64::from(ranks) {
         level *= u64::from(degree.get());
-        room += level;
+        capacity += level;
         height += 1;
     }
     f64::from(height) * flat(network, combine, children + 1, bytes)

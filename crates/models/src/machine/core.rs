@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Core {
     /// The numbers that are threads of the same core, this one included.
     pub(super) threads: CoreSet,
-    /// `None` where the machine does not tell.
+    /// `None` where the machine does not report it.
     pub(super) socket: Option<u32>,
     /// Those that data go through.
     pub(super) caches: Vec<Cache>,
@@ -21,7 +21,7 @@ pub(super) struct Core {
 pub(super) struct Cache {
     /// From 1.
     pub(super) level: u8,
-    /// 0 where the machine does not tell.
+    /// 0 where the machine does not report it.
     pub(super) bytes: u64,
     /// The cores that use it, this one included.
     pub(super) shared_by: CoreSet,
@@ -44,7 +44,7 @@ impl Core {
         if threads.is_none() {
             or_unknown(Unknown::Threads);
         }
-        // Where firmware does not tell, the kernel gives -1.
+        // Without information from the firmware the kernel reports -1.
         let socket = tree.number(topology.join("physical_package_id"));
         if socket.is_none() {
             or_unknown(Unknown::Sockets);

@@ -11,7 +11,7 @@ pub(super) fn model(tree: &SysFiles) -> Option<String> {
         .into_iter()
         .find_map(|key| Some(values(&text, key)).filter(|values| !values.is_empty()));
     let numbered = || {
-        // ARM tells numbers only, and a tool's list would have to say which processor that is.
+        // ARM reports numbers only; the processor's name would need a list, as tools have.
         let implementers = values(&text, "CPU implementer");
         let parts = values(&text, "CPU part");
         if parts.is_empty() {
@@ -39,10 +39,10 @@ fn values(text: &str, key: &str) -> Vec<String> {
 
 /// Returns the hypervisor below this machine; "a hypervisor" if its name is not known.
 pub(super) fn hypervisor(tree: &SysFiles) -> Option<String> {
-    let told = tree
+    let reported = tree
         .line("sys/hypervisor/type")
         .or_else(|| tree.line("proc/device-tree/hypervisor/compatible"));
-    told.or_else(|| by_clock(tree)).or_else(|| by_firmware(tree)).or_else(|| {
+    reported.or_else(|| by_clock(tree)).or_else(|| by_firmware(tree)).or_else(|| {
         let cpuinfo = tree.text("proc/cpuinfo").unwrap_or_default();
         let is_guest = values(&cpuinfo, "flags")
             .iter()

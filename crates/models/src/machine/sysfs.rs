@@ -1,4 +1,4 @@
-//! The files in which the kernel tells what the machine is.
+//! The files in which the kernel describes the machine.
 
 use super::core_list::{self, CoreSet};
 use std::fs;
@@ -49,12 +49,12 @@ impl SysFiles {
     /// The cores that are online.
     pub(super) fn online(&self) -> Option<CoreSet> {
         const DIRECTORY: &str = "sys/devices/system/cpu";
-        let told = self.list(Path::new(DIRECTORY).join("online"));
+        let reported = self.list(Path::new(DIRECTORY).join("online"));
         // A core that is offline has a directory, but no topology in it.
         let has_topology =
             |core: &u32| self.root.join(format!("{DIRECTORY}/cpu{core}/topology")).is_dir();
         let found = || self.numbered(DIRECTORY, "cpu").into_iter().filter(has_topology).collect();
-        told.or_else(|| Some(found())).filter(|cores: &CoreSet| !cores.is_empty())
+        reported.or_else(|| Some(found())).filter(|cores: &CoreSet| !cores.is_empty())
     }
 
     /// The cores that this thread may run on.

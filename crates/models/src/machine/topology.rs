@@ -1,6 +1,6 @@
 //! The machine: its cores, the caches they share, its sockets, and the distance of two cores.
 //!
-//! Everything is read from `/sys` and `/proc`, where the kernel tells it in text (its
+//! Everything is read from `/sys` and `/proc`, where the kernel reports it as text (its
 //! documentation, "How CPU topology info is exported via sysfs", and the ABI description of
 //! `/sys/devices/system/cpu/`). A library such as hwloc would know more, such as devices, but has
 //! to be installed with its headers before tradewind can be built, and reads the same files.

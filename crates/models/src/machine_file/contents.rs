@@ -161,7 +161,7 @@ impl Machine {
         }
     }
 
-    /// Reads a machine's file, whichever machine it tells of.
+    /// Reads the file of any machine.
     ///
     /// # Errors
     /// [`FileError`], which names the file, the place, and what to do.

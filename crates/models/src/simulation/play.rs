@@ -85,7 +85,7 @@ struct Play<'a> {
     /// Operations of each rank that are not complete, and when and on which core the last one was.
     open: Vec<usize>,
     completed: Vec<(Moment, usize)>,
-    /// The core that has last written what a rank has got or gives.
+    /// The core that has last written what a rank has received or sends.
     writers: Vec<usize>,
     end: Moment,
 }

@@ -268,7 +268,7 @@ proptest! {
     }
 
     #[test]
-    fn pipelines_that_reduce_go_at_the_pace_of_the_slower(
+    fn pipelines_that_reduce_have_the_rate_of_the_slower(
         network in networks(), ranks in 3u32..12, segment in 1u64..5000, count in 1usize..12, combine in 0.0f64..0.02,
     ) {
         let check = Check { network, combine, ranks };
@@ -285,10 +285,10 @@ proptest! {
     }
 }
 
-/// A processor that is slower than its network sets the pace of an exchange: 4 + 5 is more than 6 +
-/// 1.
+/// A processor that is slower than its network determines the rate of an exchange: 4 + 5 is more
+/// than 6 + 1.
 #[test]
-fn a_slow_processor_sets_the_pace_of_a_round() {
+fn a_slow_processor_determines_the_rate_of_a_round() {
     let network = Parameters::linear(1.0, (4.0, 0.0), (5.0, 0.0), (6.0, 0.0)).expect("valid");
     let check = Check { network, combine: 0.0, ranks: 5 };
     let simulated = check.run(&Rounds::new(5).ring(100, false).schedule);

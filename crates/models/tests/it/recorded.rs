@@ -208,9 +208,9 @@ fn choices_between_nodes_without_the_kernel_engine() {
     assert_within("iallgather of 16 KiB", &regrets(&models, &calls, long_allgather), [1.3, 1.3]);
 }
 
-/// The parameters on one node that are built in, and the rows that the models find for them. They are
-/// those of the recorded run, at the pace of its flat collectives, and three quarters of its times are
-/// nearer than their errors.
+/// The parameters on one node that are built in, and the rows that the models find for them. They
+/// are those of the recorded run, at the speed of its flat collectives, and three quarters of its
+/// times are nearer than their errors.
 fn built_in() -> (Models, PathBuf) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/builtin");
     let machine = Machine::read(&folder.join("one-node.json")).unwrap();
@@ -259,8 +259,8 @@ fn choices_on_one_node_by_built_in_parameters() {
 }
 
 /// Relative errors of graphs on one node, where the flat collective that took turns with them is
-/// predicted as it was measured: without the difference of the machine's pace between the run that the
-/// parameters are from and this one.
+/// predicted as it was measured: without the difference of the machine's speed between the run that
+/// the parameters are from and this one.
 fn errors_beside_flat(models: &Models, calls: &Calls, ranks: u32) -> Vec<f64> {
     let mut errors = Vec::new();
     for (key, plans) in calls.iter().filter(|((.., per_node, _), _)| *per_node == ranks) {
@@ -270,15 +270,15 @@ fn errors_beside_flat(models: &Models, calls: &Calls, ranks: u32) -> Vec<f64> {
         };
         let is_flat =
             |(_, plan, _): &&(Option<Engine>, Choice, f64)| plan.algorithm == Algorithm::Join;
-        let Some(pace) = plans.iter().find(is_flat).and_then(ratio) else { continue };
+        let Some(slowdown) = plans.iter().find(is_flat).and_then(ratio) else { continue };
         let graphs = plans.iter().filter(|one| !is_flat(one)).filter_map(ratio);
-        errors.extend(graphs.map(|ratio| (ratio / pace - 1.0).abs()));
+        errors.extend(graphs.map(|ratio| (ratio / slowdown - 1.0).abs()));
     }
     errors.sort_by(f64::total_cmp);
     errors
 }
 
-/// Among ranks that share cores the pace differs by a factor of 1.4 between runs, for flat
+/// Among ranks that share cores the speed differs by a factor of 1.4 between runs, for flat
 /// collectives as well, whose times no model predicts: no term of a model is that wrong.
 #[test]
 fn graphs_beside_flat_collectives_of_the_same_run() {

@@ -200,8 +200,8 @@ fn no_longer_copy_is_cheaper_than_a_shorter_one() {
             .iter_mut()
             .for_each(|rank| (rank.input, rank.output) = (rank.input * scale, rank.output * scale));
         // Every other time is from a slow moment of the machine.
-        let pace = if number % 2 == 0 { 1.0 } else { 1.6 };
-        let measured = pace * run(&program, 2, &truth).microseconds;
+        let slowdown = if number % 2 == 0 { 1.0 } else { 1.6 };
+        let measured = slowdown * run(&program, 2, &truth).microseconds;
         samples.push(Sample { program, measured });
     }
     let found = fit(&samples, 2, &Constants { copy: Curve::default(), ..truth });

@@ -2,7 +2,7 @@
 // derived types, in place, with predefined and other operations.
 #include "check.h"
 
-enum { COUNT = 37, ROOM = 4096 };
+enum { COUNT = 37, CAPACITY = 4096 };
 
 static MPI_Comm world;
 static MPI_Datatype spread;   // two ints with a gap
@@ -19,10 +19,10 @@ static void multiply(void *left, void *right, int *count, MPI_Datatype *type) {
     }
 }
 
-static int sent[ROOM], expected[ROOM], found[ROOM];
+static int sent[CAPACITY], expected[CAPACITY], found[CAPACITY];
 
 static void fill(int seed) {
-    for (int i = 0; i < ROOM; i++) {
+    for (int i = 0; i < CAPACITY; i++) {
         sent[i] = (rank + 1) * 31 + i * 7 + seed;
         expected[i] = found[i] = -1 - i - rank;
     }
@@ -30,7 +30,7 @@ static void fill(int seed) {
 
 static void same(const char *what, int line) {
     if (memcmp(expected, found, sizeof found) == 0) return;
-    for (int i = 0; i < ROOM; i++)
+    for (int i = 0; i < CAPACITY; i++)
         if (expected[i] != found[i]) {
             fprintf(stderr, "rank %d of %d, line %d, %s: element %d is %d, not %d\n", rank, size,
                     line, what, i, found[i], expected[i]);

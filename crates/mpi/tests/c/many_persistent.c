@@ -1,4 +1,4 @@
-// More persistent collectives than the shared memory has room for, all of them at the same time.
+// More persistent collectives than the shared memory has space for, all of them at the same time.
 #include "check.h"
 
 enum { MANY = 200 };

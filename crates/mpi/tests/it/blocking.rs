@@ -83,7 +83,7 @@ struct Table {
 
 impl Table {
     fn measure(host: Host) -> Self {
-        let directory = tempfile::tempdir().expect("there is room");
+        let directory = tempfile::tempdir().expect("there is space");
         let file = directory.path().join("mpi.json");
         let name = file.to_str().expect("the name is UTF-8");
         let finished = host.job("tune", 2).argument(name).preloaded().expect_success();
@@ -127,7 +127,7 @@ impl Table {
     }
 
     fn write(&self, text: &str) {
-        std::fs::write(self.directory.path().join("mpi.json"), text).expect("there is room");
+        std::fs::write(self.directory.path().join("mpi.json"), text).expect("there is space");
     }
 
     /// A job that goes by this table.

@@ -90,7 +90,7 @@ impl Host {
     fn build_with(self, name: &str, options: &[&str]) -> PathBuf {
         type Built = HashMap<(PathBuf, String), Arc<OnceLock<PathBuf>>>;
         static DIRECTORY: LazyLock<tempfile::TempDir> =
-            LazyLock::new(|| tempfile::tempdir().expect("there is room for a directory"));
+            LazyLock::new(|| tempfile::tempdir().expect("there is space for a directory"));
         static BUILT: LazyLock<Mutex<Built>> = LazyLock::new(Mutex::default);
         let key = (self.compiler.to_owned(), name.to_owned());
         let number = self.compiler.to_string_lossy().replace('/', "_");
@@ -163,9 +163,9 @@ impl Job {
         nodes: &VirtualNodes,
         ranks: &[u32],
     ) -> Self {
-        let directory = tempfile::tempdir().expect("there is room");
+        let directory = tempfile::tempdir().expect("there is space");
         let reach = directory.path().join("reach");
-        std::fs::write(&reach, REACH).expect("there is room");
+        std::fs::write(&reach, REACH).expect("there is space");
         std::fs::set_permissions(&reach, Permissions::from_mode(0o700)).expect("it is ours");
         let first = &nodes.nodes()[0];
         let mut command = first.command(&installation.mpiexec);
@@ -210,7 +210,7 @@ impl Job {
         self
     }
 
-    /// Gives rank 1 a `tradewind` command that does not exist.
+    /// Sets a `tradewind` command for rank 1 that does not exist.
     pub(crate) fn without_command_on_rank_1(mut self) -> Self {
         let script =
             r#"[ "$PMI_RANK" = 1 ] && export TRADEWIND_COMMAND=/no/such/command; exec "$@""#;
@@ -252,7 +252,7 @@ pub(crate) fn run(mut command: Command) -> Finished {
     static BEGIN: LazyLock<SystemTime> = LazyLock::new(SystemTime::now);
     LazyLock::force(&BEGIN);
     // Files, because a process that outlives the command would keep a pipe open.
-    let file = || tempfile::NamedTempFile::new().expect("there is room for a file");
+    let file = || tempfile::NamedTempFile::new().expect("there is space for a file");
     let (output, errors) = (file(), file());
     let stdio = |file: &tempfile::NamedTempFile| Stdio::from(file.reopen().expect("it is there"));
     command.stdin(Stdio::null()).stdout(stdio(&output)).stderr(stdio(&errors));

@@ -24,8 +24,8 @@
 //! **Ends.** An end that is closed is reported to the other agent, behind all values. The values of
 //! a rank that has exited are sent before the end of its channel is reported, however late its exit
 //! is known. When a node is lost, the channels with it end. An agent closes its end of a ring only
-//! for these reasons, and a rank that finds it closed learns by its [exit](crate::backend::Departures)
-//! whether its peer has failed.
+//! for these reasons, and a rank that finds it closed learns by its
+//! [exit](crate::backend::RankExits) whether its peer has failed.
 //!
 //! **Windows.** A rank reaches a window of another node through two channels of lines, for its
 //! commands and for their answers. Their far ends are no rings: the agent of the owner's node executes

@@ -10,7 +10,7 @@ use super::schedule::{BufferLayout, check_context, is_supported};
 use super::shared_region::{ENTRIES, FREE, SharedRegion, refused};
 use super::submission::Submission;
 use crate::backend::{
-    Backend, CommunicatorContext, Departures, DrainOutcome, RunId, ScheduleId, check_inputs,
+    Backend, CommunicatorContext, DrainOutcome, RankExits, RunId, ScheduleId, check_inputs,
     check_outputs,
 };
 use crate::error::{Error, system};
@@ -368,7 +368,7 @@ impl Backend for AgentClient {
         let _ = self.submit(&mut self.table(), Submission::AnnounceWait { slot, generation });
     }
 
-    fn departures(&self) -> Option<&dyn Departures> {
+    fn rank_exits(&self) -> Option<&dyn RankExits> {
         Some(self)
     }
 
@@ -385,7 +385,7 @@ impl Backend for AgentClient {
         }
     }
 
-    fn drain(&self, deadline: Instant, _: &dyn Departures) -> Result<DrainOutcome, Error> {
+    fn drain(&self, deadline: Instant, _: &dyn RankExits) -> Result<DrainOutcome, Error> {
         // `Exit` is the last entry of the ring, so the agent processes every start of this rank
         // before it.
         self.leave();

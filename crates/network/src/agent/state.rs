@@ -369,7 +369,7 @@ impl AgentState {
         match arrival {
             Arrival::Notified(_) => {}
             Arrival::NodeLost { node, why } => self.lose(node, why),
-            Arrival::Connected { node } => self.greet(node),
+            Arrival::Connected { node } => self.send_missed_reports(node),
             Arrival::Frame { node, frame } => self.handle_frame(node, frame),
             Arrival::InPlace { node, location, eager } => {
                 self.table.receive_in_place(node, location, eager);

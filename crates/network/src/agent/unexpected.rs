@@ -111,7 +111,7 @@ impl UnexpectedMessages {
     }
 
     /// Keeps a message until its run starts. Returns it if there are too many, and a sign of a wait
-    /// also if it tells nothing new.
+    /// also if it contains nothing new.
     pub(super) fn keep(
         &mut self,
         key: RunKey,

@@ -6,7 +6,7 @@
 use crate::transport::payloads::{SegmentRange, send_slices};
 use interpreter::ExternalBuffer;
 use rustix::io::Errno;
-use shm::loan::LentBytes;
+use shm::borrowed::BorrowedBytes;
 use shm::segment::{Offset, Segment};
 use shm::{readable, socket, word_copy};
 use std::io::IoSlice;
@@ -22,8 +22,8 @@ const STRIDE: usize = 8 << 10;
 pub(crate) enum BorrowedMemory {
     /// Memory that the rank shares with its agent.
     Region(RegionBuffer),
-    /// Memory that a call of the rank lends.
-    Lent(LentBytes),
+    /// Memory of a call of the rank.
+    Caller(BorrowedBytes),
 }
 
 /// A range of a rank's region. Keeps the memory mapped, also after the rank has exited.
@@ -73,8 +73,8 @@ impl BorrowedMemory {
                 let length = range.len() as u64;
                 socket::send(socket, [head, tail], &region.segment, at, length).map_err(errno)
             }
-            // A run ends before its loans do.
-            BorrowedMemory::Lent(lent) => lent
+            // A run ends before its buffers are revoked.
+            BorrowedMemory::Caller(buffer) => buffer
                 .with(|bytes| {
                     send_slices(socket, &[head, &[IoSlice::new(&bytes[range])], tail].concat())
                 })
@@ -96,8 +96,8 @@ impl BorrowedMemory {
                 let at = region.place(at);
                 Some(socket::receive(socket, &region.segment, at, most as u64).map_err(errno))
             }
-            BorrowedMemory::Lent(lent) => {
-                lent.with_mut(|bytes| rustix::io::read(socket, &mut bytes[at..at + most]))
+            BorrowedMemory::Caller(buffer) => {
+                buffer.with_mut(|bytes| rustix::io::read(socket, &mut bytes[at..at + most]))
             }
         }
     }
@@ -116,7 +116,7 @@ impl BorrowedMemory {
                 word_copy::load(&region.segment, at, into).map_err(|_| Errno::FAULT)
             }
             // As in `send`.
-            BorrowedMemory::Lent(lent) => lent
+            BorrowedMemory::Caller(buffer) => buffer
                 .with(|bytes| {
                     let bytes = &bytes[at..at + into.len()];
                     readable::check_slice(bytes).map_err(|_| Errno::FAULT)?;
@@ -151,20 +151,20 @@ impl ExternalBuffer for BorrowedMemory {
     fn length(&self) -> u64 {
         match self {
             BorrowedMemory::Region(region) => region.length,
-            BorrowedMemory::Lent(lent) => lent.len() as u64,
+            BorrowedMemory::Caller(buffer) => buffer.len() as u64,
         }
     }
 
     fn read(&self, range: Range<u64>, into: &mut Vec<u8>) {
         match self {
             BorrowedMemory::Region(region) => region.read(range, into),
-            BorrowedMemory::Lent(lent) => {
+            BorrowedMemory::Caller(buffer) => {
                 let range = range.start as usize..range.end as usize;
                 let length = range.len();
-                let read = lent.with(|bytes| into.extend_from_slice(&bytes[range]));
+                let read = buffer.with(|bytes| into.extend_from_slice(&bytes[range]));
                 // A run is cancelled before its buffers are revoked, so this does not happen. The
                 // interpreter relies on the length all the same.
-                debug_assert!(read.is_some(), "the buffer is lent");
+                debug_assert!(read.is_some(), "the buffer is not revoked");
                 if read.is_none() {
                     into.resize(into.len() + length, 0);
                 }
@@ -178,9 +178,9 @@ impl ExternalBuffer for BorrowedMemory {
                 let written = word_copy::store(&region.segment, Offset(region.at.0 + at), bytes);
                 debug_assert!(written.is_ok(), "{written:?}");
             }
-            BorrowedMemory::Lent(lent) => {
+            BorrowedMemory::Caller(buffer) => {
                 let at = at as usize;
-                lent.with_mut(|own| own[at..at + bytes.len()].copy_from_slice(bytes));
+                buffer.with_mut(|own| own[at..at + bytes.len()].copy_from_slice(bytes));
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A thread that waits for a run sleeps on the set of all connections. The background thread sleeps
 //! on a set of its own with that set as a member, which is *armed* while none waits for runs that
-//! need a thread (`attendance`) or for frames that the system has not taken, and while threads
+//! need a thread (`background_need`) or for frames that the system has not taken, and while threads
 //! sleep elsewhere until messages arrive. The next arrival, or space for a frame, wakes the
 //! background thread, once (`EPOLLONESHOT`). A thread that begins to wait disarms the member: an
 //! arrival wakes one thread, not two, and a rank with blocking calls only, of which the system

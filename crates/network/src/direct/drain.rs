@@ -7,7 +7,7 @@
 
 use super::driver::Driver;
 use crate::agent::run_context::RunKey;
-use crate::backend::{Departures, DrainOutcome, LostRank};
+use crate::backend::{DrainOutcome, LostRank, RankExits};
 use crate::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const LOOKS: u32 = 5;
 pub(super) fn drain(
     driver: &Arc<Driver>,
     deadline: Instant,
-    departures: &dyn Departures,
+    exits: &dyn RankExits,
 ) -> Result<DrainOutcome, Error> {
     let [mut interval, longest] = INTERVALS;
     let mut stuck_looks = 0;
@@ -46,7 +46,7 @@ pub(super) fn drain(
         interval = (2 * interval).min(longest);
         let Some(runs) = unsent.filter(|_| interval == longest) else { continue };
         stuck_looks =
-            if are_stuck(&runs, &driver.losses.all(), departures) { stuck_looks + 1 } else { 0 };
+            if are_stuck(&runs, &driver.losses.all(), exits) { stuck_looks + 1 } else { 0 };
         if stuck_looks >= LOOKS {
             return Ok(DrainOutcome::Undeliverable { runs: runs.len() });
         }
@@ -54,14 +54,14 @@ pub(super) fn drain(
 }
 
 /// Returns true if there are runs, and each waits for ranks that never make it advance.
-fn are_stuck(runs: &[(RunKey, Vec<u32>)], lost: &[LostRank], departures: &dyn Departures) -> bool {
-    let exited = departures.exited();
+fn are_stuck(runs: &[(RunKey, Vec<u32>)], lost: &[LostRank], exits: &dyn RankExits) -> bool {
+    let exited = exits.exited();
     let is_gone = |rank: &u32| {
         lost.iter().any(|one| one.rank == *rank) || exited.iter().any(|one| one.rank == *rank)
     };
     let is_stuck = |(key, awaited): &(RunKey, Vec<u32>)| {
         // A rank that has announced its exit from another engine has left this one before.
-        let leaving = departures.never_start(key.communicator, key.sequence);
+        let leaving = exits.never_start(key.communicator, key.sequence);
         awaited.iter().all(|rank| is_gone(rank) || leaving.contains(rank))
     };
     !runs.is_empty() && runs.iter().all(is_stuck)

@@ -2,12 +2,12 @@
 //!
 //! One thread has the engine at a time: one that waits for a run or a message, one that starts or
 //! sends one, or the background thread. A thread that leaves the engine arms the background thread
-//! if runs or frames need it ([`DirectEngine::attendance`]), or threads sleep until messages
+//! if runs or frames need it ([`DirectEngine::background_need`]), or threads sleep until messages
 //! arrive, and starts it the first time. Then it takes the runs and messages that were passed
 //! meanwhile.
 
-use super::attendance::Attendance;
 use super::background::{Background, PAUSE};
+use super::background_need::BackgroundNeed;
 use super::engine::DirectEngine;
 use super::losses::Losses;
 use super::messages::Messages;
@@ -54,8 +54,8 @@ impl Driver {
     }
 
     /// Returns what must advance without a call of the rank.
-    fn attendance(&self, engine: &DirectEngine) -> Attendance {
-        engine.attendance(self.held.load(Ordering::Relaxed))
+    fn background_need(&self, engine: &DirectEngine) -> BackgroundNeed {
+        engine.background_need(self.held.load(Ordering::Relaxed))
     }
 
     /// Returns the engine, when no other thread executes runs.
@@ -118,8 +118,8 @@ impl Driver {
                 // The thread that interrupts this one may leave it what has arrived.
                 has_rest = self.submissions.is_interrupted();
                 timer = engine.next_timer().map(until);
-                idle_looks = match self.attendance(&engine) {
-                    Attendance::Nothing => idle_looks + 1,
+                idle_looks = match self.background_need(&engine) {
+                    BackgroundNeed::Nothing => idle_looks + 1,
                     _ => 0,
                 };
                 if idle_looks >= IDLE_LOOKS {
@@ -139,7 +139,7 @@ impl Driver {
         }
     }
 
-    /// Starts a run that was passed, of which the inputs are lent to this call.
+    /// Starts a run that was passed, with the inputs of this call in place.
     pub(super) fn begin(self: &Arc<Self>, run: &DirectRun) {
         let mut engine = self.try_lock();
         if engine.is_none() {
@@ -153,8 +153,8 @@ impl Driver {
             }
         }
         let Some(mut engine) = engine else {
-            // The thread of the rank that has it may start the run after this call, which ends the
-            // loan: all inputs are still to be read.
+            // The thread of the rank that has it may start the run after this call, which revokes
+            // the inputs: all of them are still to be read.
             run.keep_inputs(|buffer| std::iter::once(0..run.buffers[buffer].len()).collect());
             return;
         };
@@ -210,11 +210,11 @@ impl Drop for Driving<'_> {
         let Some(engine) = self.engine.take() else { return };
         // Here, because every thread leaves the engine through this drop: a run that ends for one
         // thread may have been executed by another one.
-        let attendance = self.driver.attendance(&engine);
+        let background_need = self.driver.background_need(&engine);
         let has_timer = engine.next_timer().is_some();
         // A rank that starts such runs in turns with waits makes no system call here: the looks
         // begin once, and go on for a while.
-        let begins_looks = attendance == Attendance::Looks && !background.has_looks();
+        let begins_looks = background_need == BackgroundNeed::Looks && !background.has_looks();
         if begins_looks {
             background.set_looks(true);
         }
@@ -222,7 +222,7 @@ impl Drop for Driving<'_> {
         // Only now: the thread that an arrival wakes must find the engine free. Something that has
         // arrived before is reported, too, because the set is level-triggered for its member.
         // A thread that begins to sleep until messages arrive may have found the engine locked.
-        let is_always = attendance == Attendance::Always || messages.has_sleepers();
+        let is_always = background_need == BackgroundNeed::Always || messages.has_sleepers();
         if (is_always || begins_looks) && self.driver.has_background() {
             if is_always {
                 background.arm();

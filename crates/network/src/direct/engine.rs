@@ -1,9 +1,9 @@
 //! The execution of a rank's runs by one of its threads.
 
-use super::attendance::{self, Attendance};
+use super::background_need::{self, BackgroundNeed};
 use super::losses::Losses;
 use super::messages::Messages;
-use super::messages::outbox::frame_bytes;
+use super::messages::send_credit::frame_bytes;
 use super::run::DirectRun;
 use super::submissions::{Submissions, Submitted};
 use crate::agent::clock::{now, until};
@@ -105,7 +105,7 @@ impl DirectEngine {
             match arrival {
                 Arrival::Frame { node, frame } => match self.table.handle_frame(node, frame) {
                     Some(Frame::Messages { source, records }) if source == node => {
-                        self.messages.inbox.add(node, records);
+                        self.messages.received.add(node, records);
                         had_messages = true;
                     }
                     // Agents alone send other frames that are for no run.
@@ -122,7 +122,7 @@ impl DirectEngine {
                     self.table.lose(node);
                     let lost = LostRank { rank: node, why };
                     self.losses.add(lost.clone());
-                    self.messages.inbox.lose(lost);
+                    self.messages.received.lose(lost);
                     had_messages = true;
                     self.has_new_loss = true;
                 }
@@ -139,7 +139,7 @@ impl DirectEngine {
         had_messages |= self.has_found_space();
         if had_messages {
             self.has_news = true;
-            self.messages.inbox.ring();
+            self.messages.received.notify();
         }
         had_events
     }
@@ -166,21 +166,21 @@ impl DirectEngine {
         queued.retain_mut(|Queued { to, bytes, length }| {
             let before = std::mem::replace(length, table.transport().queued(*to));
             if *length < before {
-                messages.outbox.note_progress(*to);
+                messages.send_credit.note_progress(*to);
             }
             // The queue may also have bytes of collectives. Those before the messages delay them.
             // As long as there are many behind them, messages that have left still count, never
             // fewer than are there.
             let left = (*bytes).min(*length);
             if left < *bytes {
-                messages.outbox.leave(*to, *bytes - left);
+                messages.send_credit.sent(*to, *bytes - left);
                 has_left = true;
             }
             *bytes = left;
             left > 0
         });
         // Perhaps too little: the thread then requests it once more.
-        has_left && messages.outbox.take_request()
+        has_left && messages.send_credit.take_request()
     }
 
     fn start(&mut self, run: Arc<DirectRun>) {
@@ -214,11 +214,11 @@ impl DirectEngine {
 
     /// Starts what was passed, of which `run` is one. Takes what has arrived if its messages are
     /// short: a rank that is killed with unread messages resets its connections, and what it has
-    /// sent is lost as far as it has not left the system. Long messages wait for the buffers that
-    /// a wait lends.
+    /// sent is lost as far as it has not left the system. Long messages wait for the outputs of
+    /// the call that waits.
     pub(super) fn begin(&mut self, run: &DirectRun) {
         self.turn();
-        if run.schedule.exchanged <= attendance::SHORT {
+        if run.schedule.exchanged <= background_need::SHORT {
             // If the system refuses to read, the next wait reports that.
             let _ = self.advance();
         }
@@ -394,31 +394,32 @@ impl DirectEngine {
 
     /// Returns what must advance without a call of the rank. Everything must if there is something
     /// left to send, a computation ends, or more may arrive than the `held` bytes that a connection
-    /// holds. A run in buffers that are lent is executed by the call that lends them, which also
+    /// holds. A run in the buffers of a call is executed by that call, which also
     /// sends what is queued.
-    pub(super) fn attendance(&self, held: u64) -> Attendance {
+    pub(super) fn background_need(&self, held: u64) -> BackgroundNeed {
         let mut exchanged = 0u64;
-        let mut has_lent = false;
-        let mut has_unattended = false;
+        let mut has_in_place = false;
+        let mut needs_looks = false;
         for run in self.runs.values() {
-            has_lent |= run.is_lent;
-            if !run.is_lent {
+            has_in_place |= run.is_in_place;
+            if !run.is_in_place {
                 exchanged = exchanged.saturating_add(run.schedule.exchanged);
-                has_unattended |= !run.schedule.is_blocking;
+                needs_looks |= !run.schedule.is_blocking;
             }
         }
-        // Between turns both tables have the same runs. Without lent ones no key is looked up.
-        let is_lent = |key| has_lent && self.runs.get(key).is_some_and(|run| run.is_lent);
+        // Between turns both tables have the same runs. No key is looked up unless one is in place.
+        let is_in_place =
+            |key| has_in_place && self.runs.get(key).is_some_and(|run| run.is_in_place);
         if exchanged > held
             || self.next_timer().is_some()
-            || self.table.runs.iter().any(|(key, run)| run.has_unsent() && !is_lent(key))
-            || (!has_lent && self.table.has_queued())
+            || self.table.runs.iter().any(|(key, run)| run.has_unsent() && !is_in_place(key))
+            || (!has_in_place && self.table.has_queued())
         {
-            Attendance::Always
-        } else if has_unattended || self.messages.is_open() {
-            Attendance::Looks
+            BackgroundNeed::Always
+        } else if needs_looks || self.messages.is_open() {
+            BackgroundNeed::Looks
         } else {
-            Attendance::Nothing
+            BackgroundNeed::Nothing
         }
     }
 
@@ -474,7 +475,7 @@ impl DirectEngine {
 
     /// Returns true if the kernel of another rank has not acknowledged everything.
     pub(super) fn has_unacknowledged(&self) -> bool {
-        let is_awaited = |rank| !self.messages.outbox.is_given_up(rank);
+        let is_awaited = |rank| !self.messages.send_credit.is_given_up(rank);
         self.table.has_unacknowledged(is_awaited)
     }
 }

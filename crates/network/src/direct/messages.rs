@@ -2,24 +2,24 @@
 //!
 //! ```text
 //!  thread that sends                                thread that waits
-//!  DirectPort ── submissions ── engine ── frames ── engine ── inbox ── DirectPort
+//!  DirectPort ── submissions ── engine ── frames ── engine ── received ── DirectPort
 //! ```
 //!
-//! A port is one end of the messages of a rank, behind the lock of the rank's endpoint. It joins the
-//! records for one rank to frames, which leave with the call that publishes them: by this thread, or,
-//! if another one has the engine, by that thread. The engine puts the records that arrive into the
-//! inbox, from where the port passes them on. The frames and their records are those of the agent
-//! ([`record`](crate::agent::messages::record)).
+//! A port is one end of the messages of a rank, behind the lock of the rank's endpoint. It joins
+//! the records for one rank to frames, which leave with the call that publishes them: by this
+//! thread, or, if another one has the engine, by that thread. The engine adds the records that
+//! arrive to the received ones, from where the port passes them on. The frames and their records
+//! are those of the agent ([`record`](crate::agent::messages::record)).
 //!
 //! **Locks.** A thread takes the lock of the endpoint first, and then only tries to lock the engine:
 //! so a thread that has the engine may wait for the endpoint (see [`RemoteDriver::drive`]). The locks
-//! of inbox and submissions are held for a few instructions, without another one.
+//! of received records and submissions are held for a few instructions, without another one.
 //!
-//! **No lost wake-up.** A thread that puts records into the inbox rings the endpoint's wake-up word behind
-//! that. A thread that sleeps on this word counts itself in [`Messages::sleepers`] first; every thread
-//! that leaves the engine arms the background thread while there are such sleepers. A thread that
-//! sleeps on the connections has the engine. Other threads of the rank end its sleep by a
-//! notification, which [`Submissions`] counts.
+//! **No lost wake-up.** A thread that adds received records notifies the endpoint's wake-up word
+//! behind that. A thread that sleeps on this word counts itself in [`Messages::sleepers`] first;
+//! every thread that leaves the engine arms the background thread while there are such sleepers. A
+//! thread that sleeps on the connections has the engine. Other threads of the rank end its sleep by
+//! a notification, which [`Submissions`] counts.
 //!
 //! **Ends.** The end of a connection comes behind all records of the rank, the reason for its exit
 //! from the node service (`port::exits`).
@@ -27,19 +27,19 @@
 //! [`RemoteDriver::drive`]: queues::remote_waits::RemoteDriver::drive
 //! [`Submissions`]: super::submissions::Submissions
 
-pub(super) mod inbox;
-pub(super) mod outbox;
+pub(super) mod received;
+pub(super) mod send_credit;
 
-use inbox::Inbox;
-use outbox::Outbox;
+use received::ReceivedRecords;
+use send_credit::SendCredit;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 /// Messages of a rank on their way, shared by its engine and its port.
 #[derive(Debug)]
 pub(super) struct Messages {
-    pub(super) inbox: Inbox,
-    pub(super) outbox: Outbox,
-    /// Number of threads that sleep until the wake-up word of the endpoint rings.
+    pub(super) received: ReceivedRecords,
+    pub(super) send_credit: SendCredit,
+    /// Number of threads that sleep until the wake-up word of the endpoint changes.
     sleepers: AtomicU32,
     /// True once the rank has opened its port.
     pub(super) is_open: AtomicBool,
@@ -52,8 +52,8 @@ pub(super) struct Messages {
 impl Messages {
     pub(super) fn new(ranks: u32) -> Self {
         Messages {
-            inbox: Inbox::new(ranks),
-            outbox: Outbox::new(ranks),
+            received: ReceivedRecords::new(ranks),
+            send_credit: SendCredit::new(ranks),
             sleepers: AtomicU32::new(0),
             is_open: AtomicBool::new(false),
             is_unexplained: AtomicBool::new(false),

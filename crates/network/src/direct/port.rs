@@ -2,8 +2,8 @@
 
 mod exits;
 
-use super::messages::inbox::Arrived;
-use super::messages::outbox::frame_bytes;
+use super::messages::received::Arrived;
+use super::messages::send_credit::frame_bytes;
 use crate::agent::messages::port::MessagePort;
 use crate::agent::messages::record::{
     Class, HEAD_BYTES, Head, MAX_BYTES, record_bytes, split_first,
@@ -92,7 +92,7 @@ impl DirectPort {
         wakeup: Mapped<AtomicU32>,
         near: impl IntoIterator<Item = u32>,
     ) -> Self {
-        driver.messages.inbox.set_wakeup(wakeup);
+        driver.messages.received.set_wakeup(wakeup);
         driver.messages.is_open.store(true, Ordering::Relaxed);
         // A thread that leaves the engine begins the looks.
         drop(driver.try_lock());
@@ -119,7 +119,7 @@ impl DirectPort {
         let own: u64 = own.map(|(_, records)| frame_bytes(records.len())).sum();
         // Each record may begin a frame.
         let added = records * frame_bytes(0) + bytes;
-        self.driver.messages.outbox.has_space(to, own + added)
+        self.driver.messages.send_credit.has_space(to, own + added)
     }
 
     /// Adds a record for a rank; false if there is no space. `bytes` has at most
@@ -156,7 +156,7 @@ impl DirectPort {
             return;
         }
         for (to, records) in &self.unpublished {
-            self.driver.messages.outbox.submit(*to, frame_bytes(records.len()));
+            self.driver.messages.send_credit.submit(*to, frame_bytes(records.len()));
         }
         self.driver.submissions.send(&mut self.unpublished);
         self.driver.send();
@@ -181,11 +181,11 @@ impl DirectPort {
             _ => None,
         };
         if let Some(waiting) = waiting {
-            let outbox = &self.driver.messages.outbox;
-            outbox.submit(to, frame_bytes(length));
+            let send_credit = &self.driver.messages.send_credit;
+            send_credit.submit(to, frame_bytes(length));
             if self.driver.submissions.join(to, std::mem::take(records)) {
                 // The frame that they have joined has a header.
-                outbox.leave(to, frame_bytes(0));
+                send_credit.sent(to, frame_bytes(0));
             }
             self.unpublished.clear();
             self.driver.background.tick();
@@ -255,8 +255,8 @@ impl DirectPort {
                     self.exits.end(lost.clone());
                     self.arrived.pop_front();
                 }
-                None if self.driver.messages.inbox.has_any() => {
-                    self.driver.messages.inbox.take(&mut self.arrived);
+                None if self.driver.messages.received.has_any() => {
+                    self.driver.messages.received.take(&mut self.arrived);
                 }
                 None => return self.next_exit(),
             }
@@ -275,7 +275,7 @@ impl DirectPort {
             }
             self.reports.release();
         }
-        if self.exits.is_empty() || self.driver.messages.inbox.has_any() {
+        if self.exits.is_empty() || self.driver.messages.received.has_any() {
             return None;
         }
         let exit = self.exits.next();
@@ -323,12 +323,12 @@ impl DirectPort {
     /// Returns a number that changes whenever something leaves for a rank, if there are bytes that the
     /// system does not take before the rank reads; `None` if there are none.
     pub fn held_up(&self, to: u32) -> Option<u64> {
-        self.driver.messages.outbox.held_up(to)
+        self.driver.messages.send_credit.held_up(to)
     }
 
     /// Gives up what has not left for a rank: this one, which leaves, waits for it no longer.
     pub fn give_up(&mut self, to: u32) {
-        self.driver.messages.outbox.give_up(to);
+        self.driver.messages.send_credit.give_up(to);
     }
 
     /// Returns true if exits are reported no more: the node service has ended.

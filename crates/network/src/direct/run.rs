@@ -7,7 +7,7 @@ use crate::agent::zero_copy::BorrowedMemory;
 use crate::error::{Error, system};
 use goal::graph::Access;
 use interpreter::{Interpreter, Limits};
-use shm::loan::{LentBytes, Loan, Substitute};
+use shm::borrowed::{BorrowedBytes, CallerBuffer, Substitute};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -20,7 +20,7 @@ const IDLE_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub(super) struct DirectSchedule {
     pub(super) registered: Arc<RegisteredSchedule>,
-    /// Bytes that a run [exchanges](super::attendance::exchanged) with one rank.
+    /// Bytes that a run [exchanges](super::background_need::exchanged) with one rank.
     pub(super) exchanged: u64,
     limits: Limits,
     /// Ranges that a run writes, by buffer.
@@ -28,7 +28,7 @@ pub(super) struct DirectSchedule {
     /// True if a call waits for the end of every run.
     pub(super) is_blocking: bool,
     /// Buffers of runs that have been fetched.
-    idle: Mutex<Vec<Vec<LentBytes>>>,
+    idle: Mutex<Vec<Vec<BorrowedBytes>>>,
 }
 
 impl DirectSchedule {
@@ -59,25 +59,25 @@ impl DirectSchedule {
         layout.buffers[buffer].is_borrowed() && layout.records[buffer].access == access as u32
     }
 
-    /// The inputs that are lent to the start of a run with these buffers.
-    pub(super) fn lent_inputs<'a>(
+    /// The inputs that the start of a run uses in the place of these buffers.
+    pub(super) fn borrowed_inputs<'a>(
         &self,
-        buffers: &[LentBytes],
+        buffers: &[BorrowedBytes],
         inputs: &[&'a [u8]],
     ) -> Vec<Substitute<'a>> {
         let all = buffers.iter().zip(inputs).enumerate();
         let long = all.filter(|(buffer, _)| self.is_replaced(*buffer, Access::Input));
-        let lent = |(_, (bytes, input)): (usize, (&LentBytes, &&'a [u8]))| Substitute {
+        let substitute = |(_, (bytes, input)): (usize, (&BorrowedBytes, &&'a [u8]))| Substitute {
             bytes: bytes.clone(),
-            loan: Loan::Read(input),
+            buffer: CallerBuffer::Read(input),
             results: &[],
         };
-        long.map(lent).collect()
+        long.map(substitute).collect()
     }
 
     /// Buffers for a run with these inputs, which [fit](crate::backend::check_inputs) the schedule.
-    /// Those that are [lent](Self::lent_inputs) are not copied.
-    pub(super) fn buffers(&self, inputs: &[&[u8]]) -> Result<Vec<LentBytes>, Error> {
+    /// Those that are [used in place](Self::borrowed_inputs) are not copied.
+    pub(super) fn buffers(&self, inputs: &[&[u8]]) -> Result<Vec<BorrowedBytes>, Error> {
         let layout = &self.registered.layout;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let buffers = match idle {
@@ -86,7 +86,7 @@ impl DirectSchedule {
                 .buffers
                 .iter()
                 .map(|buffer| allocate(buffer.length))
-                .collect::<Result<Vec<LentBytes>, Error>>()?,
+                .collect::<Result<Vec<BorrowedBytes>, Error>>()?,
         };
         for (number, (buffer, input)) in buffers.iter().zip(inputs).enumerate() {
             buffer.renew();
@@ -98,7 +98,7 @@ impl DirectSchedule {
     }
 
     /// Keeps the buffers of a run that has been fetched, unless there are many or they are long.
-    fn put_idle(&self, buffers: Vec<LentBytes>) {
+    fn put_idle(&self, buffers: Vec<BorrowedBytes>) {
         let bytes: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE_SETS && (bytes <= IDLE_BYTES || idle.is_empty()) {
@@ -107,14 +107,14 @@ impl DirectSchedule {
     }
 }
 
-fn allocate(length: u64) -> Result<LentBytes, Error> {
+fn allocate(length: u64) -> Result<BorrowedBytes, Error> {
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     let mut bytes = Vec::new();
     bytes
         .try_reserve_exact(length)
         .map_err(|_| system("take memory for a run", "there is none left"))?;
     bytes.resize(length, 0);
-    Ok(LentBytes::owned(bytes))
+    Ok(BorrowedBytes::owned(bytes))
 }
 
 /// A run that a rank has started and not fetched.
@@ -123,9 +123,9 @@ pub(super) struct DirectRun {
     pub(super) key: RunKey,
     pub(super) schedule: Arc<DirectSchedule>,
     /// By buffer of the schedule, and as long.
-    pub(super) buffers: Vec<LentBytes>,
-    /// True if a call lends the buffers, which must not return before the run has ended.
-    pub(super) is_lent: bool,
+    pub(super) buffers: Vec<BorrowedBytes>,
+    /// True if the buffers are those of a call, which must not return before the run has ended.
+    pub(super) is_in_place: bool,
     /// Set once the results are in the buffers.
     pub(super) outcome: OnceLock<RunOutcome>,
 }
@@ -139,7 +139,7 @@ impl DirectRun {
         &self.schedule.registered
     }
 
-    /// Copies the rest of the inputs that are lent to the start of the run: `unread` returns the
+    /// Copies the rest of the inputs that the start of the run used in place: `unread` returns the
     /// ranges of a buffer that the run still reads.
     pub(super) fn keep_inputs(&self, unread: impl Fn(usize) -> Vec<Range<usize>>) {
         for (number, buffer) in self.buffers.iter().enumerate() {
@@ -149,21 +149,25 @@ impl DirectRun {
         }
     }
 
-    /// The outputs of the caller that are lent to its wait, one for each buffer of the run.
-    pub(super) fn lent_outputs<'a>(&'a self, outputs: &'a mut [&mut [u8]]) -> Vec<Substitute<'a>> {
+    /// The outputs of the caller that its wait uses in place, one for each buffer of the run.
+    pub(super) fn borrowed_outputs<'a>(
+        &'a self,
+        outputs: &'a mut [&mut [u8]],
+    ) -> Vec<Substitute<'a>> {
         let all = self.buffers.iter().zip(outputs).enumerate();
         let wanted = all.filter(|(number, (_, output))| {
             !output.is_empty() && self.schedule.is_replaced(*number, Access::Output)
         });
-        let lent = |(number, (bytes, output)): (usize, (&LentBytes, &'a mut &mut [u8]))| {
-            let results = self.schedule.results[number].as_slice();
-            Substitute { bytes: bytes.clone(), loan: Loan::Write(output), results }
-        };
-        wanted.map(lent).collect()
+        let substitute =
+            |(number, (bytes, output)): (usize, (&BorrowedBytes, &'a mut &mut [u8]))| {
+                let results = self.schedule.results[number].as_slice();
+                Substitute { bytes: bytes.clone(), buffer: CallerBuffer::Write(output), results }
+            };
+        wanted.map(substitute).collect()
     }
 
-    /// Copies the results in outputs that are lent to the run's own buffers, because it goes on
-    /// without them.
+    /// Copies the results in borrowed outputs to the run's own buffers, because it goes on without
+    /// them.
     pub(super) fn keep_results(&self) {
         for (buffer, results) in self.buffers.iter().zip(&self.schedule.results) {
             buffer.keep(results);
@@ -182,7 +186,7 @@ impl DirectRun {
                 }
             }
             // The engine uses buffers until it sets the outcome.
-            if !self.is_lent {
+            if !self.is_in_place {
                 self.schedule.put_idle(self.buffers.clone());
             }
         }
@@ -193,11 +197,11 @@ impl DirectRun {
     pub(super) fn prepare(&self) -> Result<PreparedRun, Error> {
         let mut prepared = PreparedRun::of(self.registered().take_idle(self.schedule.limits)?);
         let uses = self.registered().layout.buffers.iter().zip(&self.buffers);
-        for (number, (buffer, lent)) in uses.enumerate() {
+        for (number, (buffer, bytes)) in uses.enumerate() {
             if buffer.is_borrowed() {
-                prepared.borrow_buffer(number, BorrowedMemory::Lent(lent.clone()))?;
+                prepared.borrow_buffer(number, BorrowedMemory::Caller(bytes.clone()))?;
             } else if buffer.is_read {
-                lent.with(|bytes| prepared.buffers[number].copy_from_slice(bytes));
+                bytes.with(|bytes| prepared.buffers[number].copy_from_slice(bytes));
             }
         }
         Ok(prepared)
@@ -214,10 +218,10 @@ impl DirectRun {
         if let Some(mut interpreter) = interpreter {
             let copies = interpreter.reset();
             let uses = self.schedule.results.iter().zip(&self.buffers).zip(&copies);
-            for ((results, lent), copy) in uses.filter(|(_, copy)| has_results && !copy.is_empty())
+            for ((results, bytes), copy) in uses.filter(|(_, copy)| has_results && !copy.is_empty())
             {
                 for range in results.iter().cloned() {
-                    lent.with_mut(|bytes| bytes[range.clone()].copy_from_slice(&copy[range]));
+                    bytes.with_mut(|bytes| bytes[range.clone()].copy_from_slice(&copy[range]));
                 }
             }
             self.registered().put_idle(interpreter, copies);

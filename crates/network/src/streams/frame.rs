@@ -8,12 +8,12 @@
 //! | 0 | u8 kind |
 //! | 1 | u8 tag: the program's number of a message, or the reason of a refusal or an end |
 //! | 2 | u16 zero |
-//! | 4 | u32 number of the stream; 0 for a greeting, a ping and a pong |
+//! | 4 | u32 number of the stream; 0 for a hello, a ping and a pong |
 //! | 8 | u32 length of the payload |
 //!
 //! | kind | frame | payload |
 //! |---|---|---|
-//! | 1 | [`Frame::Greeting`] | u32 [`PROTOCOL`], then the version of tradewind as text |
+//! | 1 | [`Frame::Hello`] | u32 [`PROTOCOL`], then the version of tradewind as text |
 //! | 2 | [`Frame::Open`] | the request |
 //! | 3 | [`Frame::Accept`] | none |
 //! | 4 | [`Frame::Refuse`] | the reason as text |
@@ -35,7 +35,7 @@ pub const PROTOCOL: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// The first frame of each end.
-    Greeting {
+    Hello {
         /// Its version of the protocol.
         protocol: u32,
         /// Its version of tradewind.
@@ -147,7 +147,7 @@ pub enum FrameError {
     },
 }
 
-const GREETING: u8 = 1;
+const HELLO: u8 = 1;
 const OPEN: u8 = 2;
 const ACCEPT: u8 = 3;
 const REFUSE: u8 = 4;
@@ -162,11 +162,11 @@ impl<'a> Frame<'a> {
     /// Appends the frame. A payload that is longer than [`MAX_PAYLOAD`] is cut.
     pub fn encode(&self, into: &mut Vec<u8>) {
         let number;
-        let greeting;
+        let hello;
         let (kind, tag, stream, payload): (u8, u8, u32, &[u8]) = match *self {
-            Frame::Greeting { protocol, version } => {
-                greeting = [&protocol.to_le_bytes(), version.as_bytes()].concat();
-                (GREETING, 0, 0, &greeting)
+            Frame::Hello { protocol, version } => {
+                hello = [&protocol.to_le_bytes(), version.as_bytes()].concat();
+                (HELLO, 0, 0, &hello)
             }
             Frame::Ping => (PING, 0, 0, &[]),
             Frame::Pong => (PONG, 0, 0, &[]),
@@ -204,7 +204,7 @@ impl<'a> Frame<'a> {
         let stream = u32::from_le_bytes([s0, s1, s2, s3]);
         let length = u32::from_le_bytes([l0, l1, l2, l3]);
         let allowed = match kind {
-            GREETING => 4..=MAX_PAYLOAD,
+            HELLO => 4..=MAX_PAYLOAD,
             OPEN | REFUSE | MESSAGE => 0..=MAX_PAYLOAD,
             ACCEPT | CLOSE | LEAVE | PING | PONG => 0..=0,
             CREDIT => 4..=4,
@@ -215,7 +215,7 @@ impl<'a> Frame<'a> {
         if zero != 0
             || also_zero != 0
             || tag != 0 && !has_tag
-            || (stream == 0) != matches!(kind, GREETING | PING | PONG)
+            || (stream == 0) != matches!(kind, HELLO | PING | PONG)
         {
             return Err(FrameError::Kind { kind });
         }
@@ -226,7 +226,7 @@ impl<'a> Frame<'a> {
         let text = |bytes| std::str::from_utf8(bytes).map_err(|_| FrameError::Payload { kind });
         let number = payload.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
         let frame = match kind {
-            GREETING => Frame::Greeting { protocol: number, version: text(&payload[4..])? },
+            HELLO => Frame::Hello { protocol: number, version: text(&payload[4..])? },
             OPEN => Frame::Open { stream, request: payload },
             ACCEPT => Frame::Accept { stream },
             REFUSE => Frame::Refuse { stream, code: tag, reason: text(payload)? },

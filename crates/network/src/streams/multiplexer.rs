@@ -122,7 +122,7 @@ impl Stream {
 #[derive(Debug)]
 pub struct Multiplexer {
     side: Side,
-    is_greeted: bool,
+    has_hello: bool,
     streams: HashMap<u32, Stream>,
     next: u32,
     /// Bytes of an incomplete frame.
@@ -144,15 +144,15 @@ const fn cost(bytes: usize) -> usize {
 }
 
 impl Multiplexer {
-    /// Returns the state of a new connection with these keys, with the greeting to be sent.
+    /// Returns the state of a new connection with these keys, with the hello to be sent.
     pub fn new(side: Side, keys: SessionKeys) -> Multiplexer {
         let mut outgoing = Output::new(Seal::new(keys.send));
         let expected = Seal::new(keys.receive);
-        outgoing.put(&Frame::Greeting { protocol: PROTOCOL, version: VERSION });
+        outgoing.put(&Frame::Hello { protocol: PROTOCOL, version: VERSION });
         let next = if side == Side::Connecting { 1 } else { 2 };
         let streams = HashMap::new();
         let incoming = Vec::new();
-        Multiplexer { side, is_greeted: false, streams, next, incoming, expected, outgoing }
+        Multiplexer { side, has_hello: false, streams, next, incoming, expected, outgoing }
     }
 
     /// Opens a stream with a request, which is cut at [`MAX_PAYLOAD`] bytes; `None` if there are
@@ -292,7 +292,7 @@ impl Multiplexer {
         let mut start = 0;
         while let Some((frame, length)) = Frame::decode(&incoming[start..])? {
             // An end of another version may append other codes: its version is the better report.
-            if let Frame::Greeting { protocol, version } = frame
+            if let Frame::Hello { protocol, version } = frame
                 && protocol != PROTOCOL
             {
                 return Err(another_version(version));
@@ -314,8 +314,8 @@ impl Multiplexer {
 
     fn take(&mut self, frame: Frame<'_>, events: &mut Vec<StreamEvent>) -> Result<(), FrameError> {
         match frame {
-            Frame::Greeting { .. } => self.greet(),
-            _ if !self.is_greeted => Err(FrameError::State { stream: 0, why: "no greeting" }),
+            Frame::Hello { .. } => self.take_hello(),
+            _ if !self.has_hello => Err(FrameError::State { stream: 0, why: "no hello" }),
             Frame::Ping => {
                 self.outgoing.put(&Frame::Pong);
                 Ok(())
@@ -374,9 +374,9 @@ impl Multiplexer {
         }
     }
 
-    fn greet(&mut self) -> Result<(), FrameError> {
-        if std::mem::replace(&mut self.is_greeted, true) {
-            return Err(FrameError::State { stream: 0, why: "a second greeting" });
+    fn take_hello(&mut self) -> Result<(), FrameError> {
+        if std::mem::replace(&mut self.has_hello, true) {
+            return Err(FrameError::State { stream: 0, why: "a second hello" });
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ fn accept_one(listener: TcpListener, key: Key) -> Connection {
     let never = eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor");
     let deadline = Instant::now() + LIMIT;
     loop {
-        assert!(Instant::now() < deadline, "nobody has connected");
+        assert!(Instant::now() < deadline, "no client has connected");
         if let Some(socket) = acceptor.wait(never.as_fd()).expect("it can wait").pop() {
             return socket;
         }
@@ -91,7 +91,7 @@ struct Crowd {
     acceptor: SocketAddr,
     /// Strangers, of which the newest fill the acceptor.
     strangers: VecDeque<TcpStream>,
-    do_greet: bool,
+    sends_hello: bool,
 }
 
 impl Crowd {
@@ -106,7 +106,7 @@ impl Crowd {
         let mut answer = [0; MESSAGE_BYTES];
         server.read_exact(&mut answer)?;
         for _ in 0..strangers {
-            self.add_stranger(self.do_greet.then_some(&hello))?;
+            self.add_stranger(self.sends_hello.then_some(&hello))?;
         }
         // Connections are accepted in their order, so all strangers have been, too.
         self.add_stranger(Some(&hello))?;
@@ -135,12 +135,12 @@ impl Crowd {
 
 /// Number of attempts, of at most `attempts`, after which a client is connected among strangers;
 /// `None` if it is not.
-fn attempts_among(do_greet: bool, strangers: usize, attempts: usize) -> Option<usize> {
+fn attempts_among(sends_hello: bool, strangers: usize, attempts: usize) -> Option<usize> {
     let bind = || TcpListener::bind("127.0.0.1:0").expect("a port");
     let (listener, relay) = (bind(), bind());
     let address = relay.local_addr().expect("it is bound");
     let acceptor = listener.local_addr().expect("it is bound");
-    let mut crowd = Crowd { relay, acceptor, strangers: VecDeque::new(), do_greet };
+    let mut crowd = Crowd { relay, acceptor, strangers: VecDeque::new(), sends_hello };
     let over = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("a descriptor");
     std::thread::scope(|scope| {
         scope.spawn(|| {

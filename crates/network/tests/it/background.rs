@@ -83,12 +83,12 @@ fn a_rank_that_never_waits_takes_part() {
             let background = ranks[1].start(prepared[1], number, &[&input, &[]]).expect("memory");
             let run = ranks[0].start(prepared[0], number, &[&input, &[]]).expect("memory");
             let mut output = vec![0; bytes as usize];
-            fetch(&ranks[0], run, &mut [&mut [], &mut output]).expect("nobody fails");
+            fetch(&ranks[0], run, &mut [&mut [], &mut output]).expect("no rank fails");
             assert!(output == input, "{bytes} bytes come back");
             while !ranks[1].is_complete(background) {
                 std::thread::yield_now();
             }
-            ranks[1].fetch(background, &mut []).expect("nobody fails");
+            ranks[1].fetch(background, &mut []).expect("no rank fails");
         }
     }
 }
@@ -119,12 +119,12 @@ fn a_rank_that_has_sent_everything_is_needed_no_more() {
                 ranks[rank].start(prepared[rank], number, &[&input, &[]]).expect("memory")
             });
             let mut output = vec![9; bytes as usize];
-            fetch(&ranks[1], runs[1], &mut [&mut [], &mut output]).expect("nobody fails");
+            fetch(&ranks[1], runs[1], &mut [&mut [], &mut output]).expect("no rank fails");
             assert!(output == input, "{bytes} bytes arrive");
             while !ranks[0].is_complete(runs[0]) {
                 std::thread::yield_now();
             }
-            ranks[0].fetch(runs[0], &mut [&mut [], &mut output]).expect("nobody fails");
+            ranks[0].fetch(runs[0], &mut [&mut [], &mut output]).expect("no rank fails");
             assert!(output == input, "{bytes} bytes arrive");
         }
     }
@@ -142,23 +142,23 @@ fn an_input_may_change_after_its_start() {
             input.fill(0);
             let received = ranks[1].start(prepared[1], number, &[&[]]).expect("memory");
             let mut output = vec![9; bytes as usize];
-            fetch(&ranks[1], received, &mut [&mut output]).expect("nobody fails");
+            fetch(&ranks[1], received, &mut [&mut output]).expect("no rank fails");
             assert!(output.iter().all(|byte| *byte == sequence as u8 + 1), "{bytes} bytes");
-            fetch(&ranks[0], sent, &mut []).expect("nobody fails");
+            fetch(&ranks[0], sent, &mut []).expect("no rank fails");
         }
     }
 }
 
-/// Waits with lent outputs. Returns whether they have the results.
-fn wait_lending(
+/// Waits with outputs that are used in place. Returns whether they have the results.
+fn wait_in_place(
     backend: &DirectBackend,
     run: RunId,
     outputs: &mut [&mut [u8]],
     deadline: Option<Instant>,
 ) -> bool {
-    let waited = backend.lend_outputs(run, outputs, || backend.wait(run, deadline));
+    let waited = backend.with_outputs_in_place(run, outputs, || backend.wait(run, deadline));
     let (waited, has_results) = waited.expect("the lengths of the schedule");
-    waited.expect("nobody fails");
+    waited.expect("no rank fails");
     has_results
 }
 
@@ -176,10 +176,10 @@ fn results_arrive_in_the_outputs_of_a_wait() {
                 let mut output = vec![99; bytes as usize];
                 let run = runs[rank];
                 let outputs: &mut [&mut [u8]] = &mut [&mut [], &mut output];
-                let has_results = wait_lending(&ranks[rank], run, outputs, deadline());
+                let has_results = wait_in_place(&ranks[rank], run, outputs, deadline());
                 // A thread of the rank may have ended the run before.
                 let wanted: &mut [&mut [u8]] = if has_results { &mut [] } else { outputs };
-                ranks[rank].fetch(run, wanted).expect("nobody fails");
+                ranks[rank].fetch(run, wanted).expect("no rank fails");
                 assert!(output == inputs[other], "{bytes} bytes");
             }
         }
@@ -216,14 +216,14 @@ fn results_of_a_wait_that_has_timed_out_are_kept() {
         while ranks[0].waiting_for(run) != [2] {
             let mut first = vec![7; 2 * HALF as usize + 8];
             let soon = Some(Instant::now() + Duration::from_micros(100));
-            assert!(!wait_lending(&ranks[0], run, &mut [&mut first], soon));
+            assert!(!wait_in_place(&ranks[0], run, &mut [&mut first], soon));
         }
         send(2);
         let mut output = vec![7; 2 * HALF as usize + 8];
-        let has_results = wait_lending(&ranks[0], run, &mut [&mut output], deadline());
+        let has_results = wait_in_place(&ranks[0], run, &mut [&mut output], deadline());
         let mut outputs: [&mut [u8]; 1] = [&mut output];
         let wanted = if has_results { &mut outputs[..0] } else { &mut outputs[..] };
-        ranks[0].fetch(run, wanted).expect("nobody fails");
+        ranks[0].fetch(run, wanted).expect("no rank fails");
         let [first, rest] = [&output[..HALF as usize], &output[HALF as usize..]];
         assert!(first.iter().all(|byte| *byte == 1) && rest[..8] == [7; 8]);
         assert!(rest[8..].iter().all(|byte| *byte == 2));
@@ -245,11 +245,11 @@ fn runs_of_more_bytes_than_connections_hold_advance_without_calls() {
     let runs: Vec<RunId> = (0..RUNS).map(|sequence| start(0, sequence)).collect();
     for sequence in 0..RUNS {
         let run = start(1, sequence);
-        fetch(&ranks[1], run, &mut [&mut [], &mut output]).expect("nobody fails");
+        fetch(&ranks[1], run, &mut [&mut [], &mut output]).expect("no rank fails");
         assert!(output == input, "run {sequence}");
     }
     for run in runs {
-        fetch(&ranks[0], run, &mut []).expect("nobody fails");
+        fetch(&ranks[0], run, &mut []).expect("no rank fails");
     }
 }
 

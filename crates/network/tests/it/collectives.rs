@@ -53,7 +53,7 @@ fn messages_of_all_sizes_arrive() {
                 let input = pattern(rank, *bytes, sequence);
                 let mut output = vec![0; *bytes as usize];
                 run(&client, prepared, sequence, &[&input, &[]], &mut [&mut [], &mut output])
-                    .expect("nobody fails");
+                    .expect("no rank fails");
                 assert!(
                     output == pattern(1 - rank, *bytes, sequence),
                     "{bytes} bytes to rank {rank}"
@@ -74,7 +74,7 @@ fn nodes_and_ranks_in_all_numbers() {
                 let input = words((0..1000).map(|element| element * sequence + u64::from(rank)));
                 let mut output = vec![0; 8000];
                 run(&client, prepared, sequence, &[&input, &[]], &mut [&mut [], &mut output])
-                    .expect("nobody fails");
+                    .expect("no rank fails");
                 let of_ranks = u64::from(ranks * (ranks - 1) / 2);
                 let all = u64::from(ranks);
                 assert!(
@@ -105,15 +105,13 @@ fn many_runs_of_many_communicators_are_under_way_at_once() {
                             let input = words(std::iter::once(value(sequence, rank)));
                             client.start(prepared, sequence, &[&input, &[]]).expect("memory")
                         };
-                        let tickets: Vec<_> = (0..RUNS).map(start).collect();
-                        for (sequence, ticket) in (0..).zip(tickets) {
+                        let runs: Vec<_> = (0..RUNS).map(start).collect();
+                        for (sequence, run) in (0..).zip(runs) {
                             assert!(
-                                client.wait(ticket, crate::jobs::deadline()).expect("nobody fails")
+                                client.wait(run, crate::jobs::deadline()).expect("no rank fails")
                             );
                             let mut output = vec![0; 8];
-                            client
-                                .fetch(ticket, &mut [&mut [], &mut output])
-                                .expect("nobody fails");
+                            client.fetch(run, &mut [&mut [], &mut output]).expect("no rank fails");
                             let expected = (0..4).map(|rank| value(sequence, rank)).sum();
                             assert_eq!(output, words(std::iter::once(expected)));
                         }
@@ -134,7 +132,7 @@ fn a_number_may_be_used_by_communicators_apart() {
         let mut output = [0; 8];
         let input = u64::from(rank).to_le_bytes();
         run(&client, prepared, 0, &[&input, &[]], &mut [&mut [], &mut output])
-            .expect("nobody fails");
+            .expect("no rank fails");
         assert_eq!(u64::from_le_bytes(output), if rank < 2 { 1 } else { 5 });
     });
 }
@@ -158,7 +156,8 @@ fn a_sender_ahead_of_its_receiver_is_held_back() {
             far_ahead.wait();
             for sequence in 0..RUNS {
                 let mut output = vec![0; BYTES as usize];
-                run(&client, prepared, sequence, &[&[]], &mut [&mut output]).expect("nobody fails");
+                run(&client, prepared, sequence, &[&[]], &mut [&mut output])
+                    .expect("no rank fails");
                 assert!(output == pattern(0, BYTES, sequence), "run {sequence}");
             }
             return;
@@ -166,17 +165,17 @@ fn a_sender_ahead_of_its_receiver_is_held_back() {
         let start = |sequence| {
             client.start(prepared, sequence, &[&pattern(0, BYTES, sequence)]).expect("memory")
         };
-        let tickets: Vec<_> = (0..RUNS).map(start).collect();
-        // Eager until the window is used up: these runs end though nobody receives.
-        assert!(client.wait(tickets[500], crate::jobs::deadline()).expect("nobody fails"));
+        let runs: Vec<_> = (0..RUNS).map(start).collect();
+        // Eager until the window is used up: these runs end though no rank receives.
+        assert!(client.wait(runs[500], crate::jobs::deadline()).expect("no rank fails"));
         assert!(
-            !client.is_complete(tickets[RUNS as usize - 1]),
+            !client.is_complete(runs[RUNS as usize - 1]),
             "24 MiB were sent to a rank that receives nothing"
         );
         far_ahead.wait();
-        for ticket in tickets {
-            assert!(client.wait(ticket, crate::jobs::deadline()).expect("nobody fails"));
-            client.fetch(ticket, &mut [&mut []]).expect("nobody fails");
+        for run in runs {
+            assert!(client.wait(run, crate::jobs::deadline()).expect("no rank fails"));
+            client.fetch(run, &mut [&mut []]).expect("no rank fails");
         }
     });
 }
@@ -185,14 +184,14 @@ fn a_schedule_may_be_released_while_its_runs_go_on() {
     run_job(&nodes(2, 1), Wires::Memory, |rank, client: AgentClient| {
         let graph = barrier::graph(Algorithm::Dissemination, rank, 2).expect("in range");
         let prepared: ScheduleId = register(&client, &world(0, rank, 2), &graph);
-        let tickets: Vec<_> = (0..10)
+        let runs: Vec<_> = (0..10)
             .map(|sequence| client.start(prepared, sequence, &[]).expect("memory"))
             .collect();
         client.release(prepared);
-        for ticket in tickets {
-            assert!(client.wait(ticket, crate::jobs::deadline()).expect("nobody fails"));
-            client.fetch(ticket, &mut []).expect("nobody fails");
-            assert!(client.fetch(ticket, &mut []).is_err(), "the ticket has ended");
+        for run in runs {
+            assert!(client.wait(run, crate::jobs::deadline()).expect("no rank fails"));
+            client.fetch(run, &mut []).expect("no rank fails");
+            assert!(client.fetch(run, &mut []).is_err(), "the run has ended");
         }
         assert!(client.start(prepared, 10, &[]).is_err(), "it was released");
     });

@@ -22,7 +22,7 @@ testing::tests![
     a_node_that_connects_with_another_version_is_named,
 ];
 
-/// Connections of other processes: random bytes, silence, another job's key, and greetings that are
+/// Connections of other processes: random bytes, silence, another job's key, and hellos that are
 /// incomplete or repeated.
 fn strangers_are_refused_and_the_job_connects_all_the_same() {
     let key = random_key().expect("random bytes");
@@ -33,7 +33,7 @@ fn strangers_are_refused_and_the_job_connects_all_the_same() {
     for number in 0..200u32 {
         let mut stranger = TcpStream::connect(addresses[number as usize % 2]).expect("it listens");
         let noise: Vec<u8> = (0..number).map(|byte| (byte * 37 + number) as u8).collect();
-        let greeting = [
+        let hello = [
             &b"TWN1\x01\0\0\0"[..],
             &(1 + number % 3).to_le_bytes(),
             &(number % 2).to_le_bytes(),
@@ -42,11 +42,11 @@ fn strangers_are_refused_and_the_job_connects_all_the_same() {
         .concat();
         let said = match number % 4 {
             0 => stranger.write_all(&noise),
-            1 => stranger.write_all(&greeting),
-            2 => stranger.write_all(&[&greeting[..], &[7; 200]].concat()),
-            _ => stranger.write_all(&greeting[..20]),
+            1 => stranger.write_all(&hello),
+            2 => stranger.write_all(&[&hello[..], &[7; 200]].concat()),
+            _ => stranger.write_all(&hello[..20]),
         };
-        said.expect("nobody has closed yet");
+        said.expect("the other end is open");
         strangers.push(stranger);
     }
     let connect = |(node, listener)| {
@@ -61,7 +61,7 @@ fn strangers_are_refused_and_the_job_connects_all_the_same() {
         .map(|thread| thread.join().expect("no panic").expect("the three find each other"))
         .collect();
     let refused: u64 = transports.iter().map(Tcp::refused).sum();
-    assert!(refused > 0, "nobody was counted");
+    assert!(refused > 0, "no connection was counted");
     let boxed =
         transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
     let clients = connect_over(&nodes(3, 1), boxed, Limits::new(16 << 10)).expect("memory");
@@ -74,7 +74,7 @@ fn strangers_are_refused_and_the_job_connects_all_the_same() {
         }
     });
     for mut stranger in strangers {
-        // The answer to a greeting, then the end.
+        // The answer to a hello, then the end.
         let mut bytes = Vec::new();
         let _ = stranger.read_to_end(&mut bytes);
         assert!(bytes.len() <= 32, "{bytes:?}");
@@ -91,23 +91,23 @@ fn a_node_that_was_turned_away_comes_again() {
     let between = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addresses = [between.local_addr().expect("it has one"), here];
     let pass = move || {
-        drop(between.accept().expect("a node knocks"));
-        let (mut knocking, _) = between.accept().expect("it comes again");
+        drop(between.accept().expect("a node connects"));
+        let (mut connecting, _) = between.accept().expect("it connects again");
         let mut listening = TcpStream::connect(there).expect("it listens");
         let mut answers = (
             listening.try_clone().expect("a descriptor"),
-            knocking.try_clone().expect("a descriptor"),
+            connecting.try_clone().expect("a descriptor"),
         );
         let back = std::thread::spawn(move || std::io::copy(&mut answers.0, &mut answers.1));
-        let _ = std::io::copy(&mut knocking, &mut listening);
+        let _ = std::io::copy(&mut connecting, &mut listening);
         let _ = back.join();
     };
     std::thread::spawn(pass);
-    let patience = Timeouts::default();
+    let timeouts = Timeouts::default();
     let threads: Vec<_> = (0..)
         .zip(listeners)
         .map(|(node, listener)| {
-            std::thread::spawn(move || Tcp::connect(listener, node, &addresses, key, patience))
+            std::thread::spawn(move || Tcp::connect(listener, node, &addresses, key, timeouts))
         })
         .collect();
     for thread in threads {
@@ -119,11 +119,11 @@ fn another_jobs_key_opens_nothing() {
     let listeners: Vec<Listener> =
         (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
     let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
-    let patience = Timeouts { connecting: Duration::from_millis(300), ..Timeouts::default() };
+    let timeouts = Timeouts { connecting: Duration::from_millis(300), ..Timeouts::default() };
     let connect = |(node, listener)| {
         let addresses = addresses.clone();
         std::thread::spawn(move || {
-            Tcp::connect(listener, node, &addresses, [node as u8; 16], patience)
+            Tcp::connect(listener, node, &addresses, [node as u8; 16], timeouts)
         })
     };
     let threads: Vec<_> = (0..).zip(listeners).map(connect).collect();
@@ -142,7 +142,7 @@ fn a_node_that_is_not_there_is_named() {
     let listener = Listener::bind("127.0.0.1:0").expect("a port");
     let addresses = [gone, listener.address()];
     let error = Tcp::connect(listener, 1, &addresses, [0; 16], Timeouts::default())
-        .expect_err("nobody is there");
+        .expect_err("no node is there");
     assert!(
         matches!(&error, Error::NodeUnreachable { node: 0, address, .. } if *address == gone.to_string()),
         "{error}"
@@ -184,8 +184,8 @@ fn a_node_that_connects_with_another_version_is_named() {
     let hello =
         [&b"TWN1\x03\0\0\0"[..], &1u32.to_le_bytes(), &0u32.to_le_bytes(), &[5; 16]].concat();
     other.write_all(&hello).expect("it is open");
-    let patience = Timeouts { connecting: Duration::from_millis(300), ..Timeouts::default() };
-    let error = Tcp::connect(listener, 0, &[address, address], [0; 16], patience)
+    let timeouts = Timeouts { connecting: Duration::from_millis(300), ..Timeouts::default() };
+    let error = Tcp::connect(listener, 0, &[address, address], [0; 16], timeouts)
         .expect_err("no other node is there");
     assert!(names_versions(&error.to_string(), 3), "{error}");
     let mut answer = Vec::new();

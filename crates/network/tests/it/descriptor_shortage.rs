@@ -58,13 +58,13 @@ fn part_connects() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
         .expect("up to the maximum");
-    let greeting =
+    let hello =
         [&b"TWN1\x01\0\0\0"[..], &1u32.to_le_bytes(), &0u32.to_le_bytes(), &[5; 16]].concat();
     let mut strangers = Vec::new();
     for number in 0..CROWD {
         let mut stranger = TcpStream::connect(address).expect("it listens");
         // Silence, half a hello, a hello without the proof that should follow.
-        let said = [&[][..], &greeting[..20], &greeting][number % 3];
+        let said = [&[][..], &hello[..20], &hello][number % 3];
         // Fails if the connection was closed already.
         let _ = stranger.write_all(said);
         if number % 3 == 2 {

@@ -6,7 +6,7 @@ use collectives::{Algorithm, barrier};
 use goal::graph::{Access, Graph};
 use network::agent::shared_region::{SharedRegion, notifier};
 use network::agent::{Agent, AgentClient, Limits};
-use network::backend::{Backend, Departures, ExitedRank};
+use network::backend::{Backend, ExitedRank, RankExits};
 use network::error::{Error, RankExit};
 use network::local::{self, connect_over};
 use network::node_map::NodeMap;
@@ -36,9 +36,9 @@ pub(crate) fn barrier_of(rank: u32, ranks: u32) -> Graph {
 }
 
 /// Waits for a run that must end.
-pub(crate) fn end(client: &AgentClient, ticket: network::backend::RunId) -> Result<(), Error> {
-    assert!(client.wait(ticket, deadline()).expect("the agent lives"), "the run does not end");
-    client.fetch(ticket, &mut [])
+pub(crate) fn end(client: &AgentClient, run: network::backend::RunId) -> Result<(), Error> {
+    assert!(client.wait(run, deadline()).expect("the agent lives"), "the run does not end");
+    client.fetch(run, &mut [])
 }
 
 /// A rank may leave as soon as it has started its part, without waiting: its agent carries it
@@ -106,41 +106,39 @@ fn a_rank_far_ahead_on_its_own_node_is_held_back() {
     receives.receive(block, 0, 0);
     let sending = register(&clients[0], &world(0, 0, 2), &sends);
     let message = [7; BYTES];
-    let tickets: Vec<_> = (0..RUNS)
+    let runs: Vec<_> = (0..RUNS)
         .map(|sequence| clients[0].start(sending, sequence, &[&message]).expect("memory"))
         .collect();
-    // It needs nobody, and whatever was started before it has been looked at when it has ended.
+    // It needs no other rank, and all runs started before it have been tried when it has ended.
     let alone = register(&clients[0], &world(9, 0, 1), &barrier_of(0, 1));
-    run(&clients[0], alone, 0, &[], &mut []).expect("nobody is needed");
-    assert!(
-        clients[0].is_complete(tickets[0]) && !clients[0].is_complete(tickets[RUNS as usize - 1])
-    );
+    run(&clients[0], alone, 0, &[], &mut []).expect("no other rank is needed");
+    assert!(clients[0].is_complete(runs[0]) && !clients[0].is_complete(runs[RUNS as usize - 1]));
     let receiving = register(&clients[1], &world(0, 1, 2), &receives);
     for sequence in 0..RUNS {
         let mut received = [0; BYTES];
         run(&clients[1], receiving, sequence, &[&[]], &mut [&mut received]).expect("it was sent");
         assert_eq!(received, message);
     }
-    for ticket in tickets {
-        assert!(clients[0].wait(ticket, deadline()).expect("the agent lives"));
-        clients[0].fetch(ticket, &mut [&mut []]).expect("it was received");
+    for run in runs {
+        assert!(clients[0].wait(run, deadline()).expect("the agent lives"));
+        clients[0].fetch(run, &mut [&mut []]).expect("it was received");
     }
 }
 
 fn ranks_in_different_collectives_are_told_apart() {
     let outcomes = run_job(&nodes(3, 1), Wires::Memory, |rank, client| {
         let schedule = goal::compile::compile(&barrier_of(rank, 3)).expect("in order");
-        let stamp = if rank == 1 { 8 } else { 7 };
-        let prepared = client.register(&world(0, rank, 3), &schedule, stamp).expect("memory");
+        let signature = if rank == 1 { 8 } else { 7 };
+        let prepared = client.register(&world(0, rank, 3), &schedule, signature).expect("memory");
         let outcome = run(&client, prepared, 5, &[], &mut []);
-        // Nobody leaves before all have seen it.
+        // No rank exits before all have seen it.
         (outcome, client)
     });
-    let stamps = |outcome: &Result<(), Error>| match outcome {
+    let signatures = |outcome: &Result<(), Error>| match outcome {
         Err(Error::Mismatch { sequence: 5, ours, theirs, rank }) => (*ours, *theirs, *rank),
         other => panic!("{other:?}"),
     };
-    let seen: Vec<_> = outcomes.iter().map(|(outcome, _)| stamps(outcome)).collect();
+    let seen: Vec<_> = outcomes.iter().map(|(outcome, _)| signatures(outcome)).collect();
     assert_eq!((seen[0], seen[2]), ((7, 8, 1), (7, 8, 1)));
     assert!(seen[1] == (8, 7, 0) || seen[1] == (8, 7, 2), "{seen:?}");
 }
@@ -152,7 +150,7 @@ fn a_node_that_ends_without_a_word_is_unreachable() {
     let boxed =
         transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
     let clients = connect_over(&nodes(3, 1), boxed, Limits::new(16 << 10)).expect("memory");
-    let tickets: Vec<_> = (0..)
+    let runs: Vec<_> = (0..)
         .zip(&clients)
         .map(|(rank, client)| {
             let prepared = register(client, &world(0, rank, 3), &barrier_of(rank, 3));
@@ -160,9 +158,9 @@ fn a_node_that_ends_without_a_word_is_unreachable() {
         })
         .collect();
     drop(vanishing);
-    for (client, (prepared, ticket)) in clients.iter().zip(tickets) {
+    for (client, (prepared, run)) in clients.iter().zip(runs) {
         let unreachable = |outcome| matches!(outcome, Err(Error::NodeUnreachable { node: 2, .. }));
-        assert!(unreachable(end(client, ticket)));
+        assert!(unreachable(end(client, run)));
         assert!(
             unreachable(end(client, client.start(prepared, 1, &[]).expect("memory"))),
             "later runs end, too"
@@ -193,19 +191,19 @@ proptest! {
         let agent = Agent::start(NodeMap::new(["a", "a", "a"]), Box::new(transport), Limits::new(16 << 10), || {}).expect("a thread");
         let area = || SharedRegion::create().expect("memory");
         let open = |rank: u32, area: &SharedRegion| {
-            let bell = notifier().expect("a descriptor");
+            let wakeup = notifier().expect("a descriptor");
             let ours = SharedRegion::open(Arc::clone(area.segment())).expect("an area");
-            agent.open(rank, ours, bell.try_clone().expect("a descriptor"));
-            bell
+            agent.open(rank, ours, wakeup.try_clone().expect("a descriptor"));
+            wakeup
         };
-        let mad = area();
-        let mad_bell = open(2, &mad);
+        let bad = area();
+        let bad_wakeup = open(2, &bad);
         let clients: Vec<AgentClient> = (0..2)
             .map(|rank| {
                 let area = area();
-                let bell = open(rank, &area);
+                let wakeup = open(rank, &area);
                 let home = network::agent::AgentAddress { node: 0, address: String::new() };
-                AgentClient::new(area, bell, home, None).expect("an area")
+                AgentClient::new(area, wakeup, home, None).expect("an area")
             })
             .collect();
         // Entries that look like some, with numbers that are likely to be taken for something.
@@ -214,11 +212,11 @@ proptest! {
             for word in 0..8 {
                 let value = match word { 0 => u64::from(kinds[0] % 6), word => likely(kinds[word % 4], words[8 * place + word]) };
                 let at = Offset(4096 + 64 * place as u64 + 8 * word as u64);
-                mad.segment().at::<AtomicU64>(at).expect("inside").store(value, Ordering::Relaxed);
+                bad.segment().at::<AtomicU64>(at).expect("inside").store(value, Ordering::Relaxed);
             }
         }
-        mad.segment().at::<AtomicU64>(Offset(0)).expect("inside").store(published, Ordering::Release);
-        rustix::io::write(&mad_bell, &1u64.to_ne_bytes()).expect("there is room");
+        bad.segment().at::<AtomicU64>(Offset(0)).expect("inside").store(published, Ordering::Release);
+        rustix::io::write(&bad_wakeup, &1u64.to_ne_bytes()).expect("there is space");
         std::thread::scope(|scope| {
             for (rank, client) in (0..).zip(&clients) {
                 scope.spawn(move || {
@@ -247,9 +245,9 @@ fn wrong_calls_are_refused() {
         clients[0].start(prepared, 0, &[]),
         Err(Error::BufferCount { expected: 1, found: 0 })
     ));
-    let ticket = clients[0].start(prepared, 0, &[&[1, 2, 3, 4]]).expect("now it is right");
-    assert!(clients[0].wait(ticket, deadline()).expect("the agent lives"));
-    clients[0].fetch(ticket, &mut [&mut []]).expect("sent");
+    let run = clients[0].start(prepared, 0, &[&[1, 2, 3, 4]]).expect("now it is right");
+    assert!(clients[0].wait(run, deadline()).expect("the agent lives"));
+    clients[0].fetch(run, &mut [&mut []]).expect("sent");
     let twice = clients[0].start(prepared, 0, &[&[1, 2, 3, 4]]).expect("the agent notices");
     assert!(
         matches!(end_with(&clients[0], twice), Err(Error::Operation(why)) if why.contains("before"))
@@ -262,33 +260,29 @@ fn wrong_calls_are_refused() {
     drop(connect(&nodes(1, 1), &Wires::Memory, Limits::new(16 << 10)));
 }
 
-fn end_with(client: &AgentClient, ticket: network::backend::RunId) -> Result<(), Error> {
-    assert!(client.wait(ticket, deadline()).expect("the agent lives"));
-    client.fetch(ticket, &mut [&mut []])
+fn end_with(client: &AgentClient, run: network::backend::RunId) -> Result<(), Error> {
+    assert!(client.wait(run, deadline()).expect("the agent lives"));
+    client.fetch(run, &mut [&mut []])
 }
 
 fn a_run_names_the_ranks_it_waits_for() {
     let clients = local::connect(&nodes(4, 2)).expect("sockets");
-    let ticket = |rank: u32| {
+    let start = |rank: u32| {
         let prepared = register(&clients[rank as usize], &world(0, rank, 4), &barrier_of(rank, 4));
         clients[rank as usize].start(prepared, 0, &[]).expect("memory")
     };
-    let tickets = [0, 1, 2].map(ticket);
+    let runs = [0, 1, 2].map(start);
     // What comes from rank 2 in the second round of a dissemination barrier comes soon, rank 3 has
     // not started.
     let begun = Instant::now();
-    while clients[0].waiting_for(tickets[0]) != [3] {
-        assert!(
-            begun.elapsed() < Duration::from_secs(60),
-            "{:?}",
-            clients[0].waiting_for(tickets[0])
-        );
+    while clients[0].waiting_for(runs[0]) != [3] {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", clients[0].waiting_for(runs[0]));
         std::thread::yield_now();
     }
-    let last = ticket(3);
-    for (client, ticket) in clients.iter().zip(tickets.into_iter().chain([last])) {
-        assert_eq!(end(client, ticket), Ok(()));
-        assert!(client.waiting_for(ticket).is_empty());
+    let last = start(3);
+    for (client, run) in clients.iter().zip(runs.into_iter().chain([last])) {
+        assert_eq!(end(client, run), Ok(()));
+        assert!(client.waiting_for(run).is_empty());
     }
 }
 
@@ -318,15 +312,15 @@ fn a_start_that_breaks_the_rules_does_not_count() {
     let agent = agent.expect("a thread");
     let open = |rank: u32| {
         let region = SharedRegion::create().expect("memory");
-        let bell = notifier().expect("a descriptor");
+        let wakeup = notifier().expect("a descriptor");
         let ours = SharedRegion::open(Arc::clone(region.segment())).expect("a region");
-        agent.open(rank, ours, bell.try_clone().expect("a descriptor"));
-        let (segment, copy) = (Arc::clone(region.segment()), bell.try_clone());
+        agent.open(rank, ours, wakeup.try_clone().expect("a descriptor"));
+        let (segment, copy) = (Arc::clone(region.segment()), wakeup.try_clone());
         let home = network::agent::AgentAddress { node: 0, address: String::new() };
-        let client = AgentClient::new(region, bell, home, None).expect("a region");
+        let client = AgentClient::new(region, wakeup, home, None).expect("a region");
         (client, segment, copy.expect("a descriptor"))
     };
-    let [(honest, ..), (other, segment, bell)] = [0, 1].map(open);
+    let [(honest, ..), (other, segment, wakeup)] = [0, 1].map(open);
     let mut graph = Graph::new(1, 2);
     let block = graph.buffer(Access::Input, 8);
     graph.send(block, 0, 0);
@@ -338,7 +332,7 @@ fn a_start_that_breaks_the_rules_does_not_count() {
         segment.at::<AtomicU64>(at).expect("inside").store(word, Ordering::Relaxed);
     }
     segment.at::<AtomicU64>(Offset(0)).expect("inside").store(2, Ordering::Release);
-    rustix::io::write(&bell, &1u64.to_ne_bytes()).expect("there is room");
+    rustix::io::write(&wakeup, &1u64.to_ne_bytes()).expect("there is space");
     let mut graph = Graph::new(0, 2);
     let block = graph.buffer(Access::Output, 8);
     graph.receive(block, 1, 0);

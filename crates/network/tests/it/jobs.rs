@@ -108,9 +108,9 @@ pub(crate) fn run(
     inputs: &[&[u8]],
     outputs: &mut [&mut [u8]],
 ) -> Result<(), Error> {
-    let ticket = client.start(prepared, sequence, inputs)?;
-    assert!(client.wait(ticket, deadline())?, "run {sequence} does not end");
-    client.fetch(ticket, outputs)
+    let run = client.start(prepared, sequence, inputs)?;
+    assert!(client.wait(run, deadline())?, "run {sequence} does not end");
+    client.fetch(run, outputs)
 }
 
 /// What a rank brings home: by round, its buffers and what divided by zero.
@@ -192,17 +192,17 @@ fn run_rank(client: impl Backend, graph: &Graph, inputs: &[Round]) -> Result<Ran
         let given: Vec<&[u8]> = (memory.iter().zip(&accesses))
             .map(|(bytes, access)| if *access == Access::Output { &[] } else { bytes.as_slice() })
             .collect();
-        let ticket = client.start(prepared, round, &given)?;
+        let run = client.start(prepared, round, &given)?;
         let limit = Instant::now() + Duration::from_secs(60);
         // A rank that has ended its part before ends the wait as well.
-        while !client.wait(ticket, Some(limit))? && Instant::now() < limit {}
-        if !client.is_complete(ticket) {
+        while !client.wait(run, Some(limit))? && Instant::now() < limit {}
+        if !client.is_complete(run) {
             return Err(Error::System {
                 what: "stuck".into(),
                 why: format!("rank {rank}, round {round}"),
             });
         }
-        assert!(client.is_complete(ticket));
+        assert!(client.is_complete(run));
         let mut wanted: Vec<&mut [u8]> = (memory.iter_mut().zip(&accesses))
             .map(
                 |(bytes, access)| {
@@ -210,7 +210,7 @@ fn run_rank(client: impl Backend, graph: &Graph, inputs: &[Round]) -> Result<Ran
                 },
             )
             .collect();
-        let fault = match client.fetch(ticket, &mut wanted) {
+        let fault = match client.fetch(run, &mut wanted) {
             Ok(()) => None,
             Err(Error::DivisionByZero { rank, vertex, .. }) => Some(Fault { rank, vertex }),
             Err(error) => return Err(error),

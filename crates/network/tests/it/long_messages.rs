@@ -58,7 +58,7 @@ fn short(number: u32) -> Frame {
     )
 }
 
-/// Has both nodes work until the second has got so many frames.
+/// Lets both nodes work until the second has received so many frames.
 fn receive([sender, receiver]: &mut [Tcp; 2], count: usize) -> Vec<Frame> {
     let (mut frames, mut arrivals) = (Vec::new(), Vec::new());
     while frames.len() < count {

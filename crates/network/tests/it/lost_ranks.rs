@@ -44,14 +44,14 @@ fn outcome(backend: &DirectBackend, run: RunId) -> Result<(), Error> {
 /// The caller then checks why the rank is gone, and need not wait for its next regular check.
 fn a_lost_rank_ends_the_wait_of_a_rank_that_waits_for_another_one() {
     let mut ranks = local::connect_directly(3).expect("sockets");
-    let ticket = receive_from_1(&ranks[0]);
+    let run = receive_from_1(&ranks[0]);
     drop(ranks.pop());
     let limit = deadline();
-    assert_eq!(ranks[0].wait(ticket, limit), Ok(false));
+    assert_eq!(ranks[0].wait(run, limit), Ok(false));
     assert!(limit.is_some_and(|limit| Instant::now() < limit), "the wait ends before its deadline");
     let lost: Vec<u32> = ranks[0].lost().into_iter().map(|lost| lost.rank).collect();
-    assert_eq!((lost, ranks[0].waiting_for(ticket)), (vec![2], vec![1]));
-    ranks[0].discard(ticket);
+    assert_eq!((lost, ranks[0].waiting_for(run)), (vec![2], vec![1]));
+    ranks[0].discard(run);
 }
 
 /// The system of rank 1, which is gone, answers the first bytes of rank 0 with a reset, which the next

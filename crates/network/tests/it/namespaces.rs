@@ -29,7 +29,7 @@ testing::tests![
 ];
 
 /// Connects agents, each in a node of the testbed, with so many ranks each.
-fn connect(testbed: &VirtualNodes, ranks: &NodeMap, patience: Timeouts) -> Vec<AgentClient> {
+fn connect(testbed: &VirtualNodes, ranks: &NodeMap, timeouts: Timeouts) -> Vec<AgentClient> {
     let bind = |node: &virtual_nodes::Node| {
         node.run(|| Listener::bind((node.address(), 0))).expect("a port")
     };
@@ -40,7 +40,7 @@ fn connect(testbed: &VirtualNodes, ranks: &NodeMap, patience: Timeouts) -> Vec<A
     let transports = std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for ((number, node), listener) in (0..).zip(testbed.nodes()).zip(listeners) {
-            let connect = move || Tcp::connect(listener, number, addresses, [9; 16], patience);
+            let connect = move || Tcp::connect(listener, number, addresses, [9; 16], timeouts);
             threads.push(scope.spawn(move || node.run(connect)));
         }
         let joined = threads.into_iter().map(|thread| thread.join().expect("no panic"));
@@ -112,8 +112,8 @@ fn conforms_between_nodes_of_their_own() {
 fn losses_are_made_good() {
     let (testbed, relay) = relayed_nodes(3, 1500, 11).expect("the test needs nodes");
     // A segment may be lost several times in a row.
-    let patience = Timeouts { unanswered: Duration::from_secs(60), ..Timeouts::default() };
-    let clients = connect(&testbed, &nodes(3, 1), patience);
+    let timeouts = Timeouts { unanswered: Duration::from_secs(60), ..Timeouts::default() };
+    let clients = connect(&testbed, &nodes(3, 1), timeouts);
     for (number, (share, runs)) in (0..).zip([(0.0, 100), (0.01, 100), (0.05, 30), (0.2, 5)]) {
         relay.set_faults(Faults::of_networks(share));
         let outcomes = reduce(&clients, number, runs, 100, |_| {});
@@ -145,8 +145,8 @@ fn a_link_that_is_down_for_a_second_is_waited_for() {
 
 fn a_node_that_vanishes_is_unreachable() {
     let testbed = VirtualNodes::new(3, 1500).expect("the test needs nodes");
-    let patience = Timeouts { unanswered: Duration::from_secs(2), ..Timeouts::default() };
-    let clients = connect(&testbed, &nodes(3, 1), patience);
+    let timeouts = Timeouts { unanswered: Duration::from_secs(2), ..Timeouts::default() };
+    let clients = connect(&testbed, &nodes(3, 1), timeouts);
     let between = |sequence| {
         if sequence == 20 {
             testbed.unplug(2).expect("allowed");

@@ -17,7 +17,7 @@ use network::transport::tcp::{Listener, Tcp, Timeouts};
 use network::transport::{Arrival, Transport, memory};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
-use shm::loan::{Loan, lend};
+use shm::borrowed::{CallerBuffer, with_borrowed};
 use shm::segment::{Offset, Segment};
 use shm::sync::{AtomicU64, Ordering};
 use std::os::fd::OwnedFd;
@@ -248,19 +248,19 @@ fn a_protected_buffer_of_a_blocking_call_fails_its_run() {
         mmap_anonymous(std::ptr::null_mut(), BYTES, access, MapFlags::PRIVATE)
     };
     let memory = memory.expect("address space");
-    // SAFETY: the pages were mapped above. Nobody reads the second half in this process.
+    // SAFETY: the pages were mapped above. No code of this process reads the second half.
     let buffer = unsafe {
         mprotect(memory.byte_add(BYTES / 2), BYTES / 2, MprotectFlags::empty()).expect("mapped");
         std::slice::from_raw_parts(memory.cast::<u8>(), BYTES)
     };
     let backends = local::connect_directly(2).expect("sockets");
     let graphs = message(BYTES as u64);
-    let outcome = |rank: u32, sequence: u64, loan: Loan<'_>| {
+    let outcome = |rank: u32, sequence: u64, buffer: CallerBuffer<'_>| {
         let backend = &backends[rank as usize];
         let schedule = compile(&graphs[rank as usize]).expect("in order");
         let prepared = backend.register(&world(0, rank, 2), &schedule, 0)?;
-        lend(vec![loan], |lent| {
-            let run = backend.start_lent(prepared, sequence, lent)?;
+        with_borrowed(vec![buffer], |buffers| {
+            let run = backend.start_in_place(prepared, sequence, buffers)?;
             assert!(backend.wait(run, deadline())?, "run {sequence} does not end");
             backend.fetch(run, &mut [])
         })
@@ -268,8 +268,8 @@ fn a_protected_buffer_of_a_blocking_call_fails_its_run() {
     let ends = |sequence: u64, input: &[u8]| {
         std::thread::scope(|scope| {
             let mut output = vec![0; BYTES];
-            let other = scope.spawn(|| outcome(0, sequence, Loan::Read(input)));
-            let received = outcome(1, sequence, Loan::Write(&mut output));
+            let other = scope.spawn(|| outcome(0, sequence, CallerBuffer::Read(input)));
+            let received = outcome(1, sequence, CallerBuffer::Write(&mut output));
             ([other.join().expect("no panic"), received], output)
         })
     };

@@ -394,7 +394,7 @@ fn a_node_that_dies_while_it_is_read_over_sockets_is_lost() {
     }
 }
 
-/// Connections of which an adapter uses the memory of all runs, until it is told otherwise.
+/// Connections of which an adapter uses the memory of all runs, until it is set otherwise.
 #[derive(Debug)]
 struct UsesMemory<T> {
     inner: T,

@@ -39,7 +39,7 @@ fn a_hundred_thousand_collectives_leak_nothing() {
                 continue;
             }
             run(&client, prepared, sequence, &[&input, &[]], &mut [&mut [], &mut output])
-                .expect("nobody fails");
+                .expect("no rank fails");
             assert_eq!(output, words([2 * sequence, sequence]), "run {sequence}");
         }
         let grown = resident().saturating_sub(after_a_while);

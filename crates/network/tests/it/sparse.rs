@@ -267,7 +267,7 @@ fn a_node_that_vanishes_is_reported(mut transports: Vec<impl Transport + 'static
     let clients: Vec<AgentClient> =
         connect_over(&nodes(NODES, 1), boxed, Limits::new(16 << 10)).expect("memory");
     // Nothing starts the ring: each rank waits for the one before it.
-    let tickets: Vec<_> = (0..)
+    let runs: Vec<_> = (0..)
         .zip(&clients)
         .map(|(rank, client)| {
             let prepared = register(client, &world(0, rank, NODES), &ring_of(rank));
@@ -276,9 +276,9 @@ fn a_node_that_vanishes_is_reported(mut transports: Vec<impl Transport + 'static
         .collect();
     drop(vanishing);
     let last = NODES - 1;
-    for (client, (prepared, ticket)) in clients.iter().zip(tickets) {
+    for (client, (prepared, run)) in clients.iter().zip(runs) {
         let unreachable = |outcome: Result<(), Error>| matches!(outcome, Err(Error::NodeUnreachable { node, .. }) if node == last);
-        assert!(unreachable(end_ring(client, ticket)));
+        assert!(unreachable(end_ring(client, run)));
         let later = client.start(prepared, 1, &[&[]]).expect("memory");
         assert!(unreachable(end_ring(client, later)), "later runs end, too");
     }
@@ -293,7 +293,7 @@ fn a_node_that_vanishes_is_reported(mut transports: Vec<impl Transport + 'static
     });
 }
 
-fn end_ring(client: &AgentClient, ticket: RunId) -> Result<(), Error> {
-    assert!(client.wait(ticket, deadline()).expect("the agent lives"), "the run does not end");
-    client.fetch(ticket, &mut [&mut [0; 8]])
+fn end_ring(client: &AgentClient, run: RunId) -> Result<(), Error> {
+    assert!(client.wait(run, deadline()).expect("the agent lives"), "the run does not end");
+    client.fetch(run, &mut [&mut [0; 8]])
 }

@@ -35,7 +35,7 @@ fn seal() -> Seal {
 enum OwnedFrame {
     Ping,
     Pong,
-    Greeting(u32, String),
+    Hello(u32, String),
     Open(u32, Vec<u8>),
     Accept(u32),
     Refuse(u32, u8, String),
@@ -48,9 +48,7 @@ enum OwnedFrame {
 impl OwnedFrame {
     fn borrow(&self) -> Frame<'_> {
         match self {
-            OwnedFrame::Greeting(protocol, version) => {
-                Frame::Greeting { protocol: *protocol, version }
-            }
+            OwnedFrame::Hello(protocol, version) => Frame::Hello { protocol: *protocol, version },
             OwnedFrame::Ping => Frame::Ping,
             OwnedFrame::Pong => Frame::Pong,
             OwnedFrame::Open(stream, request) => Frame::Open { stream: *stream, request },
@@ -74,7 +72,7 @@ fn frame() -> impl Strategy<Value = OwnedFrame> {
     prop_oneof![
         Just(OwnedFrame::Ping),
         Just(OwnedFrame::Pong),
-        (any::<u32>(), ".{0,20}").prop_map(|(protocol, text)| OwnedFrame::Greeting(protocol, text)),
+        (any::<u32>(), ".{0,20}").prop_map(|(protocol, text)| OwnedFrame::Hello(protocol, text)),
         (stream(), bytes()).prop_map(|(stream, request)| OwnedFrame::Open(stream, request)),
         stream().prop_map(OwnedFrame::Accept),
         (stream(), any::<u8>(), ".{0,20}")
@@ -290,7 +288,7 @@ fn damaged_frames_harm_nothing() {
     let mut refused = 0;
     for _ in 0..100_000 {
         let mut bytes = Vec::new();
-        Frame::Greeting { protocol: PROTOCOL, version: "1" }.encode(&mut bytes);
+        Frame::Hello { protocol: PROTOCOL, version: "1" }.encode(&mut bytes);
         for stream in [1, 3] {
             Frame::Open { stream, request: b"name" }.encode(&mut bytes);
             Frame::Message { stream, tag: 1, bytes: &[5; 20] }.encode(&mut bytes);
@@ -327,7 +325,7 @@ fn frames_of_others_are_refused() {
     let message = |tag| Frame::Message { stream: 1, tag, bytes: b"message" };
     let mut seal = seal();
     let mut start = Vec::new();
-    seal.encode(&Frame::Greeting { protocol: PROTOCOL, version: "1" }, &mut start);
+    seal.encode(&Frame::Hello { protocol: PROTOCOL, version: "1" }, &mut start);
     seal.encode(&Frame::Open { stream: 1, request: b"name" }, &mut start);
     let [first, second] = [1, 2].map(|tag| {
         let mut bytes = Vec::new();
@@ -373,28 +371,28 @@ fn a_ping_is_answered() {
 }
 
 fn forged_frames_are_refused() {
-    let greeting = OwnedFrame::Greeting(PROTOCOL, "1".to_owned());
+    let hello = OwnedFrame::Hello(PROTOCOL, "1".to_owned());
     let open = OwnedFrame::Open(1, Vec::new());
     let too_much = || {
         let message = OwnedFrame::Message(1, 0, vec![0; MAX_PAYLOAD]);
         std::iter::repeat_n(message, WINDOW / MAX_PAYLOAD + 1)
     };
     for (what, frames) in [
-        ("no greeting", vec![open.clone()]),
-        ("two greetings", vec![greeting.clone(), greeting.clone()]),
-        ("a number of the other side", vec![greeting.clone(), OwnedFrame::Open(2, Vec::new())]),
-        ("opened twice", vec![greeting.clone(), open.clone(), open.clone()]),
-        ("an unknown stream", vec![greeting.clone(), OwnedFrame::Message(7, 0, Vec::new())]),
-        ("an answer without a question", vec![greeting.clone(), OwnedFrame::Accept(2)]),
+        ("no hello", vec![open.clone()]),
+        ("two hellos", vec![hello.clone(), hello.clone()]),
+        ("a number of the other side", vec![hello.clone(), OwnedFrame::Open(2, Vec::new())]),
+        ("opened twice", vec![hello.clone(), open.clone(), open.clone()]),
+        ("an unknown stream", vec![hello.clone(), OwnedFrame::Message(7, 0, Vec::new())]),
+        ("an answer without a question", vec![hello.clone(), OwnedFrame::Accept(2)]),
         (
             "more than its credit",
-            [greeting.clone(), open.clone()].into_iter().chain(too_much()).collect(),
+            [hello.clone(), open.clone()].into_iter().chain(too_much()).collect(),
         ),
-        ("credit for nothing", vec![greeting.clone(), open.clone(), OwnedFrame::Credit(1, 1)]),
+        ("credit for nothing", vec![hello.clone(), open.clone(), OwnedFrame::Credit(1, 1)]),
         (
             "a message after the end",
             vec![
-                greeting.clone(),
+                hello.clone(),
                 open.clone(),
                 OwnedFrame::Close(1, 0),
                 OwnedFrame::Message(1, 0, Vec::new()),
@@ -419,7 +417,7 @@ fn forged_frames_are_refused() {
     let mut end = Multiplexer::new(Side::Accepting, KEYS);
     let mut bytes = Vec::new();
     let mut seal = seal();
-    seal.encode(&greeting.borrow(), &mut bytes);
+    seal.encode(&hello.borrow(), &mut bytes);
     (0..MAX_STREAMS as u32 + 1).for_each(|number| {
         seal.encode(&Frame::Open { stream: 2 * number + 1, request: &[] }, &mut bytes);
     });
@@ -430,7 +428,7 @@ fn forged_frames_are_refused() {
 
 fn another_version_is_named() {
     let mut bytes = Vec::new();
-    Frame::Greeting { protocol: PROTOCOL + 1, version: "9.1\n" }.encode(&mut bytes);
+    Frame::Hello { protocol: PROTOCOL + 1, version: "9.1\n" }.encode(&mut bytes);
     let error = Multiplexer::new(Side::Accepting, KEYS).receive(&bytes, &mut Vec::new());
     let error = error.expect_err("another protocol").to_string();
     assert!(error.starts_with("it is version 9.1 of tradewind and this is "), "{error}");

@@ -31,7 +31,7 @@ shm::shared_lines! {
         record_bytes: AtomicU64,
         owner: AtomicU64,
         /// Generation of the ring, which stays 0.
-        gate: AtomicU32,
+        generation_word: AtomicU32,
     }
 
     /// Position of the senders.
@@ -215,7 +215,7 @@ impl AppendMemory {
             tail: &senders.tail,
             seen: &senders.seen,
             head: &receiver.head,
-            gate: &description.gate,
+            generation_word: &description.generation_word,
             own,
         }
     }
@@ -230,13 +230,13 @@ impl AppendMemory {
         Wakeup::by_store(&self.object.senders_wakeup.word)
     }
 
-    /// Returns the event request of a carrier that waits for free space.
+    /// Returns the event request of a node service that waits for free space.
     pub(super) fn space_request(&self) -> EventRequest<'_> {
         EventRequest(&self.object.senders_wakeup.request)
     }
 
-    /// Requests a notification of the carrier when the receiver has taken as many records as half
-    /// of the buffer holds. The caller passes a heavy fence and tries once more.
+    /// Requests a notification of the node service when the receiver has taken as many records as
+    /// half of the buffer holds. The caller passes a heavy fence and tries once more.
     pub(super) fn request_space(&self) {
         let AppendHeader { receiver, senders_wakeup, .. } = &*self.object;
         let half = u64::from(self.object.parameter() / 2);

@@ -1,10 +1,10 @@
 //! Receiving end of a Basic ring between two processes of a job.
 
+use super::header_word::{BasicHeader, HeaderWord};
 use super::memory::{MappedRing, POLICY, geometry, map};
-use super::ring::{ARRIVALS, Corruption, ROOM, RingError};
+use super::ring::{ARRIVALS, Corruption, RingError, SPACE};
 use super::ring_receiver::{MessageLocation, RingReceiver};
 use super::signal::FutexSignal;
-use super::stamp::{BasicHeader, Stamp};
 use super::words;
 use crate::error::{CreateError, RecvError};
 use crate::one_poll::{PollSet, Polled};
@@ -38,7 +38,7 @@ impl Receiver {
         lines: u64,
     ) -> Result<Receiver, CreateError> {
         let geometry = geometry(lines)?;
-        let signal = FutexSignal::new(segment, at, ARRIVALS, ROOM)?;
+        let signal = FutexSignal::new(segment, at, ARRIVALS, SPACE)?;
         let ring = RingReceiver::new(map(segment, at, geometry)?, geometry, signal, POLICY, 0);
         // The mapping has the size of the ring.
         let ring = ring.ok_or(CreateError::NotFound { object: "Basic ring", offset: at })?;
@@ -62,17 +62,17 @@ impl Receiver {
         self
     }
 
-    /// Sets what connects the ring with a sender on another node: the event of its carrier, which
-    /// is notified of free space, and its marks of waiting threads.
+    /// Sets what connects the ring with a sender on another node: the event of the node service,
+    /// which is notified of free space, and its marks of waiting threads.
     #[must_use]
     pub fn with_remote_sender(mut self, space: Event, waits: Arc<dyn RemoteWaits>) -> Receiver {
-        self.ring.signal_mut().carrier = Some(space);
+        self.ring.signal_mut().service = Some(space);
         self.waits = Some(waits);
         self
     }
 
-    /// Takes messages, as long as they have at most `limit` bytes with their stamps, and appends
-    /// them, each filled up to a multiple of 8 bytes.
+    /// Takes messages, as long as they have at most `limit` bytes with their header words, and
+    /// appends them, each filled up to a multiple of 8 bytes.
     pub(crate) fn take_encoded(
         &mut self,
         limit: usize,
@@ -87,13 +87,14 @@ impl Receiver {
                 Ok(_) => break Ok(()),
                 Err(error) => break Err(self.failed(error)),
             }
-            // The length was loaded once more: another process may change the stamp meanwhile.
+            // The length was loaded once more: another process may change the header word
+            // meanwhile.
             let found = match self.ring.take() {
                 Ok(Some(found)) if fits(found.bytes) => found,
                 _ => break Err(RecvError::Corrupt),
             };
-            let stamp = Stamp::Message { header: found.header, bytes: found.bytes };
-            into.extend(stamp.encode(0).to_le_bytes());
+            let header_word = HeaderWord::Message { header: found.header, bytes: found.bytes };
+            into.extend(header_word.encode(0).to_le_bytes());
             let start = into.len();
             into.resize(start + found.bytes.next_multiple_of(8), 0);
             words::load_bytes(self.ring.words(&found), &mut into[start..start + found.bytes]);
@@ -178,7 +179,7 @@ impl Receiver {
                     Ok(Some(found)) => break Ok(found),
                     Err(error) => break Err(error),
                 }
-                if let Err(error) = self.ring.wait_for_carrier(&*waits, deadline) {
+                if let Err(error) = self.ring.wait_beside_service(&*waits, deadline) {
                     break Err(error);
                 }
             },

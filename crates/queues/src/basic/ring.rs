@@ -4,17 +4,17 @@
 //!
 //! The ring is a row of cache lines ("transmit and receive queues consist of a cacheable message
 //! buffer region", Ang et al. 1996, section 2.2). There is no shared pointer that a message must
-//! advance: the first word of its first line, its stamp, signals its presence. A message of one
-//! line therefore costs the transfer of one line.
+//! advance: the first word of its first line, its header word, signals its presence. A message of
+//! one line therefore costs the transfer of one line.
 //!
-//! - **Publishing.** The sender writes the data and the stamps of all messages of a batch but the
-//!   first with plain stores, and then the first one's stamp with a release store: that one store
-//!   publishes the whole batch.
-//! - **Long messages** occupy several consecutive lines without stamps between, so their bytes are
-//!   contiguous. A message that does not fit before the end of the ring begins at its start, after
-//!   a skip stamp. Data where a stamp is expected could be mistaken for one; the sender records
-//!   such lines and clears the next one before it publishes. For that, and for the end stamp, one
-//!   line always stays free.
+//! - **Publishing.** The sender writes the data and the header words of all messages of a batch but
+//!   the first with plain stores, and then the first one's header word with a release store: that
+//!   one store publishes the whole batch.
+//! - **Long messages** occupy several consecutive lines without header words between, so their
+//!   bytes are contiguous. A message that does not fit before the end of the ring begins at its
+//!   start, after a skip header word. Data where a header word is expected could be mistaken for
+//!   one; the sender records such lines and clears the next one before it publishes. For that, and
+//!   for the end header word, one line always stays free.
 //! - **Credits.** The receiver publishes its position whenever a quarter of the ring has been
 //!   released. With messages of at most a quarter, a sender finds space as soon as the receiver has
 //!   drained the ring, published or not: at most a quarter is unpublished, less than a quarter is
@@ -27,11 +27,11 @@
 //!   sender keeps the number of the last one it answered, so neither end writes to a word of the
 //!   other. Before it sets a bit of a poll set, the sender executes a full fence.
 //!
-//! The receiver trusts nothing: it loads a stamp once and checks it, and `RingReceiver::copy_next`
-//! copies the data before any use. The sender checks credits in the same way: an impossible one is
-//! an error.
+//! The receiver trusts nothing: it loads a header word once and checks it, and
+//! `RingReceiver::copy_next` copies the data before any use. The sender checks credits in the same
+//! way: an impossible one is an error.
 
-use super::stamp::MAX_BYTES;
+use super::header_word::MAX_BYTES;
 use crate::sync::{AtomicU64, Ordering};
 use shm::wait::Sleeper;
 use shm::wakeup::Armed;
@@ -44,7 +44,8 @@ pub(crate) const LINE_WORDS: usize = 8;
 pub(crate) const HEAD_WORDS: usize = 4 * LINE_WORDS;
 /// Smallest number of lines of a ring.
 pub(crate) const MIN_LINES: u64 = 4;
-/// Largest number of lines of a ring: a quarter of it is the longest message that a stamp encodes.
+/// Largest number of lines of a ring: a quarter of it is the longest message that a header word
+/// encodes.
 pub(crate) const MAX_LINES: u64 = 1 << 16;
 
 /// Written by the sender: wake-up word of the receiver.
@@ -56,7 +57,7 @@ pub(crate) const CREDIT: usize = 2 * LINE_WORDS;
 /// Written by the receiver: its state and requests.
 pub(crate) const RECEIVER: usize = 2 * LINE_WORDS + 1;
 /// Written by the receiver: wake-up word of the sender.
-pub(crate) const ROOM: usize = 2 * LINE_WORDS + 2;
+pub(crate) const SPACE: usize = 2 * LINE_WORDS + 2;
 /// Written by the receiver: offset of the poll set.
 pub(crate) const SET: usize = 2 * LINE_WORDS + 3;
 /// Written by the receiver: index in the poll set.
@@ -117,7 +118,7 @@ pub(crate) struct RingSleeper<'a, S> {
 
 impl<S: Signal> Sleeper for RingSleeper<'_, S> {
     fn arm(&self) -> Armed {
-        // Acquire: pairs with the Release stores of the word in `RingSender::attend` and
+        // Acquire: pairs with the Release stores of the word in `RingSender::serve_requests` and
         // `RingReceiver::wake`: an end that sees the new word also sees what was published before it.
         let word = self.memory[self.wakeup].load(Ordering::Acquire);
         // Release: pairs with the Acquire load in `RingSender::release`.
@@ -145,9 +146,9 @@ pub(crate) struct Interrupted;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Corruption {
-    /// A line begins with an invalid stamp.
+    /// A line begins with an invalid header word.
     #[error("the line at position {position} begins with {word:#018x}, which no sender writes")]
-    Stamp {
+    Header {
         /// Position of the line since the creation of the ring.
         position: u64,
         /// Word that was found.
@@ -245,8 +246,8 @@ impl Geometry {
         position & (self.lines() - 1)
     }
 
-    /// Returns the index of the stamp word of a position.
-    pub(crate) fn stamp(self, position: u64) -> usize {
+    /// Returns the index of the header word of a position.
+    pub(crate) fn header_index(self, position: u64) -> usize {
         HEAD_WORDS + self.index(position) as usize * LINE_WORDS
     }
 
@@ -272,7 +273,7 @@ impl Geometry {
 
     /// Returns the number of lines of a message of `bytes` bytes.
     pub(crate) fn lines_of(self, bytes: usize) -> u64 {
-        // The stamp occupies eight bytes.
+        // The header word occupies eight bytes.
         (bytes + 8).div_ceil(LINE_WORDS * 8) as u64
     }
 }

@@ -1,10 +1,10 @@
 //! Receiving end of a Basic ring; `ring.rs` describes the protocol.
 
+use super::header_word::{BasicHeader, HeaderWord};
 use super::ring::{
     ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, CLOSED, CREDIT, Corruption, Geometry, IN_SET,
-    INDEX, ONE_REQUEST, RECEIVER, ROOM, RingError, RingSleeper, SENDER, SET, SLEEPS, Signal,
+    INDEX, ONE_REQUEST, RECEIVER, RingError, RingSleeper, SENDER, SET, SLEEPS, SPACE, Signal,
 };
-use super::stamp::{BasicHeader, Stamp};
 use super::words::load_bytes;
 use crate::remote_waits::{RemoteWaits, wait_beside};
 use crate::sync::{AtomicU64, Ordering};
@@ -82,7 +82,7 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
 
     /// Returns the words of a message that was taken and not released.
     pub(crate) fn words(&self, found: &MessageLocation) -> &[AtomicU64] {
-        let first = self.geometry.stamp(found.position) + 1;
+        let first = self.geometry.header_index(found.position) + 1;
         &self.memory[first..first + found.bytes.div_ceil(8)]
     }
 
@@ -146,8 +146,8 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
         if self.memory[SENDER].load(Ordering::Relaxed) != AWAKE {
             // Only this end writes the word, so load and store need not be one operation. Release:
             // pairs with the Acquire load in `RingSleeper::arm`.
-            let rung = self.memory[ROOM].load(Ordering::Relaxed).wrapping_add(1);
-            self.memory[ROOM].store(rung, Ordering::Release);
+            let next = self.memory[SPACE].load(Ordering::Relaxed).wrapping_add(1);
+            self.memory[SPACE].store(next, Ordering::Release);
             self.signal.wake();
         }
     }
@@ -173,9 +173,10 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
         wait(&mut MessageWait(self), policy, deadline).unwrap_or(Err(RingError::TimedOut))
     }
 
-    /// Waits as [`Self::wait_for_message`] does, for a message that a carrier brings from another node.
+    /// Waits as [`Self::wait_for_message`] does, for a message that the node service delivers from
+    /// another node.
     #[cold]
-    pub(crate) fn wait_for_carrier(
+    pub(crate) fn wait_beside_service(
         &mut self,
         waits: &dyn RemoteWaits,
         deadline: Option<Instant>,
@@ -263,7 +264,7 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
     }
 }
 
-/// Returns the message at a position, with its stamp checked. Each word is loaded only once,
+/// Returns the message at a position, with its header word checked. Each word is loaded only once,
 /// because a hostile sender may change it at any time.
 #[inline]
 fn locate(
@@ -273,17 +274,17 @@ fn locate(
 ) -> Result<Option<MessageLocation>, RingError> {
     loop {
         // Acquire: pairs with the Release store in `RingSender::release`.
-        let word = memory[geometry.stamp(position)].load(Ordering::Acquire);
-        match Stamp::decode(word, geometry.lap(position)) {
+        let word = memory[geometry.header_index(position)].load(Ordering::Acquire);
+        match HeaderWord::decode(word, geometry.lap(position)) {
             Ok(None) => return Ok(None),
-            Ok(Some(Stamp::Message { header, bytes })) => {
+            Ok(Some(HeaderWord::Message { header, bytes })) => {
                 let lines = geometry.lines_of(bytes);
                 if bytes > geometry.longest() || lines > geometry.before_end(position) {
                     return Err(Corruption::Length { position, bytes }.into());
                 }
                 return Ok(Some(MessageLocation { header, bytes, position }));
             }
-            Ok(Some(Stamp::Skip { lines })) => {
+            Ok(Some(HeaderWord::Skip { lines })) => {
                 // A skip of a quarter or more is invalid. This also bounds the loop: a second
                 // skip in a row would start at the beginning of the ring and be too long.
                 if lines != geometry.before_end(position) || lines >= geometry.quarter().max(1) {
@@ -291,8 +292,8 @@ fn locate(
                 }
                 position += lines;
             }
-            Ok(Some(Stamp::End)) => return Err(RingError::Closed),
-            Err(_) => return Err(Corruption::Stamp { position, word }.into()),
+            Ok(Some(HeaderWord::End)) => return Err(RingError::Closed),
+            Err(_) => return Err(Corruption::Header { position, word }.into()),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Sending end of a Basic ring; `ring.rs` describes the protocol.
 
+use super::header_word::{BasicHeader, HeaderWord};
 use super::ring::{
     ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, CLOSED, CREDIT, Corruption, Geometry, IN_SET,
-    INDEX, RECEIVER, REQUEST, ROOM, RingError, RingSleeper, SENDER, SET, SLEEPS, Signal,
+    INDEX, RECEIVER, REQUEST, RingError, RingSleeper, SENDER, SET, SLEEPS, SPACE, Signal,
 };
-use super::stamp::{BasicHeader, Stamp};
 use crate::sync::{AtomicU64, Ordering, fence};
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 use std::ops::Deref;
@@ -27,12 +27,13 @@ pub(crate) struct RingSender<M: Deref<Target = [AtomicU64]>, S: Signal> {
     policy: SpinPolicy,
     /// Next position to write.
     tail: u64,
-    /// Position and stamp of the first unpublished message.
+    /// Position and header word of the first unpublished message.
     batch: Option<(u64, u64)>,
     /// Last known position up to which the receiver has released.
     credit: u64,
-    /// One bit per line: set if its first word is data, or a stamp older than the previous lap.
-    unstamped: Box<[u64]>,
+    /// One bit per line: set if its first word is data, or a header word older than the previous
+    /// lap.
+    stale: Box<[u64]>,
     /// Last answered event request, including its number.
     answered: u64,
     closed: bool,
@@ -47,7 +48,7 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
         signal: S,
         policy: SpinPolicy,
     ) -> Option<Self> {
-        let unstamped = vec![0; geometry.lines().div_ceil(64) as usize].into();
+        let stale = vec![0; geometry.lines().div_ceil(64) as usize].into();
         let closed = false;
         (memory.len() >= geometry.words()).then(|| RingSender {
             memory,
@@ -57,7 +58,7 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
             tail: 0,
             batch: None,
             credit: 0,
-            unstamped,
+            stale,
             answered: 0,
             closed,
         })
@@ -79,14 +80,14 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
     pub(crate) fn compose(
         &mut self,
         header: BasicHeader,
-        room: FreeSpace,
+        space: FreeSpace,
     ) -> ReservedMessage<'_, M, S> {
         // Recorded now, before the message is finished: an abandoned message leaves data in its
         // lines, too.
-        for line in 1..self.geometry.lines_of(room.bytes) {
-            self.set_unstamped(self.tail + room.skipped + line, true);
+        for line in 1..self.geometry.lines_of(space.bytes) {
+            self.set_stale(self.tail + space.skipped + line, true);
         }
-        ReservedMessage { sender: self, header, room }
+        ReservedMessage { sender: self, header, space }
     }
 
     /// Returns space for a message of this length; `None` if there is none.
@@ -101,7 +102,8 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
         let lines = self.geometry.lines_of(bytes);
         let left = self.geometry.before_end(self.tail);
         let skipped = if lines > left { left } else { 0 };
-        // One line stays free: the word of the next stamp is cleared, and the end stamp needs one.
+        // One line stays free: the word of the next header word is cleared, and the end header word
+        // needs one.
         let end = self.tail + skipped + lines + 1;
         if end - self.credit > self.geometry.lines() {
             self.look_at_credit()?;
@@ -131,8 +133,8 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
         bytes: usize,
         deadline: Option<Instant>,
     ) -> Result<FreeSpace, RingError> {
-        if let Some(room) = self.space_for(bytes)? {
-            return Ok(room);
+        if let Some(space) = self.space_for(bytes)? {
+            return Ok(space);
         }
         // The receiver cannot release unpublished messages, so waiting without this could never
         // end.
@@ -164,38 +166,38 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
 
     /// Publishes all finished messages with one store.
     pub(crate) fn publish(&mut self) {
-        let Some((position, stamp)) = self.batch.take() else { return };
+        let Some((position, header_word)) = self.batch.take() else { return };
         self.clear_next();
-        self.release(position, stamp);
+        self.release(position, header_word);
     }
 
-    /// Clears the word at the tail, where the receiver will expect a stamp, if it holds data.
+    /// Clears the word at the tail, where the receiver will expect a header word, if it holds data.
     fn clear_next(&mut self) {
-        if self.set_unstamped(self.tail, false) {
+        if self.set_stale(self.tail, false) {
             // Relaxed: the Release store that publishes follows, and the receiver reads this word
             // only after it has seen that store.
-            self.memory[self.geometry.stamp(self.tail)].store(0, Ordering::Relaxed);
+            self.memory[self.geometry.header_index(self.tail)].store(0, Ordering::Relaxed);
         }
     }
 
-    fn release(&mut self, position: u64, stamp: u64) {
+    fn release(&mut self, position: u64, header_word: u64) {
         // Release: pairs with the Acquire load in `RingReceiver::look_at`. It publishes the whole
-        // batch: the receiver reads no later message before this stamp.
-        self.memory[self.geometry.stamp(position)].store(stamp, Ordering::Release);
+        // batch: the receiver reads no later message before this header word.
+        self.memory[self.geometry.header_index(position)].store(header_word, Ordering::Release);
         // Pairs with the heavy barriers in `RingSleeper::arm`, `RingReceiver::ask` and `join`: either the
-        // receiver sees the stamp, or this end sees its state.
+        // receiver sees the header word, or this end sees its state.
         self.signal.light();
         // Acquire: pairs with the Release store in `RingReceiver::publish_state`, so that the poll set and index
         // are visible.
         let state = self.memory[RECEIVER].load(Ordering::Acquire);
         if state != AWAKE {
-            self.attend(state);
+            self.serve_requests(state);
         }
     }
 
     /// Serves the requests in the state of the receiver.
     #[cold]
-    fn attend(&mut self, state: u64) {
+    fn serve_requests(&mut self, state: u64) {
         self.closed |= state & CLOSED != 0;
         if state & IN_SET != 0 {
             // Relaxed: constant once the flag is set.
@@ -208,8 +210,8 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
         if state & SLEEPS != 0 {
             // Only this end writes the word, so load and store need not be one operation. Release:
             // pairs with the Acquire load in `RingSleeper::arm`.
-            let rung = self.memory[ARRIVALS].load(Ordering::Relaxed).wrapping_add(1);
-            self.memory[ARRIVALS].store(rung, Ordering::Release);
+            let next = self.memory[ARRIVALS].load(Ordering::Relaxed).wrapping_add(1);
+            self.memory[ARRIVALS].store(next, Ordering::Release);
             self.signal.wake();
         }
         let request = state & REQUEST;
@@ -228,37 +230,39 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
         self.tail - self.credit >= self.geometry.half()
     }
 
-    /// Writes the stamp of the line at the tail, or keeps it if it will publish a batch.
-    fn stamp(&mut self, stamp: Stamp) {
+    /// Writes the header word of the line at the tail, or keeps it if it will publish a batch.
+    fn write_header_word(&mut self, header_word: HeaderWord) {
         let position = self.tail;
-        let word = stamp.encode(self.geometry.lap(self.tail));
-        self.set_unstamped(position, false);
+        let word = header_word.encode(self.geometry.lap(self.tail));
+        self.set_stale(position, false);
         match self.batch {
-            // Relaxed: published by the store of the batch's first stamp.
-            Some(_) => self.memory[self.geometry.stamp(position)].store(word, Ordering::Relaxed),
+            // Relaxed: published by the store of the batch's first header word.
+            Some(_) => {
+                self.memory[self.geometry.header_index(position)].store(word, Ordering::Relaxed)
+            }
             None => self.batch = Some((position, word)),
         }
     }
 
-    /// Records whether the first word of a line is not a stamp of this lap; returns the former
-    /// record.
-    fn set_unstamped(&mut self, position: u64, unstamped: bool) -> bool {
+    /// Records whether the first word of a line is not a header word of this lap; returns the
+    /// former record.
+    fn set_stale(&mut self, position: u64, stale: bool) -> bool {
         let index = self.geometry.index(position);
-        let word = &mut self.unstamped[(index / 64) as usize];
+        let word = &mut self.stale[(index / 64) as usize];
         let bit = 1 << (index % 64);
         let before = *word & bit != 0;
-        *word = if unstamped { *word | bit } else { *word & !bit };
+        *word = if stale { *word | bit } else { *word & !bit };
         before
     }
 }
 
 impl<M: Deref<Target = [AtomicU64]>, S: Signal> Drop for RingSender<M, S> {
-    /// Publishes finished messages and the end stamp.
+    /// Publishes finished messages and the end header word.
     fn drop(&mut self) {
         // The line at the tail is always free (see `space_for`).
-        self.stamp(Stamp::End);
-        if let Some((position, stamp)) = self.batch.take() {
-            self.release(position, stamp);
+        self.write_header_word(HeaderWord::End);
+        if let Some((position, header_word)) = self.batch.take() {
+            self.release(position, header_word);
         }
     }
 }
@@ -274,7 +278,7 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> Waiter for SpaceWait<'_, M, S> {
 
     fn sleeper(&self) -> impl Sleeper {
         let RingSender { memory, signal, .. } = &*self.sender;
-        RingSleeper { memory, signal, wakeup: ROOM, state: SENDER, flags: 0 }
+        RingSleeper { memory, signal, wakeup: SPACE, state: SENDER, flags: 0 }
     }
 
     fn poll(&mut self) -> Option<Self::Output> {
@@ -293,34 +297,35 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> Waiter for SpaceWait<'_, M, S> {
 pub(crate) struct ReservedMessage<'a, M: Deref<Target = [AtomicU64]>, S: Signal> {
     sender: &'a mut RingSender<M, S>,
     header: BasicHeader,
-    room: FreeSpace,
+    space: FreeSpace,
 }
 
 impl<M: Deref<Target = [AtomicU64]>, S: Signal> ReservedMessage<'_, M, S> {
     pub(crate) fn bytes(&self) -> usize {
-        self.room.bytes
+        self.space.bytes
     }
 
     /// Returns the words of the message. Only the sender accesses them until publication.
     pub(crate) fn words(&self) -> &[AtomicU64] {
         let geometry = self.sender.geometry;
-        let first = geometry.stamp(self.sender.tail + self.room.skipped) + 1;
-        &self.sender.memory[first..first + self.room.bytes.div_ceil(8)]
+        let first = geometry.header_index(self.sender.tail + self.space.skipped) + 1;
+        &self.sender.memory[first..first + self.space.bytes.div_ceil(8)]
     }
 
     /// Adds the message to the batch.
     pub(crate) fn finish(self) {
         let sender = self.sender;
-        let FreeSpace { bytes, skipped } = self.room;
+        let FreeSpace { bytes, skipped } = self.space;
         if skipped > 0 {
-            sender.stamp(Stamp::Skip { lines: skipped });
-            // The other skipped lines keep stamps of an earlier lap, so they need clearing later.
+            sender.write_header_word(HeaderWord::Skip { lines: skipped });
+            // The other skipped lines keep header words of an earlier lap, so they need clearing
+            // later.
             for line in 1..skipped {
-                sender.set_unstamped(sender.tail + line, true);
+                sender.set_stale(sender.tail + line, true);
             }
             sender.tail += skipped;
         }
-        sender.stamp(Stamp::Message { header: self.header, bytes });
+        sender.write_header_word(HeaderWord::Message { header: self.header, bytes });
         sender.tail += sender.geometry.lines_of(bytes);
     }
 }

@@ -1,10 +1,10 @@
 //! Sending end of a Basic ring between two processes of a job.
 
+use super::header_word::BasicHeader;
 use super::memory::{MappedRing, POLICY, geometry, map};
-use super::ring::{ARRIVALS, Corruption, ROOM, RingError, Signal};
+use super::ring::{ARRIVALS, Corruption, RingError, SPACE, Signal};
 use super::ring_sender::{FreeSpace, ReservedMessage, RingSender};
 use super::signal::FutexSignal;
-use super::stamp::BasicHeader;
 use super::words;
 use crate::error::{CreateError, SendError};
 use shm::event::Event;
@@ -30,7 +30,7 @@ impl Sender {
     /// [`CreateError::Size`], [`CreateError::Segment`].
     pub fn connect(segment: &Arc<Segment>, at: Offset, lines: u64) -> Result<Sender, CreateError> {
         let geometry = geometry(lines)?;
-        let signal = FutexSignal::new(segment, at, ROOM, ARRIVALS)?;
+        let signal = FutexSignal::new(segment, at, SPACE, ARRIVALS)?;
         let ring = RingSender::new(map(segment, at, geometry)?, geometry, signal, POLICY);
         // The mapping has the size of the ring.
         let ring = ring.ok_or(CreateError::NotFound { object: "Basic ring", offset: at })?;
@@ -55,25 +55,25 @@ impl Sender {
     }
 
     /// Sets the receiver's event, which this sender notifies on request, also on behalf of the poll
-    /// set of the ring. A sender to another node notifies the carrier between the nodes instead,
+    /// set of the ring. A sender to another node notifies the node service instead,
     /// which receives from it, so this changes nothing there.
     #[must_use]
     pub fn with_event(mut self, event: Event) -> Sender {
         let signal = self.ring.signal_mut();
-        signal.event = signal.carrier.clone().or(Some(event));
+        signal.event = signal.service.clone().or(Some(event));
         self
     }
 
-    /// Sets the event of the carrier that receives what this sender sends to another node.
+    /// Sets the event of the node service, which receives what this sender sends to another node.
     #[must_use]
-    pub fn to_carrier(mut self, event: Event) -> Sender {
+    pub fn to_node_service(mut self, event: Event) -> Sender {
         let signal = self.ring.signal_mut();
         signal.event = Some(event.clone());
-        signal.carrier = Some(event);
+        signal.service = Some(event);
         self
     }
 
-    /// Requests a notification of the receiver's carrier event when it has released space, until
+    /// Requests a notification of the node service's event when it has released space, until
     /// [`Self::stir`]. A heavy fence and one more attempt must follow.
     pub(crate) fn request_space(&self) {
         self.ring.mark_asleep();
@@ -122,7 +122,7 @@ impl Sender {
         deadline: Option<Instant>,
     ) -> Result<Buffer<'_>, SendError> {
         match self.ring.wait_for_space(bytes, deadline) {
-            Ok(room) => Ok(self.buffer(header, room)),
+            Ok(space) => Ok(self.buffer(header, space)),
             Err(error) => Err(self.failed(error)),
         }
     }
@@ -138,7 +138,7 @@ impl Sender {
         bytes: usize,
     ) -> Result<Option<Buffer<'_>>, SendError> {
         match self.ring.space_for(bytes) {
-            Ok(Some(room)) => Ok(Some(self.buffer(header, room))),
+            Ok(Some(space)) => Ok(Some(self.buffer(header, space))),
             Ok(None) => match self.ring.signal().check() {
                 Ok(()) => Ok(None),
                 Err(interrupted) => Err(self.failed(interrupted.into())),
@@ -169,8 +169,8 @@ impl Sender {
         }
     }
 
-    fn buffer(&mut self, header: BasicHeader, room: FreeSpace) -> Buffer<'_> {
-        Buffer { composing: self.ring.compose(header, room) }
+    fn buffer(&mut self, header: BasicHeader, space: FreeSpace) -> Buffer<'_> {
+        Buffer { composing: self.ring.compose(header, space) }
     }
 
     /// Publishes all finished messages with one store, and wakes the receiver if it sleeps.

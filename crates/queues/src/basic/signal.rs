@@ -26,8 +26,8 @@ pub(super) struct FutexSignal {
     pub(super) rank: RankWatch,
     /// Event that the sender notifies on request.
     pub(super) event: Option<Event>,
-    /// Event of the other end, if it is a carrier to another node, which sleeps on no word.
-    pub(super) carrier: Option<Event>,
+    /// Event of the other end, if it is the node service, which sleeps on no word.
+    pub(super) service: Option<Event>,
     segment: Arc<Segment>,
     /// Most recent membership in a poll set.
     member: Option<SetMember>,
@@ -53,7 +53,7 @@ impl FutexSignal {
             peer: None,
             rank: RankWatch::default(),
             event: None,
-            carrier: None,
+            service: None,
             segment: Arc::clone(segment),
             member: None,
         })
@@ -87,7 +87,7 @@ impl Signal for FutexSignal {
     }
 
     fn wake(&self) {
-        match &self.carrier {
+        match &self.service {
             Some(event) => event.notify(),
             None => _ = futex::wake_all(&self.other),
         }

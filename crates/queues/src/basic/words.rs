@@ -7,7 +7,7 @@ pub(crate) fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
     let (whole, last) = bytes.as_chunks::<8>();
     let mut words = words.iter();
     for (chunk, word) in whole.iter().zip(words.by_ref()) {
-        // Relaxed throughout: a stamp publishes and protects the words.
+        // Relaxed throughout: a header word publishes and protects the words.
         word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
     }
     if let (false, Some(word)) = (last.is_empty(), words.next()) {

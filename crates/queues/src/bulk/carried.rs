@@ -1,5 +1,5 @@
-//! Links between nodes: a message in pieces through a Basic ring, which a carrier takes to the
-//! receiver's node.
+//! Links between nodes: a message in pieces through a Basic ring, which the node service takes to
+//! the receiver's node.
 //!
 //! The first piece of a message begins with the length of the message, and its handler is
 //! [`FIRST`]. A sender that gives up has sent some of the pieces, and ends them with an empty piece
@@ -18,7 +18,8 @@ const FIRST: u8 = 1;
 const ABORT: u8 = 2;
 /// Bytes of the length in the first piece.
 const LENGTH_BYTES: usize = 8;
-/// Bytes of a line of a ring, with its stamp: a message with so many more takes one line more.
+/// Bytes of a line of a ring, with its header word: a message with so many more takes one line
+/// more.
 const LINE: usize = 64;
 
 /// Number of lines of the rings of a link with so many bytes of staging area. Four pieces fit into
@@ -52,8 +53,8 @@ impl CarriedSender {
     ///
     /// # Errors
     /// [`BulkError::Timeout`], [`BulkError::Closed`], [`BulkError::RankExited`],
-    /// [`BulkError::CarrierEnded`], [`BulkError::Corrupt`], and [`BulkError::NoDirectPath`] if the
-    /// policy allows no other.
+    /// [`BulkError::NodeServiceEnded`], [`BulkError::Corrupt`], and [`BulkError::NoDirectPath`] if
+    /// the policy allows no other.
     pub fn send(&mut self, bytes: &[u8], deadline: Option<Instant>) -> Result<Path, BulkError> {
         let link = self.at;
         if self.policy == Policy::Direct {
@@ -151,7 +152,7 @@ impl CarriedReceiver {
     ///
     /// # Errors
     /// [`BulkError::TooLong`], [`BulkError::Timeout`], [`BulkError::Closed`],
-    /// [`BulkError::RankExited`], [`BulkError::CarrierEnded`], [`BulkError::Corrupt`].
+    /// [`BulkError::RankExited`], [`BulkError::NodeServiceEnded`], [`BulkError::Corrupt`].
     pub fn recv(
         &mut self,
         buffer: &mut [u8],
@@ -283,7 +284,7 @@ fn of_send(link: Offset, why: SendError) -> BulkError {
         SendError::Timeout => BulkError::Timeout { link },
         SendError::Closed => BulkError::Closed { link },
         SendError::RankExited { rank } => BulkError::RankExited { link, rank },
-        SendError::CarrierEnded => BulkError::CarrierEnded { link },
+        SendError::NodeServiceEnded => BulkError::NodeServiceEnded { link },
         _ => BulkError::Corrupt { link },
     }
 }
@@ -293,7 +294,7 @@ fn of_recv(link: Offset, why: RecvError) -> BulkError {
         RecvError::Timeout => BulkError::Timeout { link },
         RecvError::Closed => BulkError::Closed { link },
         RecvError::RankExited { rank } => BulkError::RankExited { link, rank },
-        RecvError::CarrierEnded => BulkError::CarrierEnded { link },
+        RecvError::NodeServiceEnded => BulkError::NodeServiceEnded { link },
         _ => BulkError::Corrupt { link },
     }
 }

@@ -103,7 +103,7 @@ pub enum BulkError {
         "the node service, which carries the messages of the link at {link} between nodes, has \
          ended: start the job again"
     )]
-    CarrierEnded {
+    NodeServiceEnded {
         /// Offset of the link.
         link: Offset,
     },

@@ -1,13 +1,13 @@
-//! The ends of channels between nodes that the carrier holds.
+//! The ends of channels between nodes that the node service holds.
 //!
 //! ```text
-//!  Sender ── ring ──► Departing ── bytes ──► Arriving ── ring ──► Receiver
+//!  Sender ── ring ──► OutgoingEnd ── bytes ──► IncomingEnd ── ring ──► Receiver
 //! ```
 //!
-//! A channel between nodes has a ring on both, with equal numbers of slots. The carrier on the
+//! A channel between nodes has a ring on both, with equal numbers of slots. The node service on the
 //! sender's node takes the values out of one ring, as the only receiver; the one on the receiver's
 //! node puts them into the other, as the only sender. Values are encoded as their words, in little
-//! endian. The carrier cannot sleep on a word: its ends [request](Departing::request) one
+//! endian. The node service cannot sleep on a word: its ends [request](OutgoingEnd::request) one
 //! notification of its event. It trusts neither ring.
 
 use super::memory::ChannelMemory;
@@ -27,14 +27,14 @@ pub struct Ended;
 /// The receiving end of the ring of a sender, for a receiver on another node. Closed when it is
 /// dropped.
 #[derive(Debug)]
-pub struct Departing {
+pub struct OutgoingEnd {
     consumer: Consumer,
     memory: ChannelMemory,
     words: u64,
     request: Option<Armed>,
 }
 
-impl Departing {
+impl OutgoingEnd {
     /// Connects to the receiving end of the channel at `offset`, of any type and at most so many
     /// slots.
     ///
@@ -44,7 +44,7 @@ impl Departing {
         let end = End::Receiver;
         let (memory, words) = ChannelMemory::connect_any(segment, offset, end, most)?;
         let consumer = Consumer::new(memory.slots());
-        Ok(Departing { consumer, memory, words, request: None })
+        Ok(OutgoingEnd { consumer, memory, words, request: None })
     }
 
     /// Returns the number of values that the ring of either node holds.
@@ -70,7 +70,7 @@ impl Departing {
         let taken = self.consumer.position() - before;
         if self.consumer.is_due_since(before) {
             self.consumer.publish(self.memory.words());
-            self.memory.notify_by_carrier(End::Sender);
+            self.memory.notify_by_service(End::Sender);
         }
         if taken == 0 && end == Err(TakeError::Closed) { Err(Ended) } else { Ok(taken) }
     }
@@ -98,8 +98,8 @@ impl Departing {
         }
     }
 
-    /// Requests a notification of the carrier's event with the next value. The caller then looks
-    /// whether the end [is ready](Self::is_ready).
+    /// Requests a notification of the node service's event with the next value. The caller then
+    /// looks whether the end [is ready](Self::is_ready).
     pub fn request(&mut self) -> Requested {
         request::begin(self.memory.wakeup(End::Receiver), &mut self.request)
     }
@@ -115,7 +115,7 @@ impl Departing {
     }
 }
 
-impl Drop for Departing {
+impl Drop for OutgoingEnd {
     fn drop(&mut self) {
         self.withdraw();
         self.memory.close_receiver(&self.consumer);
@@ -124,7 +124,7 @@ impl Drop for Departing {
 
 /// Reason why values could not be put into a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ArrivingError {
+pub enum IncomingEndError {
     /// They are not whole values.
     #[error("the bytes are no values of this channel")]
     Invalid,
@@ -142,14 +142,14 @@ pub enum ArrivingError {
 /// The sending end of the ring of a receiver, for a sender on another node. Closed when it is
 /// dropped.
 #[derive(Debug)]
-pub struct Arriving {
+pub struct IncomingEnd {
     producer: Producer,
     memory: ChannelMemory,
     words: u64,
     request: Option<Armed>,
 }
 
-impl Arriving {
+impl IncomingEnd {
     /// Connects to the sending end of the channel at `offset`, of any type and at most so many
     /// slots.
     ///
@@ -159,7 +159,7 @@ impl Arriving {
         let end = End::Sender;
         let (memory, words) = ChannelMemory::connect_any(segment, offset, end, most)?;
         let producer = Producer::new(memory.slots());
-        Ok(Arriving { producer, memory, words, request: None })
+        Ok(IncomingEnd { producer, memory, words, request: None })
     }
 
     /// Returns the number of values that the ring of either node holds.
@@ -170,22 +170,22 @@ impl Arriving {
     /// Puts all values into the ring and wakes the receiver.
     ///
     /// # Errors
-    /// [`ArrivingError`]; some of the values may be in the ring.
-    pub fn put(&mut self, bytes: &[u8]) -> Result<(), ArrivingError> {
+    /// [`IncomingEndError`]; some of the values may be in the ring.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(), IncomingEndError> {
         let (words, rest) = bytes.as_chunks::<8>();
         if !rest.is_empty() || !(words.len() as u64).is_multiple_of(self.words) {
-            return Err(ArrivingError::Invalid);
+            return Err(IncomingEndError::Invalid);
         }
         let ring = self.memory.words();
         let outcome = match self.words {
             1 => put_words::<0>(&mut self.producer, ring, words),
             _ => put_words::<7>(&mut self.producer, ring, words),
         };
-        let is_closed = self.memory.notify_by_carrier(End::Receiver);
+        let is_closed = self.memory.notify_by_service(End::Receiver);
         match outcome {
-            _ if is_closed => Err(ArrivingError::Closed),
-            Err(PutError::Full) => Err(ArrivingError::Full),
-            Err(PutError::Broken) => Err(ArrivingError::Corrupt),
+            _ if is_closed => Err(IncomingEndError::Closed),
+            Err(PutError::Full) => Err(IncomingEndError::Full),
+            Err(PutError::Broken) => Err(IncomingEndError::Corrupt),
             Ok(()) => Ok(()),
         }
     }
@@ -194,15 +194,15 @@ impl Arriving {
     /// was opened.
     ///
     /// # Errors
-    /// [`ArrivingError::Closed`], [`ArrivingError::Corrupt`].
-    pub fn released(&self) -> Result<u64, ArrivingError> {
+    /// [`IncomingEndError::Closed`], [`IncomingEndError::Corrupt`].
+    pub fn released(&self) -> Result<u64, IncomingEndError> {
         if self.memory.wakeup(End::Receiver).is_closed() {
-            return Err(ArrivingError::Closed);
+            return Err(IncomingEndError::Closed);
         }
         // Acquire: as in `Producer::load_credit`.
         let released = self.memory.words().consumed.load(Ordering::Acquire);
         if released > self.producer.position() {
-            return Err(ArrivingError::Corrupt);
+            return Err(IncomingEndError::Corrupt);
         }
         Ok(released)
     }
@@ -212,8 +212,8 @@ impl Arriving {
         self.producer.position()
     }
 
-    /// Requests a notification of the carrier's event when the receiver releases slots. The caller
-    /// then looks at [`released`](Self::released).
+    /// Requests a notification of the node service's event when the receiver releases slots. The
+    /// caller then looks at [`released`](Self::released).
     pub fn request(&mut self) -> Requested {
         request::begin(self.memory.wakeup(End::Sender), &mut self.request)
     }
@@ -224,7 +224,7 @@ impl Arriving {
     }
 }
 
-impl Drop for Arriving {
+impl Drop for IncomingEnd {
     fn drop(&mut self) {
         request::withdraw(self.memory.wakeup(End::Sender), &mut self.request);
         self.memory.close_sender(&self.producer, || {});

@@ -206,16 +206,16 @@ impl ChannelMemory {
         }
     }
 
-    /// As [`wakeup`](Self::wakeup). A carrier passes a full fence before it notifies, as after an
-    /// exchange, so an end that sleeps need not interrupt all processors for its barrier.
-    pub(super) fn wakeup_for(&self, end: End, by_carrier: bool) -> Wakeup<'_> {
-        if by_carrier { Wakeup::by_exchange(self.wakeup_word(end)) } else { self.wakeup(end) }
+    /// As [`wakeup`](Self::wakeup). A node service passes a full fence before it notifies, as after
+    /// an exchange, so an end that sleeps need not interrupt all processors for its barrier.
+    pub(super) fn wakeup_for(&self, end: End, by_service: bool) -> Wakeup<'_> {
+        if by_service { Wakeup::by_exchange(self.wakeup_word(end)) } else { self.wakeup(end) }
     }
 
-    /// Notifies the holder of `end` for the carrier; returns true if the end is closed.
-    pub(super) fn notify_by_carrier(&self, end: End) -> bool {
-        // Pairs with the fence of the sleeper: it sees what the carrier has stored, or the load of
-        // the word sees the sleeper.
+    /// Notifies the holder of `end` for the node service; returns true if the end is closed.
+    pub(super) fn notify_by_service(&self, end: End) -> bool {
+        // Pairs with the fence of the sleeper: it sees what the node service has stored, or the
+        // load of the word sees the sleeper.
         fence(Ordering::SeqCst);
         self.wakeup(end).notify()
     }
@@ -233,11 +233,11 @@ impl ChannelMemory {
         if self.holder_of(End::Sender).withdraw() {
             // The notice of a sender that closed without sending, as `Producer::finish` stores it.
             self.object.sender.notice.store(1, Ordering::Release);
-            self.notify_by_carrier(End::Receiver);
+            self.notify_by_service(End::Receiver);
         }
         if self.holder_of(End::Receiver).withdraw() {
             self.wakeup(End::Receiver).close();
-            self.notify_by_carrier(End::Sender);
+            self.notify_by_service(End::Sender);
         }
     }
 
@@ -253,8 +253,9 @@ impl ChannelMemory {
     pub(super) fn close_sender(&self, producer: &Producer, also: impl FnOnce()) {
         // The notice follows all values, so a receiver that sees it has all of them to receive.
         producer.finish(self.words());
-        // This process may be a carrier: the fence of `notify_by_carrier`, before a notification with
-        // `also`. Without it a receiver that sleeps by exchange could miss the notice.
+        // This process may be a node service: the fence of `notify_by_service`, before a
+        // notification with `also`. Without it a receiver that sleeps by exchange could miss the
+        // notice.
         fence(Ordering::SeqCst);
         self.wakeup(End::Receiver).notify_also(also);
         // Last: the owner may free the memory from then on.
@@ -270,7 +271,7 @@ impl ChannelMemory {
         // First the bit that every send checks, then the wake-up: a sender that is woken finds the
         // end closed, and one that is about to sleep finds it in its last poll.
         self.wakeup(End::Receiver).close();
-        self.notify_by_carrier(End::Sender);
+        self.notify_by_service(End::Sender);
         // Last: the owner may free the memory from then on.
         self.holder_of(End::Receiver).release();
     }

@@ -10,36 +10,36 @@ use shm::wakeup::Wakeup;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The peer of an end on another node, and the carrier, which holds the other end of the ring on
-/// this node.
+/// The peer of an end on another node, and the node service, which holds the other end of the ring
+/// on this node.
 #[derive(Clone, Debug)]
 pub struct OtherNode {
-    /// Event of the carrier. It cannot sleep on a word.
-    pub carrier: Event,
-    /// The carrier's marks of waiting threads.
+    /// Event of the node service. It cannot sleep on a word.
+    pub service: Event,
+    /// The node service's marks of waiting threads.
     pub waits: Arc<dyn RemoteWaits>,
     /// Returns the peer if it has failed.
     pub peer: Arc<dyn RankLiveness>,
 }
 
-/// Wakes the carrier, if there is one.
+/// Wakes the node service, if the peer is on another node.
 #[inline(always)]
 pub(super) fn notify(other: Option<&OtherNode>) {
     if let Some(other) = other {
-        other.carrier.notify();
+        other.service.notify();
     }
 }
 
-/// Returns the failure of a peer on another node, or of the carrier of its values. Called when the
-/// ring has ended: the carrier ends it behind the last value. A peer that has left in order has
-/// closed the channel, which is no failure.
+/// Returns the failure of a peer on another node, or of the node service. Called when the ring has
+/// ended: the node service ends it behind the last value. A peer that has left in order has closed
+/// the channel, which is no failure.
 #[cold]
 pub(super) fn failed(other: Option<&OtherNode>) -> Option<PeerExit> {
     let exit = other.and_then(|other| other.peer.exited());
     exit.filter(|exit| !matches!(exit, PeerExit::Left(_)))
 }
 
-/// Waits for the process at the other end of the ring, or polls beside the carrier first.
+/// Waits for the process at the other end of the ring, or polls beside the node service first.
 pub(super) fn wait<R>(
     other: Option<&OtherNode>,
     wakeup: Wakeup<'_>,

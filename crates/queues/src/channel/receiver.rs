@@ -117,7 +117,7 @@ impl<T: Value> Receiver<T> {
     /// exit of this loop delays the use of the value.
     #[inline(always)]
     fn spin(&self) {
-        // The carrier may need this thread's core to bring the value.
+        // The node service may need this thread's core to bring the value.
         if self.other.is_some() {
             return;
         }
@@ -187,7 +187,7 @@ impl<T: Value> Drop for Receiver<T> {
     /// woken.
     fn drop(&mut self) {
         self.memory.close_receiver(&self.consumer);
-        // Always: a carrier that awaits no space has not registered as a sleeper.
+        // Always: a node service that awaits no space has not registered as a sleeper.
         other_node::notify(self.other.as_ref());
     }
 }

@@ -68,7 +68,7 @@ impl DrainState {
             && class == self.class
         {
             // Messages of other senders are counted too. They may precede the last message of this
-            // one, and nothing in the queue tells them apart.
+            // one, and nothing in the queue distinguishes them.
             *backlog = backlog.saturating_sub(1);
         }
     }

@@ -195,9 +195,9 @@ impl Sender {
         self.check_destination()?;
         match &mut self.transport {
             Transport::Ring(ring) => {
-                let room = ring.ring.wait_for_space(bytes.len(), deadline);
-                let room = room.map_err(|error| ring.peer.explain(&self.end, error))?;
-                ring.compose(BasicHeader { source: self.source, handler }, bytes, room);
+                let space = ring.ring.wait_for_space(bytes.len(), deadline);
+                let space = space.map_err(|error| ring.peer.explain(&self.end, error))?;
+                ring.compose(BasicHeader { source: self.source, handler }, bytes, space);
                 ring.ring.publish();
                 Ok(true)
             }
@@ -242,10 +242,10 @@ impl Sender {
         self.check_destination()?;
         match &mut self.transport {
             Transport::Ring(ring) => {
-                let room = ring.ring.space_for(bytes.len());
-                let room = room.map_err(|error| ring.peer.explain(&self.end, error))?;
-                let Some(room) = room else { return Ok(false) };
-                ring.compose(BasicHeader { source: self.source, handler }, bytes, room);
+                let space = ring.ring.space_for(bytes.len());
+                let space = space.map_err(|error| ring.peer.explain(&self.end, error))?;
+                let Some(space) = space else { return Ok(false) };
+                ring.compose(BasicHeader { source: self.source, handler }, bytes, space);
                 Ok(true)
             }
             Transport::Queue(queue) => {
@@ -380,8 +380,8 @@ impl Sender {
 }
 
 impl RingTransport {
-    fn compose(&mut self, header: BasicHeader, bytes: &[u8], room: FreeSpace) {
-        let message = self.ring.compose(header, room);
+    fn compose(&mut self, header: BasicHeader, bytes: &[u8], space: FreeSpace) {
+        let message = self.ring.compose(header, space);
         store_bytes(message.words(), bytes);
         message.finish();
     }

@@ -35,7 +35,7 @@ const ROUNDS: usize = 1 << 16;
 /// Number of messages (a cache line of them) after which a single sender advances the tail.
 pub(super) const STRIDE: u64 = 8;
 
-/// Bit 0 of the gate: receivers close every slot that they release.
+/// Bit 0 of the generation word: receivers close every slot that they release.
 const CLOSING: u32 = 1;
 
 /// Words of a ring, borrowed from any memory. Zeroed words are an empty ring of generation 0.
@@ -48,11 +48,11 @@ pub(crate) struct WordRing<'a> {
     pub(crate) tail: &'a AtomicU64,
     /// Positions before this one were free when a sender last checked. A hint in the tail's cache
     /// line that saves a load of the slot.
-    pub(crate) room: &'a AtomicU64,
+    pub(crate) free_until: &'a AtomicU64,
     /// Next position to receive.
     pub(crate) head: &'a AtomicU64,
     /// Generation of the ring, 31 bits, above [`CLOSING`].
-    pub(crate) gate: &'a AtomicU32,
+    pub(crate) generation_word: &'a AtomicU32,
 }
 
 /// State of a ring, as its only receiver finds it.
@@ -104,7 +104,7 @@ impl<'a> WordRing<'a> {
             let position = tail.max(written);
             // Checked after the load of the tail: if the ring is reopened from here on, its laps
             // change and the exchange below fails.
-            if self.gate.load(Ordering::Relaxed) >> 1 != generation {
+            if self.generation_word.load(Ordering::Relaxed) >> 1 != generation {
                 return Err(SendError::Closed);
             }
             let slot = self.slot(position);
@@ -143,7 +143,7 @@ impl<'a> WordRing<'a> {
     #[inline(always)]
     fn obstacle_word(&self, position: u64, slot: &AtomicU64, empty: u64) -> Option<u64> {
         // Relaxed: a hint; the exchange of the slot decides.
-        if (self.room.load(Ordering::Relaxed).wrapping_sub(position)).cast_signed() > 0 {
+        if (self.free_until.load(Ordering::Relaxed).wrapping_sub(position)).cast_signed() > 0 {
             return None;
         }
         // Acquire: pairs with the Release in `release`.
@@ -152,7 +152,7 @@ impl<'a> WordRing<'a> {
             return Some(seen);
         }
         let free_to = self.head.load(Ordering::Relaxed).wrapping_add(self.slots.len() as u64);
-        self.room.store(free_to, Ordering::Relaxed);
+        self.free_until.store(free_to, Ordering::Relaxed);
         None
     }
 
@@ -277,7 +277,7 @@ impl<'a> WordRing<'a> {
     #[inline(always)]
     fn release(&self, position: u64) {
         let next = self.lap(position).wrapping_add(1);
-        let closing = self.gate.load(Ordering::Relaxed) & CLOSING != 0;
+        let closing = self.generation_word.load(Ordering::Relaxed) & CLOSING != 0;
         let word = if closing { slot::closed(next) } else { slot::empty(next) };
         // A plain store: senders write only to a slot that is empty in their lap, so nothing else
         // changes this word. Release: pairs with the Acquire of a sender's exchange.
@@ -335,7 +335,7 @@ impl<'a> WordRing<'a> {
     /// sent can still be received.
     pub(crate) fn close(&self) -> Option<u64> {
         // SeqCst: receivers that release a slot from here on close it.
-        self.gate.fetch_or(CLOSING, Ordering::SeqCst);
+        self.generation_word.fetch_or(CLOSING, Ordering::SeqCst);
         let mut written = 0;
         for _ in 0..ROUNDS {
             let position = self.tail.load(Ordering::Acquire).max(written);
@@ -374,17 +374,18 @@ impl<'a> WordRing<'a> {
         if self.slots.iter().any(is_full) {
             return None;
         }
-        let generation = (self.gate.load(Ordering::Relaxed) >> 1).wrapping_add(1) & (u32::MAX >> 1);
+        let generation =
+            (self.generation_word.load(Ordering::Relaxed) >> 1).wrapping_add(1) & (u32::MAX >> 1);
         // The generation changes first: a sender that sees a slot of the new laps also sees the new
         // generation and fails. SeqCst costs nothing here.
-        self.gate.store(generation << 1, Ordering::SeqCst);
+        self.generation_word.store(generation << 1, Ordering::SeqCst);
         // Two laps on, because a slot that was closed ahead of the tail names the next lap.
         let lap = self.lap(head).wrapping_add(2);
         let start = lap << self.slots.len().trailing_zeros();
         // Release: pairs with the Acquire of a sender's exchange.
         self.slots.iter().for_each(|slot| slot.store(slot::empty(lap), Ordering::Release));
         self.head.store(start, Ordering::Release);
-        self.room.store(start, Ordering::Relaxed);
+        self.free_until.store(start, Ordering::Relaxed);
         // Release: pairs with the Acquire of the tail in `try_send`; the slots above are then seen.
         self.tail.store(start, Ordering::Release);
         Some(generation)
@@ -392,6 +393,6 @@ impl<'a> WordRing<'a> {
 
     /// The generation that a sender of today has to name.
     pub(crate) fn generation(&self) -> u32 {
-        self.gate.load(Ordering::Acquire) >> 1
+        self.generation_word.load(Ordering::Acquire) >> 1
     }
 }

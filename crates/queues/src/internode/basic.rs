@@ -1,7 +1,7 @@
 //! Basic rings with a sender on another node.
 
 use super::ends::{IncomingError, IncomingQueue, MAX_BASIC_LINES, OutgoingQueue};
-use crate::basic::{Receiver, Sender, Stamp};
+use crate::basic::{HeaderWord, Receiver, Sender};
 use crate::error::{CreateError, RecvError, SendError};
 use crate::one_poll::PollSet;
 use shm::segment::{Offset, Segment};
@@ -95,8 +95,8 @@ impl IncomingQueue for Incoming {
         while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
             let invalid = IncomingError::Invalid;
             let (word, rest) = rest.split_first_chunk().ok_or(invalid)?;
-            let stamp = Stamp::decode(u64::from_le_bytes(*word), 0);
-            let Ok(Some(Stamp::Message { header, bytes: length })) = stamp else {
+            let decoded = HeaderWord::decode(u64::from_le_bytes(*word), 0);
+            let Ok(Some(HeaderWord::Message { header, bytes: length })) = decoded else {
                 return Err(invalid);
             };
             let message = rest.get(..length).ok_or(invalid)?;
@@ -146,14 +146,14 @@ mod tests {
         let event = Event::new().expect("a descriptor");
         let receiver = Receiver::connect(&segment, at, LINES).expect("a ring");
         let mut receiver = receiver.with_remote_sender(event.clone(), Arc::new(NoWaits));
-        let mut carrier = incoming_basic(&segment, at, LINES).expect("a ring");
-        let stamp = Stamp::Message { header: BasicHeader::default(), bytes: 0 };
-        let message = stamp.encode(0).to_le_bytes();
+        let mut service = incoming_basic(&segment, at, LINES).expect("a ring");
+        let header_word = HeaderWord::Message { header: BasicHeader::default(), bytes: 0 };
+        let message = header_word.encode(0).to_le_bytes();
         for _ in 0..3 {
-            while carrier.put(&message) == Ok(8) {}
-            carrier.request_space();
+            while service.put(&message) == Ok(8) {}
+            service.request_space();
             shm::fence::heavy();
-            assert_eq!(carrier.put(&message), Ok(0), "it is full");
+            assert_eq!(service.put(&message), Ok(0), "it is full");
             let mut taken = 0;
             while !event.clear() {
                 assert!(
@@ -163,7 +163,7 @@ mod tests {
                 taken += 1;
             }
             assert_eq!(taken, LINES / 4, "when lines are released");
-            assert_eq!(carrier.put(&message), Ok(8));
+            assert_eq!(service.put(&message), Ok(8));
         }
     }
 }

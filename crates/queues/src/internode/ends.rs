@@ -1,9 +1,9 @@
-//! The two ends of a queue between nodes, as the carrier uses them.
+//! The two ends of a queue between nodes, as the node service uses them.
 
 use crate::error::{RecvError, SendError};
 use std::fmt::Debug;
 
-/// The end of an outgoing queue, of which the carrier is the only receiver.
+/// The end of an outgoing queue, of which the node service is the only receiver.
 pub trait OutgoingQueue: Send + Debug {
     /// Appends the next messages as bytes: a multiple of 8, at most `limit`. Appends nothing if
     /// there is none, or if `limit` is less than the longest message ([`longest`](Self::longest)).
@@ -23,7 +23,7 @@ pub trait OutgoingQueue: Send + Debug {
     fn close(&mut self);
 }
 
-/// The queue of a receiver, to which the carrier sends what has arrived.
+/// The queue of a receiver, to which the node service sends what has arrived.
 pub trait IncomingQueue: Send + Debug {
     /// Sends messages, as far as the queue has space. Returns the number of bytes that they had;
     /// the rest is to be sent later.
@@ -58,7 +58,7 @@ pub enum IncomingError {
 pub const MAX_MESSAGE: usize = 32 << 10;
 
 /// Largest number of lines of a Basic ring that is carried: its messages have at most
-/// [`MAX_MESSAGE`] bytes with their stamps.
+/// [`MAX_MESSAGE`] bytes with their header words.
 pub const MAX_BASIC_LINES: u64 = 4 * (MAX_MESSAGE / 64) as u64;
 
 /// Longest record of an append buffer that is carried: with its length it has [`MAX_MESSAGE`]

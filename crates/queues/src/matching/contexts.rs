@@ -5,9 +5,9 @@
 //! that it has dropped, so its memory is bounded by the former.
 //!
 //! A message may arrive while its communicator is being created here: another rank has completed
-//! the creation, in which this one has taken part before. Numbers tell such a message from those of
-//! dropped communicators. Their lower bits count, and the ranks of a new communicator agree on a
-//! count above those of all communicators that any of them has had.
+//! the creation, in which this one has taken part before. Numbers distinguish such a message from
+//! those of dropped communicators. Their lower bits count, and the ranks of a new communicator
+//! agree on a count above those of all communicators that any of them has had.
 
 use std::collections::BTreeSet;
 

@@ -9,7 +9,7 @@ use super::contexts::Contexts;
 use super::error::MatchError;
 use super::line::MessageHead;
 use super::memory::Mailbox;
-use super::remote::{Carrier, RemoteExit, RemoteOptions};
+use super::remote::{RemoteExit, RemoteOptions, RemoteProgress};
 use super::slab::Key;
 use super::state::{Layout, State};
 use shm::arena::Arena;
@@ -78,7 +78,7 @@ pub struct Endpoint {
     /// Number of ranks on the node.
     ranks: u32,
     /// Manner of waiting for ranks on other nodes, if there are any.
-    carrier: Option<Carrier>,
+    progress: Option<RemoteProgress>,
     /// Time after which the drop gives up a rank on another node that reads nothing.
     leaving: Duration,
 }
@@ -140,7 +140,7 @@ impl Endpoint {
             contexts,
         } = options;
         let leaving = remote.as_ref().map_or(Duration::ZERO, |remote| remote.leaving);
-        let (link, carrier) = remote.map(|one| ((one.ranks, one.link), one.carrier)).unzip();
+        let (link, progress) = remote.map(|one| ((one.ranks, one.link), one.progress)).unzip();
         if rank >= ranks {
             return Err(CreateError::Size {
                 object: "set of mailboxes",
@@ -182,7 +182,7 @@ impl Endpoint {
             reads_directly: reads_directly.map_or_else(OnceLock::new, OnceLock::from),
             waiting: AtomicU32::new(0),
             ranks,
-            carrier,
+            progress,
             leaving,
         })
     }
@@ -196,7 +196,7 @@ impl Endpoint {
     }
 
     /// Returns the exit of the rank on another node at a place itself, as
-    /// [`remote_exit`](Self::remote_exit) does while the carrier works.
+    /// [`remote_exit`](Self::remote_exit) does while the transport works.
     pub fn own_remote_exit(&self, place: u32) -> Option<RemoteExit> {
         self.state.lock().remote_exit(place.checked_sub(self.ranks)?)
     }

@@ -64,7 +64,7 @@ pub struct Envelope {
 /// A message that a receive or a probe has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageHead {
-    /// Place of the sender at the endpoint. It follows from the ring, or the carrier's record, in
+    /// Place of the sender at the endpoint. It follows from the ring, or the transport's record, in
     /// which the message has arrived.
     pub sender: u32,
     /// Its description.

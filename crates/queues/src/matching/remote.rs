@@ -49,12 +49,12 @@ pub struct RemoteRecord {
     pub bytes: usize,
 }
 
-/// Carrier of records between this rank and ranks on other nodes. The records from one rank to
+/// Transport of records between this rank and ranks on other nodes. The records from one rank to
 /// another arrive in order, each once: through another process while both ranks compute, over
 /// connections of this one as far as these hold them, and at intervals.
 pub trait RemoteLink: Send + Debug {
     /// Puts a record for remote rank `to` behind those before; false if there is no space. Then the
-    /// carrier wakes the rank when there is.
+    /// transport wakes the rank when there is.
     fn put(&mut self, to: u32, words: [u64; 3], bytes: &[u8]) -> bool;
 
     /// Returns true if there is space for records for remote rank `to` with these numbers of bytes,
@@ -62,7 +62,7 @@ pub trait RemoteLink: Send + Debug {
     /// [put](Self::put) find it, whatever happens meanwhile.
     fn has_space(&mut self, to: u32, count: usize, bytes: usize, last: usize) -> bool;
 
-    /// Passes what was put on to the carrier.
+    /// Passes what was put on to the transport.
     fn publish(&mut self);
 
     /// As [`publish`](Self::publish), for a message that may wait a moment for others to join it.
@@ -109,7 +109,7 @@ pub trait RemoteLink: Send + Debug {
 
 /// Manner in which threads of the rank wait for records.
 #[derive(Clone, Debug)]
-pub enum Carrier {
+pub enum RemoteProgress {
     /// Another process carries the records, and wakes the threads.
     Process(Arc<dyn RemoteWaits>),
     /// The threads take the records from the connections of this process.
@@ -122,10 +122,10 @@ pub struct RemoteOptions {
     /// Number of remote ranks. The place of remote rank `r` among all ranks of an endpoint is the
     /// number of ranks of the node plus `r`.
     pub ranks: u32,
-    /// Carrier of the records.
+    /// Transport of the records.
     pub link: Box<dyn RemoteLink>,
     /// Manner of waiting.
-    pub carrier: Carrier,
+    pub progress: RemoteProgress,
     /// Time after which the drop of the endpoint gives up a rank that reads nothing.
     pub leaving: Duration,
 }
@@ -133,7 +133,7 @@ pub struct RemoteOptions {
 /// Reason why nothing follows from a remote rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemoteExit {
-    /// The carrier reports that the rank is gone, with these bytes.
+    /// The transport reports that the rank is gone, with these bytes.
     Reported(Box<[u8]>),
     /// The rank has sent what no rank sends.
     Invalid,

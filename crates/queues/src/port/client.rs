@@ -158,7 +158,7 @@ impl NameClient {
     ) -> Result<QueueName, PortError> {
         match self.look_up_at(address, true, deadline) {
             // The server responds to this look-up only when the port opens. A second one without the
-            // wait tells a closed port from a server that is stopped.
+            // wait distinguishes a closed port from a server that is stopped.
             Err(PortError::Names(NameError::NoAnswer { waited })) => {
                 self.look_up_at(address, false, Instant::now() + PROBE)?;
                 Err(PortError::NotOpen { address: address.clone(), waited })

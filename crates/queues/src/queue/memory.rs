@@ -3,7 +3,7 @@
 //!
 //! | Bytes | Written by | Read by |
 //! |---|---|---|
-//! | 0 to 63: layout, poll set, gate, wake-up word, event request, Empty message | the creator, and receivers that sleep | all |
+//! | 0 to 63: layout, poll set, generation word, wake-up word, event request, Empty message | the creator, and receivers that sleep | all |
 //! | 64 to 127: tail | senders | senders |
 //! | 128 to 191: head | receivers | receivers, and senders that need free space |
 //! | 192 to 255: wake-up word and event request of waiting senders | waiting senders | receivers |
@@ -38,7 +38,7 @@ shm::shared_lines! {
         /// Index in the poll set.
         poll_index: AtomicU64,
         /// Generation and closed flag (see the rings).
-        pub(crate) gate: AtomicU32,
+        pub(crate) generation_word: AtomicU32,
         /// Wake-up word of receivers.
         arrival: AtomicU32,
         /// Event request of receivers.
@@ -258,8 +258,8 @@ impl<S: MessageSlot> RingMemory<S> {
         }
     }
 
-    /// Returns the event request of senders that wait for free space: a carrier of messages from
-    /// other nodes, which cannot sleep on a word.
+    /// Returns the event request of senders that wait for free space: the node
+    /// service, which cannot sleep on a word.
     pub(crate) fn space_request(&self) -> EventRequest<'_> {
         EventRequest(&self.control.space.request)
     }
@@ -295,7 +295,7 @@ impl<S: MessageSlot> RingMemory<S> {
     /// Returns true if the queue is closed.
     pub(crate) fn is_closed(&self) -> bool {
         // Relaxed: the bit is set before the wake-ups of the end, and never cleared in a generation.
-        self.control.settings.gate.load(Ordering::Relaxed) & 1 != 0
+        self.control.settings.generation_word.load(Ordering::Relaxed) & 1 != 0
     }
 
     /// Returns true if the queue is closed and has no receiver, so that nothing is taken any more.

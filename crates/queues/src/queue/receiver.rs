@@ -32,7 +32,7 @@ pub struct Receiver<K: QueueKind, C: Consumers = Multi> {
 /// State of a receiver that has senders on other nodes.
 #[derive(Debug, Clone)]
 struct RemoteSenders {
-    /// Event of the carrier, which waits for free space.
+    /// Event of the node service, which waits for free space.
     space: Event,
     waits: Arc<dyn RemoteWaits>,
 }
@@ -50,8 +50,8 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
         }
     }
 
-    /// Sets what connects the queue with senders on other nodes: the event of their carrier, which
-    /// is notified of free space on request, and its marks of waiting threads.
+    /// Sets what connects the queue with senders on other nodes: the event of the node service,
+    /// which is notified of free space on request, and its marks of waiting threads.
     #[must_use]
     pub fn with_remote_senders(mut self, space: Event, waits: Arc<dyn RemoteWaits>) -> Self {
         self.remote = Some(RemoteSenders { space, waits });
@@ -63,7 +63,7 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
     fn announce_space(&self) {
         self.ring.announce_space();
         if let Some(remote) = &self.remote {
-            // The slots were released before the light fence in `announce_space`; the carrier
+            // The slots were released before the light fence in `announce_space`; the node service
             // requests, passes the heavy one and tries once more.
             let half = self.ring.slots.len() as u64 / 2;
             let is_half_free = || !K::holds(&self.ring, half + 1);
@@ -72,7 +72,7 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
         }
     }
 
-    /// Has senders wake this receiver at most once in an interval: a wait that finds no message
+    /// Limits the wake-ups of this receiver to one in an interval: a wait that finds no message
     /// sleeps for so long first, and can be woken only after that. A message that arrives meanwhile
     /// costs its sender no system call, and waits for the rest of the interval, which counts in
     /// whole microseconds. None by default.

@@ -16,8 +16,8 @@ pub struct Sender<K: QueueKind> {
     pub(crate) generation: u32,
     state: K::SendState,
     event: Option<Event>,
-    /// The receiver of the ring is a carrier to another node, with that event.
-    leads_to_carrier: bool,
+    /// The receiver of the ring is the node service, with that event.
+    leads_to_node_service: bool,
     watched: RankWatch,
 }
 
@@ -28,23 +28,23 @@ impl<K: QueueKind> Sender<K> {
             generation,
             state: K::SendState::default(),
             event: None,
-            leads_to_carrier: false,
+            leads_to_node_service: false,
             watched: RankWatch::default(),
         }
     }
 
     /// Sets the receiver's event, which this sender notifies on request, also on behalf of the poll
-    /// set of the queue. A sender to another node notifies the carrier between the nodes instead,
+    /// set of the queue. A sender to another node notifies the node service instead,
     /// which receives from it, so this changes nothing there.
     #[must_use]
     pub fn with_event(self, event: Event) -> Self {
-        if self.leads_to_carrier { self } else { Sender { event: Some(event), ..self } }
+        if self.leads_to_node_service { self } else { Sender { event: Some(event), ..self } }
     }
 
-    /// Sets the event of the carrier that receives what this sender sends to another node.
+    /// Sets the event of the node service, which receives what this sender sends to another node.
     #[must_use]
-    pub fn to_carrier(self, event: Event) -> Self {
-        Sender { event: Some(event), leads_to_carrier: true, ..self }
+    pub fn to_node_service(self, event: Event) -> Self {
+        Sender { event: Some(event), leads_to_node_service: true, ..self }
     }
 
     /// Adds a liveness check: waiting for free space ends when it reports that the receiver has
@@ -71,7 +71,7 @@ impl<K: QueueKind> Sender<K> {
     ///
     /// # Errors
     /// [`SendError::Closed`], [`SendError::Corrupt`], [`SendError::RankExited`],
-    /// [`SendError::CarrierEnded`].
+    /// [`SendError::NodeServiceEnded`].
     #[inline]
     pub fn send(&self, message: &K::Item) -> Result<(), SendError> {
         match self.try_send(message) {
@@ -96,7 +96,7 @@ impl<K: QueueKind> Sender<K> {
     ///
     /// # Errors
     /// [`SendError::Timeout`], [`SendError::Closed`], [`SendError::Corrupt`],
-    /// [`SendError::RankExited`], [`SendError::CarrierEnded`].
+    /// [`SendError::RankExited`], [`SendError::NodeServiceEnded`].
     #[inline]
     pub fn send_deadline(&self, message: &K::Item, deadline: Instant) -> Result<(), SendError> {
         match self.try_send(message) {
@@ -108,7 +108,7 @@ impl<K: QueueKind> Sender<K> {
     /// Sends a message if there is free space, as [`try_send`](Self::try_send) does, and returns its
     /// place in the queue, by which this sender finds out whether a receiver has taken it.
     ///
-    /// A message to another node counts as taken when the carrier between the nodes has taken it.
+    /// A message to another node counts as taken when the node service has taken it.
     ///
     /// # Errors
     /// [`SendError`]; the message was not sent.
@@ -145,8 +145,8 @@ impl<K: QueueKind> Sender<K> {
     /// Returns whether one has.
     ///
     /// # Errors
-    /// [`SendError::Closed`] if the queue is closed and has no receiver,
-    /// [`SendError::RankExited`], [`SendError::CarrierEnded`]: no receiver takes the message any more.
+    /// [`SendError::Closed`] if the queue is closed and has no receiver, [`SendError::RankExited`],
+    /// [`SendError::NodeServiceEnded`]: no receiver takes the message any more.
     pub fn wait_taken(&self, sent: Sent, deadline: Option<Instant>) -> Result<bool, SendError> {
         let taken = wait(&mut Taken { sender: self, sent }, SpinPolicy::MESSAGE, deadline);
         taken.unwrap_or(Ok(())).map(|()| self.is_taken(sent))
@@ -254,7 +254,7 @@ impl<K: QueueKind> Clone for Sender<K> {
     fn clone(&self) -> Self {
         Sender {
             event: self.event.clone(),
-            leads_to_carrier: self.leads_to_carrier,
+            leads_to_node_service: self.leads_to_node_service,
             watched: self.watched.clone(),
             ..Sender::of(self.ring.clone(), self.generation)
         }

@@ -60,7 +60,7 @@ impl RecvState {
 
 impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
     /// Receives the next message if there is one, which `copy` copies out of its slot. `copy` may be
-    /// called several times. Reports a closed ring only once its gate is closed.
+    /// called several times. Reports a closed ring only once its generation word is marked closed.
     #[inline(always)]
     pub(crate) fn try_recv_with<C: Consumers, T>(
         &self,
@@ -111,7 +111,7 @@ impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
         }
         receiver.polls = receiver.polls.wrapping_add(1);
         // Relaxed: a hint; a late value only delays the detection of a closed queue.
-        let is_closing = self.gate.load(Ordering::Relaxed) & 1 != 0;
+        let is_closing = self.generation_word.load(Ordering::Relaxed) & 1 != 0;
         if !is_closing && receiver.polls & (receiver.policy.near - 1) != 0 {
             return Ok(false);
         }

@@ -113,7 +113,7 @@ pub(crate) struct SlotRing<'a, M> {
     /// Next position to receive.
     pub(crate) head: &'a AtomicU64,
     /// Generation of the ring in the upper 31 bits; bit 0: closed.
-    pub(crate) gate: &'a AtomicU32,
+    pub(crate) generation_word: &'a AtomicU32,
     /// Number of this process among the sending ones.
     pub(crate) own: SenderId,
 }
@@ -156,7 +156,8 @@ impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
             let tail = self.tail.load(Ordering::Acquire);
             // Checked after the load of the tail: if the ring is reopened from here on, its tail
             // changes and the exchange below fails.
-            if tail & CLOSED != 0 || self.gate.load(Ordering::Relaxed) >> 1 != generation {
+            if tail & CLOSED != 0 || self.generation_word.load(Ordering::Relaxed) >> 1 != generation
+            {
                 return Err(SendError::Closed);
             }
             let position = tail & POSITION;
@@ -365,7 +366,7 @@ impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
         // AcqRel: as in `advance_tail`.
         let end = self.tail.fetch_or(CLOSED, Ordering::AcqRel) & POSITION;
         // A hint that makes receivers read the tail; the bit in the tail closes the ring.
-        self.gate.fetch_or(1, Ordering::SeqCst);
+        self.generation_word.fetch_or(1, Ordering::SeqCst);
         end
     }
 
@@ -378,10 +379,11 @@ impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
         if !is_drained(self.tail.load(Ordering::Acquire), head) {
             return None;
         }
-        let generation = (self.gate.load(Ordering::Relaxed) >> 1).wrapping_add(1) & (u32::MAX >> 1);
+        let generation =
+            (self.generation_word.load(Ordering::Relaxed) >> 1).wrapping_add(1) & (u32::MAX >> 1);
         // The generation changes first: a sender that reads the new tail also reads the new
         // generation and fails.
-        self.gate.store(generation << 1, Ordering::SeqCst);
+        self.generation_word.store(generation << 1, Ordering::SeqCst);
         // The ring continues one lap on. Voided slots stay voided; senders that find them move the
         // void on.
         let start = self.lap(head).wrapping_add(1) << self.count().trailing_zeros();
@@ -394,7 +396,7 @@ impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
 
     /// Returns the current generation.
     pub(crate) fn generation(&self) -> u32 {
-        self.gate.load(Ordering::Acquire) >> 1
+        self.generation_word.load(Ordering::Acquire) >> 1
     }
 
     /// Recovers the slots of ended processes if the next slot to receive holds no message, which is

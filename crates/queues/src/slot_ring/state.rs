@@ -40,7 +40,7 @@ pub(crate) enum State {
     Void(SenderId),
 }
 
-// The order of the bits gives the order of the states: the lap decides first, then void (bit 1)
+// The order of the bits is the order of the states: the lap decides first, then void (bit 1)
 // over full (bit 0) over empty. All exchanges of the protocol lead to a later state, so an exchange
 // that was delayed for any time fails instead of undoing a newer state.
 const LAP_SHIFT: u32 = 16;
@@ -59,25 +59,25 @@ pub(crate) const fn encode(lap: u64, state: State) -> u64 {
 
 /// Decodes a state. Every word is valid.
 #[inline]
-pub(crate) const fn decode(stamp: u64) -> State {
-    match stamp & 3 {
+pub(crate) const fn decode(word: u64) -> State {
+    match word & 3 {
         0 => State::Empty,
         1 => State::Full,
-        _ => State::Void(SenderId::from_bits(stamp >> SENDER_SHIFT)),
+        _ => State::Void(SenderId::from_bits(word >> SENDER_SHIFT)),
     }
 }
 
 /// Returns the lap of a state word.
 #[inline]
-pub(crate) const fn lap_of(stamp: u64) -> u64 {
-    stamp >> LAP_SHIFT
+pub(crate) const fn lap_of(word: u64) -> u64 {
+    word >> LAP_SHIFT
 }
 
 /// Returns whether a state word is later than another.
 #[inline(always)]
-pub(crate) const fn is_later(stamp: u64, than: u64) -> bool {
+pub(crate) const fn is_later(word: u64, than: u64) -> bool {
     // Signed difference: laps wrap after 2⁴⁸, and two states in use are never half of that apart.
-    stamp.wrapping_sub(than).cast_signed() > 0
+    word.wrapping_sub(than).cast_signed() > 0
 }
 
 /// Returns whether a slot is free for the message with the state word `full`: neither claimed and

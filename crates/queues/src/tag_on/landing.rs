@@ -3,7 +3,7 @@
 //! The ranks of a node have windows with buffers for the data of each rank of another node. That
 //! rank alone takes them: it stores the data and the number of receivers, and then sends the
 //! headers. The receivers, all on the node of the window, release the buffer as one of a pool. So
-//! data are stored once for a node, by commands that its carrier executes, and are complete when a
+//! data are stored once for a node, by commands that its service executes, and are complete when a
 //! header arrives.
 
 use super::marks;
@@ -33,7 +33,7 @@ impl LandingPlace {
     }
 }
 
-/// State of a receiver on another node, as far as its rank and its queue tell.
+/// State of a receiver on another node, as far as its rank and its queue show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiverState {
     /// It may receive.

@@ -1,6 +1,6 @@
 //! Marks of receivers, by which a sender on another node finds the buffers without a reference.
 //!
-//! The counts of a buffer do not tell which of its receivers has released it, and a receiver that
+//! The counts of a buffer do not show which of its receivers has released it, and a receiver that
 //! was killed, or headers that were lost with its queue, never change them. So every receiver of a
 //! node has a word for each buffer, with the generation that it has opened or released, and one
 //! more word: set when it opens no further message. Only that receiver stores them.

@@ -173,8 +173,8 @@ impl PoolBuffers {
     /// Stores a mark of this receiver, if it has any.
     pub(super) fn mark(&self, index: u64, value: u64) {
         if let Some(mark) = self.marks.as_ref().and_then(|marks| marks.get(index as usize)) {
-            // Release: pairs with the loads of the carrier, which the sender's next data follow.
-            // All reads of the buffer come before.
+            // Release: pairs with the loads of the node service, which the sender's next data
+            // follow. All reads of the buffer come before.
             mark.store(value, Ordering::Release);
         }
     }

@@ -1,17 +1,17 @@
 //! A window of a rank on another node.
 //!
 //! ```text
-//!  RemoteWindow ── commands ──► carrier ── frames ──► carrier: ServedWindow, the window
-//!               ◄── answers ───         ◄─────────
+//!  RemoteWindow ── commands ──► node service ── frames ──► node service: ServedWindow, the window
+//!               ◄── answers ───              ◄─────────
 //! ```
 //!
-//! Two channels of lines connect the rank with the carrier of the other node, which executes the
-//! commands in their order. They are opened with the first command. Any number of threads have
+//! Two channels of lines connect the rank with the node service of the other node, which executes
+//! the commands in their order. They are opened with the first command. Any number of threads have
 //! commands under way. Whichever of them waits first receives the answers, also those of the
 //! others, until it has its own; the others sleep meanwhile, and one of them continues.
 //!
 //! The lines of commands without answers, and those of the answers, are bounded by less than a ring
-//! holds. So a send never waits for space, and the carrier always has space for an answer.
+//! holds. So a send never waits for space, and the node service always has space for an answer.
 
 mod answers;
 
@@ -47,7 +47,7 @@ const _: () = assert!(MOST_LINES > wire::MAX_LINES);
 pub struct WindowEnds {
     /// Takes commands.
     pub commands: Sender<Line>,
-    /// Has the answers.
+    /// Receiver of the answers.
     pub answers: Receiver<Line>,
     /// Memory of the answers, which is freed behind their end.
     pub memory: Channel<Line>,
@@ -58,7 +58,7 @@ pub trait WindowRoute: Send + Sync + Debug {
     /// Opens the channels, each for at least [`CAPACITY`] lines. Called once, with the first command.
     ///
     /// # Errors
-    /// [`WindowError::NotOpened`], [`WindowError::RankExited`], [`WindowError::CarrierEnded`].
+    /// [`WindowError::NotOpened`], [`WindowError::RankExited`], [`WindowError::NodeServiceEnded`].
     fn open(&self) -> Result<WindowEnds, WindowError>;
 }
 
@@ -233,7 +233,9 @@ impl CarriedWindow {
         let mut commands = lock(&link.commands);
         command.encode(bytes, |line| commands.send(line)).map_err(|error| match error {
             SendError::RankExited { rank } => WindowError::RankExited { rank },
-            SendError::CarrierEnded | SendError::ProcessExited { .. } => WindowError::CarrierEnded,
+            SendError::NodeServiceEnded | SendError::ProcessExited { .. } => {
+                WindowError::NodeServiceEnded
+            }
             SendError::Corrupt => WindowError::Corrupt { window: self.offset },
             _ => self.withdrawn(),
         })
@@ -287,8 +289,8 @@ impl CarriedWindow {
             Err(error) => {
                 state.ended = Some(match error {
                     RecvError::RankExited { rank } => WindowError::RankExited { rank },
-                    RecvError::CarrierEnded | RecvError::ProcessExited { .. } => {
-                        WindowError::CarrierEnded
+                    RecvError::NodeServiceEnded | RecvError::ProcessExited { .. } => {
+                        WindowError::NodeServiceEnded
                     }
                     RecvError::Corrupt => WindowError::Corrupt { window: self.offset },
                     _ => self.withdrawn(),

@@ -5,7 +5,7 @@ use shm::segment::Offset;
 
 /// Reason why a remote memory command failed. Nothing was written, except where a variant says
 /// otherwise. On a window of another node [`Withdrawn`](WindowError::Withdrawn),
-/// [`RankExited`](WindowError::RankExited), [`CarrierEnded`](WindowError::CarrierEnded) and
+/// [`RankExited`](WindowError::RankExited), [`NodeServiceEnded`](WindowError::NodeServiceEnded) and
 /// [`Corrupt`](WindowError::Corrupt) may follow the execution of the command, or of pieces of a long
 /// one: its answer is lost then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -94,7 +94,7 @@ pub enum WindowError {
     #[error(
         "the node service, which carries commands to other nodes, has ended: start the job again"
     )]
-    CarrierEnded,
+    NodeServiceEnded,
     /// This rank had no memory left for the channels to a window of another node, or has left. All later
     /// commands of the handle return it, too: the windows must be opened again.
     #[error(

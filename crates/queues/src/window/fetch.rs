@@ -77,7 +77,7 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
     ///
     /// # Errors
     /// [`WindowError::Withdrawn`] if the condition is not true and the window was withdrawn; of a
-    /// window of another node also [`WindowError::RankExited`], [`WindowError::CarrierEnded`].
+    /// window of another node also [`WindowError::RankExited`], [`WindowError::NodeServiceEnded`].
     #[inline]
     pub fn test(self) -> Result<Fetch<'window, B>, WindowError> {
         // The load acquires what the writer of the word stored before, so the bytes that `fetch`
@@ -90,7 +90,7 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
     ///
     /// # Errors
     /// [`WindowError::Withdrawn`], and [`WindowError::OwnerGone`] if the window's owner has ended; of a
-    /// window of another node [`WindowError::RankExited`], [`WindowError::CarrierEnded`].
+    /// window of another node [`WindowError::RankExited`], [`WindowError::NodeServiceEnded`].
     #[inline]
     pub fn wait(self) -> Result<B, WindowError> {
         // Without a deadline it cannot pass.

@@ -70,8 +70,8 @@ pub(super) struct WindowMemory {
     words: MappedSlice<AtomicU64>,
     owner: ProcessId,
     bytes: u64,
-    /// Event of the carrier, which waits for words on behalf of ranks of other nodes.
-    carrier: Option<Event>,
+    /// Event of the node service, which waits for words on behalf of ranks of other nodes.
+    service: Option<Event>,
 }
 
 impl WindowMemory {
@@ -102,7 +102,7 @@ impl WindowMemory {
         let words = object.trailing(0, bytes.div_ceil(8) as usize)?;
         let owner = object.owner();
         fence::register();
-        Ok(WindowMemory { object, words, owner, bytes, carrier: None })
+        Ok(WindowMemory { object, words, owner, bytes, service: None })
     }
 
     /// Returns the object in the segment.
@@ -129,15 +129,15 @@ impl WindowMemory {
         Wakeup::by_store(&self.object.wakeups.words[word as usize % WAKEUPS])
     }
 
-    /// Sets the event of the carrier.
-    pub(super) fn set_carrier(&mut self, carrier: Event) {
-        self.carrier = Some(carrier);
+    /// Sets the event of the node service.
+    pub(super) fn set_service(&mut self, service: Event) {
+        self.service = Some(service);
     }
 
     /// Wakes waits for the word with this number. Call it after it was changed.
     #[inline(always)]
     pub(super) fn wake_one(&self, word: u64) {
-        self.wakeup_of(word).notify_also(|| self.carrier.iter().for_each(Event::notify));
+        self.wakeup_of(word).notify_also(|| self.service.iter().for_each(Event::notify));
     }
 
     /// Wakes waits for `count` words from `first` on. Call it after they were changed.

@@ -21,12 +21,12 @@ pub struct Window {
     memory: WindowMemory,
     local: RemoteWindow,
     arena: Arc<Arena>,
-    /// Disconnects the carrier when it is dropped.
+    /// Disconnects the node service when it is dropped.
     served: Option<Box<dyn Served>>,
 }
 
-/// Connection of the carrier with a window, which it serves to ranks of other nodes. Ends when it is
-/// dropped.
+/// Connection of the node service with a window, which it serves to ranks of other nodes. Ends when
+/// it is dropped.
 pub trait Served: Send + Sync + Debug {}
 
 impl Window {
@@ -40,10 +40,11 @@ impl Window {
         Ok(Window { memory, local, arena: Arc::clone(arena), served: None })
     }
 
-    /// Sets the connection of the carrier that serves the window to other nodes, and its event.
+    /// Sets the connection of the node service that serves the window to other nodes, and its
+    /// event.
     #[must_use]
-    pub fn served_by(mut self, carrier: &Event, served: Box<dyn Served>) -> Self {
-        self.memory.set_carrier(carrier.clone());
+    pub fn served_by(mut self, service: &Event, served: Box<dyn Served>) -> Self {
+        self.memory.set_service(service.clone());
         self.local = RemoteWindow::of_owner(self.memory.clone());
         self.served = Some(served);
         self

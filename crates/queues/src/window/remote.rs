@@ -56,12 +56,12 @@ impl RemoteWindow {
         RemoteWindow { bytes: memory.bytes(), place: Place::Here(memory, None) }
     }
 
-    /// Sets the event of the carrier that serves the window to other nodes. Commands of this handle
-    /// wake it where it waits for the words that they change.
+    /// Sets the event of the node service that serves the window to other nodes. Commands of this
+    /// handle wake it where it waits for the words that they change.
     #[must_use]
-    pub fn beside_carrier(mut self, carrier: &Event) -> Self {
+    pub fn beside_node_service(mut self, service: &Event) -> Self {
         if let Place::Here(memory, _) = &mut self.place {
-            memory.set_carrier(carrier.clone());
+            memory.set_service(service.clone());
         }
         self
     }
@@ -370,7 +370,7 @@ impl RemoteWindow {
     ///
     /// # Errors
     /// None on the owner's node. [`WindowError::Withdrawn`], [`WindowError::RankExited`],
-    /// [`WindowError::CarrierEnded`] on another one.
+    /// [`WindowError::NodeServiceEnded`] on another one.
     #[inline]
     pub fn notify(&self) -> Result<(), WindowError> {
         match &self.place {

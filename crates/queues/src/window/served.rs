@@ -1,4 +1,4 @@
-//! Execution, by the carrier, of the commands of ranks of other nodes on a window.
+//! Execution, by the node service, of the commands of ranks of other nodes on a window.
 
 use super::condition::Condition;
 use super::error::WindowError;
@@ -15,7 +15,7 @@ use shm::wakeup::Armed;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// A window of a rank of this node. The carrier holds it like a process that is connected.
+/// A window of a rank of this node. The node service holds it like a process that is connected.
 #[derive(Debug)]
 pub struct ServedWindow {
     window: RemoteWindow,
@@ -210,9 +210,9 @@ impl ServedWindow {
         commands.awaited.iter().any(|one| self.test(one.condition) != Ok(Outcome::NotTrue))
     }
 
-    /// Requests notifications of the carrier's event with the next changes of what a rank waits for,
-    /// and passes the result of each request to `count`. The caller then looks whether something
-    /// [is ready](Self::is_ready).
+    /// Requests notifications of the node service's event with the next changes of what a rank
+    /// waits for, and passes the result of each request to `count`. The caller then looks whether
+    /// something [is ready](Self::is_ready).
     pub fn request(&mut self, commands: &WindowCommands, count: &mut impl FnMut(Requested)) {
         for Awaited { condition, .. } in &commands.awaited {
             let word = condition.at / 8;

@@ -15,7 +15,7 @@ testing::parts![child_appends_until_killed,];
 
 fn records_keep_their_order_although_a_sender_is_killed() {
     let (segment, arena) = memory(1 << 20);
-    let mut buffer = append::Receiver::create(&arena, 8, 16).expect("room");
+    let mut buffer = append::Receiver::create(&arena, 8, 16).expect("space");
     let mut first = Child::start_on(
         "append::child_appends_until_killed",
         &segment,
@@ -74,12 +74,12 @@ fn child_appends_until_killed() {
 
 fn an_append_buffer_is_bounded_and_says_why() {
     let (segment, arena) = memory(1 << 20);
-    let mut made = append::Receiver::create(&arena, 3, 5).expect("room");
+    let mut made = append::Receiver::create(&arena, 3, 5).expect("space");
     let buffer = made.offset();
     let appender = append::Sender::connect(&segment, buffer).expect("made");
     assert_eq!(appender.try_send(&[0; 6]), Err(SendError::TooLong { max: 5 }));
     for record in [&b""[..], b"a", b"hello"] {
-        appender.try_send(record).expect("room");
+        appender.try_send(record).expect("space");
     }
     assert_eq!(appender.try_send(b"x"), Err(SendError::Full));
     let soon = Instant::now() + Duration::from_millis(2);
@@ -93,7 +93,7 @@ fn an_append_buffer_is_bounded_and_says_why() {
     let soon = Instant::now() + Duration::from_millis(2);
     assert_eq!(made.recv_deadline(&mut record, soon), Ok(false));
     std::thread::scope(|scope| {
-        (0..3).for_each(|_| appender.send(b"y").expect("room"));
+        (0..3).for_each(|_| appender.send(b"y").expect("space"));
         let waiting = scope.spawn(|| appender.send(b"z"));
         drop(made);
         assert_eq!(waiting.join().expect("it ends"), Err(SendError::Closed));
@@ -113,7 +113,7 @@ fn long_records_of_two_senders_arrive() {
     const BYTES: usize = 1 << 20;
     const RECORDS: usize = 12;
     let (segment, arena) = memory(16 << 20);
-    let mut buffer = append::Receiver::create(&arena, 4, BYTES as u64).expect("room");
+    let mut buffer = append::Receiver::create(&arena, 4, BYTES as u64).expect("space");
     let sender = append::Sender::connect(&segment, buffer.offset()).expect("made");
     std::thread::scope(|scope| {
         for from in 0..2_u8 {

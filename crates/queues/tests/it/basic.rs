@@ -56,7 +56,7 @@ fn header(number: usize) -> BasicHeader {
     BasicHeader { source, handler: number as u8 }
 }
 
-/// Bytes that tell which message they are of, and where in it.
+/// Bytes that identify their message and their place in it.
 fn content(number: usize, length: usize) -> Vec<u8> {
     (0..length).map(|place| (number.wrapping_mul(31) ^ place.wrapping_mul(7)) as u8).collect()
 }
@@ -100,7 +100,7 @@ proptest! {
                         buffer.finish();
                         composed.push((number, bytes));
                     }
-                    Ok(None) => prop_assert!(!composed.is_empty() || !published.is_empty(), "an empty ring has room"),
+                    Ok(None) => prop_assert!(!composed.is_empty() || !published.is_empty(), "an empty ring has space"),
                     Err(SendError::TooLong { max }) => prop_assert!(bytes > longest && max as usize == longest),
                     Err(error) => prop_assert!(false, "{}", error),
                 },
@@ -173,7 +173,7 @@ fn nothing_is_seen_before_it_is_published() {
     let mut sender = sender(&segment, 16);
     let mut receiver = receiver(&segment, 16);
     for number in 0..5 {
-        sender.reserve(header(number), 3).expect("room").finish();
+        sender.reserve(header(number), 3).expect("space").finish();
     }
     assert!(!receiver.is_ready());
     sender.publish();
@@ -191,7 +191,7 @@ fn a_batch_keeps_its_lines_until_it_is_dropped() {
     let segment = memory(4);
     let mut sender = sender(&segment, 4);
     let mut receiver = receiver(&segment, 4);
-    (0..3).for_each(|number| sender.send(header(number), b"x").expect("room"));
+    (0..3).for_each(|number| sender.send(header(number), b"x").expect("space"));
     let mut batch = receiver.batch();
     (0..3).for_each(|_| assert!(batch.next_message().expect("well formed").is_some()));
     assert!(!sender.try_send(header(3), b"x").expect("open"));
@@ -422,7 +422,7 @@ fn child_sends_and_sleeps() {
     let mut sender = sender(&open(&path), 8);
     // One store publishes both: a receiver of the first also finds the second.
     for (number, bytes) in [&b"first"[..], b"second"].into_iter().enumerate() {
-        let mut buffer = sender.reserve(header(number), bytes.len()).expect("room");
+        let mut buffer = sender.reserve(header(number), bytes.len()).expect("space");
         buffer.as_mut_slice().copy_from_slice(bytes);
         buffer.finish();
     }

@@ -42,7 +42,7 @@ fn arena() -> Arena {
 }
 
 fn queue(capacity: usize) -> CacheLineQueue {
-    CacheLineQueue::create(&arena(), capacity, None).expect("room in the arena")
+    CacheLineQueue::create(&arena(), capacity, None).expect("space in the arena")
 }
 
 fn source(number: u16) -> SourceName {
@@ -231,8 +231,8 @@ fn every_length_up_to_a_line_is_carried_and_no_longer_one() {
     let bytes: Vec<u8> = (1..=LINE_DATA as u8).collect();
     for length in 0..=LINE_DATA {
         let sent = CacheLineMessage::new(header(7), &bytes[..length]).expect("at most 48 bytes");
-        sender.try_send(&sent).expect("room");
-        let mut claim = sender.claim(header(8)).expect("room");
+        sender.try_send(&sent).expect("space");
+        let mut claim = sender.claim(header(8)).expect("space");
         claim.write(0, &bytes[..length / 2]).write(length / 2, &bytes[length / 2..length]);
         claim.publish(length).expect("in time");
         for from in [7, 8] {
@@ -241,7 +241,7 @@ fn every_length_up_to_a_line_is_carried_and_no_longer_one() {
         }
     }
     assert!(CacheLineMessage::new(header(7), &[0; LINE_DATA + 1]).is_none());
-    let mut claim = sender.claim(header(7)).expect("room");
+    let mut claim = sender.claim(header(7)).expect("space");
     claim.write(LINE_DATA - 1, &[1, 2, 3]).write(usize::MAX, &[4]).write_word(6, 5);
     claim.publish(usize::MAX).expect("in time");
     let got = receiver.try_recv().expect("open").expect("a message");
@@ -256,7 +256,7 @@ fn a_slow_claim_blocks_no_thread_and_is_sent_again() {
     let queue = queue(4);
     let sender = queue.sender();
     let mut receiver = queue.receiver().expect("free");
-    let mut claim = sender.claim(header(1)).expect("room");
+    let mut claim = sender.claim(header(1)).expect("space");
     claim.write(0, message(1, 40).data());
     // Others pass, lap after lap.
     for number in 0..20 {
@@ -267,7 +267,7 @@ fn a_slow_claim_blocks_no_thread_and_is_sent_again() {
         5,
         u64::from_le_bytes(message(1, 40).data()[40..48].try_into().expect("8 bytes")),
     );
-    claim.publish(LINE_DATA).expect("there is room");
+    claim.publish(LINE_DATA).expect("there is space");
     assert_eq!(receive_through(&mut receiver), Some(message(1, 40)));
     // And all lines are there again.
     (0..4).for_each(|number| assert_eq!(sender.try_send(&message(2, number)), Ok(())));
@@ -278,7 +278,7 @@ fn a_slow_message_returns_to_its_sender_when_the_queue_is_full() {
     let queue = queue(2);
     let sender = queue.sender();
     let mut receiver = queue.receiver().expect("free");
-    let mut claim = sender.claim(header(1)).expect("room");
+    let mut claim = sender.claim(header(1)).expect("space");
     claim.write(0, message(1, 40).data());
     sender.try_send(&message(2, 0)).expect("the other line");
     assert_eq!(receive_through(&mut receiver), Some(message(2, 0)));
@@ -286,10 +286,10 @@ fn a_slow_message_returns_to_its_sender_when_the_queue_is_full() {
     let refused = claim.publish(LINE_DATA).expect_err("both lines are in use");
     assert_eq!((refused.reason, refused.message), (SendError::Full, message(1, 40)));
     assert_eq!(receive_through(&mut receiver), Some(message(2, 1)));
-    sender.try_send(&refused.message).expect("room");
+    sender.try_send(&refused.message).expect("space");
     assert_eq!(receive_through(&mut receiver), Some(message(1, 40)));
 
-    let claim = sender.claim(header(1)).expect("room");
+    let claim = sender.claim(header(1)).expect("space");
     queue.close();
     while receiver.try_recv() != Err(RecvError::Closed) {}
     assert_eq!(claim.publish(0).expect_err("closed").reason, SendError::Closed);
@@ -300,8 +300,8 @@ fn a_dropped_claim_sends_nothing_and_leaves_nothing() {
     let sender = queue.sender();
     let mut receiver = queue.receiver().expect("free");
     for number in 0..10 {
-        drop(sender.claim(header(1)).expect("room"));
-        sender.try_send(&message(2, number)).expect("room");
+        drop(sender.claim(header(1)).expect("space"));
+        sender.try_send(&message(2, number)).expect("space");
         assert_eq!(receiver.try_recv(), Ok(Some(message(2, number))));
     }
 }
@@ -322,7 +322,7 @@ fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
     let queue = queue(4);
     let sender = queue.sender();
     let mut receiver = queue.receiver().expect("free");
-    (0..4).for_each(|number| sender.try_send(&message(0, number)).expect("room"));
+    (0..4).for_each(|number| sender.try_send(&message(0, number)).expect("space"));
     assert_eq!(queue.close(), Closing::At(4));
     assert_eq!(sender.try_send(&message(0, 4)), Err(SendError::Closed));
     assert_eq!(queue.reopen(), None, "it is not empty");
@@ -335,14 +335,14 @@ fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
     assert_eq!(sender.try_send(&message(0, 5)), Err(SendError::Closed));
     let sender = queue.sender_of(generation);
     for number in 0..20 {
-        sender.try_send(&message(1, number)).expect("room");
+        sender.try_send(&message(1, number)).expect("space");
         assert_eq!(receiver.try_recv(), Ok(Some(message(1, number))));
     }
 }
 
 fn random_bytes_in_a_queue_neither_panic_nor_hang() {
     let arena = arena();
-    let victim = CacheLineQueue::create(&arena, 8, None).expect("room");
+    let victim = CacheLineQueue::create(&arena, 8, None).expect("space");
     let bytes = CacheLineQueue::bytes_for(8).expect("a capacity");
     let words = arena
         .segment()

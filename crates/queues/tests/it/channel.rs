@@ -259,7 +259,7 @@ fn child_sleeps() {
     sender.send(0).expect("space");
     let value = receiver.recv().expect("sent");
     for value in value..8 {
-        sender.send(value).expect("room at last");
+        sender.send(value).expect("space at last");
     }
 }
 
@@ -316,7 +316,7 @@ fn the_death_of_the_receiver_is_reported_with_its_number() {
         .expect("free")
         .recv()
         .expect("it has opened its end");
-    sender.send(0).and_then(|()| sender.send(1)).expect("room for two");
+    sender.send(0).and_then(|()| sender.send(1)).expect("space for two");
     let process = other.pid();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| sender.send(2));
@@ -384,7 +384,7 @@ fn a_wait_ends_when_the_other_end_is_closed() {
     });
     let (mut sender, receiver) = pair::<u64>(&arena, 8).expect("space");
     drop(receiver);
-    assert!(matches!(sender.send(2), Err(SendError::Closed)), "although there is room");
+    assert!(matches!(sender.send(2), Err(SendError::Closed)), "although there is space");
     drop(sender);
     assert_eq!(arena.used(), 0, "closed pairs keep nothing");
 }

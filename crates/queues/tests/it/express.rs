@@ -22,7 +22,7 @@ testing::tests![
     the_smallest_queue_loses_and_doubles_nothing,
     batches_keep_the_order_in_both_forms,
     blocking_senders_and_receivers_wait_for_each_other,
-    sleepers_are_woken_by_a_message_by_room_and_by_the_end,
+    sleepers_are_woken_by_a_message_by_space_and_by_the_end,
     deadlines_end_both_kinds_of_waiting_without_a_loss,
     the_empty_message_runs_no_handler_by_default,
     a_full_queue_that_is_closed_gives_everything_and_then_ends,
@@ -42,7 +42,7 @@ fn arena() -> Arena {
 }
 
 fn queue(capacity: usize) -> ExpressQueue {
-    ExpressQueue::create(&arena(), capacity, None).expect("room in the arena")
+    ExpressQueue::create(&arena(), capacity, None).expect("space in the arena")
 }
 
 fn message(source: u16, number: u64) -> ExpressMessage {
@@ -200,7 +200,7 @@ fn blocking_senders_and_receivers_wait_for_each_other() {
     });
 }
 
-fn sleepers_are_woken_by_a_message_by_room_and_by_the_end() {
+fn sleepers_are_woken_by_a_message_by_space_and_by_the_end() {
     let queue = queue(2);
     thread::scope(|scope| {
         // Each side sleeps for sure at some time: the other one waits long enough before every
@@ -260,7 +260,7 @@ fn the_empty_message_runs_no_handler_by_default() {
     queue
         .sender()
         .try_send(&ExpressMessage::new(SourceName::new(6).expect("14 bits"), 1, [7, 0, 0, 0, 0]))
-        .expect("room");
+        .expect("space");
     handlers.dispatch(&mut seen, receiver.recv_or_empty());
     assert_eq!(seen, [(5, 9), (6, 7)]);
 }
@@ -269,7 +269,7 @@ fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
     let queue = queue(4);
     let sender = queue.sender();
     let mut receiver = queue.receiver().expect("free");
-    (0..4).for_each(|number| sender.try_send(&message(0, number)).expect("room"));
+    (0..4).for_each(|number| sender.try_send(&message(0, number)).expect("space"));
     assert_eq!(queue.close(), Closing::WhenReceived);
     assert_eq!(sender.try_send(&message(0, 4)), Err(SendError::Full));
     assert_eq!(receiver.try_recv(), Ok(Some(message(0, 0))));
@@ -283,7 +283,7 @@ fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
     assert_eq!(sender.try_send(&message(0, 5)), Err(SendError::Closed));
     let sender = queue.sender_of(generation);
     (0..20).for_each(|number| {
-        sender.try_send(&message(1, number)).expect("room");
+        sender.try_send(&message(1, number)).expect("space");
         assert_eq!(receiver.try_recv(), Ok(Some(message(1, number))));
     });
     assert_eq!(queue.reopen(), None, "it is open");
@@ -292,7 +292,7 @@ fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
 fn a_retired_queue_refuses_waiting_senders() {
     let queue = queue(2);
     let sender = queue.sender();
-    (0..2).for_each(|number| sender.try_send(&message(0, number)).expect("room"));
+    (0..2).for_each(|number| sender.try_send(&message(0, number)).expect("space"));
     thread::scope(|scope| {
         let waiting = scope.spawn(|| sender.send(&message(0, 2)));
         queue.retire();
@@ -336,12 +336,12 @@ fn what_is_no_queue_is_not_taken_for_one() {
         );
     }
     assert!(matches!(ExpressQueue::create(&arena, 1 << 20, None), Err(CreateError::Arena(_))));
-    let empty = arena.allocate_zeroed(4096, 64).expect("room");
+    let empty = arena.allocate_zeroed(4096, 64).expect("space");
     let attach = |offset| ExpressQueue::connect(arena.segment(), offset);
     assert!(matches!(attach(empty), Err(CreateError::NotFound { .. })));
     assert!(matches!(attach(Offset(u64::MAX - 63)), Err(CreateError::Segment(_))));
     assert!(matches!(attach(Offset(8)), Err(CreateError::Segment(_))));
-    let queue = ExpressQueue::create(&arena, 8, None).expect("room");
+    let queue = ExpressQueue::create(&arena, 8, None).expect("space");
     assert_eq!(attach(queue.offset()).expect("a queue").capacity(), 8);
     let wide = queues::cache_line::CacheLineQueue::connect(arena.segment(), queue.offset());
     assert!(matches!(wide, Err(CreateError::NotFound { .. })), "of another kind");
@@ -350,7 +350,7 @@ fn what_is_no_queue_is_not_taken_for_one() {
 fn random_bytes_in_a_queue_neither_panic_nor_hang() {
     let queue = queue(8);
     let arena = arena();
-    let victim = ExpressQueue::create(&arena, 8, None).expect("room");
+    let victim = ExpressQueue::create(&arena, 8, None).expect("space");
     let bytes = ExpressQueue::bytes_for(8).expect("a capacity");
     let words = arena
         .segment()
@@ -393,7 +393,7 @@ fn random_bytes_in_a_queue_neither_panic_nor_hang() {
         done.store(true, Ordering::Relaxed);
     });
     // A queue beside it has noticed nothing.
-    queue.sender().try_send(&message(1, 1)).expect("room");
+    queue.sender().try_send(&message(1, 1)).expect("space");
     assert_eq!(queue.receiver().expect("free").try_recv(), Ok(Some(message(1, 1))));
 }
 

@@ -120,7 +120,7 @@ impl Traced {
         }
     }
 
-    /// Executes one instruction; gives whether it stopped itself again.
+    /// Executes one instruction. Returns whether it stopped itself again.
     fn step(&self) -> bool {
         // SAFETY: the call makes the thread go on; it reads no memory of this process.
         let done = unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, self.1, 0, 0) };
@@ -189,7 +189,7 @@ fn drain_records(receiver: &mut append::Receiver) -> Vec<(u8, u8)> {
 /// The same for records in slots of several lines.
 fn an_append_sender_may_be_killed_at_every_instruction_between_claim_and_publication() {
     let (segment, arena) = memory(1 << 20);
-    let mut receiver = append::Receiver::create(&arena, 4, 150).expect("room");
+    let mut receiver = append::Receiver::create(&arena, 4, 150).expect("space");
     let tail = segment.at::<AtomicU64>(Offset(receiver.offset().0 + TAIL)).expect("inside");
     let sender = append::Sender::connect(&segment, receiver.offset()).expect("made");
     let watched = Watched::new(&segment, receiver.offset());
@@ -235,7 +235,7 @@ fn an_append_sender_may_be_killed_at_every_instruction_between_claim_and_publica
 
 fn a_sender_may_be_killed_at_every_instruction_between_claim_and_publication() {
     let (segment, arena) = memory(1 << 20);
-    let queue = CacheLineQueue::create(&arena, 4, None).expect("room");
+    let queue = CacheLineQueue::create(&arena, 4, None).expect("space");
     let mut receiver = queue.receiver().expect("free");
     let tail = segment.at::<AtomicU64>(Offset(queue.offset().0 + TAIL)).expect("inside");
     let sender = queue.sender();
@@ -277,7 +277,7 @@ fn child_sends_one_message_per_stop() {
     let (segment, offsets) = segment_and_offsets();
     let sender = CacheLineQueue::connect(&segment, offsets[0]).expect("a queue").sender();
     let one = message(1, 77);
-    run_between_stops(&segment, || sender.try_send(&one).expect("room"));
+    run_between_stops(&segment, || sender.try_send(&one).expect("space"));
 }
 
 /// Calls `run` between two stops of this thread, which the parent traces.
@@ -301,14 +301,14 @@ fn run_between_stops(segment: &Segment, run: impl FnOnce()) {
 fn child_appends_one_record_per_stop() {
     let (segment, offsets) = segment_and_offsets();
     let sender = append::Sender::connect(&segment, offsets[0]).expect("a buffer");
-    run_between_stops(&segment, || sender.try_send(&record(1, 77)).expect("room"));
+    run_between_stops(&segment, || sender.try_send(&record(1, 77)).expect("space"));
 }
 
 /// Two claims in a row whose claimants die, the first before it has named itself: the second one's
 /// header names it.
 fn two_senders_that_are_killed_one_after_the_other_leave_both_lines() {
     let (segment, arena) = memory(1 << 20);
-    let queue = CacheLineQueue::create(&arena, 4, None).expect("room");
+    let queue = CacheLineQueue::create(&arena, 4, None).expect("space");
     let mut receiver = queue.receiver().expect("free");
     let tail = segment.at::<AtomicU64>(Offset(queue.offset().0 + TAIL)).expect("inside");
     let claims = || {
@@ -332,7 +332,7 @@ fn two_senders_that_are_killed_one_after_the_other_leave_both_lines() {
     }
     first.kill();
     second.kill();
-    queue.sender().try_send(&message(2, 0)).expect("room");
+    queue.sender().try_send(&message(2, 0)).expect("space");
     assert_eq!(drain(&mut receiver), [(2, 0)]);
     assert_whole(&queue, &mut receiver);
 }
@@ -340,7 +340,7 @@ fn two_senders_that_are_killed_one_after_the_other_leave_both_lines() {
 fn senders_killed_at_random_block_no_sender_and_lose_no_slot() {
     const KILLS: u64 = 60;
     let (segment, arena) = memory(1 << 20);
-    let queue = CacheLineQueue::create(&arena, 8, None).expect("room");
+    let queue = CacheLineQueue::create(&arena, 8, None).expect("space");
     let mut receiver = queue.receiver().expect("free");
     let first = |from: u16| {
         Child::start_on(
@@ -398,7 +398,7 @@ fn child_sends_until_killed() {
 /// to the living.
 fn numbers_are_given_again_when_their_processes_have_ended() {
     let (segment, arena) = memory(1 << 20);
-    let queue = CacheLineQueue::create(&arena, 2, None).expect("room");
+    let queue = CacheLineQueue::create(&arena, 2, None).expect("space");
     let mut receiver = queue.receiver().expect("free");
     for number in 0..80 {
         let mut victim =

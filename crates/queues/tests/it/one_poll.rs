@@ -46,7 +46,7 @@ type Receivers = Vec<Option<Receiver<Express, Multi>>>;
 fn queues(arena: &Arena, set: &PollSet, indices: &[usize]) -> (Vec<ExpressQueue>, Receivers) {
     let mut receivers: Receivers = (0..set.capacity()).map(|_| None).collect();
     let queues = indices.iter().map(|&index| {
-        let queue = ExpressQueue::create(arena, 16, Some((set, index))).expect("room");
+        let queue = ExpressQueue::create(arena, 16, Some((set, index))).expect("space");
         receivers[index] = Some(queue.receiver().expect("free"));
         queue
     });
@@ -56,7 +56,7 @@ fn queues(arena: &Arena, set: &PollSet, indices: &[usize]) -> (Vec<ExpressQueue>
 fn the_first_non_empty_queue_is_received_from() {
     for capacity in [10, 512, 513, 2000] {
         let arena = arena(1 << 20);
-        let set = PollSet::create(&arena, capacity).expect("room");
+        let set = PollSet::create(&arena, capacity).expect("space");
         let indices = [0, 1, capacity / 2, capacity - 2, capacity - 1];
         let (queues, mut receivers) = queues(&arena, &set, &indices);
         let mut view =
@@ -65,7 +65,7 @@ fn the_first_non_empty_queue_is_received_from() {
         let mut expected = Vec::new();
         for (place, queue) in queues.iter().enumerate().rev() {
             (0..2).for_each(|number| {
-                queue.sender().try_send(&message(place as u16, number)).expect("room")
+                queue.sender().try_send(&message(place as u16, number)).expect("space")
             });
             expected
                 .splice(0..0, (0..2).map(|number| (indices[place], message(place as u16, number))));
@@ -74,7 +74,7 @@ fn the_first_non_empty_queue_is_received_from() {
         assert_eq!(got, expected, "of {capacity}");
         // Messages that arrive while the bits of the last queues are set are found too.
         for (place, queue) in queues.iter().enumerate() {
-            queue.sender().try_send(&message(place as u16, 9)).expect("room");
+            queue.sender().try_send(&message(place as u16, 9)).expect("space");
             assert_eq!(
                 view.poll(&mut receivers[..]),
                 Some((indices[place], message(place as u16, 9)))
@@ -86,9 +86,9 @@ fn the_first_non_empty_queue_is_received_from() {
 
 fn only_wanted_queues_are_received_from() {
     let arena = arena(1 << 20);
-    let set = PollSet::create(&arena, 512).expect("room");
+    let set = PollSet::create(&arena, 512).expect("space");
     let (queues, mut receivers) = queues(&arena, &set, &[3, 64, 511]);
-    queues.iter().for_each(|queue| queue.sender().try_send(&message(1, 1)).expect("room"));
+    queues.iter().for_each(|queue| queue.sender().try_send(&message(1, 1)).expect("space"));
     let mut view = OnePoll::new(&set);
     let wanted = [0, 1, 0, 0, 0, 0, 0, 1 << 63];
     let mut next =
@@ -134,9 +134,9 @@ impl Members for Mixed {
 
 fn queues_of_several_kinds_share_a_set() {
     let arena = arena(1 << 20);
-    let set = PollSet::create(&arena, 64).expect("room");
-    let words = ExpressQueue::create(&arena, 8, Some((&set, 1))).expect("room");
-    let lines = CacheLineQueue::create(&arena, 8, Some((&set, 2))).expect("room");
+    let set = PollSet::create(&arena, 64).expect("space");
+    let words = ExpressQueue::create(&arena, 8, Some((&set, 1))).expect("space");
+    let lines = CacheLineQueue::create(&arena, 8, Some((&set, 2))).expect("space");
     let (mut sender, ring) = ring(&arena, &set, 3);
     let mut members = Mixed {
         words: words.receiver().expect("free"),
@@ -145,9 +145,9 @@ fn queues_of_several_kinds_share_a_set() {
     };
     let line = CacheLineMessage::new(CacheLineHeader::default(), b"a line").expect("short");
     let mut view = OnePoll::new(&set);
-    sender.send(basic::BasicHeader::default(), b"in a ring").expect("room");
-    lines.sender().try_send(&line).expect("room");
-    words.sender().try_send(&message(1, 2)).expect("room");
+    sender.send(basic::BasicHeader::default(), b"in a ring").expect("space");
+    lines.sender().try_send(&line).expect("space");
+    words.sender().try_send(&message(1, 2)).expect("space");
     assert_eq!(view.poll(&mut members), Some((1, Item::Word(message(1, 2)))));
     assert_eq!(view.poll(&mut members), Some((2, Item::Line(line))));
     assert_eq!(view.poll(&mut members), Some((3, Item::Ring)));
@@ -158,7 +158,7 @@ fn queues_of_several_kinds_share_a_set() {
 /// Creates a Basic ring of sixteen lines whose receiver is in the set.
 fn ring(arena: &Arena, set: &PollSet, index: usize) -> (basic::Sender, basic::Receiver) {
     let at =
-        arena.allocate_zeroed(basic::bytes_for(16).expect("a power of two"), 128).expect("room");
+        arena.allocate_zeroed(basic::bytes_for(16).expect("a power of two"), 128).expect("space");
     let sender = basic::Sender::connect(arena.segment(), at, 16).expect("inside");
     let receiver = basic::Receiver::connect(arena.segment(), at, 16).expect("inside");
     (sender, receiver.in_set(set, index).expect("a set"))
@@ -167,7 +167,7 @@ fn ring(arena: &Arena, set: &PollSet, index: usize) -> (basic::Sender, basic::Re
 fn a_sleeping_poller_loses_no_message_of_basic_rings() {
     const EACH: u64 = 4_000;
     let arena = arena(1 << 20);
-    let set = PollSet::create(&arena, 600).expect("room");
+    let set = PollSet::create(&arena, 600).expect("space");
     let mut receivers: Vec<_> = (0..600).map(|_| None).collect();
     let indices = [3, 100, 511, 599, 0, 77];
     let senders = indices.map(|index| {
@@ -214,15 +214,16 @@ fn a_sleeping_poller_loses_no_message_of_basic_rings() {
 
 fn a_ring_can_join_an_existing_set_late() {
     let arena = arena(1 << 20);
-    let set = PollSet::create(&arena, 8).expect("room");
-    let place =
-        || arena.allocate_zeroed(basic::bytes_for(16).expect("a power of two"), 128).expect("room");
+    let set = PollSet::create(&arena, 8).expect("space");
+    let place = || {
+        arena.allocate_zeroed(basic::bytes_for(16).expect("a power of two"), 128).expect("space")
+    };
     let open = |at| basic::Receiver::connect(arena.segment(), at, 16).expect("inside");
     let refused = open(place()).in_set(&set, 8);
     assert!(matches!(refused, Err(CreateError::NoIndex { index: 8, .. })));
     let at = place();
     let mut sender = basic::Sender::connect(arena.segment(), at, 16).expect("inside");
-    sender.send(basic::BasicHeader::default(), b"before").expect("room");
+    sender.send(basic::BasicHeader::default(), b"before").expect("space");
     let receiver = open(at).in_set(&set, 7).expect("a set");
     let mut members = [const { None }; 8];
     members[7] = Some(receiver);
@@ -234,7 +235,7 @@ fn a_ring_can_join_an_existing_set_late() {
     assert_eq!(view.poll(&mut members[..]), None);
     let mut sender = sender.with_event(event.clone());
     assert!(!view.ask_for_event(&mut members[..]));
-    sender.send(basic::BasicHeader::default(), b"after").expect("room");
+    sender.send(basic::BasicHeader::default(), b"after").expect("space");
     assert!(is_readable(&event), "of the set");
     assert_eq!(view.poll(&mut members[..]), Some((7, ())));
 }
@@ -243,7 +244,7 @@ fn sleeping_pollers_lose_no_message_of_many_senders() {
     const SENDERS: u64 = 3;
     const EACH: u64 = 4_000;
     let arena = arena(1 << 20);
-    let set = PollSet::create(&arena, 600).expect("room");
+    let set = PollSet::create(&arena, 600).expect("space");
     let indices = [5, 100, 550];
     let (queues, receivers) = queues(&arena, &set, &indices);
     drop(receivers);
@@ -305,13 +306,13 @@ fn is_readable(event: &Event) -> bool {
 
 fn each_request_is_answered_by_one_event_on_arrival_or_at_half_full() {
     let arena = arena(1 << 20);
-    let queue = ExpressQueue::create(&arena, 8, None).expect("room");
+    let queue = ExpressQueue::create(&arena, 8, None).expect("space");
     let event = Event::new().expect("a descriptor");
     // As a sender in another process would receive it.
     let passed = Event::from_fd(event.as_fd().try_clone_to_owned().expect("a descriptor"));
     let sender = queue.sender().with_event(passed);
     let mut receiver = queue.receiver().expect("free");
-    let send = |number| sender.try_send(&message(0, number)).expect("room");
+    let send = |number| sender.try_send(&message(0, number)).expect("space");
 
     send(0);
     assert!(!is_readable(&event), "no request");
@@ -337,13 +338,13 @@ fn each_request_is_answered_by_one_event_on_arrival_or_at_half_full() {
 
 fn a_poll_set_requests_an_event_too() {
     let arena = arena(1 << 20);
-    let set = PollSet::create(&arena, 512).expect("room");
+    let set = PollSet::create(&arena, 512).expect("space");
     let (queues, mut receivers) = queues(&arena, &set, &[7]);
     let event = Event::new().expect("a descriptor");
     let sender = queues[0].sender().with_event(event.clone());
     let mut view = OnePoll::new(&set);
     assert!(!view.ask_for_event(&mut receivers[..]));
-    sender.try_send(&message(0, 1)).expect("room");
+    sender.try_send(&message(0, 1)).expect("space");
     assert!(is_readable(&event) && event.clear());
     assert!(view.ask_for_event(&mut receivers[..]), "it was not received");
     assert_eq!(view.poll(&mut receivers[..]), Some((7, message(0, 1))));
@@ -354,11 +355,11 @@ fn an_invalid_set_or_index_is_refused() {
     let arena = arena(1 << 20);
     assert!(matches!(PollSet::create(&arena, 0), Err(CreateError::Size { requested: 0, .. })));
     assert!(matches!(PollSet::create(&arena, MAX_QUEUES + 1), Err(CreateError::Size { .. })));
-    let set = PollSet::create(&arena, 3).expect("room");
+    let set = PollSet::create(&arena, 3).expect("space");
     assert_eq!(PollSet::connect(arena.segment(), set.offset()).expect("a set").capacity(), 3);
     let beyond = ExpressQueue::create(&arena, 4, Some((&set, 3)));
     assert!(matches!(beyond, Err(CreateError::NoIndex { count: 3, index: 3, .. })));
-    let queue = ExpressQueue::create(&arena, 4, Some((&set, 2))).expect("room");
+    let queue = ExpressQueue::create(&arena, 4, Some((&set, 2))).expect("space");
     assert!(matches!(
         PollSet::connect(arena.segment(), queue.offset()),
         Err(CreateError::NotFound { .. })

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use queues::matching::{
-    Carrier, Contexts, Endpoint, EndpointOptions, Envelope, MAILBOX_BYTES, MessageHead, Pattern,
-    Processes, RemoteExit, RemoteLink, RemoteOptions, RemoteRecord,
+    Contexts, Endpoint, EndpointOptions, Envelope, MAILBOX_BYTES, MessageHead, Pattern, Processes,
+    RemoteExit, RemoteLink, RemoteOptions, RemoteProgress, RemoteRecord,
 };
 use queues::remote_waits::RemoteWaits;
 use shm::arena::Arena;
@@ -198,7 +198,7 @@ fn endpoint() -> (Endpoint, Arc<Wire>) {
         remote: Some(RemoteOptions {
             ranks: 2,
             link,
-            carrier: Carrier::Process(Arc::new(Nothing)),
+            progress: RemoteProgress::Process(Arc::new(Nothing)),
             // From one look to the next.
             leaving: Duration::ZERO,
         }),

@@ -170,7 +170,7 @@ fn a_pool_in_the_memory_of_a_dropped_one_has_its_own_buffers() {
         for mut draft in drafts {
             draft.fill(fill);
             let data = draft.finish(bytes);
-            data.send(&queue.sender(), CacheLineHeader::default(), &[]).expect("room");
+            data.send(&queue.sender(), CacheLineHeader::default(), &[]).expect("space");
             let message = receiver.recv().expect("open");
             places.push(message.data()[..8].to_vec());
             let data = pools.open(&message).expect("held");

@@ -28,7 +28,7 @@ struct Memory {
     tail: AtomicU64,
     seen: AtomicU64,
     head: AtomicU64,
-    gate: AtomicU32,
+    generation_word: AtomicU32,
     dead: AtomicU64,
 }
 
@@ -67,14 +67,14 @@ impl Memory {
             tail: word(0),
             seen: word(0),
             head: word(0),
-            gate: AtomicU32::new(0),
+            generation_word: AtomicU32::new(0),
             dead: word(0),
         })
     }
 
     fn ring(&self, own: u64) -> SlotRing<'_, &Memory> {
-        let Memory { tail, seen, head, gate, .. } = self;
-        SlotRing { memory: self, tail, seen, head, gate, own: SenderId::from_bits(own) }
+        let Memory { tail, seen, head, generation_word, .. } = self;
+        SlotRing { memory: self, tail, seen, head, generation_word, own: SenderId::from_bits(own) }
     }
 
     /// Appends a record that holds `value` and its complement.
@@ -164,7 +164,7 @@ fn a_sender_that_dies_costs_one_slot_until_it_is_recovered() {
     for has_named_itself in [false, true] {
         model(2, move || {
             let memory = Memory::new(4);
-            let claimed = memory.ring(1).claim(0).expect("room");
+            let claimed = memory.ring(1).claim(0).expect("space");
             if has_named_itself {
                 memory.ring(1).put_header(claimed, 16);
             }

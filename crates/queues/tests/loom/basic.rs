@@ -1,5 +1,12 @@
 //! Loom models of the two ends of a Basic ring, over several laps of a tiny ring.
 
+#[path = "../../src/basic/header_word.rs"]
+#[allow(
+    unreachable_pub,
+    unused_imports,
+    reason = "the file is a library module, which runs its unit tests"
+)]
+mod header_word;
 #[path = "../../src/basic/ring.rs"]
 #[allow(
     dead_code,
@@ -13,27 +20,20 @@ mod ring_receiver;
 #[path = "../../src/basic/ring_sender.rs"]
 #[allow(dead_code, reason = "the models below use parts of it")]
 mod ring_sender;
-#[path = "../../src/basic/stamp.rs"]
-#[allow(
-    unreachable_pub,
-    unused_imports,
-    reason = "the file is a library module, which runs its unit tests"
-)]
-mod stamp;
 #[path = "../../src/basic/words.rs"]
 #[allow(dead_code, reason = "the models below use parts of it")]
 pub(crate) mod words;
 
 use crate::poll_set::{Bits, Members, Poller};
 use crate::sync::{AtomicU64, Ordering, fence};
+use header_word::{BasicHeader, HeaderWord};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
-use ring::{ARRIVALS, Geometry, ROOM, RingError, Signal};
+use ring::{ARRIVALS, Geometry, RingError, SPACE, Signal};
 use ring_receiver::RingReceiver;
 use ring_sender::RingSender;
 use shm::event::Notify;
 use shm::wait::SpinPolicy;
-use stamp::{BasicHeader, Stamp};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ testing::tests![
     messages_arrive_once_and_in_order_over_two_laps,
     messages_arrive_once_and_in_order_over_a_lap_with_more_preemptions,
     one_store_publishes_a_whole_batch,
-    data_is_never_mistaken_for_a_stamp,
+    data_is_never_mistaken_for_a_header_word,
     a_sleeping_sender_notices_a_closed_receiver,
     an_event_request_races_with_a_message_safely,
     each_request_for_an_event_is_answered,
@@ -142,7 +142,7 @@ fn ends(lines: u64) -> Ends {
     let signal = |own| FutexSignal { scene: Arc::clone(&scene), own, reached: true };
     let words = || Words(Arc::clone(&scene));
     (
-        RingSender::new(words(), geometry, signal(ROOM), POLICY).expect("enough memory"),
+        RingSender::new(words(), geometry, signal(SPACE), POLICY).expect("enough memory"),
         RingReceiver::new(words(), geometry, signal(ARRIVALS), POLICY, 0).expect("enough memory"),
     )
 }
@@ -155,9 +155,9 @@ fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
 
 /// Composes a message of `words` words that all hold `value`.
 fn compose(sender: &mut RingSender<Words, FutexSignal>, words: usize, value: u64) {
-    let room = sender.wait_for_space(words * 8, None).expect("the receiver reads");
+    let space = sender.wait_for_space(words * 8, None).expect("the receiver reads");
     let message =
-        sender.compose(BasicHeader { handler: value as u8, ..BasicHeader::default() }, room);
+        sender.compose(BasicHeader { handler: value as u8, ..BasicHeader::default() }, space);
     message.words().iter().for_each(|word| word.store(value, Ordering::Relaxed));
     message.finish();
 }
@@ -201,14 +201,14 @@ fn messages_arrive_once_and_in_order_over_a_lap_with_more_preemptions() {
     messages_arrive_once_and_in_order(5, 3);
 }
 
-/// The second message of each pair has a stamp that is written by a plain store, before the first
-/// one's release.
+/// The second message of each pair has a header word that is written by a plain store, before the
+/// first one's release.
 fn one_store_publishes_a_whole_batch() {
     model(2, || {
         let (mut sender, mut receiver) = ends(8);
         let thread = thread::spawn(move || {
             for pair in 0..5 {
-                // Room for both, so that the first need not be published to make room for the
+                // Space for both, so that the first need not be published to make space for the
                 // second.
                 sender.wait_for_space(2 * 56, None).expect("the receiver reads");
                 compose(&mut sender, 1, 2 * pair + 1);
@@ -227,13 +227,13 @@ fn one_store_publishes_a_whole_batch() {
     });
 }
 
-/// Messages of two lines of a ring of eight, whose data look like the stamps that the receiver
-/// waits for at the places where it will look for them; and a skip at the end of each lap.
-fn data_is_never_mistaken_for_a_stamp() {
+/// Messages of two lines of a ring of eight, whose data look like the header words that the
+/// receiver waits for at the places where it will look for them; and a skip at the end of each lap.
+fn data_is_never_mistaken_for_a_header_word() {
     model(2, || {
         let (mut sender, mut receiver) = ends(8);
         let plausible =
-            |lap| Stamp::Message { header: BasicHeader::default(), bytes: 8 }.encode(lap);
+            |lap| HeaderWord::Message { header: BasicHeader::default(), bytes: 8 }.encode(lap);
         let values = [plausible(1), plausible(1), 3, plausible(1), plausible(2), 6];
         let words = [8, 8, 1, 8, 8, 1];
         let thread = thread::spawn(move || {
@@ -258,10 +258,10 @@ fn a_sleeping_sender_notices_a_closed_receiver() {
         });
         for value in 1.. {
             match sender.wait_for_space(8, None) {
-                Ok(room) => {
+                Ok(space) => {
                     let message = sender.compose(
                         BasicHeader { handler: value as u8, ..BasicHeader::default() },
-                        room,
+                        space,
                     );
                     message.words()[0].store(value, Ordering::Relaxed);
                     message.finish();

@@ -65,7 +65,7 @@ struct Memory {
     tail: AtomicU64,
     seen: AtomicU64,
     head: AtomicU64,
-    gate: AtomicU32,
+    generation_word: AtomicU32,
     dead: AtomicU64,
 }
 
@@ -111,7 +111,7 @@ impl Memory {
             tail: word(),
             seen: word(),
             head: word(),
-            gate: AtomicU32::new(0),
+            generation_word: AtomicU32::new(0),
             dead: word(),
         };
         for _ in 0..3 {
@@ -128,13 +128,13 @@ impl Memory {
 
     /// As seen by the process of this sender.
     fn lines_of(&self, from: u16) -> SlotRing<'_, Lines<'_>> {
-        let Memory { lines, tail, seen, head, gate, dead } = self;
+        let Memory { lines, tail, seen, head, generation_word, dead } = self;
         SlotRing {
             memory: Lines { slots: lines, dead },
             tail,
             seen,
             head,
-            gate,
+            generation_word,
             own: SenderId::from_bits(from.into()),
         }
     }
@@ -154,7 +154,7 @@ impl Memory {
 
     /// A sender claims a line and dies, just then or after it has written its header.
     fn die_composing(&self, from: u16, has_named_itself: bool) {
-        let claimed = self.lines_of(from).claim(0).expect("room");
+        let claimed = self.lines_of(from).claim(0).expect("space");
         if has_named_itself {
             self.lines_of(from).put_header(claimed, CacheLineHeader::default().pack(0));
             self.lines_of(from).put(claimed, 0, 77);
@@ -163,7 +163,7 @@ impl Memory {
         self.dead.fetch_or(1 << from, Ordering::Release);
     }
 
-    /// Tries so often to send the next of the numbers from 0 on; gives how many it sent.
+    /// Tries so often to send the next of the numbers from 0 on. Returns how many it sent.
     fn send_some(&self, from: u16, tries: usize) -> u64 {
         self.send_some_in(0, from, tries)
     }
@@ -288,7 +288,7 @@ fn a_sender_and_two_receivers() {
 fn a_voided_slot_is_skipped_and_released() {
     long_model(2, || {
         let ring = Memory::used(2, 0);
-        let slow = ring.lines_of(1).claim(0).expect("room");
+        let slow = ring.lines_of(1).claim(0).expect("space");
         ring.lines_of(1).put_header(
             slow,
             CacheLineHeader { source: source(1), ..CacheLineHeader::default() }.pack(0),
@@ -327,7 +327,7 @@ fn a_voided_slot_is_skipped_and_released() {
 fn a_slot_is_published_or_voided_and_never_both() {
     model(3, || {
         let ring = Memory::used(2, 0);
-        let claimed = ring.lines().claim(0).expect("room");
+        let claimed = ring.lines().claim(0).expect("space");
         assert!(ring.send(2, 0).is_ok(), "something lies behind");
         let composing = {
             let ring = Arc::clone(&ring);

@@ -39,9 +39,9 @@ testing::tests![
 struct Memory {
     slots: Vec<AtomicU64>,
     tail: AtomicU64,
-    room: AtomicU64,
+    free_until: AtomicU64,
     head: AtomicU64,
-    gate: AtomicU32,
+    generation_word: AtomicU32,
 }
 
 impl Memory {
@@ -51,9 +51,9 @@ impl Memory {
         Arc::new(Memory {
             slots,
             tail: word(),
-            room: word(),
+            free_until: word(),
             head: word(),
-            gate: AtomicU32::new(0),
+            generation_word: AtomicU32::new(0),
         })
     }
 
@@ -61,9 +61,9 @@ impl Memory {
         WordRing {
             slots: &self.slots,
             tail: &self.tail,
-            room: &self.room,
+            free_until: &self.free_until,
             head: &self.head,
-            gate: &self.gate,
+            generation_word: &self.generation_word,
         }
     }
 
@@ -72,7 +72,7 @@ impl Memory {
         self.words().try_send(message(source, number), 0, &AtomicU64::new(0))
     }
 
-    /// Tries so often to send the next of the numbers from 0 on; gives how many it sent. A model
+    /// Tries so often to send the next of the numbers from 0 on. Returns how many it sent. A model
     /// that waited in a loop would have no end.
     fn send_some(&self, source: u16, tries: usize) -> u64 {
         let next = AtomicU64::new(0);

@@ -36,22 +36,32 @@ fn word() -> AtomicU64 {
 struct Ring {
     slots: [AtomicU64; 2],
     control: [AtomicU64; 3],
-    gate: AtomicU32,
+    generation_word: AtomicU32,
 }
 
 impl Ring {
     fn new() -> Ring {
-        Ring { slots: [word(), word()], control: [word(), word(), word()], gate: AtomicU32::new(0) }
+        Ring {
+            slots: [word(), word()],
+            control: [word(), word(), word()],
+            generation_word: AtomicU32::new(0),
+        }
     }
 
     fn words(&self) -> WordRing<'_> {
-        let [tail, room, head] = &self.control;
-        WordRing { slots: &self.slots, tail, room, head, gate: &self.gate }
+        let [tail, free_until, head] = &self.control;
+        WordRing {
+            slots: &self.slots,
+            tail,
+            free_until,
+            head,
+            generation_word: &self.generation_word,
+        }
     }
 
     fn send(&self, number: u64) {
         let message = ExpressMessage::of_number(SourceName::default(), 0, number).expect("40 bits");
-        assert!(self.words().try_send(message, 0, &AtomicU64::new(0)).is_ok(), "room");
+        assert!(self.words().try_send(message, 0, &AtomicU64::new(0)).is_ok(), "space");
     }
 
     fn receive(&self) -> Option<u64> {

@@ -1,6 +1,6 @@
 //! Orders of the launcher of a job on several nodes to the launchers of the nodes.
 //!
-//! They travel through the standard input of the remote command, one line of JSON each. The end of
+//! They are written to the standard input of the remote command, one line of JSON each. The end of
 //! the input, as at the death of the launcher or of the connection, ends the ranks.
 
 use crate::error::{ServiceError, system};

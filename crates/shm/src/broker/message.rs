@@ -141,7 +141,7 @@ mod tests {
     /// Sends these bytes without a valid header and receives them.
     fn sent_raw(bytes: &[u8]) -> Result<Option<Message>, BrokerError> {
         let (ours, theirs) = pair();
-        rustix::net::send(&ours, bytes, SendFlags::empty()).expect("room");
+        rustix::net::send(&ours, bytes, SendFlags::empty()).expect("space");
         receive(theirs.as_fd())
     }
 
@@ -176,7 +176,7 @@ mod tests {
     fn no_message_and_closed_are_distinct() {
         let (ours, theirs) = pair();
         assert!(matches!(receive(theirs.as_fd()), Ok(None)));
-        send(ours.as_fd(), b"", &[]).expect("room");
+        send(ours.as_fd(), b"", &[]).expect("space");
         drop(ours);
         let last = receive(theirs.as_fd()).expect("sent before the end").expect("one");
         assert!(last.bytes.is_empty());

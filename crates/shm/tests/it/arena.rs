@@ -151,12 +151,12 @@ fn memory_is_committed_step_by_step() {
     };
     let segment = Arc::new(Segment::create(1 << 36, Backing::Memory).expect("a sparse segment"));
     let arena = Arena::new(segment, 0..1 << 36).expect("the whole segment");
-    arena.allocate(64, 64).expect("room");
+    arena.allocate(64, 64).expect("space");
     let first = blocks(&arena);
     assert!((256 << 10..1 << 20).contains(&first), "{first}");
-    arena.allocate(4096, 4096).expect("room");
+    arena.allocate(4096, 4096).expect("space");
     assert_eq!(blocks(&arena), first, "within the step that is reserved already");
-    arena.allocate(1 << 20, 64).expect("room");
+    arena.allocate(1 << 20, 64).expect("space");
     assert!(blocks(&arena) >= 1 << 20);
 }
 
@@ -166,7 +166,7 @@ fn threads_share_an_arena() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for round in 1..200 {
-                    let place = arena.allocate(round, 64).expect("room for four");
+                    let place = arena.allocate(round, 64).expect("space for four");
                     let word: &AtomicU64 = arena.segment().at(place).expect("inside");
                     word.store(round, Ordering::Relaxed);
                     assert_eq!(word.load(Ordering::Relaxed), round);

@@ -44,7 +44,7 @@ fn a_rank_receives_the_segment() {
     assert_eq!(connection.peer().pid, Some(child.id()));
     let question = connection.receive_message(Some(TIMEOUT)).expect("a question");
     assert_eq!(question.bytes, b"segment?");
-    // The child passed one end of a pipe: descriptors travel both ways.
+    // The child passed one end of a pipe: descriptors pass in both directions.
     let mut pipe =
         std::fs::File::from(question.descriptors.into_iter().next().expect("one descriptor"));
     let segment = Segment::create(4096, Backing::Memory).expect("a page");

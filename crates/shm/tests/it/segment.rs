@@ -120,7 +120,7 @@ fn child_with_one_mebibyte() {
 fn a_directory_segment_leaves_no_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let backing = Backing::Directory(directory.path().to_owned());
-    let segment = Segment::create(MIB, backing).expect("room for a page");
+    let segment = Segment::create(MIB, backing).expect("space for a page");
     assert_eq!(std::fs::read_dir(&directory).expect("a directory").count(), 0);
     assert_eq!(segment.bytes(), MIB);
 }

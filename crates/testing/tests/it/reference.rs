@@ -72,10 +72,10 @@ fn missing_fault_is_named() {
 
 fn failure_is_reported() {
     let give_up = |round, outcome| {
-        if round == 2 { Err(Failure::Stuck("nobody moves".into())) } else { Ok(outcome) }
+        if round == 2 { Err(Failure::Stuck("no rank advances".into())) } else { Ok(outcome) }
     };
     let report = report(&Defective { name: "gives up", defect: give_up });
-    assert!(report.contains("the program does not end: nobody moves"), "{report}");
+    assert!(report.contains("the program does not end: no rank advances"), "{report}");
 }
 
 /// A defect that no vector detects: it needs a program of several ranks with more operations on one

@@ -40,12 +40,12 @@ impl Drop for DrainOnExit {
         let deadline = Instant::now() + self.limit;
         let backends = self.backends.get_mut().unwrap_or_else(PoisonError::into_inner);
         let general = backends.last().cloned();
-        // Only the general backend detects the departures of other ranks.
-        let departures = general.as_ref().and_then(|general| general.departures());
-        let departures = departures.unwrap_or(&Vec::new);
+        // Only the general backend detects the exits of other ranks.
+        let exits = general.as_ref().and_then(|general| general.rank_exits());
+        let exits = exits.unwrap_or(&Vec::new);
         for backend in backends.drain(..) {
             // An error means that the node service is gone, which it reports itself.
-            if let Ok(DrainOutcome::TimedOut) = backend.drain(deadline, departures) {
+            if let Ok(DrainOutcome::TimedOut) = backend.drain(deadline, exits) {
                 let seconds = self.limit.as_secs_f64();
                 log::warn!(
                     "this rank leaves its job with messages that other nodes have not received \

@@ -193,7 +193,7 @@ impl Drop for LivenessWatch {
 mod tests {
     use super::*;
     use goal::schedule::Schedule;
-    use network::backend::{Departures, DrainOutcome, ScheduleId};
+    use network::backend::{DrainOutcome, RankExits, ScheduleId};
     use network::error::RankExit;
     use std::collections::HashSet;
 
@@ -254,11 +254,7 @@ mod tests {
 
         fn discard(&self, _: RunId) {}
 
-        fn drain(
-            &self,
-            _: Instant,
-            _: &dyn Departures,
-        ) -> std::result::Result<DrainOutcome, Error> {
+        fn drain(&self, _: Instant, _: &dyn RankExits) -> std::result::Result<DrainOutcome, Error> {
             Ok(DrainOutcome::Drained)
         }
     }

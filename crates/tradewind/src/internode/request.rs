@@ -10,7 +10,7 @@ use goal::schedule::BufferRecord;
 use models::decision::CallForm;
 use network::backend::{Backend, RunId};
 use network::error::Error as BackendError;
-use shm::loan::LentBytes;
+use shm::borrowed::BorrowedBytes;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ pub(crate) struct InternodeRequest {
     form: CallForm,
     /// `None` once the results have been fetched.
     run: Option<RunId>,
-    /// True if a wait has lent the outputs until the end of the run, so that they have the results.
+    /// True if the outputs of a wait were in place until the end of the run, and have the results.
     is_placed: bool,
     sequence: u64,
     /// Start time, if it is recorded.
@@ -237,7 +237,7 @@ impl InternodeRequest {
             return self.wait_for_end(limit);
         };
         let mut wanted = wanted(&self.schedule.buffers, outputs);
-        let waited = direct.lend_outputs(run, &mut wanted, || self.wait_for_end(limit));
+        let waited = direct.with_outputs_in_place(run, &mut wanted, || self.wait_for_end(limit));
         let (waited, is_placed) = waited.map_err(|error| self.internode().translate(error))?;
         self.is_placed = is_placed;
         waited
@@ -338,15 +338,18 @@ fn wanted<'a>(buffers: &[BufferRecord], outputs: &'a mut [&mut [u8]]) -> Vec<&'a
     buffers.iter().map(output_of).collect()
 }
 
-/// Runs a schedule in blocking form on the buffers themselves, which must be lent for the time of
-/// this call. The schedule [takes loans](InternodeSchedule::takes_loans).
-pub(crate) fn run_lent(schedule: &Arc<InternodeSchedule>, buffers: Vec<LentBytes>) -> Result<()> {
+/// Runs a schedule in blocking form on the buffers themselves, which stay borrowed during this
+/// call. The schedule [runs in place](InternodeSchedule::runs_in_place).
+pub(crate) fn run_in_place(
+    schedule: &Arc<InternodeSchedule>,
+    buffers: Vec<BorrowedBytes>,
+) -> Result<()> {
     let Some((direct, id)) = schedule.direct() else {
-        return Err(Error::Run("this schedule takes no lent buffers".into()));
+        return Err(Error::Run("this schedule does not run in place".into()));
     };
     // A request that is dropped before its end cancels the run, so nothing uses the buffers after
     // this call.
-    let start = |sequence| direct.start_lent(id, sequence, buffers);
+    let start = |sequence| direct.start_in_place(id, sequence, buffers);
     let mut request = InternodeRequest::start_by(schedule, CallForm::Blocking, start)?;
     request.wait(None, &mut [])?;
     request.fetch(&mut [])

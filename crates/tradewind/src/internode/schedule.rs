@@ -135,8 +135,8 @@ impl InternodeSchedule {
         std::ptr::addr_eq(direct, of_form).then_some(direct)
     }
 
-    /// Returns `true` if blocking calls can [lend](super::request::run_lent) their buffers.
-    pub(crate) fn takes_loans(&self) -> bool {
+    /// Returns `true` if blocking calls can [run](super::request::run_in_place) on their buffers.
+    pub(crate) fn runs_in_place(&self) -> bool {
         let is_plain = |record: &BufferRecord| record.access != Access::InOut as u32;
         self.direct.is_some() && self.buffers.iter().all(is_plain)
     }

@@ -176,7 +176,7 @@ impl Communicator {
         }
         let table = PortTable::read(self.segment(), there.table, internode.group.ranks())?;
         let set = PollSet::connect(self.segment(), table.set)?;
-        Ok(AppendEnds { receiver, sender: sender.to_carrier((&set, 0), event)? })
+        Ok(AppendEnds { receiver, sender: sender.to_node_service((&set, 0), event)? })
     }
 }
 

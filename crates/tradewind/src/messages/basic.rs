@@ -163,7 +163,7 @@ impl Communicator {
             opened?;
         }
         let agent = internode.map(Internode::agent);
-        let carrier =
+        let service =
             internode.map(|one| Ok::<_, Error>((one.event()?, one.waits()))).transpose()?;
         let ranks = Arc::clone(ranks);
         let uses = Arc::new(uses);
@@ -172,9 +172,9 @@ impl Communicator {
             let receiver = ReceivingRank { ranks, rank: to, _end };
             let sender = Sender::connect(self.segment(), ring.queue, lines)?;
             let sender = sender.watching_rank(Arc::new(receiver));
-            let sender = match carrier {
+            let sender = match service {
                 None => sender,
-                Some((event, _)) => sender.to_carrier(event),
+                Some((event, _)) => sender.to_node_service(event),
             };
             return Ok(Some((BasicEnd::Sender(sender), ring.queue)));
         }
@@ -182,7 +182,7 @@ impl Communicator {
         let senders = SendingRanks { ranks, only: Some(from), _end };
         let receiver = Receiver::connect(self.segment(), ring.queue, lines)?;
         let receiver = receiver.watching_rank(Arc::new(senders));
-        let receiver = match carrier {
+        let receiver = match service {
             None => receiver,
             Some((event, waits)) => receiver.with_remote_sender(event, waits),
         };

@@ -43,7 +43,7 @@ impl BulkSender {
     ///
     /// # Errors
     /// [`BulkError::Closed`], [`BulkError::ProcessExited`] or [`BulkError::RankExited`],
-    /// [`BulkError::CarrierEnded`], [`BulkError::NoDirectPath`] if the policy allows no other,
+    /// [`BulkError::NodeServiceEnded`], [`BulkError::NoDirectPath`] if the policy allows no other,
     /// [`BulkError::Copy`], [`BulkError::Corrupt`].
     #[inline]
     pub fn send(&mut self, bytes: &[u8]) -> Sent {
@@ -136,7 +136,7 @@ impl BulkReceiver {
     /// # Errors
     /// [`BulkError::TooLong`], after which the message remains available, [`BulkError::Closed`]
     /// behind the last message, [`BulkError::ProcessExited`] or [`BulkError::RankExited`],
-    /// [`BulkError::CarrierEnded`], [`BulkError::Copy`], [`BulkError::Corrupt`].
+    /// [`BulkError::NodeServiceEnded`], [`BulkError::Copy`], [`BulkError::Corrupt`].
     #[inline]
     pub fn recv(&mut self, buffer: &mut [u8]) -> Arrived {
         match &mut self.0 {

@@ -58,7 +58,7 @@ impl Peer {
     fn node(&self) -> Result<OtherNode> {
         let job = self.job()?;
         let waits = Arc::new(job.agent().wait_mark());
-        Ok(OtherNode { carrier: job.agent().event()?, waits, peer: Arc::new(self.liveness()) })
+        Ok(OtherNode { service: job.agent().event()?, waits, peer: Arc::new(self.liveness()) })
     }
 
     /// Opens this rank's end at the agent.

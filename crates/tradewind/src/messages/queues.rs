@@ -196,7 +196,7 @@ impl Communicator {
                 let (_, event, outgoing) =
                     remote.as_ref().ok_or_else(|| creation_failed(rank as usize))?;
                 let at = outgoing.get(rank as usize).map_or(Offset(0), |(_, at)| *at);
-                Ok(self.queue_sender(at, ranks, rank, &end)?.to_carrier(event.clone()))
+                Ok(self.queue_sender(at, ranks, rank, &end)?.to_node_service(event.clone()))
             }
         };
         let senders = (0..).zip(ranks.places()).map(open).collect::<Result<_>>()?;

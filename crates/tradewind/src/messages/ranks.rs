@@ -4,7 +4,7 @@ use super::port::SendersEnd;
 use crate::internode::group::{InternodeGroup, InternodeJob};
 use engine::Exit;
 use engine::communicator::Communicator as NodeCommunicator;
-use network::backend::{Departures, ExitedRank};
+use network::backend::{ExitedRank, RankExits};
 use shm::liveness::{PeerExit, RankLiveness};
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
@@ -90,7 +90,7 @@ fn exit_of(exited: &[ExitedRank], rank: u32, member: u32) -> Option<PeerExit> {
 fn exit_elsewhere(job: &Weak<InternodeJob>, rank: u32, member: u32) -> Option<PeerExit> {
     let job = job.upgrade()?;
     if job.agent().check_agent().is_err() {
-        return Some(PeerExit::CarrierEnded);
+        return Some(PeerExit::NodeServiceEnded);
     }
     exit_of(&job.agent().exited(), rank, member)
 }
@@ -114,7 +114,7 @@ impl<E: Debug + Send + Sync> RankLiveness for SendingRanks<E> {
             let job = job.upgrade()?;
             // Nothing arrives from another node without the agent.
             if job.agent().check_agent().is_err() {
-                return Some(PeerExit::CarrierEnded);
+                return Some(PeerExit::NodeServiceEnded);
             }
             elsewhere = job.agent().queue_exits(*port);
         }

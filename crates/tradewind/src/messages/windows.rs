@@ -29,14 +29,14 @@ impl Communicator {
     pub(super) fn open_windows(&self, bytes: u64) -> Result<Windows> {
         let call = Signature::new(CallKind::Windows, 0, 0);
         let port = self.next_port();
-        let carrier = port.as_ref().map(Internode::event).transpose();
-        let created = carrier.and_then(|carrier| {
+        let service = port.as_ref().map(Internode::event).transpose();
+        let created = service.and_then(|service| {
             let own = Window::create(self.arena(), bytes)?;
-            let own = match port.as_ref().zip(carrier.as_ref()) {
-                Some((port, carrier)) => self.serve(port, own, carrier)?,
+            let own = match port.as_ref().zip(service.as_ref()) {
+                Some((port, service)) => self.serve(port, own, service)?,
                 None => own,
             };
-            Ok((own, carrier))
+            Ok((own, service))
         });
         let words = match &created {
             Ok((own, _)) => [0, own.offset().0, own.bytes(), std::process::id().into(), 0, 0],
@@ -44,7 +44,7 @@ impl Communicator {
         };
         // Once a rank has returned, all windows are open at their agents.
         let all = self.allgather_words(words, call)?;
-        let (own, carrier) = created?;
+        let (own, service) = created?;
         if let Some(rank) = all.iter().position(|words| words[0] != 0) {
             return Err(Error::CreationFailed { rank: rank as u32, what: WHAT });
         }
@@ -52,8 +52,8 @@ impl Communicator {
             let peer = port.as_ref().and_then(|port| Peer::on_other_node(port, rank));
             let Some(peer) = peer else {
                 let window = RemoteWindow::connect(self.segment(), Offset(*at))?;
-                return Ok(match &carrier {
-                    Some(carrier) => window.beside_carrier(carrier),
+                return Ok(match &service {
+                    Some(service) => window.beside_node_service(service),
                     None => window,
                 });
             };
@@ -66,7 +66,7 @@ impl Communicator {
     }
 
     /// Opens this rank's window at the agent, for the ranks on other nodes.
-    fn serve(&self, port: &Internode<'_>, own: Window, carrier: &Event) -> Result<Window> {
+    fn serve(&self, port: &Internode<'_>, own: Window, service: &Event) -> Result<Window> {
         let members = port.group.context().members.iter();
         let ranks = members.map(|member| (*member, NONE)).collect();
         let table = PortTable { set: NONE, lines: 0, ranks }.publish(self.arena())?;
@@ -74,7 +74,7 @@ impl Communicator {
         // Cannot fail: the agent has read it, or has ended.
         let _ = self.arena().free(table);
         opened?;
-        Ok(own.served_by(carrier, Box::new(ServedByAgent(port.agent()))))
+        Ok(own.served_by(service, Box::new(ServedByAgent(port.agent()))))
     }
 }
 
@@ -116,7 +116,7 @@ impl WindowRoute for Route {
         let ends = self.ends();
         // Only now: an exit before the channels were open is not reported to them.
         match self.peer.exited() {
-            Some(PeerExit::CarrierEnded) => Err(WindowError::CarrierEnded),
+            Some(PeerExit::NodeServiceEnded) => Err(WindowError::NodeServiceEnded),
             Some(PeerExit::Left(_) | PeerExit::Failed(_)) => Err(WindowError::RankExited { rank }),
             None => ends.map_err(|_| WindowError::NotOpened { rank }),
         }

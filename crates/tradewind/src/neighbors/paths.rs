@@ -134,8 +134,8 @@ impl Neighbors {
         let Some(bytes) = input.checked_div(blocks).or(output.checked_div(sources)) else {
             return Err(argument(
                 "the number of neighbours",
-                "none, so that the buffers do not tell the length of a block",
-                "at least one, or the collective prepared with its _init call, which is told the length",
+                "none, so that the buffers do not determine the length of a block",
+                "at least one, or the collective prepared with its _init call, which takes the length",
             ));
         };
         if input == bytes * blocks && output == bytes * sources {

@@ -4,7 +4,7 @@ use super::kinds::{CollectivePlan, OwnFold, TwoBuffers, check_memory};
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
-use crate::internode::request::run_lent;
+use crate::internode::request::run_in_place;
 use crate::path::ExecutionPath;
 use crate::reduction::{FoldFunction, FoldOrder};
 use crate::request::{CopiedOutput, FoldedOutput, Outputs, Request};
@@ -15,7 +15,7 @@ use engine::communicator::Communicator as NodeCommunicator;
 use engine::flat::FlatCollective;
 use engine::streams::BlockingInput;
 use models::decision::CallForm;
-use shm::loan::{LentBytes, Loan, lend};
+use shm::borrowed::{BorrowedBytes, CallerBuffer, with_borrowed};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -80,9 +80,9 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
                 }
                 flat
             }
-            path if path.lending().is_some() && self.buffers.fold.is_none() => {
+            path if path.in_place_schedule().is_some() && self.buffers.fold.is_none() => {
                 self.copy_own(&input, &mut output);
-                return self.run_lent(&input, &mut output);
+                return self.run_in_place(&input, &mut output);
             }
             _ => {
                 self.copy_own(&input, &mut output);
@@ -124,16 +124,16 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
     }
 
     /// Runs a collective between nodes on the buffers themselves.
-    fn run_lent<'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
+    fn run_in_place<'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
         &self,
         input: &I,
         output: &mut O,
     ) -> Result<()> {
-        let Some(schedule) = self.path.lending() else { return Ok(()) };
+        let Some(schedule) = self.path.in_place_schedule() else { return Ok(()) };
         let shape = self.buffers.shape;
         let length = shape.output.unwrap_or(0) as usize;
         let is_written = shape.output.is_some() && output.argument().is_some();
-        // An input that lies in the output is copied: the output is lent for writing.
+        // An input that lies in the output is copied: the output is borrowed for writing.
         let inside = match (shape.input, input.argument(), shape.in_place) {
             (Some(length), None, InPlaceRule::InputAt(at)) => {
                 let piece = at as usize..(at + length) as usize;
@@ -145,15 +145,15 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         let written = if is_written { shape.result_in(output.bytes()) } else { &mut [] };
         // A result in place stays in the input, so the engine writes it elsewhere.
         let aside = vec![0; length - written.len()];
-        lend(vec![Loan::Read(read), Loan::Write(written)], |lent| {
-            let mut buffers = lent;
+        let borrowed = vec![CallerBuffer::Read(read), CallerBuffer::Write(written)];
+        with_borrowed(borrowed, |mut buffers| {
             if let Some(inside) = inside {
-                buffers[0] = LentBytes::owned(inside);
+                buffers[0] = BorrowedBytes::owned(inside);
             }
             if !aside.is_empty() {
-                buffers[1] = LentBytes::owned(aside);
+                buffers[1] = BorrowedBytes::owned(aside);
             }
-            run_lent(schedule, buffers)
+            run_in_place(schedule, buffers)
         })
     }
 

@@ -6,7 +6,9 @@ use crate::internode::group::{InternodeGroup, InternodeJob};
 use network::agent::messages::port::MessagePort;
 use network::agent::messages::record::{Class, Head, MAX_BYTES, record_bytes};
 use network::direct::DirectPort;
-use queues::matching::{Carrier, REMOTE_RECORD_BYTES, RemoteLink, RemoteOptions, RemoteRecord};
+use queues::matching::{
+    REMOTE_RECORD_BYTES, RemoteLink, RemoteOptions, RemoteProgress, RemoteRecord,
+};
 use shm::mapped::Mapped;
 use shm::sync::AtomicU32;
 use std::sync::Arc;
@@ -23,14 +25,14 @@ pub(super) fn open(job: &InternodeJob, wakeup: Mapped<AtomicU32>) -> Result<Remo
     let leaving = job.leaving();
     let Some(direct) = &job.backends.blocking else {
         let port = job.agent().open_messages(ALL_RINGS / u64::from(ranks.max(1)))?;
-        let carrier = Carrier::Process(Arc::new(port.wait_mark()));
-        return Ok(RemoteOptions { ranks, link: Box::new(AgentLink(port)), carrier, leaving });
+        let progress = RemoteProgress::Process(Arc::new(port.wait_mark()));
+        return Ok(RemoteOptions { ranks, link: Box::new(AgentLink(port)), progress, leaving });
     };
     // The shortest rings: they carry the reports of exits only.
     let reports = job.agent().open_messages(0)?;
     let (port, driver) = direct.open_messages(reports, wakeup, &job.nodes);
-    let carrier = Carrier::Connections(Arc::new(driver));
-    Ok(RemoteOptions { ranks, link: Box::new(DirectLink(port)), carrier, leaving })
+    let progress = RemoteProgress::Connections(Arc::new(driver));
+    Ok(RemoteOptions { ranks, link: Box::new(DirectLink(port)), progress, leaving })
 }
 
 /// Returns the places of the ranks of a communicator: those of this node have their numbers on the

@@ -251,7 +251,7 @@ mod tests {
         let here = models::machine::Topology::here().fingerprint().clone();
         let table = DecisionTable::new(here, vec![row()]).expect("a table that can be");
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
-        table.write(file.path()).expect("room for a table");
+        table.write(file.path()).expect("space for a table");
         let (path, table) = (file.path().into(), table.into());
         // Each has the table as it was at the start of its job.
         let of_job = JobTable::Table(UsedTable { path, table, refinement: Refinement::InFile });

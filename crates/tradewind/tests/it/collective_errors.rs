@@ -254,7 +254,7 @@ fn a_block_of_another_length_than_expected_names_ranks_and_lengths() {
         said[0],
         "rank 2 has 24 bytes for rank 0 in gatherv, rank 0 expects 16: their counts must agree"
     );
-    assert_eq!(said[1..], ["", ""], "who only gives has done its part");
+    assert_eq!(said[1..], ["", ""], "ranks that only contribute are done");
 
     let said = errors(2, |world| {
         let mut mine = vec![0u32; 2];

@@ -50,7 +50,7 @@ fn no_rank_leaves_a_barrier_before_all_have_come() {
                             come.load(Ordering::SeqCst) >= before + ranks,
                             "{algorithm} on {ranks} ranks"
                         );
-                        // Nobody counts for the next round before everyone has looked at this one.
+                        // No rank counts for the next round before all have checked this one.
                         world.barrier()?;
                     }
                 }
@@ -190,7 +190,7 @@ fn alltoall(world: &Communicator, mine: &[usize], expected: &[usize]) -> Result<
             from.copy_from_slice(mine);
             let (mut from, to) =
                 world.ialltoall(from, world.alloc::<usize>(mine.len())?)?.wait()?;
-            // The buffer is this rank's again: whoever is slower must not see this.
+            // The buffer is this rank's again: slower ranks must not see this.
             from.fill(usize::MAX);
             result.copy_from_slice(&to);
         } else if in_place == 3 {

@@ -162,7 +162,7 @@ fn here() -> Fingerprint {
 /// A file with this table.
 fn kept(table: &DecisionTable) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
-    table.write(file.path()).expect("room for a table");
+    table.write(file.path()).expect("space for a table");
     file
 }
 
@@ -211,7 +211,7 @@ fn a_table_that_is_no_use_is_one_line_and_rules_hold() {
     ];
     for (what, content) in files {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
-        std::fs::write(file.path(), content).expect("room for a table");
+        std::fs::write(file.path(), content).expect("space for a table");
         let output = child(Some(file.path()), None);
         let said = said(&output);
         assert!(
@@ -279,7 +279,7 @@ fn ranks_that_see_different_things_go_by_the_same() {
         Decisions { path: "of/the/job.json".into(), content: Ok(bytes), are_refined: false };
     let usual = JobOptions::new(2, EngineKind::Peers);
     let options = JobOptions { decisions: Some(decisions.clone()), ..usual };
-    let node = Node::create(&options).expect("room for a segment");
+    let node = Node::create(&options).expect("space for a segment");
     let other = Node::open(node.segment().clone()).expect("it is a job's");
     assert_eq!(node.decisions().expect("they lie there"), Some(decisions.clone()));
     assert_eq!(other.decisions().expect("they lie there"), Some(decisions));

@@ -26,7 +26,7 @@ testing::tests![
     hello_adds_up,
     every_rank_receives_from_all_nodes,
     every_rank_has_the_bytes_of_the_broadcast,
-    a_value_travels_around_all_ranks,
+    a_value_is_passed_around_all_ranks,
     heat_equals_the_serial_solution,
     a_plate_that_is_too_small_is_refused,
     what_is_gathered_is_what_was_given,
@@ -60,9 +60,9 @@ fn every_rank_has_the_bytes_of_the_broadcast() {
     .expect("the bytes arrive");
 }
 
-fn a_value_travels_around_all_ranks() {
+fn a_value_is_passed_around_all_ranks() {
     local(3, |world| {
-        let lines = ring_exchange::travel(&world)?;
+        let lines = ring_exchange::pass_around(&world)?;
         let expected =
             ["all together: 3", "rank 0 passes on 0", "rank 1 passes on 1", "rank 2 passes on 3"];
         assert!(lines.is_none_or(|lines| lines == expected));

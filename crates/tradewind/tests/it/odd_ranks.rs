@@ -17,7 +17,7 @@ testing::tests![
 
 const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
 
-/// Runs ranks of which rank 1 does something else, and gives every rank's error.
+/// Runs ranks of which rank 1 does something else. Returns every rank's error.
 fn with_an_odd_rank(
     engine: EngineKind,
     ranks: u32,
@@ -30,57 +30,57 @@ fn with_an_odd_rank(
             world.barrier()?;
         }
         let outcome = if world.rank() == 1 { odd(&world) } else { usual(&world) };
-        errors.lock().expect("nobody panics here")[world.rank() as usize] = outcome.err();
+        errors.lock().expect("no panic")[world.rank() as usize] = outcome.err();
         Ok(())
     });
     drop(outcome);
-    errors.into_inner().expect("nobody panicked")
+    errors.into_inner().expect("no panic")
 }
 
 fn an_error_of_ranks_in_different_collectives_names_where_each_is() {
-    // Nobody looks around before everyone has come.
-    let gate = std::sync::Barrier::new(4);
+    // No rank checks before all have arrived.
+    let barrier = std::sync::Barrier::new(4);
     let errors = with_an_odd_rank(
         EngineKind::Peers,
         4,
         |world| {
             let (mine, mut sum) = ([1u32], [0]);
             let request = world.iallreduce(&mine, &mut sum, Op::Sum)?;
-            gate.wait();
+            barrier.wait();
             request.wait().map(|_| ())
         },
         |world| {
             let request = world.ibarrier()?;
-            gate.wait();
+            barrier.wait();
             request.wait()
         },
     );
     for error in errors {
-        let text = error.expect("every rank is told").to_string();
+        let text = error.expect("every rank has an error").to_string();
         assert_eq!(text, "3 of 4 ranks are in allreduce #17, rank 1 is in barrier #17");
     }
 }
 
 fn ranks_with_different_sizes_are_told_so() {
-    let gate = std::sync::Barrier::new(3);
+    let barrier = std::sync::Barrier::new(3);
     let errors = with_an_odd_rank(
         EngineKind::Peers,
         3,
         |world| {
             let (mine, mut sum) = ([1u32], [0]);
             let request = world.iallreduce(&mine, &mut sum, Op::Sum)?;
-            gate.wait();
+            barrier.wait();
             request.wait().map(|_| ())
         },
         |world| {
             let (mine, mut sum) = ([1u64], [0]);
             let request = world.iallreduce(&mine, &mut sum, Op::Sum)?;
-            gate.wait();
+            barrier.wait();
             request.wait().map(|_| ())
         },
     );
     for error in errors {
-        let text = error.expect("every rank is told").to_string();
+        let text = error.expect("every rank has an error").to_string();
         assert_eq!(
             text,
             "2 of 3 ranks are in allreduce #17 of 4 bytes, rank 1 is in allreduce #17 of 8 bytes"
@@ -102,7 +102,7 @@ fn a_linked_collective_that_meets_another_is_found_too() {
             |world| world.with_algorithms(bruck).barrier(),
         );
         for error in errors {
-            let text = error.expect("every rank is told").to_string();
+            let text = error.expect("every rank has an error").to_string();
             // Under the caller engine the barriers before were linked, which is a collective of its
             // own.
             let number = if engine == EngineKind::Peers { 17 } else { 18 };
@@ -155,7 +155,7 @@ fn tests_find_what_waits_find() {
             }
         }
         for error in with_an_odd_rank(engine, 3, polls, other).into_iter().step_by(2) {
-            let text = error.expect("these ranks are told").to_string();
+            let text = error.expect("these ranks have an error").to_string();
             assert!(text.contains("rank 1 is in bcast"), "{text}");
         }
     }
@@ -187,8 +187,8 @@ fn the_cause_precedes_its_consequence() {
 }
 
 fn sizes_that_take_different_ways_are_told_apart_before_any_work() {
-    // The small contribution lies beside the count, the large one in an arena: whoever worked on
-    // them as they are would read places that nobody wrote.
+    // The small contribution lies beside the count, the large one in an arena: ranks that worked on
+    // them as they are would read places that no rank wrote.
     let errors = with_an_odd_rank(
         EngineKind::Peers,
         2,
@@ -196,7 +196,7 @@ fn sizes_that_take_different_ways_are_told_apart_before_any_work() {
         |world| world.allreduce(&vec![1u64; 1 << 17], &mut vec![0; 1 << 17], Op::Sum),
     );
     for error in errors {
-        let text = error.expect("every rank is told").to_string();
+        let text = error.expect("every rank has an error").to_string();
         assert!(text.contains("of 8 bytes") && text.contains("of 1048576 bytes"), "{text}");
     }
 }

@@ -276,20 +276,23 @@ fn any_number_of_shapes_may_be_linked() {
 }
 
 fn a_time_out_names_the_missing_ranks_and_can_be_waited_out() {
-    let gate = std::sync::Barrier::new(2);
+    let barrier = std::sync::Barrier::new(2);
     local(2, |world| {
         if world.rank() == 1 {
-            gate.wait();
+            barrier.wait();
             return world.barrier();
         }
         let mut request = world.ibarrier()?;
         match request.wait_timeout(Duration::from_millis(20)) {
             Err(Error::Timeout { waiting_for, .. }) => {
-                assert_eq!(waiting_for.iter().map(|laggard| laggard.rank).collect::<Vec<_>>(), [1]);
+                assert_eq!(
+                    waiting_for.iter().map(|straggler| straggler.rank).collect::<Vec<_>>(),
+                    [1]
+                );
             }
             other => panic!("{other:?}"),
         }
-        gate.wait();
+        barrier.wait();
         request.wait()
     })
     .expect("the barrier completes after all");
@@ -311,22 +314,22 @@ fn wrong_arguments_are_refused_before_anything_starts() {
 }
 
 fn a_communicator_may_go_while_others_still_fetch_from_it() {
-    let gate = std::sync::Barrier::new(2);
+    let barrier = std::sync::Barrier::new(2);
     local(2, |world| {
         let copy = world.dup()?;
         let mine = vec![world.rank() + 1; 20_000];
         let mut theirs = vec![0; 20_000];
         let request = copy.ialltoall(&mine, &mut theirs)?;
-        gate.wait();
+        barrier.wait();
         if world.rank() == 0 {
             request.wait()?;
             drop(copy);
             // Whatever memory is free again is used now.
             let mut other = world.alloc::<u32>(1 << 16)?;
             other.fill(77);
-            gate.wait();
+            barrier.wait();
         } else {
-            gate.wait();
+            barrier.wait();
             request.wait()?;
         }
         assert!(

@@ -140,7 +140,7 @@ fn neighbours_on_shared_nodes_exchange_short_blocks_and_long_ones() {
 
 fn edges_that_only_one_rank_lists_are_named_on_all_nodes() {
     let said = errors(&[2, 2], |world| {
-        // Rank 1 has nobody to send to, but rank 2 waits for it.
+        // Rank 1 has no rank to send to, but rank 2 waits for it.
         let (sources, destinations): (&[u32], &[u32]) = match world.rank() {
             2 => (&[1], &[]),
             _ => (&[], &[]),
@@ -202,7 +202,7 @@ fn a_short_collective_and_a_long_one_are_a_mismatch() {
         Ok(())
     });
     for error in said {
-        let error = error.expect("both are told");
+        let error = error.expect("both have an error");
         assert!(matches!(error, tradewind::Error::Mismatch { .. }), "{error}");
     }
 }
@@ -330,11 +330,11 @@ fn an_integer_divided_by_zero_is_told_and_the_rest_is_there() {
 }
 
 fn a_node_without_ranks_is_no_node() {
-    let error = local_nodes(&[1, 0], |_| Ok(())).expect_err("nobody is there").to_string();
+    let error = local_nodes(&[1, 0], |_| Ok(())).expect_err("no node is there").to_string();
     assert!(error.contains("node 1"), "{error}");
 }
 
-/// Runs a body on ranks whose errors are kept; gives what each said.
+/// Runs a body on ranks whose errors are kept. Returns the text of each.
 fn errors(
     nodes: &[u32],
     body: impl Fn(&Communicator) -> Result<()> + Sync,
@@ -372,7 +372,7 @@ fn ranks_in_different_collectives_are_told() {
         world.allreduce(&vec![1u8; sum.len()], &mut sum, Op::Sum)
     });
     for error in said {
-        let text = error.expect("both are told").to_string();
+        let text = error.expect("both have an error").to_string();
         assert!(
             text.contains("in allreduce #1: they differ in something else, such as size"),
             "{text}"

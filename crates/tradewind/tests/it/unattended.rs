@@ -1,7 +1,7 @@
-//! Asynchronous progress, claimed without a clock: all ranks start, nobody calls, and the
+//! Asynchronous progress, claimed without a clock: all ranks start, no rank calls, and the
 //! collectives are complete.
 //!
-//! A barrier of the standard library, not of ours, tells that every rank has started; from there to
+//! A barrier of the standard library, not of ours, shows that every rank has started; from there to
 //! the look at [`Request::is_complete`], which does nothing for the collective, no rank makes a
 //! call. So whatever is complete then was completed by the starts alone. Four and more ranks and
 //! algorithms of several rounds, because with two ranks, or in one round, sends that are buffered
@@ -215,7 +215,7 @@ fn complete_without_a_call(plan: Plan) -> Vec<u32> {
             for (index, _) in seen.iter().enumerate().filter(|(_, seen)| **seen) {
                 complete.lock().unwrap_or_else(PoisonError::into_inner)[base + index] += 1;
             }
-            // Nobody waits, which would be a call, before all have looked.
+            // No rank waits, which would be a call, before all have checked.
             rendezvous.wait();
             started.into_iter().try_for_each(Started::wait)?;
             assert!(

@@ -86,18 +86,18 @@ pub(super) fn reserve(graphs: &[Graph], job: &mut JobOptions) -> Result<(), Stri
         // It is address space; memory is taken as it is used.
         job.arena_bytes = part;
     }
-    compare(&need, &Room::look(&job.backing), graphs.len())
+    compare(&need, &AvailableMemory::read(&job.backing), graphs.len())
 }
 
-fn compare(need: &Need, room: &Room, ranks: usize) -> Result<(), String> {
+fn compare(need: &Need, available: &AvailableMemory, ranks: usize) -> Result<(), String> {
     let segment = need.segment();
     let private = need.private;
-    let (of_memory, of_directory) = match &room.directory {
+    let (of_memory, of_directory) = match &available.directory {
         Some(_) => (private, segment),
         None => (segment.saturating_add(private), 0),
     };
     if let Some((directory, free)) =
-        room.directory.as_ref().filter(|(_, free)| *free < of_directory)
+        available.directory.as_ref().filter(|(_, free)| *free < of_directory)
     {
         return Err(format!(
             "its messages need {} and {} has {} left: set TRADEWIND_SEGMENT_DIR to a directory with more",
@@ -106,7 +106,7 @@ fn compare(need: &Need, room: &Room, ranks: usize) -> Result<(), String> {
             size(*free)
         ));
     }
-    if let Some(memory) = room.memory.filter(|memory| *memory < of_memory) {
+    if let Some(memory) = available.memory.filter(|memory| *memory < of_memory) {
         return Err(format!(
             "it needs about {} of memory ({} for messages, {} in {ranks} processes) and {} are available: free some, or \
              run it on a larger machine",
@@ -121,19 +121,19 @@ fn compare(need: &Need, room: &Room, ranks: usize) -> Result<(), String> {
 
 /// Available memory.
 #[derive(Debug)]
-struct Room {
+struct AvailableMemory {
     /// Memory that is available without swapping, where the system reports it.
     memory: Option<u64>,
     /// Directory of the segment if it is not memory of its own, and the space there.
     directory: Option<(PathBuf, u64)>,
 }
 
-impl Room {
-    fn look(backing: &Backing) -> Self {
+impl AvailableMemory {
+    fn read(backing: &Backing) -> Self {
         let machine = std::fs::read_to_string("/proc/meminfo")
             .ok()
             .and_then(|text| field(&text, "MemAvailable:"));
-        let memory = [machine.map(|kibibytes| kibibytes.saturating_mul(1024)), group_room()]
+        let memory = [machine.map(|kibibytes| kibibytes.saturating_mul(1024)), group_memory()]
             .into_iter()
             .flatten()
             .min();
@@ -143,17 +143,17 @@ impl Room {
                 .ok()
                 .map(|about| (path.clone(), about.f_bavail.saturating_mul(about.f_frsize))),
         };
-        Room { memory, directory }
+        AvailableMemory { memory, directory }
     }
 }
 
 /// Memory that the control groups of this process still allow, file pages that can be given back included
 /// (cgroup v2).
-fn group_room() -> Option<u64> {
+fn group_memory() -> Option<u64> {
     let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();
     let root = Path::new("/sys/fs/cgroup");
-    let rooms = Path::new(&own).ancestors().filter_map(|group| {
+    let available = Path::new(&own).ancestors().filter_map(|group| {
         let read = |name: &str| std::fs::read_to_string(root.join(group).join(name)).ok();
         let limit: u64 = read("memory.max")?.trim().parse().ok()?;
         let used: u64 = read("memory.current")?.trim().parse().ok()?;
@@ -164,7 +164,7 @@ fn group_room() -> Option<u64> {
             .sum();
         Some(limit.saturating_sub(used.saturating_sub(given_back)))
     });
-    rooms.min()
+    available.min()
 }
 
 /// The number behind a name at the start of a line.
@@ -210,16 +210,17 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let need = Need { parts: vec![3 << 30, 1 << 30], private: 6 << 20 };
-        let room = |memory, directory| Room { memory, directory };
-        assert_eq!(compare(&need, &room(Some(5 << 30), None), 2), Ok(()));
-        assert_eq!(compare(&need, &room(None, None), 2), Ok(()));
-        let error = compare(&need, &room(Some(4 << 30), None), 2).expect_err("four do not suffice");
+        let available = |memory, directory| AvailableMemory { memory, directory };
+        assert_eq!(compare(&need, &available(Some(5 << 30), None), 2), Ok(()));
+        assert_eq!(compare(&need, &available(None, None), 2), Ok(()));
+        let error =
+            compare(&need, &available(Some(4 << 30), None), 2).expect_err("four do not suffice");
         let expected = "it needs about 4102 MiB of memory (4096 MiB for messages, 6.0 MiB in 2 processes) and 4096 MiB are \
                         available: free some, or run it on a larger machine";
         assert_eq!(error, expected);
         let shelf = Some((PathBuf::from("/shelf"), 1 << 30));
-        let error =
-            compare(&need, &room(Some(5 << 30), shelf), 2).expect_err("the directory is too small");
+        let error = compare(&need, &available(Some(5 << 30), shelf), 2)
+            .expect_err("the directory is too small");
         assert!(
             error.starts_with("its messages need 4096 MiB and /shelf has 1024 MiB left"),
             "{error}"

@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(deliver(&order), Vec::<String>::new());
         let mut swapped = order.clone();
         swapped.swap(0, 1);
-        assert_eq!(deliver(&swapped), Vec::<String>::new(), "nobody can tell");
+        assert_eq!(deliver(&swapped), Vec::<String>::new(), "no rank can notice");
         swapped.swap(1, 2);
         let wrong = deliver(&swapped);
         assert_eq!(wrong.len(), 1, "{wrong:?}");

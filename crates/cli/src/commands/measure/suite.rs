@@ -15,7 +15,7 @@ use job::{JobEnd, lock};
 use kept::SavedPart;
 use measure::experiments::decisions::nodes::Purpose;
 use measure::experiments::decisions::{
-    FILE, at_pace, between_nodes, corrected, losses, of_table, parts_between_nodes, parts_of,
+    FILE, at_speed, between_nodes, corrected, losses, of_table, parts_between_nodes, parts_of,
     table, timed_between_nodes,
 };
 use measure::experiments::{EXPERIMENTS, find};
@@ -220,7 +220,7 @@ pub(super) fn part_written(directory: &Directory, name: &str) -> Result<(), Fail
         correct_models(directory)?;
     }
     if name == "decisions" {
-        follow_pace(directory)?;
+        follow_speed(directory)?;
     }
     if name.starts_with("decisions")
         && let Ok(Some(table)) = decisions(directory)
@@ -255,11 +255,11 @@ fn correct_models(directory: &Directory) -> Result<(), Failure> {
     Ok(corrected(&timed_between_nodes(directory)?, &Machine::read(&path)?).write(&path)?)
 }
 
-/// Changes the parameters of one node to the pace at which candidates were timed.
-fn follow_pace(directory: &Directory) -> Result<(), Failure> {
+/// Changes the parameters of one node to the speed at which candidates were timed.
+fn follow_speed(directory: &Directory) -> Result<(), Failure> {
     let path = directory.machine();
     if let (true, Some(part)) = (path.exists(), directory.read("decisions")?) {
-        at_pace(&part, &Machine::read(&path)?).write(&path)?;
+        at_speed(&part, &Machine::read(&path)?).write(&path)?;
     }
     Ok(())
 }

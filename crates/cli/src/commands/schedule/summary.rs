@@ -16,7 +16,7 @@ pub(super) struct Summary {
     most_bytes_of_a_rank: u64,
     most_messages_of_a_rank: usize,
     scratchpad_bytes_of_a_rank: u64,
-    /// Messages and meetings one after the other.
+    /// Messages and joins one after the other.
     depth: u32,
     /// The ranks that a longest chain of messages goes through.
     longest_path: Vec<u32>,

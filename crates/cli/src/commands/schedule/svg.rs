@@ -18,11 +18,11 @@ const STYLE: &str = "\
 text { font: 12px sans-serif; fill: #24292f } .title { font-size: 16px; font-weight: 600 } .small { font-size: 10px; fill: #57606a }
 .back { fill: #ffffff } .life { stroke: #d0d7de } .message { stroke: #0969da; stroke-width: 1.5 } .head { fill: #0969da }
 .send { fill: #0969da } .receive { fill: #ffffff; stroke: #0969da; stroke-width: 1.5 }
-.local { fill: #fff8c5; stroke: #9a6700 } .copy { fill: #eaeef2; stroke: #57606a } .join { fill: #dafbe1; stroke: #1a7f37 } .meeting { stroke: #1a7f37; stroke-width: 1.5 }
+.local { fill: #fff8c5; stroke: #9a6700 } .copy { fill: #eaeef2; stroke: #57606a } .join { fill: #dafbe1; stroke: #1a7f37 } .join-line { stroke: #1a7f37; stroke-width: 1.5 }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 } .small { fill: #9198a1 } .back { fill: #0d1117 } .life { stroke: #3d444d }
 .message { stroke: #4493f8 } .head, .send { fill: #4493f8 } .receive { fill: #0d1117; stroke: #4493f8 }
-.local { fill: #3b2e00; stroke: #d29922 } .copy { fill: #21262d; stroke: #9198a1 } .join { fill: #04260f; stroke: #3fb950 } .meeting { stroke: #3fb950 }
+.local { fill: #3b2e00; stroke: #d29922 } .copy { fill: #21262d; stroke: #9198a1 } .join { fill: #04260f; stroke: #3fb950 } .join-line { stroke: #3fb950 }
 }";
 
 pub(super) fn draw(title: &str, graphs: &[Graph], rank: Option<u32>) -> String {
@@ -51,7 +51,7 @@ pub(super) fn draw(title: &str, graphs: &[Graph], rank: Option<u32>) -> String {
             writeln!(svg, "<text x=\"{x}\" y=\"76\" text-anchor=\"middle\">rank {column}</text>");
         let _ = writeln!(svg, "<path class=\"life\" d=\"M{x} 84V{end}\"/>");
     }
-    meetings(&mut svg, graphs, &layout);
+    join_lines(&mut svg, graphs, &layout);
     let arrows: Vec<&(Place, Place)> =
         layout.messages.iter().filter(|(send, receive)| shown(*send) && shown(*receive)).collect();
     for (send, receive) in &arrows {
@@ -66,14 +66,14 @@ pub(super) fn draw(title: &str, graphs: &[Graph], rank: Option<u32>) -> String {
     svg
 }
 
-/// A line through all ranks wherever they meet.
-fn meetings(svg: &mut String, graphs: &[Graph], layout: &Layout) {
+/// A line through all ranks for each join.
+fn join_lines(svg: &mut String, graphs: &[Graph], layout: &Layout) {
     let Some((first, steps)) = graphs.first().zip(layout.steps.first()) else { return };
     for (entry, step) in first.vertices().iter().zip(steps) {
         if let Operation::Join { .. } = entry.operation {
             let _ = writeln!(
                 svg,
-                "<path class=\"meeting\" d=\"M{} {}H{}\"/>",
+                "<path class=\"join-line\" d=\"M{} {}H{}\"/>",
                 x(0),
                 y(*step),
                 x(graphs.len() - 1)

@@ -58,7 +58,7 @@ fn every_operation_edge_and_message_of_a_file_is_there() {
     }
 }
 
-/// A calc has its cpu to itself, whoever could run what else the cpu does.
+/// A calc has its cpu to itself: no other operation of that cpu overlaps it.
 fn operations_on_the_cpu_of_a_calc_do_not_overlap() {
     let folder = Folder::new();
     let mut source = ring(4, 6, 3000);

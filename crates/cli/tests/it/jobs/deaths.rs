@@ -1,4 +1,4 @@
-//! Ranks that die, and services that do: everybody else is told, and nothing is left behind.
+//! Ranks and services that are killed: all others get an error, and nothing is left behind.
 
 use crate::jobs::harness::{Finished, Job, Line, send};
 use crate::jobs::rank::now;
@@ -40,8 +40,8 @@ fn processes(job: &mut Job, ranks: u32) -> Vec<ProcessHandle> {
     said.iter().map(|said| ProcessHandle::open(said.number() as u32).expect("it lives")).collect()
 }
 
-/// Asserts that every rank but the victim names it, and that nobody is left. Gives the times they
-/// noticed.
+/// Asserts that every rank but the victim names it, and that no rank is left. Returns the times
+/// they noticed.
 fn assert_all_know(job: &Finished, victim: u32, processes: &[ProcessHandle]) -> Vec<u64> {
     assert_those_know(job, RANKS, victim, processes);
     job.said.iter().filter(|said| said.is("at")).map(|said| said.number()).collect()
@@ -153,7 +153,7 @@ fn a_rank_that_a_script_has_started_is_named_too() {
     processes[2].kill().expect("it lives");
     let job = job.finish();
     assert_eq!(job.who_said("failed 2 vanished"), [0, 1, 3], "{job:?}");
-    // The shell notices the end of its child in its own time: ranks that have been told of it may
+    // The shell notices the end of its child in its own time: ranks to which it was reported may
     // end before, and the launcher reports the first process that fails.
     let first = match job.status {
         137 => "rank 2 failed: its process exited with status 137",
@@ -163,8 +163,8 @@ fn a_rank_that_a_script_has_started_is_named_too() {
     assert!(job.error.contains(first), "{job:?}");
 }
 
-/// The kernel ends the processes that the launcher has started, and the end of the service is told
-/// to those that a script has started.
+/// The kernel ends the processes that the launcher has started, and the end of the service is
+/// reported to those that a script has started.
 fn no_rank_outlives_a_killed_launcher() {
     let before = shared_memory_files();
     for script in [&[][..], &["sh", "-c", "\"$@\"; exit $?", "sh"]] {

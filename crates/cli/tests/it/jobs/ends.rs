@@ -1,4 +1,4 @@
-//! How jobs end, and the exit statuses that tell it.
+//! Ends of jobs, and their exit statuses.
 
 use crate::jobs::harness::{Line, TRADEWIND};
 
@@ -134,7 +134,7 @@ fn more_ranks_than_cores_are_bound_to_none() {
 fn ranks_that_outlive_a_failure_are_ended_whatever_they_ignore() {
     let script = "trap '' TERM; [ $TRADEWIND_RANK = 0 ] && exit 4; while :; do sleep 1000; done";
     let job = Line::run(3, &["--grace", "0.1"]).arguments(&["sh", "-c", script]).finish();
-    // That the output is closed at all tells that the sleeping processes are gone too.
+    // The output is closed only when the sleeping processes are gone too.
     assert_eq!(job.status, 4, "{job:?}");
     assert!(job.error.contains("ended ranks 1, 2"), "{job:?}");
 }

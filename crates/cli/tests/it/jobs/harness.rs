@@ -60,7 +60,7 @@ impl Line {
         let mut child = spawned.expect("cargo has built the command");
         let output = BufReader::new(child.stdout.take().expect("it was asked for"));
         let error = child.stderr.take().expect("it was asked for");
-        // Read at the same time, so that nobody has to wait for room in a pipe.
+        // Read at the same time, so that no process has to wait for space in a pipe.
         let error = std::thread::spawn(move || all_of(error));
         Job { child, output, error }
     }
@@ -152,7 +152,7 @@ impl Job {
         send(self.pid(), signal);
     }
 
-    /// What a rank says next; `None` when nobody is left who could say something.
+    /// Next line of a rank; `None` when no rank is left.
     pub(crate) fn listen(&mut self) -> Option<Said> {
         let mut line = Vec::new();
         loop {
@@ -167,8 +167,8 @@ impl Job {
         }
     }
 
-    /// Waits until each of `ranks` ranks has said this word, and gives what they said with it, by
-    /// rank.
+    /// Waits until each of `ranks` ranks has written this word, and returns what they wrote with
+    /// it, by rank.
     pub(crate) fn listen_for(&mut self, word: &str, ranks: u32) -> Vec<Said> {
         let mut heard: Vec<Said> = Vec::new();
         while (heard.len() as u32) < ranks {
@@ -183,7 +183,7 @@ impl Job {
 
     /// Waits for the end: of the launcher, and of everybody who holds its output.
     pub(crate) fn finish(mut self) -> Finished {
-        // How far they were interests nobody afterwards.
+        // Their progress is not used afterwards.
         let said = std::iter::from_fn(|| self.listen()).filter(|said| !said.is("round")).collect();
         let status = self.child.wait().expect("it is a child");
         let error = self.error.join().expect("reading does not panic");

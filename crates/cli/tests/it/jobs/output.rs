@@ -79,7 +79,7 @@ fn a_reader_that_goes_away_ends_the_ranks_that_write() {
 
 fn ranks_are_told_the_cores_of_the_map() {
     let cores = shm::process::allowed_cores();
-    // A rank binds itself to the core that it is told when it joins.
+    // A rank binds itself to the core that it is assigned when it joins.
     let script = "echo $TRADEWIND_CORE";
     let map = [cores[cores.len() - 1], cores[0]];
     let run = |map: &str| {

@@ -41,7 +41,7 @@ fn run(name: &str) -> i32 {
     }
 }
 
-/// Says something to the test; one line is one system call and is never torn.
+/// Writes a line for the test, by one system call, so that it is never torn.
 fn say(rank: u32, words: &str) {
     println!("> {rank} {words}");
 }
@@ -61,8 +61,8 @@ pub(crate) fn now() -> u64 {
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
-/// Says what went wrong, and when.
-fn tell(rank: u32, error: &Error) {
+/// Writes the error and its time.
+fn report(rank: u32, error: &Error) {
     let at = now();
     let words = match error {
         Error::RankFailed { how: Exit::Remote(_), .. } => format!("error {error}"),
@@ -118,7 +118,7 @@ fn endless() -> i32 {
     let job = match Job::init() {
         Ok(job) => job,
         Err(error) => {
-            tell(setting("TRADEWIND_RANK"), &error);
+            report(setting("TRADEWIND_RANK"), &error);
             return 1;
         }
     };
@@ -127,14 +127,14 @@ fn endless() -> i32 {
     say(rank, &format!("process {}", std::process::id()));
     for number in 0.. {
         if let Err(error) = round(&world, number) {
-            tell(rank, &error);
+            report(rank, &error);
             return 1;
         }
         if number % 16 == 0 {
             say(rank, &format!("round {number}"));
-            // A nap, so that the others fall asleep too now and then: a death finds some computing,
-            // some waiting, some asleep, and only who is about to sleep looks whether anybody is
-            // gone.
+            // A short sleep, so that the others sleep too now and then: an exit finds some ranks
+            // computing, some waiting, some asleep. Only a rank that is about to sleep checks
+            // whether another one has exited.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -176,7 +176,7 @@ fn long() -> i32 {
     say(world.rank(), &format!("process {}", std::process::id()));
     for number in 0.. {
         if let Err(error) = long_round(world, &ring, number) {
-            tell(world.rank(), &error);
+            report(world.rank(), &error);
             return 1;
         }
         if number % 16 == 0 {
@@ -198,7 +198,7 @@ fn kills_itself() -> i32 {
             raise(Signal::KILL);
         }
         if let Err(error) = round(&world, number) {
-            tell(rank, &error);
+            report(rank, &error);
             return 1;
         }
     }
@@ -222,7 +222,7 @@ fn leaves() -> i32 {
     match job.world().barrier() {
         Ok(()) => 0,
         Err(error) => {
-            tell(rank, &error);
+            report(rank, &error);
             setting("OTHERS").cast_signed()
         }
     }
@@ -238,7 +238,7 @@ fn never_joins() -> i32 {
     match Job::init() {
         Ok(_) => 0,
         Err(error) => {
-            tell(setting("TRADEWIND_RANK"), &error);
+            report(setting("TRADEWIND_RANK"), &error);
             1
         }
     }
@@ -264,15 +264,15 @@ fn stops() -> i32 {
             Ok(()) => break,
             Err(Error::Timeout { waiting_for, .. }) => {
                 let stopped =
-                    waiting_for.iter().any(|laggard| laggard.rank == 1 && laggard.stopped);
+                    waiting_for.iter().any(|straggler| straggler.rank == 1 && straggler.stopped);
                 if stopped {
                     let all: Vec<_> =
-                        waiting_for.iter().map(|laggard| laggard.rank.to_string()).collect();
+                        waiting_for.iter().map(|straggler| straggler.rank.to_string()).collect();
                     say(rank, &format!("stopped {}", all.join(",")));
                 }
             }
             Err(error) => {
-                tell(rank, &error);
+                report(rank, &error);
                 return 1;
             }
         }
@@ -310,7 +310,7 @@ fn watched() -> i32 {
     match outcome.and_then(|()| world.barrier()) {
         Ok(()) => 0,
         Err(error) => {
-            tell(rank, &error);
+            report(rank, &error);
             1
         }
     }
@@ -339,7 +339,7 @@ fn follows() -> i32 {
     }
 }
 
-/// Wants more memory than there is.
+/// Requests more memory than there is.
 fn much() -> i32 {
     let job = Job::init().expect("a job");
     let rank = job.world().rank();
@@ -348,7 +348,7 @@ fn much() -> i32 {
     match job.world().allreduce(&vec![1; elements], &mut sum, Op::Sum) {
         Ok(()) => 0,
         Err(error) => {
-            tell(rank, &error);
+            report(rank, &error);
             1
         }
     }
@@ -362,7 +362,7 @@ fn joins() -> i32 {
     let member = match attachment {
         Ok(attachment) => attachment.member,
         Err(error) => {
-            tell(rank, &error.into());
+            report(rank, &error.into());
             return 1;
         }
     };
@@ -374,7 +374,7 @@ fn joins() -> i32 {
     let call = engine::signature::Signature::new(engine::signature::CallKind::Link, 0, 0);
     for number in 0..setting("ROUNDS") {
         if let Err(error) = group.exchange_words([u64::from(number); 6], call) {
-            tell(rank, &error.into());
+            report(rank, &error.into());
             return 1;
         }
     }

@@ -29,15 +29,15 @@ pub(super) struct Reachable {
 
 impl Reachable {
     pub(super) fn new() -> Self {
-        let directory = tempfile::tempdir().expect("there is room");
+        let directory = tempfile::tempdir().expect("there is space");
         let reachable = Reachable { testbed: nodes(2), directory };
-        std::fs::write(reachable.reach(), REACH).expect("there is room");
+        std::fs::write(reachable.reach(), REACH).expect("there is space");
         let mode = Permissions::from_mode(0o700);
         std::fs::set_permissions(reachable.reach(), mode).expect("it is ours");
         let nodes = reachable.testbed.nodes().iter().enumerate();
         let names = nodes.map(|(number, node)| format!("{} n{number}\n", node.address()));
         let names: String = std::iter::once("127.0.0.1 localhost\n".into()).chain(names).collect();
-        std::fs::write(reachable.path("names"), names).expect("there is room");
+        std::fs::write(reachable.path("names"), names).expect("there is space");
         reachable
     }
 

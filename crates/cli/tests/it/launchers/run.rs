@@ -28,7 +28,7 @@ testing::tests![needs(Nodes, Bpf):
 fn ranks_run_on_the_nodes_of_a_list_or_a_file() {
     let reachable = Reachable::new();
     let file = reachable.path("hosts");
-    std::fs::write(&file, "# two nodes\nn0 slots=2\nn1:2\n").expect("there is room");
+    std::fs::write(&file, "# two nodes\nn0 slots=2\nn1:2\n").expect("there is space");
     let this = std::env::current_exe().expect("this test program");
     let program = [this.to_str().expect("readable"), "--part", "nodes::rank::program"];
     let variable = format!("{PROGRAM}=collectives");
@@ -51,7 +51,7 @@ fn ranks_run_on_the_nodes_of_a_list_or_a_file() {
 /// Measurements of the kernel do not pass for those of the node services.
 fn a_job_with_the_kernel_engine_is_tuned_for_it() {
     let reachable = Reachable::new();
-    let place = tempfile::tempdir().expect("room for files");
+    let place = tempfile::tempdir().expect("space for files");
     let path = |name: &str| place.path().join(name).to_str().expect("readable").to_owned();
     let (table, results) = (path("decisions.json"), path("results"));
     let tune = ["tune", "--quick", "--out", &table, "--measurements", &results];

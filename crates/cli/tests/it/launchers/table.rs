@@ -99,7 +99,7 @@ fn intel_mpi_starts_the_examples() {
 fn open_mpi_and_prrte_start_the_examples() {
     let site = Reachable::new();
     let hosts = site.path("hosts");
-    std::fs::write(&hosts, "n0 slots=2\nn1 slots=2\n").expect("there is room");
+    std::fs::write(&hosts, "n0 slots=2\nn1 slots=2\n").expect("there is space");
     let with_both = |one: &&&Installation| one.prefix.join("bin/prterun").is_file();
     let found = installations(Family::OpenMpi);
     let open_mpi = found.iter().find(with_both).expect("the runner has made sure of it");
@@ -158,8 +158,8 @@ impl SshServers {
             path("host"),
             path("user.pub")
         );
-        std::fs::write(path("client"), client).expect("there is room");
-        std::fs::write(path("server"), server).expect("there is room");
+        std::fs::write(path("client"), client).expect("there is space");
+        std::fs::write(path("server"), server).expect("there is space");
         // The directory that the server demands lies in a file system which ends with it.
         let script = "mount -t tmpfs none /run && mkdir /run/sshd && exec /usr/sbin/sshd -D -f $0";
         let servers = site.testbed().nodes().iter().map(|node| {

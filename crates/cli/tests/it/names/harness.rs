@@ -447,7 +447,7 @@ impl<'a> Place<'a> {
         server
     }
 
-    /// Asks a program to end.
+    /// Requests the end of a program.
     pub(crate) fn terminate(&self, program: &Program) {
         let pid = rustix::process::Pid::from_raw(program.id().cast_signed()).expect("a process");
         rustix::process::kill_process(pid, Signal::TERM).expect("it is ours");

@@ -202,7 +202,7 @@ fn a_server_runs_as_long_as_it_is_connected() {
     let mut socket = TcpStream::from(socket);
     socket.set_nonblocking(false).expect("a socket");
     let mut events = Vec::new();
-    // After the greeting a thread of the server serves the connection.
+    // After the hello a thread of the server serves the connection.
     exchange(&mut socket, &mut streams, &mut events);
     listening.kill();
     wait_until("the port is closed", || TcpStream::connect(address).is_err());
@@ -325,7 +325,7 @@ fn a_node_listens_as_long_as_the_command_runs() {
 fn two_programs_meet_across_nodes() {
     let nodes = VirtualNodes::new(2, 1500).expect("the runner has made sure of virtual nodes");
     let file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(file.path(), SECRET).expect("there is room");
+    std::fs::write(file.path(), SECRET).expect("there is space");
     let path = file.path().to_str().expect("text");
     let [here, there] =
         [0, 1].map(|node| Place::on(&nodes.nodes()[node]).variable("TRADEWIND_SECRET_FILE", path));

@@ -126,9 +126,9 @@ impl<'a> Hydra<'a> {
 
     pub(crate) fn start(self) -> Job<'a> {
         let Hydra { testbed, ranks, options, variables, one_node, encloses, user } = self;
-        let directory = tempfile::tempdir().expect("there is room");
+        let directory = tempfile::tempdir().expect("there is space");
         let launcher = directory.path().join("launch");
-        std::fs::write(&launcher, LAUNCHER).expect("there is room");
+        std::fs::write(&launcher, LAUNCHER).expect("there is space");
         std::fs::set_permissions(&launcher, Permissions::from_mode(0o700)).expect("it is ours");
         let mut programs =
             [std::env::current_exe().expect("this test"), env!("CARGO_BIN_EXE_tradewind").into()];
@@ -170,7 +170,7 @@ impl<'a> Hydra<'a> {
         Job { testbed, child, output, _directory: directory }
     }
 
-    /// Starts it, waits for its end, and gives what its ranks said, in their order.
+    /// Starts it, waits for its end, and returns what its ranks wrote, in their order.
     pub(crate) fn run(self) -> Vec<Said> {
         self.start().finish()
     }
@@ -181,12 +181,12 @@ fn copies<const N: usize>(programs: [PathBuf; N], directory: &Path) -> [PathBuf;
     std::fs::set_permissions(directory, Permissions::from_mode(0o755)).expect("it is ours");
     programs.map(|program| {
         let copy = directory.join(program.file_name().expect("a file"));
-        std::fs::copy(&program, &copy).expect("there is room");
+        std::fs::copy(&program, &copy).expect("there is space");
         copy
     })
 }
 
-/// Gives a program the rights that a user's is to have.
+/// Restricts a program to the rights that a user's is to have.
 fn give_rights(program: &Path, user: User) {
     if user == User::WithCommand {
         let given = Command::new("setcap").arg(RIGHTS).arg(program).status();
@@ -220,7 +220,7 @@ impl Job<'_> {
         }
     }
 
-    /// Waits for its end, and gives what its ranks said that has not been heard, in their order.
+    /// Waits for its end, and returns what its ranks wrote that has not been read, in their order.
     pub(crate) fn finish(mut self) -> Vec<Said> {
         let mut said: Vec<Said> = std::iter::from_fn(|| self.next()).collect();
         self.child.wait().expect("it is our child");

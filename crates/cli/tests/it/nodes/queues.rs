@@ -169,10 +169,10 @@ pub(super) fn without_node_service() -> Result<()> {
         assert!(matches!(error, RecvError::RankExited { rank: 0 | 1 }), "{error}");
     } else {
         // No rank has failed.
-        assert_eq!(error, RecvError::CarrierEnded);
+        assert_eq!(error, RecvError::NodeServiceEnded);
         let mut numbers = 0..;
         let error = numbers.find_map(|number| port.senders[2].send(&message(0, number)).err());
-        assert_eq!(error, Some(SendError::CarrierEnded));
+        assert_eq!(error, Some(SendError::NodeServiceEnded));
         // Messages inside the node do not need the service.
         port.senders[1 - rank as usize].send(&message(rank, 7))?;
         while port.receiver.try_recv()? != Some(message(1 - rank, 7)) {

@@ -68,7 +68,7 @@ fn program() {
     std::process::exit(outcome.is_err().into());
 }
 
-/// Says something to the test; one line is one system call and is never torn.
+/// Writes a line for the test, by one system call, so that it is never torn.
 pub(super) fn say(rank: u32, words: &str) {
     println!("> {rank} {words}");
 }
@@ -82,7 +82,7 @@ fn examples() -> Result<()> {
     Ok(())
 }
 
-/// Says at which TCP ports processes listen on this node during a job.
+/// Writes the TCP ports at which processes listen on this node during a job.
 fn listens() -> Result<()> {
     /// State of a socket that listens, in the tables of the kernel.
     const LISTEN: &str = "0A";
@@ -310,13 +310,13 @@ fn engine() -> Result<()> {
     Ok(())
 }
 
-/// Rank 0 gives more than there is room for where nobody takes it, but for what its own node can
-/// keep, and leaves at once. Rank 1 still computes, and wants it later. With a sign to wait for,
-/// both meet once more, and rank 1 gives a little of its own before it leaves: so many packets at
-/// once that some are lost where packets are.
+/// Rank 0 sends more than a receiver buffers before it receives, at most what the sender's node can
+/// keep, and exits at once. Rank 1 still computes, and receives it later. With a sign to wait for,
+/// both synchronise once more, and rank 1 sends a little of its own before it exits: so many
+/// packets at once that some are lost where packets are.
 fn root_leaves() -> Result<()> {
-    /// In pieces for an MTU of 1500, four are a few dozen more than the messages that a rank has
-    /// room for.
+    /// In pieces for an MTU of 1500, four are a few dozen more than the messages that a rank
+    /// buffers.
     const BYTES: usize = 450_000;
     let job = Job::init()?;
     let world = job.world();
@@ -356,7 +356,7 @@ fn root_leaves() -> Result<()> {
     Ok(())
 }
 
-/// Rank 0 gives the others two long messages and leaves: it has waited for the first request, and
+/// Rank 0 sends the others two long messages and exits: it has waited for the first request, and
 /// dropped the second. The others want them later.
 fn root_ends() -> Result<()> {
     let job = Job::init()?;

@@ -25,7 +25,7 @@ fn ranks_of_all_nodes_work_on_the_windows_of_each_other() {
     assert_eq!(said, expected);
 }
 
-/// Every rank counts in the windows of all, puts long data there and takes tickets.
+/// Every rank counts in the windows of all, puts long data there and increments a shared counter.
 pub(super) fn exchange() -> Result<()> {
     let job = Job::init()?;
     let world = job.world();
@@ -95,7 +95,7 @@ pub(super) fn of_a_stopped_rank() -> Result<()> {
     Ok(())
 }
 
-/// Sends commands until one fails, and waits for a condition that nobody makes true: both report
+/// Sends commands until one fails, and waits for a condition that no rank makes true: both report
 /// that the victim has failed.
 fn work_until_it_fails(window: &RemoteWindow) {
     let failed = WindowError::RankExited { rank: VICTIM };

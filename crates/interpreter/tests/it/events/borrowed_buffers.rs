@@ -20,8 +20,10 @@ fn borrowed_buffers_are_used_in_place() {
     }
     let length = StartError::BufferLength { buffer: 1, expected: 8, found: 7 };
     assert_eq!(interpreter.borrow_buffer(1, Box::new(elsewhere(&[0; 7]))), Err(length));
-    for (number, lent) in [(0, &input), (1, &output)] {
-        interpreter.borrow_buffer(number, Box::new(lent.clone())).expect("only messages touch it");
+    for (number, buffer) in [(0, &input), (1, &output)] {
+        interpreter
+            .borrow_buffer(number, Box::new(buffer.clone()))
+            .expect("only messages touch it");
     }
     let twice = StartError::BufferLength { buffer: 0, expected: 0, found: 8 };
     assert_eq!(
@@ -31,8 +33,10 @@ fn borrowed_buffers_are_used_in_place() {
     );
     assert_eq!(interpreter.reset(), Vec::<Vec<u8>>::new(), "the borrow has ended");
 
-    for (number, lent) in [(0, &input), (1, &output)] {
-        interpreter.borrow_buffer(number, Box::new(lent.clone())).expect("only messages touch it");
+    for (number, buffer) in [(0, &input), (1, &output)] {
+        interpreter
+            .borrow_buffer(number, Box::new(buffer.clone()))
+            .expect("only messages touch it");
     }
     interpreter.start(vec![vec![], vec![], vec![0; 4]], 0).expect("two are borrowed");
     let sent = Packet::Eager { tag: 5, ordinal: 0, payload: b"eastward".to_vec() };
@@ -58,8 +62,8 @@ fn long_copies_between_borrowed_buffers_are_complete() {
     let given: Vec<u8> = (0..BYTES).map(|byte| (byte % 251) as u8).collect();
     let input = SharedBuffer(Arc::new(Mutex::new(given.clone())));
     let output = SharedBuffer(Arc::new(Mutex::new(vec![255; BYTES as usize + 7])));
-    for (number, lent) in [(0, &input), (1, &output)] {
-        interpreter.borrow_buffer(number, Box::new(lent.clone())).expect("only copies touch it");
+    for (number, buffer) in [(0, &input), (1, &output)] {
+        interpreter.borrow_buffer(number, Box::new(buffer.clone())).expect("only copies touch it");
     }
     interpreter.start(vec![vec![], vec![], vec![0; BYTES as usize]], 0).expect("two are borrowed");
     let own = interpreter.reset().remove(2);
@@ -121,8 +125,8 @@ fn operations_compute_on_borrowed_buffers() {
     };
     let divisors = words(&|element| u64::from(element != 9000) * 3);
     let dividends = words(&|element| 3 * element as u64);
-    for (number, lent) in [(0, &divisors), (1, &dividends)] {
-        interpreter.borrow_buffer(number, Box::new(lent.clone())).expect("it exists");
+    for (number, buffer) in [(0, &divisors), (1, &dividends)] {
+        interpreter.borrow_buffer(number, Box::new(buffer.clone())).expect("it exists");
     }
     interpreter.start(vec![vec![], vec![]], 0).expect("both are borrowed");
     let [Effect::Completed(Err(Failure::DivisionByZero { element: 9000, .. }))] =

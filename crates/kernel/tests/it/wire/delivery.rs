@@ -7,8 +7,8 @@ testing::tests![needs(Nodes, Bpf, Clang):
     messages_of_every_size_arrive,
     traffic_acknowledges_and_only_a_half_full_window_does_it_by_itself,
     a_full_window_holds_the_sender_until_it_opens,
-    messages_without_room_come_again,
-    a_receiver_without_room_holds_the_sender,
+    messages_without_space_are_sent_again,
+    a_receiver_without_space_holds_the_sender,
     two_jobs_on_the_same_nodes_do_not_disturb_each_other,
 ];
 
@@ -65,7 +65,7 @@ fn a_full_window_holds_the_sender_until_it_opens() {
     assert_eq!(other.deliveries(window..window + 1), [ONCE]);
 }
 
-fn messages_without_room_come_again() {
+fn messages_without_space_are_sent_again() {
     let testbed = joined(2, 1500);
     let [one, other] = &wire_nodes(&testbed, Family::V6)[..] else { unreachable!("there are two") };
     other.refuse(5);
@@ -76,7 +76,7 @@ fn messages_without_room_come_again() {
     assert_eq!((one.counts().resent, other.counts().duplicate), (5, 0));
 }
 
-fn a_receiver_without_room_holds_the_sender() {
+fn a_receiver_without_space_holds_the_sender() {
     let testbed = joined(2, 1500);
     let [one, other] = &wire_nodes(&testbed, Family::V4)[..] else { unreachable!("there are two") };
     let window = WINDOW as u32;

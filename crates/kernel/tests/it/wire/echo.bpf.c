@@ -5,7 +5,7 @@
 enum {
 	DELIVERED,
 	RESUMED,
-	REFUSE, /* so many of the next messages find no room */
+	REFUSE, /* so many of the next messages find no space */
 	TALLIES
 };
 

@@ -14,7 +14,7 @@ testing::tests![needs(Tap, Bpf, Clang):
 
 fn socket(node: &Node, family: Family, port: u16) -> UdpSocket {
     let address = endpoint(node, family, port).address;
-    let socket = node.run(|| UdpSocket::bind((address, port))).expect("nobody else is there");
+    let socket = node.run(|| UdpSocket::bind((address, port))).expect("the port is free");
     socket.set_read_timeout(Some(Duration::from_secs(10))).expect("it is a duration");
     socket
 }
@@ -103,8 +103,7 @@ fn other_traffic_passes_untouched() {
     one.send_to(b"mine", other.local_addr().expect("it is bound")).expect("it goes out");
     assert_eq!(other.recv(&mut [0; 10]).expect("it arrives"), 4);
     let address = (testbed.nodes()[1].address(), PORT);
-    let listener =
-        testbed.nodes()[1].run(|| TcpListener::bind(address)).expect("nobody else is there");
+    let listener = testbed.nodes()[1].run(|| TcpListener::bind(address)).expect("the port is free");
     let _stream = testbed.nodes()[0].run(|| TcpStream::connect(address)).expect("somebody listens");
     listener.accept().expect("somebody connects");
     assert!(

@@ -19,7 +19,7 @@ testing::tests![needs(Nodes, Bpf, Clang):
 /// can forge any source address.
 fn stranger(testbed: &VirtualNodes) -> impl Fn(&[u8]) {
     let node = &testbed.nodes()[2];
-    let socket = node.run(|| UdpSocket::bind((node.address(), 0))).expect("nobody else is there");
+    let socket = node.run(|| UdpSocket::bind((node.address(), 0))).expect("the port is free");
     socket.connect((testbed.nodes()[0].address(), PORT)).expect("it is a UDP socket");
     move |bytes| drop(socket.send(bytes))
 }

@@ -56,11 +56,11 @@ impl Parts<'_> {
             CommunicatorContext { number: *communicator, members, rank: self.rank as u32 };
         let graph = without_computations(&program.graphs[self.rank]);
         let schedule = compile(&graph).map_err(|error| Failure::Other(error.to_string()))?;
-        let prepared = self.make_room_until(|here| here.register(&context, &schedule, 0))?;
+        let prepared = self.finish_runs_until(|here| here.register(&context, &schedule, 0))?;
         for (round, inputs) in program.inputs.iter().enumerate() {
             let inputs: Vec<&[u8]> = inputs[self.rank].iter().map(Vec::as_slice).collect();
             let run_id =
-                self.make_room_until(|here| here.start(prepared, round as u64, &inputs))?;
+                self.finish_runs_until(|here| here.start(prepared, round as u64, &inputs))?;
             self.under_way.push_back((number, prepared, round, run_id));
         }
         Ok(())
@@ -68,7 +68,7 @@ impl Parts<'_> {
 
     /// Calls a function that needs memory; without memory, calls it again after the next run has
     /// ended.
-    fn make_room_until<T>(
+    fn finish_runs_until<T>(
         &mut self,
         mut attempt: impl FnMut(&Rank) -> Result<T, Error>,
     ) -> Result<T, Failure> {

@@ -60,8 +60,8 @@ impl BackgroundTime {
     }
 
     /// Reads the time used up to now. All clocks are read by one thread at one moment: with more
-    /// ranks than cores the ranks pass a gate at different times, and what one has used until then
-    /// another has not.
+    /// ranks than cores the ranks leave a barrier at different times, and what one has used until
+    /// then another has not.
     pub(super) fn read(&self) -> Result<Reading, Error> {
         let process = std::process::id();
         let failed = |source| Error::Processor { process, source };

@@ -34,13 +34,13 @@ pub fn sockets(pair: &[UdpSocket; 2], setting: &Setting) -> Result<Vec<Row>, Err
 }
 
 fn round(pair: &[UdpSocket; 2], trips: u32) -> Result<f64, Error> {
-    let gate = StartBarrier::new(2);
+    let barrier = StartBarrier::new(2);
     let cores = shm::process::allowed_cores();
     let walk = &|rank: usize| -> Result<f64, Error> {
         // Without a core of its own a rank is measured all the same.
         let _ = shm::process::bind_current_thread(cores[rank % cores.len()]);
         let mut message = [0; BYTES];
-        gate.pass(&mut 0);
+        barrier.pass(&mut 0);
         let begin = now_ns();
         for _ in 0..trips {
             if rank == 0 {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A rank with a schedule that it can start again and again.
 #[derive(Debug)]
 pub(super) struct Runner {
-    carrier: Arc<dyn Backend>,
+    backend: Arc<dyn Backend>,
     prepared: ScheduleId,
     sequence: u64,
     inputs: Vec<Vec<u8>>,
@@ -19,11 +19,11 @@ pub(super) struct Runner {
 impl Runner {
     /// Hands the schedule to the rank's engine.
     pub(super) fn new(
-        carrier: &Arc<dyn Backend>,
+        backend: &Arc<dyn Backend>,
         context: &CommunicatorContext,
         schedule: &Schedule,
     ) -> Result<Self, Error> {
-        let prepared = carrier.register(context, schedule, 0)?;
+        let prepared = backend.register(context, schedule, 0)?;
         let zeros = || {
             schedule
                 .view()
@@ -33,7 +33,7 @@ impl Runner {
                 .collect()
         };
         Ok(Runner {
-            carrier: Arc::clone(carrier),
+            backend: Arc::clone(backend),
             prepared,
             sequence: 0,
             inputs: zeros(),
@@ -47,38 +47,38 @@ impl Runner {
             self.inputs.iter().map(Vec::as_slice).collect();
         let sequence = self.sequence;
         self.sequence += 1;
-        Ok(self.carrier.start(self.prepared, sequence, &inputs)?)
+        Ok(self.backend.start(self.prepared, sequence, &inputs)?)
     }
 
     /// Returns true if a run is complete.
-    pub(super) fn is_complete(&self, ticket: RunId) -> bool {
-        self.carrier.is_complete(ticket)
+    pub(super) fn is_complete(&self, run: RunId) -> bool {
+        self.backend.is_complete(run)
     }
 
     /// Waits for a run.
-    pub(super) fn wait(&self, ticket: RunId) -> Result<(), Error> {
-        self.carrier.wait(ticket, None)?;
+    pub(super) fn wait(&self, run: RunId) -> Result<(), Error> {
+        self.backend.wait(run, None)?;
         Ok(())
     }
 
     /// Takes the results of a complete run.
-    pub(super) fn fetch(&mut self, ticket: RunId) -> Result<(), Error> {
+    pub(super) fn fetch(&mut self, run: RunId) -> Result<(), Error> {
         let mut outputs: smallvec::SmallVec<[&mut [u8]; 4]> =
             self.outputs.iter_mut().map(Vec::as_mut_slice).collect();
-        Ok(self.carrier.fetch(ticket, &mut outputs)?)
+        Ok(self.backend.fetch(run, &mut outputs)?)
     }
 
     /// Starts a run, waits for it and takes its results.
     pub(super) fn call(&mut self) -> Result<(), Error> {
-        let ticket = self.start()?;
-        self.wait(ticket)?;
-        self.fetch(ticket)
+        let run = self.start()?;
+        self.wait(run)?;
+        self.fetch(run)
     }
 }
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        self.carrier.release(self.prepared);
+        self.backend.release(self.prepared);
     }
 }
 
@@ -97,7 +97,7 @@ impl StartBarrier {
     /// Returns when all threads have called it as often as this one has.
     pub(super) fn pass(&self, turn: &mut u32) {
         *turn += 1;
-        // AcqRel: what a thread did before the gate is seen by all behind it (pairs with the load
+        // AcqRel: what a thread did before the barrier is seen by all after it (pairs with the load
         // below).
         self.came.fetch_add(1, Ordering::AcqRel);
         let mut looks = 0u32;

@@ -39,17 +39,17 @@ impl RankLocation for SameNode {
 #[derive(Debug)]
 pub struct Candidate {
     name: String,
-    carriers: Vec<Arc<dyn Backend>>,
+    backends: Vec<Arc<dyn Backend>>,
     ranks_per_node: NonZeroU32,
     communicators: AtomicU32,
 }
 
 impl Candidate {
-    /// An engine of this name, with a rank on each node; `carriers` in the order of the ranks.
-    pub fn new(name: &str, carriers: Vec<Arc<dyn Backend>>) -> Self {
+    /// An engine of this name, with a rank on each node; `backends` in the order of the ranks.
+    pub fn new(name: &str, backends: Vec<Arc<dyn Backend>>) -> Self {
         let ranks_per_node = NonZeroU32::MIN;
         let communicators = AtomicU32::new(1);
-        Candidate { name: name.to_owned(), carriers, ranks_per_node, communicators }
+        Candidate { name: name.to_owned(), backends, ranks_per_node, communicators }
     }
 
     /// The same with so many consecutive ranks on each node.
@@ -77,20 +77,20 @@ type Samples = Vec<Vec<f64>>;
 impl Session {
     /// Prepares the schedules; none if the engine does not take them.
     pub(super) fn prepare(candidate: &Candidate, measure: Measure) -> Result<Option<Self>, Error> {
-        let ranks = candidate.carriers.len() as u32;
+        let ranks = candidate.backends.len() as u32;
         let members: Arc<[u32]> = (0..ranks).collect();
-        let mut runners: Vec<Vec<Runner>> = candidate.carriers.iter().map(|_| Vec::new()).collect();
+        let mut runners: Vec<Vec<Runner>> = candidate.backends.iter().map(|_| Vec::new()).collect();
         for longer in [true, false] {
             let number = candidate.communicators.fetch_add(1, Ordering::Relaxed);
-            for (rank, carrier) in (0..).zip(&candidate.carriers) {
+            for (rank, backend) in (0..).zip(&candidate.backends) {
                 let place = (rank, ranks, candidate.ranks_per_node);
                 let Some(graph) = graph(measure, place, longer)? else { continue };
                 let context = CommunicatorContext { number, members: Arc::clone(&members), rank };
                 let schedule = goal::compile::compile(&graph).map_err(tradewind::Error::from)?;
-                if !carrier.supports(&schedule) {
+                if !backend.supports(&schedule) {
                     return Ok(None);
                 }
-                runners[rank as usize].push(Runner::new(carrier, &context, &schedule)?);
+                runners[rank as usize].push(Runner::new(backend, &context, &schedule)?);
             }
         }
         let rounds = vec![Vec::new(); Kind::of(measure).len()];
@@ -106,18 +106,18 @@ impl Session {
     pub(super) fn take(
         &mut self,
         setting: &Setting,
-        pace: ComputeRate,
+        rate: ComputeRate,
         place: &dyn RankLocation,
     ) -> Result<(), Error> {
         let cores = shm::process::allowed_cores();
-        let gate = StartBarrier::new(self.runners.len() as u32);
+        let barrier = StartBarrier::new(self.runners.len() as u32);
         let measure = self.measure;
         let background = BackgroundTime::new();
         let outcomes: Vec<Result<Samples, Error>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0usize..)
                 .zip(&mut self.runners)
                 .map(|(rank, runners)| {
-                    let gate = &gate;
+                    let barrier = &barrier;
                     let cores = &cores;
                     let background = &background;
                     scope.spawn(move || {
@@ -125,8 +125,8 @@ impl Session {
                         place.run(rank, &mut || {
                             // Without a core of its own a rank is measured all the same.
                             let _ = shm::process::bind_current_thread(cores[rank % cores.len()]);
-                            let course = Course { rank, gate, setting, pace, background };
-                            outcome = course.run(measure, runners);
+                            let round = RankRound { rank, barrier, setting, rate, background };
+                            outcome = round.run(measure, runners);
                         });
                         outcome
                     })
@@ -197,14 +197,14 @@ fn together(kind: Kind, ranks: &[&[f64]], background: &BackgroundTime) -> f64 {
 /// Calls in a row, of which one thread starts the part of every rank and waits for all: the time of
 /// one, and the processor time of the whole process.
 fn by_one(calls: u32, ranks: &mut [Vec<Runner>]) -> Result<Samples, Error> {
-    let mut tickets = Vec::with_capacity(ranks.len());
+    let mut runs = Vec::with_capacity(ranks.len());
     let mut call = || -> Result<(), Error> {
         for runner in ranks.iter_mut().flatten() {
-            tickets.push(runner.start()?);
+            runs.push(runner.start()?);
         }
-        for (runner, ticket) in ranks.iter_mut().flatten().zip(tickets.drain(..)) {
-            runner.wait(ticket)?;
-            runner.fetch(ticket)?;
+        for (runner, run) in ranks.iter_mut().flatten().zip(runs.drain(..)) {
+            runner.wait(run)?;
+            runner.fetch(run)?;
         }
         Ok(())
     };
@@ -247,16 +247,16 @@ fn graph(
     }))
 }
 
-/// A rank's way through a round.
-struct Course<'a> {
+/// Execution of a round by one rank.
+struct RankRound<'a> {
     rank: usize,
-    gate: &'a StartBarrier,
+    barrier: &'a StartBarrier,
     setting: &'a Setting,
-    pace: ComputeRate,
+    rate: ComputeRate,
     background: &'a BackgroundTime,
 }
 
-impl Course<'_> {
+impl RankRound<'_> {
     fn run(&self, measure: Measure, runners: &mut [Runner]) -> Result<Samples, Error> {
         self.background.except_me();
         let Some((runner, shorter)) = runners.split_first_mut() else { return Ok(Vec::new()) };
@@ -285,7 +285,7 @@ impl Course<'_> {
     /// Calls in a row; microseconds of a `parts`-th of a call.
     fn batch(&self, runner: &mut Runner, calls: u32, parts: f64) -> Result<Samples, Error> {
         let mut turn = 0;
-        self.gate.pass(&mut turn);
+        self.barrier.pass(&mut turn);
         let begin = now_ns();
         for _ in 0..calls {
             runner.call()?;
@@ -296,7 +296,7 @@ impl Course<'_> {
     /// The exchange alone, then computations with and without it in turns.
     fn overlap(&self, runner: &mut Runner) -> Result<Samples, Error> {
         let alone = self.batch(runner, self.setting.calls.div_ceil(4), 1.0)?.concat();
-        let steps = self.pace.steps(self.setting.computation_us);
+        let steps = self.rate.steps(self.setting.computation_us);
         let laps = self.setting.calls.div_ceil(4);
         let mut turn = 1;
         let mut bare = Vec::new();
@@ -305,32 +305,32 @@ impl Course<'_> {
         let mut used_over = Vec::new();
         let mut unattended = Vec::new();
         for _ in 0..laps {
-            // Rank 0 takes long to read; behind the gate all begin at once.
-            let before = self.read_bystanders()?;
-            self.gate.pass(&mut turn);
+            // Rank 0 takes long to read; after the barrier all begin at once.
+            let before = self.read_background()?;
+            self.barrier.pass(&mut turn);
             let spent = Spent::now();
             let begin = now_ns();
             compute(steps);
             bare.push(microseconds(begin, now_ns()));
             used_bare.push(spent.since_us());
-            self.gate.pass(&mut turn);
+            self.barrier.pass(&mut turn);
             before.map_or(Ok(()), |before| self.background.note_bare(before))?;
-            let before = self.read_bystanders()?;
-            self.gate.pass(&mut turn);
+            let before = self.read_background()?;
+            self.barrier.pass(&mut turn);
             let spent = Spent::now();
             let begin = now_ns();
-            let ticket = runner.start()?;
+            let run = runner.start()?;
             compute(steps);
-            unattended.push(f64::from(u8::from(runner.is_complete(ticket))));
-            runner.wait(ticket)?;
+            unattended.push(f64::from(u8::from(runner.is_complete(run))));
+            runner.wait(run)?;
             over.push(microseconds(begin, now_ns()));
             used_over.push(spent.since_us());
-            runner.fetch(ticket)?;
-            self.gate.pass(&mut turn);
+            runner.fetch(run)?;
+            self.barrier.pass(&mut turn);
             before.map_or(Ok(()), |before| self.background.note_over(before))?;
         }
         // The threads are there until all clocks have been read.
-        self.gate.pass(&mut turn);
+        self.barrier.pass(&mut turn);
         let usual = median(&bare);
         let used = median(&used_bare);
         let exposed = over.iter().map(|lap| lap - usual).collect();
@@ -338,37 +338,37 @@ impl Course<'_> {
         Ok(vec![alone, over, exposed, unattended, stolen])
     }
 
-    /// The background's CPU time; rank 0 reads it for all ranks.
-    fn read_bystanders(&self) -> Result<Option<Reading>, Error> {
+    /// Returns the background CPU time, which rank 0 reads for all ranks.
+    fn read_background(&self) -> Result<Option<Reading>, Error> {
         if self.rank == 0 { self.background.read().map(Some) } else { Ok(None) }
     }
 
     fn test(runner: &mut Runner) -> Result<Samples, Error> {
         const LOOKS: u32 = 10_000;
-        let ticket = runner.start()?;
-        runner.wait(ticket)?;
+        let run = runner.start()?;
+        runner.wait(run)?;
         let begin = now_ns();
         let complete =
-            (0..LOOKS).filter(|_| std::hint::black_box(&*runner).is_complete(ticket)).count();
+            (0..LOOKS).filter(|_| std::hint::black_box(&*runner).is_complete(run)).count();
         let each = (now_ns() - begin) as f64 / f64::from(LOOKS);
-        runner.fetch(ticket)?;
+        runner.fetch(run)?;
         if complete == LOOKS as usize { Ok(vec![vec![each]]) } else { Err(Error::Forgotten) }
     }
 
     fn late_wait(&self, runner: &mut Runner) -> Result<Samples, Error> {
-        let steps = self.pace.steps(self.setting.computation_us);
+        let steps = self.rate.steps(self.setting.computation_us);
         let mut turn = 0;
         let mut waits = Vec::new();
         for _ in 0..self.setting.calls.div_ceil(10) {
-            self.gate.pass(&mut turn);
-            let ticket = runner.start()?;
-            while !runner.is_complete(ticket) {
+            self.barrier.pass(&mut turn);
+            let run = runner.start()?;
+            while !runner.is_complete(run) {
                 compute(steps);
             }
             let begin = now_ns();
-            runner.wait(ticket)?;
+            runner.wait(run)?;
             waits.push(microseconds(begin, now_ns()));
-            runner.fetch(ticket)?;
+            runner.fetch(run)?;
         }
         Ok(vec![waits])
     }
@@ -377,12 +377,12 @@ impl Course<'_> {
         let mut turn = 0;
         let mut starts = Vec::new();
         for _ in 0..self.setting.calls {
-            self.gate.pass(&mut turn);
+            self.barrier.pass(&mut turn);
             let begin = now_ns();
-            let ticket = runner.start()?;
+            let run = runner.start()?;
             starts.push(microseconds(begin, now_ns()));
-            runner.wait(ticket)?;
-            runner.fetch(ticket)?;
+            runner.wait(run)?;
+            runner.fetch(run)?;
         }
         Ok(vec![starts])
     }
@@ -407,7 +407,7 @@ impl Course<'_> {
                 differences.push((timed(runner)? - timed(shorter)?) * scale);
             }
         }
-        self.gate.pass(&mut 0);
+        self.barrier.pass(&mut 0);
         Ok(vec![differences])
     }
 }
@@ -422,9 +422,9 @@ mod tests {
     #[test]
     fn exchanges_are_measured_in_one_level_and_in_two() {
         let clients = connect(&NodeMap::new([0, 0, 1, 1])).expect("threads need nothing");
-        let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Backend>);
+        let backends = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Backend>);
         let two = NonZeroU32::new(2).expect("not zero");
-        let candidates = [Candidate::new("agent", carriers.collect()).with_ranks_per_node(two)];
+        let candidates = [Candidate::new("agent", backends.collect()).with_ranks_per_node(two)];
         let setting = Setting { rounds: 1, calls: 3, computation_us: 1.0 };
         let measures = [ExchangePattern::AllRanks, ExchangePattern::Torus].map(|pattern| {
             [LevelScheme::Direct, LevelScheme::TwoLevels].map(|form| Measure::Exchange {
@@ -434,7 +434,7 @@ mod tests {
             })
         });
         let rows = compare(&candidates, measures.as_flattened(), &setting, &SameNode)
-            .expect("nobody fails");
+            .expect("no rank fails");
         // Called by all, by one, and what that takes of processors.
         let engines: Vec<&str> = rows.iter().step_by(3).map(|row| row.engine.as_str()).collect();
         assert_eq!(

@@ -43,7 +43,7 @@ pub struct Setting {
 pub struct Experiment<'w> {
     pub(super) world: &'w Communicator,
     pub(super) setting: Setting,
-    pub(super) pace: ComputeRate,
+    pub(super) rate: ComputeRate,
 }
 
 impl<'w> Experiment<'w> {
@@ -54,8 +54,8 @@ impl<'w> Experiment<'w> {
     pub fn new(world: &'w Communicator, setting: Setting) -> Result<Self, Error> {
         let own = ComputeRate::calibrate().microseconds_per_step();
         // All ranks compute the same number of steps, those of the fastest.
-        let pace = ComputeRate::new(-agreement::largest(world, &[-own])?[0]);
-        Ok(Experiment { world, setting, pace })
+        let rate = ComputeRate::new(-agreement::largest(world, &[-own])?[0]);
+        Ok(Experiment { world, setting, rate })
     }
 
     /// Number of ranks on each core.

@@ -69,7 +69,7 @@ impl Experiment<'_> {
         let mut plan = Plan {
             computation_us,
             alone_us,
-            steps: self.pace.steps(computation_us),
+            steps: self.rate.steps(computation_us),
             repetitions: 2,
         };
         plan.repetitions = match case.repetitions {

@@ -33,13 +33,13 @@ use tradewind::{CallForm, EngineKind};
 pub const RANKS: &str = "ranks";
 /// The numbers of ranks if the option is not there.
 pub const USUAL_RANKS: [u32; 3] = [2, 4, 8];
-/// Each class and engine has so many turns: a machine stays at one pace for seconds, and two
-/// measurements are to have seen the same paces.
+/// Each class and engine has so many turns: a machine keeps one speed for seconds, and two
+/// measurements are to have the same speeds.
 const PASSES: u32 = 6;
 
-/// Amount of measurement besides messages.
+/// Extent of a measurement besides messages.
 #[derive(Clone, Copy)]
-struct Effort {
+struct Extent {
     laps: Repetition,
     noise_milliseconds: u64,
     combinations: usize,
@@ -48,8 +48,8 @@ struct Effort {
     attempts: u32,
 }
 
-impl Effort {
-    const QUICK: Effort = Effort {
+impl Extent {
+    const QUICK: Extent = Extent {
         attempts: QUICK_ATTEMPTS,
         laps: Repetition { laps: 5, microseconds: 200.0 },
         noise_milliseconds: 5,
@@ -62,7 +62,7 @@ impl Effort {
             visits: 1,
         },
     };
-    const FULL: Effort = Effort {
+    const FULL: Extent = Extent {
         attempts: ATTEMPTS,
         laps: Repetition { laps: 25, microseconds: 1_000.0 },
         noise_milliseconds: 500,
@@ -100,7 +100,7 @@ pub fn progress(setting: &Setting) -> Experiment {
 /// Each class of pairs under each engine.
 fn message_steps(setting: &Setting) -> Vec<Step> {
     let plan = setting.choose(SurveyPlan::quick(), SurveyPlan::default());
-    let effort = setting.choose(Effort::QUICK, Effort::FULL);
+    let extent = setting.choose(Extent::QUICK, Extent::FULL);
     let here = Topology::here();
     let cores: Vec<u32> =
         setting.cores.iter().filter_map(|core| u32::try_from(*core).ok()).collect();
@@ -118,7 +118,7 @@ fn message_steps(setting: &Setting) -> Vec<Step> {
                 let what = format!("{class}, {engine}, pass {pass} of {passes}");
                 let milliseconds = setting.choose(300, 2_500);
                 steps.push(Step::new(what, shape, milliseconds, move |here| {
-                    pair_step(here, of, &plan, effort)
+                    pair_step(here, of, &plan, extent)
                 }));
             }
         }
@@ -128,7 +128,7 @@ fn message_steps(setting: &Setting) -> Vec<Step> {
 
 /// Each number of ranks; `has_file` if earlier steps begin the machine's file.
 fn progress_steps(setting: &Setting, has_file: bool) -> Vec<Step> {
-    let effort = setting.choose(Effort::QUICK, Effort::FULL);
+    let extent = setting.choose(Extent::QUICK, Extent::FULL);
     let ranks = setting.choose(vec![2], ranks_of(setting));
     let step = |(index, ranks): (usize, u32)| {
         let shape = JobShape::bound(setting, ranks);
@@ -140,7 +140,7 @@ fn progress_steps(setting: &Setting, has_file: bool) -> Vec<Step> {
         let cores = setting.cores.len() as u32;
         Step::new(what, shape, setting.choose(400, 5_000), move |here| {
             let mut findings =
-                progress_step(here, (effort.progress, effort.attempts), begins, cores)?;
+                progress_step(here, (extent.progress, extent.attempts), begins, cores)?;
             findings.extend(note.clone().map(Finding::Note));
             Ok(findings)
         })
@@ -187,12 +187,12 @@ fn once(
     here: &StepContext<'_>,
     turn: Turn,
     plan: &SurveyPlan,
-    effort: Effort,
+    extent: Extent,
 ) -> Result<(OncePair, Doubts), Error> {
     let world = here.world;
     let form = CallForm::Nonblocking;
     let engine = engine_of(turn.engine);
-    let mut pair = Pair::new(world, form, engine, (Clock::Inside, OverheadsBy::Stamps))?;
+    let mut pair = Pair::new(world, form, engine, (Clock::Inside, OverheadsBy::Timestamps))?;
     let rounds = if world.rank() == FIRST {
         let rounds = rounds_of(&mut pair, plan)?;
         pair.end()?;
@@ -201,12 +201,12 @@ fn once(
         pair.follow()?;
         Vec::new()
     };
-    let run = starts::measure(world, form, effort.laps)?;
-    let combine = starts::combine(world, effort.combinations)?;
+    let run = starts::measure(world, form, extent.laps)?;
+    let combine = starts::combine(world, extent.combinations)?;
     let exchanges = if turn.is_last {
         let budget =
-            TimeBudget { milliseconds: effort.laps.milliseconds() as f64, most_rounds: 51 };
-        contention::measure(world, here.shape.shared_cores, form, effort.exchanges, budget)?
+            TimeBudget { milliseconds: extent.laps.milliseconds() as f64, most_rounds: 51 };
+        contention::measure(world, here.shape.shared_cores, form, extent.exchanges, budget)?
     } else {
         Vec::new()
     };
@@ -223,7 +223,7 @@ fn pair_step(
     here: &StepContext<'_>,
     turn: Turn,
     plan: &SurveyPlan,
-    effort: Effort,
+    extent: Extent,
 ) -> Result<Vec<Finding>, Error> {
     let world = here.world;
     let leads = world.rank() == FIRST;
@@ -236,9 +236,9 @@ fn pair_step(
         Some(sizes) => SurveyPlan { sizes, most_added: 0, ..plan.clone() },
         None => plan.clone(),
     };
-    let attempt = || once(here, turn, &plan, effort);
+    let attempt = || once(here, turn, &plan, extent);
     let (OncePair { rounds, run, combine, exchanges }, doubts) =
-        undisturbed(here, effort.attempts, attempt)?;
+        undisturbed(here, extent.attempts, attempt)?;
     if !leads {
         return Ok(Vec::new());
     }
@@ -257,7 +257,7 @@ fn pair_step(
     }
     passes.write(here.directory)?;
     let ratio = contention::fit(&exchanges, world.size(), &found.parameters, start);
-    let clock = turn.is_first.then(|| noise::look(effort.noise_milliseconds));
+    let clock = turn.is_first.then(|| noise::look(extent.noise_milliseconds));
     if let Some(directory) = here.directory {
         let keep = |machine: &mut Machine| {
             if let Some((resolution, noise)) = clock {

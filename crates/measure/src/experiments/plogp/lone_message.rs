@@ -1,6 +1,6 @@
 //! Overheads between nodes: processor time of a single message.
 //!
-//! The engine between nodes reads its clock once for everything that has become due, so stamps
+//! The engine between nodes reads its clock once for everything that has become due, so timestamps
 //! around the sends of a run show nothing. Instead, runs with one message and runs without any
 //! alternate, and the difference of their processor times is the overhead. A rank that waits polls,
 //! so that its processor time is the time that passes. Hence no rank waits for the other one while
@@ -141,7 +141,7 @@ impl LoneMessage {
     ) -> Result<Run, Error> {
         let rank = world.rank();
         world.barrier()?;
-        let length = patterns::room(self.bytes, 1) as usize;
+        let length = patterns::buffer_bytes(self.bytes, 1) as usize;
         let buffers = Buffers::new().inout(&mut memory[..length]);
         match executor {
             Executor::Caller => {

@@ -31,9 +31,9 @@ const SIZES: [u64; 10] =
 /// Sizes of direct exchanges.
 const EXCHANGES: [u64; 5] = [8, 512, 4 << 10, 32 << 10, 256 << 10];
 
-/// Amount of measurement.
+/// Extent of a measurement.
 #[derive(Clone)]
-struct Effort {
+struct Extent {
     plan: SurveyPlan,
     laps: Repetition,
     exchanges: &'static [u64],
@@ -51,15 +51,15 @@ enum Distance {
 /// The experiment for a job on these nodes, in which every rank makes all steps.
 pub(super) fn experiment(setting: &Setting, nodes: &Nodes) -> Experiment {
     let ranks = nodes.size();
-    let effort = setting.choose(
-        Effort {
+    let extent = setting.choose(
+        Extent {
             plan: SurveyPlan { sizes: vec![0, 1, 4 << 10, 64 << 10], most_added: 0, rounds: 4 },
             laps: Repetition { laps: 3, microseconds: 1_000.0 },
             exchanges: &EXCHANGES[..2],
             combinations: 5,
             attempts: QUICK_ATTEMPTS,
         },
-        Effort {
+        Extent {
             plan: SurveyPlan { sizes: SIZES.to_vec(), most_added: 4, rounds: 16 },
             laps: Repetition { laps: 15, microseconds: 5_000.0 },
             exchanges: &EXCHANGES,
@@ -78,10 +78,10 @@ pub(super) fn experiment(setting: &Setting, nodes: &Nodes) -> Experiment {
                 Distance::Between => format!("messages between nodes, {form}"),
                 Distance::Inside => format!("messages inside a node, {form}"),
             };
-            let effort = effort.clone();
+            let extent = extent.clone();
             let shape = JobShape::bound(setting, ranks);
             steps.push(Step::new(what, shape, setting.choose(500, 10_000), move |here| {
-                step(here, distance, form, &effort)
+                step(here, distance, form, &extent)
             }));
         }
     }
@@ -104,7 +104,7 @@ fn step(
     here: &StepContext<'_>,
     distance: Distance,
     form: CallForm,
-    effort: &Effort,
+    extent: &Extent,
 ) -> Result<Vec<Finding>, Error> {
     let world = here.world;
     let leaders = leaders(world)?;
@@ -121,12 +121,12 @@ fn step(
     let group = split(world, &leaders)?;
     let group = group.as_ref().filter(|_| distance == Distance::Between);
     let attempt = || {
-        let found = once(here, (pair.as_ref(), group), (distance, form), effort)?;
+        let found = once(here, (pair.as_ref(), group), (distance, form), extent)?;
         let survey = found.pair.as_ref().map(|pair| &pair.survey);
         let doubts = survey.map_or_else(Doubts::default, |survey| survey.doubts);
         Ok((found, doubts))
     };
-    let (found, doubts) = undisturbed(here, effort.attempts, attempt)?;
+    let (found, doubts) = undisturbed(here, extent.attempts, attempt)?;
     let fingerprints = fingerprints(world)?;
     let Once { exchanges, own_combine, combine, .. } = found;
     let Some(found) = found.pair.filter(|_| world.rank() == FIRST) else {
@@ -182,10 +182,10 @@ fn once(
     here: &StepContext<'_>,
     (pair, group): (Option<&Communicator>, Option<&Communicator>),
     (distance, form): (Distance, CallForm),
-    effort: &Effort,
+    extent: &Extent,
 ) -> Result<Once, Error> {
     let world = here.world;
-    let of_pair = |pair| measure(pair, (distance, form), here.service, effort);
+    let of_pair = |pair| measure(pair, (distance, form), here.service, extent);
     let pair = pair.map(of_pair).transpose()?.flatten();
     // The others sleep meanwhile: a rank that waits in a blocking call polls.
     world.ibarrier()?.wait()?;
@@ -195,10 +195,10 @@ fn once(
     let mut once = Once { pair, exchanges: Vec::new(), own_combine: None, combine: 0.0 };
     let Some(engine) = engine else { return Ok(once) };
     if let Some(group) = group {
-        once.exchanges = exchanges(group, form, effort)?;
+        once.exchanges = exchanges(group, form, extent)?;
     }
-    once.own_combine = starts::combine_between_nodes(world, (form, engine), effort.laps)?;
-    once.combine = starts::combine(&world.split_by_node()?, effort.combinations)?;
+    once.own_combine = starts::combine_between_nodes(world, (form, engine), extent.laps)?;
+    once.combine = starts::combine(&world.split_by_node()?, extent.combinations)?;
     Ok(once)
 }
 
@@ -220,7 +220,7 @@ fn measure(
     pair: &Communicator,
     (distance, form): (Distance, CallForm),
     service: Option<u32>,
-    effort: &Effort,
+    extent: &Extent,
 ) -> Result<Option<Found>, Error> {
     let engine = Pair::engine(pair, form)?;
     let is_own = match form {
@@ -242,18 +242,18 @@ fn measure(
         }
         // A thread of this process, among others.
         (Engine::Agent, None) => OverheadsBy::None,
-        _ => OverheadsBy::Stamps,
+        _ => OverheadsBy::Timestamps,
     };
     let mut transport = Pair::new(pair, form, engine, (clock, overheads_by))?;
     let rounds = if pair.rank() == FIRST {
-        let rounds = rounds_of(&mut transport, &effort.plan)?;
+        let rounds = rounds_of(&mut transport, &extent.plan)?;
         transport.end()?;
         rounds
     } else {
         transport.follow()?;
         Vec::new()
     };
-    let run = starts::measure(pair, form, effort.laps)?;
+    let run = starts::measure(pair, form, extent.laps)?;
     if pair.rank() != FIRST {
         return Ok(None);
     }
@@ -280,7 +280,7 @@ fn split(world: &Communicator, ranks: &[u32]) -> Result<Option<Communicator>, Er
 fn exchanges(
     group: &Communicator,
     form: CallForm,
-    effort: &Effort,
+    extent: &Extent,
 ) -> Result<Vec<Exchange>, Error> {
     let direct = Algorithms::default().with(Collective::Alltoall, Algorithm::RotatedDirect)?;
     let group = group.with_algorithms(direct);
@@ -288,7 +288,7 @@ fn exchanges(
         let length = *bytes as usize * group.size() as usize;
         let input = vec![1u8; length];
         let mut output = vec![0u8; length];
-        let mut laps = effort.laps.time(&group, |times| {
+        let mut laps = extent.laps.time(&group, |times| {
             for _ in 0..times {
                 match form {
                     CallForm::Blocking => group.alltoall(&input, &mut output)?,
@@ -302,7 +302,7 @@ fn exchanges(
         laps.sort_by(f64::total_cmp);
         Ok((*bytes, models::statistics::percentile(&laps, 0.25)))
     };
-    effort.exchanges.iter().map(time).collect()
+    extent.exchanges.iter().map(time).collect()
 }
 
 /// The machines of the job's nodes that differ from this one, each once.

@@ -1,7 +1,7 @@
 //! Two ranks of a job as a [`Transport`]: rank 0 leads, the other follows.
 
 use super::lone_message::{Executor, LoneMessage, LoneOverheads};
-use super::patterns::{self, FIRST, PAIR, ROOM, STAMPS};
+use super::patterns::{self, FIRST, LONGEST_BUFFER, PAIR, TIMESTAMPS};
 use super::transport::{Lap, Reading, Transport};
 use crate::harness::Error;
 use crate::harness::clock::{microseconds, now_ns};
@@ -63,14 +63,14 @@ pub(super) struct Pair<'w> {
     clock: Clock,
     overheads_by: OverheadsBy,
     sizes: Vec<SizeSchedules>,
-    room: Room,
+    memory: MessageMemory,
 }
 
 /// Way to measure overheads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OverheadsBy {
     /// Clock readings that are operations of the schedule.
-    Stamps,
+    Timestamps,
     /// Processor time of runs with a single message.
     LoneMessages(Executor),
     /// None: the processor time of the executor is not separate from that of others.
@@ -87,7 +87,7 @@ pub(super) enum Clock {
 }
 
 /// Memory of the messages.
-enum Room {
+enum MessageMemory {
     /// Of the segment, used in place; away while a schedule runs.
     Shared(Option<SharedBuffer<u8>>),
     /// Private, copied for each run: its copies lie before the first reading of the clock.
@@ -106,7 +106,7 @@ struct SizeSchedules {
 
 /// Method by which the overheads of one size are measured.
 enum Overheads {
-    Stamps(Repeated),
+    Timestamps(Repeated),
     LoneMessage(LoneMessage, Executor),
     /// They have no meaning at this size.
     None,
@@ -115,7 +115,7 @@ enum Overheads {
 /// A schedule with its number of messages, and the bytes of its buffer.
 struct Repeated {
     count: u32,
-    room: usize,
+    length: usize,
     schedule: Schedule,
 }
 
@@ -136,15 +136,15 @@ impl<'w> Pair<'w> {
                 way_out: "start the job with 2 or more".to_owned(),
             });
         }
-        let room = if engine.is_between_nodes() {
-            Room::Private(vec![1; ROOM as usize])
+        let memory = if engine.is_between_nodes() {
+            MessageMemory::Private(vec![1; LONGEST_BUFFER as usize])
         } else {
-            let mut room = world.alloc::<u8>(ROOM as usize)?;
+            let mut data = world.alloc::<u8>(LONGEST_BUFFER as usize)?;
             // Its pages are touched before anything is measured.
-            room.fill(1);
-            Room::Shared(Some(room))
+            data.fill(1);
+            MessageMemory::Shared(Some(data))
         };
-        Ok(Pair { world, form, engine, clock, overheads_by, sizes: Vec::new(), room })
+        Ok(Pair { world, form, engine, clock, overheads_by, sizes: Vec::new(), memory })
     }
 
     /// The engine of calls of a form. Both ranks call this.
@@ -184,15 +184,15 @@ impl<'w> Pair<'w> {
         let (trips, messages, calls) =
             (few(16, 64 << 10), few(32, 256 << 10).max(2), few(16, 512 << 10).max(2));
         let repeated = |pattern: fn((u32, u32), u64, (u64, u32)) -> Graph, count| {
-            let room = match self.room {
-                Room::Shared(_) => ROOM,
-                Room::Private(_) => patterns::room(bytes, count),
+            let length = match self.memory {
+                MessageMemory::Shared(_) => LONGEST_BUFFER,
+                MessageMemory::Private(_) => patterns::buffer_bytes(bytes, count),
             };
-            let schedule = self.world.compile(&pattern(rank, room, (bytes, count)))?;
-            Ok::<_, Error>(Repeated { count, room: room as usize, schedule })
+            let schedule = self.world.compile(&pattern(rank, length, (bytes, count)))?;
+            Ok::<_, Error>(Repeated { count, length: length as usize, schedule })
         };
         let overheads = match self.overheads_by {
-            OverheadsBy::Stamps => Overheads::Stamps(repeated(patterns::overheads, calls)?),
+            OverheadsBy::Timestamps => Overheads::Timestamps(repeated(patterns::overheads, calls)?),
             OverheadsBy::LoneMessages(executor) => {
                 Overheads::LoneMessage(LoneMessage::new(self.world, bytes)?, executor)
             }
@@ -209,13 +209,13 @@ impl<'w> Pair<'w> {
         let engine = self.engine.name();
         let is_taken = |one: &Repeated| one.schedule.engine(form) == engine;
         let has_overheads = match &size.overheads {
-            Overheads::Stamps(one) => is_taken(one),
+            Overheads::Timestamps(one) => is_taken(one),
             Overheads::LoneMessage(one, _) => one.is_run_by(form, engine),
             Overheads::None => true,
         };
         if has_overheads && is_taken(&size.round_trips) && is_taken(&size.stream) {
-            if let (Overheads::LoneMessage(message, executor), Room::Private(memory)) =
-                (&size.overheads, &mut self.room)
+            if let (Overheads::LoneMessage(message, executor), MessageMemory::Private(memory)) =
+                (&size.overheads, &mut self.memory)
                 && !message.is_measurable(self.world, *executor, memory)?
             {
                 size.overheads = Overheads::None;
@@ -228,18 +228,19 @@ impl<'w> Pair<'w> {
     /// The time around nothing, and of sends and receives; of no message where they have no meaning.
     fn overheads(
         world: &Communicator,
-        room: &mut Room,
+        memory: &mut MessageMemory,
         form: CallForm,
         SizeSchedules { bytes, overheads, .. }: &SizeSchedules,
     ) -> Result<(f64, [Lap; 2]), Error> {
-        match (overheads, room) {
-            (Overheads::Stamps(stamps), room) => {
-                let [nothing, sends, _, receives, ..] = Self::laps(room, form, *bytes, stamps)?;
-                let laps =
-                    [sends, receives].map(|microseconds| Lap { count: stamps.count, microseconds });
+        match (overheads, memory) {
+            (Overheads::Timestamps(timestamps), memory) => {
+                let [nothing, sends, _, receives, ..] =
+                    Self::laps(memory, form, *bytes, timestamps)?;
+                let laps = [sends, receives]
+                    .map(|microseconds| Lap { count: timestamps.count, microseconds });
                 Ok((nothing, laps))
             }
-            (Overheads::LoneMessage(message, executor), Room::Private(memory)) => {
+            (Overheads::LoneMessage(message, executor), MessageMemory::Private(memory)) => {
                 let LoneOverheads { send, receive } = message.round(world, *executor, memory)?;
                 Ok((0.0, [send, receive].map(|microseconds| Lap { count: 1, microseconds })))
             }
@@ -247,50 +248,50 @@ impl<'w> Pair<'w> {
         }
     }
 
-    /// Runs a schedule. Returns the times between its stamps, and behind them the time of the whole
-    /// run, in microseconds.
+    /// Runs a schedule. Returns the times between its timestamps, and behind them the time of the
+    /// whole run, in microseconds.
     fn run(
-        room: &mut Room,
+        memory: &mut MessageMemory,
         form: CallForm,
-        Repeated { room: length, schedule, .. }: &Repeated,
-    ) -> Result<[f64; STAMPS], Error> {
-        let mut stamps = [0u64; STAMPS];
-        let buffers = match room {
-            Room::Private(memory) => Buffers::new().inout(&mut memory[..*length]),
-            Room::Shared(data) => {
+        Repeated { length, schedule, .. }: &Repeated,
+    ) -> Result<[f64; TIMESTAMPS], Error> {
+        let mut timestamps = [0u64; TIMESTAMPS];
+        let buffers = match memory {
+            MessageMemory::Private(memory) => Buffers::new().inout(&mut memory[..*length]),
+            MessageMemory::Shared(data) => {
                 let Some(data) = data.take() else {
                     unreachable!("every run puts it back, or ends all of it")
                 };
                 Buffers::new().shared(data)
             }
         };
-        let buffers = buffers.output(&mut stamps);
+        let buffers = buffers.output(&mut timestamps);
         let begin = now_ns();
         let mut back = match form {
             CallForm::Blocking => schedule.call(buffers)?,
             CallForm::Nonblocking => schedule.run(buffers)?.wait()?,
         };
         let whole = microseconds(begin, now_ns());
-        if let Room::Shared(data) = room {
+        if let MessageMemory::Shared(data) = memory {
             *data = back.pop();
         }
-        Ok(std::array::from_fn(|number| match stamps.get(number + 1) {
-            Some(next) => next.wrapping_sub(stamps[number]).cast_signed() as f64 * 1e-3,
+        Ok(std::array::from_fn(|number| match timestamps.get(number + 1) {
+            Some(next) => next.wrapping_sub(timestamps[number]).cast_signed() as f64 * 1e-3,
             None => whole,
         }))
     }
 
-    /// Runs a schedule repeatedly and returns the medians of the times between its stamps.
+    /// Runs a schedule repeatedly and returns the medians of the times between its timestamps.
     fn laps(
-        room: &mut Room,
+        memory: &mut MessageMemory,
         form: CallForm,
         bytes: u64,
         schedule: &Repeated,
-    ) -> Result<[f64; STAMPS], Error> {
-        let (all, counted) = runs(bytes, matches!(room, Room::Shared(_)));
-        let mut times = [const { Vec::new() }; STAMPS];
+    ) -> Result<[f64; TIMESTAMPS], Error> {
+        let (all, counted) = runs(bytes, matches!(memory, MessageMemory::Shared(_)));
+        let mut times = [const { Vec::new() }; TIMESTAMPS];
         for run in 0..all {
-            let between = Self::run(room, form, schedule)?;
+            let between = Self::run(memory, form, schedule)?;
             if run + counted >= all {
                 times.iter_mut().zip(between).for_each(|(times, time)| times.push(time));
             }
@@ -302,7 +303,7 @@ impl<'w> Pair<'w> {
         let mut readings = Vec::with_capacity(self.sizes.len());
         for size in &self.sizes {
             let SizeSchedules { bytes, round_trips, single, stream, .. } = size;
-            let mut laps = |schedule| Self::laps(&mut self.room, self.form, *bytes, schedule);
+            let mut laps = |schedule| Self::laps(&mut self.memory, self.form, *bytes, schedule);
             let [mut trips, .., trips_run] = laps(round_trips)?;
             let [mut messages, .., stream_run] = laps(stream)?;
             if self.clock == Clock::Around {
@@ -318,7 +319,7 @@ impl<'w> Pair<'w> {
                 messages = (stream_run - (single_run - trip).max(0.0)).max(0.0);
             }
             let (nothing, [sends, receives]) =
-                Self::overheads(self.world, &mut self.room, self.form, size)?;
+                Self::overheads(self.world, &mut self.memory, self.form, size)?;
             let lap = |count, microseconds| Lap { count, microseconds };
             readings.push(Reading {
                 bytes: *bytes,

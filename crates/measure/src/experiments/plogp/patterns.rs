@@ -14,32 +14,32 @@ pub(super) const FIRST: u32 = 0;
 /// ranks of one node use the engine between nodes only in a communicator that has other nodes.
 pub(super) const PAIR: u32 = 2;
 /// Most bytes of the buffer that a pattern's data lie in.
-pub(super) const ROOM: u64 = 4 << 20;
+pub(super) const LONGEST_BUFFER: u64 = 4 << 20;
 /// Timestamps, of eight bytes, that come back from a run.
-pub(super) const STAMPS: usize = 8;
+pub(super) const TIMESTAMPS: usize = 8;
 
 /// A graph with the buffers of every pattern.
 struct Sheet {
     graph: Graph,
     data: Block,
-    room: u64,
-    stamps: Block,
+    length: u64,
+    timestamps: Block,
 }
 
 impl Sheet {
-    fn new((rank, ranks): (u32, u32), room: u64) -> Self {
+    fn new((rank, ranks): (u32, u32), length: u64) -> Self {
         let mut graph = Graph::new(rank, ranks);
-        let data = graph.buffer(Access::InOut, room);
-        let stamps = graph.buffer(Access::Output, 8 * STAMPS as u64);
-        Sheet { graph, data, room, stamps }
+        let data = graph.buffer(Access::InOut, length);
+        let timestamps = graph.buffer(Access::Output, 8 * TIMESTAMPS as u64);
+        Sheet { graph, data, length, timestamps }
     }
 
     fn peer(&self) -> u32 {
         1 - self.graph.rank()
     }
 
-    fn stamp(&mut self, number: u64) -> Vertex {
-        self.graph.timestamp(self.stamps.part(8 * number, 8))
+    fn timestamp(&mut self, number: u64) -> Vertex {
+        self.graph.timestamp(self.timestamps.part(8 * number, 8))
     }
 
     fn send(&mut self, data: Block) -> Vertex {
@@ -83,20 +83,20 @@ impl Sheet {
 }
 
 /// Bytes of the buffer that the patterns of so many messages of a size need.
-pub(super) fn room(bytes: u64, count: u32) -> u64 {
-    (2 * bytes * u64::from(count)).clamp(8, ROOM)
+pub(super) fn buffer_bytes(bytes: u64, count: u32) -> u64 {
+    (2 * bytes * u64::from(count)).clamp(8, LONGEST_BUFFER)
 }
 
 /// Messages to and fro, each sent on from where the one before was received: what algorithms do
 /// that pass data on. Receives wait for nothing but their messages, as those of algorithms do; only
 /// the last one goes to where the first message came from, so that the next run has fresh data too.
-/// Stamps 0 and 1 are around `count` round trips.
+/// Timestamps 0 and 1 are around `count` round trips.
 pub(super) fn round_trips(
     (rank, ranks): (u32, u32),
-    room: u64,
+    length: u64,
     (bytes, count): (u64, u32),
 ) -> Graph {
-    let mut sheet = Sheet::new((rank, ranks), room);
+    let mut sheet = Sheet::new((rank, ranks), length);
     if rank >= PAIR {
         return sheet.graph;
     }
@@ -110,7 +110,7 @@ pub(super) fn round_trips(
         }
         return sheet.graph;
     }
-    let begin = sheet.stamp(0);
+    let begin = sheet.timestamp(0);
     let mut last = sheet.after(both_there, begin);
     let mut first_sent = None;
     for trip in 0..count {
@@ -124,22 +124,22 @@ pub(super) fn round_trips(
             sheet.after(first_sent, last);
         }
     }
-    let end = sheet.stamp(1);
+    let end = sheet.timestamp(1);
     sheet.after(last, end);
     sheet.graph
 }
 
 /// Messages one after the other to different places, and an empty answer when all have arrived.
-/// Stamps 0 and 1 are around all of it.
-pub(super) fn stream((rank, ranks): (u32, u32), room: u64, (bytes, count): (u64, u32)) -> Graph {
-    let mut sheet = Sheet::new((rank, ranks), room);
+/// Timestamps 0 and 1 are around all of it.
+pub(super) fn stream((rank, ranks): (u32, u32), length: u64, (bytes, count): (u64, u32)) -> Graph {
+    let mut sheet = Sheet::new((rank, ranks), length);
     if rank >= PAIR {
         return sheet.graph;
     }
     let both_there = sheet.meet();
     let nothing = sheet.nothing();
     if rank == FIRST {
-        let begin = sheet.stamp(0);
+        let begin = sheet.timestamp(0);
         sheet.after(both_there, begin);
         for number in 0..count {
             let place = sheet.place(number, bytes);
@@ -148,7 +148,7 @@ pub(super) fn stream((rank, ranks): (u32, u32), room: u64, (bytes, count): (u64,
         }
         let answer = sheet.receive(nothing);
         sheet.after(begin, answer);
-        let end = sheet.stamp(1);
+        let end = sheet.timestamp(1);
         sheet.after(answer, end);
     } else {
         let received: Vec<Vertex> = (0..count)
@@ -166,11 +166,15 @@ pub(super) fn stream((rank, ranks): (u32, u32), room: u64, (bytes, count): (u64,
     sheet.graph
 }
 
-/// Sends to a rank that does not receive yet, and then receives of messages that wait. Stamps 0 and
-/// 1 are around nothing, 1 and 2 around the sends, 3 and 4 around the receives; the data are
+/// Sends to a rank that does not receive yet, and then receives of messages that wait. Timestamps 0
+/// and 1 are around nothing, 1 and 2 around the sends, 3 and 4 around the receives; the data are
 /// written anew before they are sent.
-pub(super) fn overheads((rank, ranks): (u32, u32), room: u64, (bytes, count): (u64, u32)) -> Graph {
-    let mut sheet = Sheet::new((rank, ranks), room);
+pub(super) fn overheads(
+    (rank, ranks): (u32, u32),
+    length: u64,
+    (bytes, count): (u64, u32),
+) -> Graph {
+    let mut sheet = Sheet::new((rank, ranks), length);
     if rank >= PAIR {
         return sheet.graph;
     }
@@ -179,24 +183,24 @@ pub(super) fn overheads((rank, ranks): (u32, u32), room: u64, (bytes, count): (u
     if rank == FIRST {
         let all = u64::from(count) * bytes;
         let fresh = sheet.data.part(0, all);
-        let old = sheet.data.part(sheet.room / 2, all);
+        let old = sheet.data.part(sheet.length / 2, all);
         let written = sheet.graph.copy(old, fresh);
         sheet.after(both_there, written);
-        let nothing_between = sheet.stamp(0);
+        let nothing_between = sheet.timestamp(0);
         sheet.after(written, nothing_between);
-        let begin = sheet.stamp(1);
+        let begin = sheet.timestamp(1);
         sheet.after(nothing_between, begin);
         for number in 0..count {
             let place = sheet.place(number, bytes);
             let sent = sheet.send(place);
             sheet.after(begin, sent);
         }
-        let end = sheet.stamp(2);
+        let end = sheet.timestamp(2);
         sheet.after(begin, end);
         let all_sent = sheet.send(nothing);
         sheet.after(end, all_sent);
-        let its_stamps = sheet.stamps.part(24, 16);
-        sheet.receive(its_stamps);
+        let its_timestamps = sheet.timestamps.part(24, 16);
+        sheet.receive(its_timestamps);
     } else {
         let received: Vec<Vertex> = (0..count)
             .map(|number| {
@@ -206,15 +210,15 @@ pub(super) fn overheads((rank, ranks): (u32, u32), room: u64, (bytes, count): (u
             .collect();
         let all_sent = sheet.receive(nothing);
         sheet.after(both_there, all_sent);
-        let begin = sheet.stamp(3);
+        let begin = sheet.timestamp(3);
         sheet.after(all_sent, begin);
         for one in received {
             sheet.after(begin, one);
         }
-        let end = sheet.stamp(4);
+        let end = sheet.timestamp(4);
         sheet.after(begin, end);
-        let own_stamps = sheet.stamps.part(24, 16);
-        let told = sheet.send(own_stamps);
+        let own_timestamps = sheet.timestamps.part(24, 16);
+        let told = sheet.send(own_timestamps);
         sheet.after(end, told);
     }
     sheet.graph
@@ -224,7 +228,7 @@ pub(super) fn overheads((rank, ranks): (u32, u32), room: u64, (bytes, count): (u
 /// there is something to run.
 pub(super) fn lone_message((rank, ranks): (u32, u32), bytes: u64, has_message: bool) -> Graph {
     let mut graph = Graph::new(rank, ranks);
-    let data = graph.buffer(Access::InOut, room(bytes, 1));
+    let data = graph.buffer(Access::InOut, buffer_bytes(bytes, 1));
     let nothing = data.part(0, 0);
     let begin = graph.copy(nothing, nothing);
     let data = data.part(0, bytes);
@@ -271,16 +275,16 @@ pub(super) fn combinations((rank, ranks): (u32, u32), bytes: u64, count: u32) ->
     graph
 }
 
-/// One combination of as many bytes, with stamps 0 and 1 around it; every rank for itself.
+/// One combination of as many bytes, with timestamps 0 and 1 around it; every rank for itself.
 pub(super) fn combination(rank: u32, ranks: u32, bytes: u64) -> Graph {
     let mut graph = Graph::new(rank, ranks);
     let data = graph.buffer(Access::InOut, 2 * bytes);
-    let stamps = graph.buffer(Access::Output, 16);
+    let timestamps = graph.buffer(Access::Output, 16);
     let left = data.part(0, bytes);
     let right = data.part(bytes, bytes);
-    let begin = graph.timestamp(stamps.part(0, 8));
+    let begin = graph.timestamp(timestamps.part(0, 8));
     let sum = graph.local(Arithmetic::Add, DataType::F64, left, right, left);
-    let end = graph.timestamp(stamps.part(8, 8));
+    let end = graph.timestamp(timestamps.part(8, 8));
     graph.requires(sum, begin);
     graph.requires(end, sum);
     graph

@@ -14,7 +14,7 @@ use std::num::NonZeroU64;
 const SEGMENT: NonZeroU64 = NonZeroU64::new(8 << 10).expect("not zero");
 /// No collective takes more memory than this.
 const MOST_MEMORY: u64 = 1 << 27;
-/// The pace has changed if two visits differ by this factor.
+/// The speed has changed if two visits differ by this factor.
 const CHANGED: f64 = 1.5;
 
 /// Times among the ranks of a job.
@@ -33,7 +33,7 @@ pub(super) struct Plan {
     pub(super) operations: &'static [Collective],
     pub(super) sizes: &'static [u64],
     pub(super) budget: TimeBudget,
-    /// Number of visits to each size. A machine stays at one pace for seconds, and the faster visit
+    /// Number of visits to each size. A machine keeps one speed for seconds, and the faster visit
     /// counts: what comes between makes a machine slower and never faster.
     pub(super) visits: u32,
 }
@@ -109,7 +109,7 @@ impl Progress {
 
     /// Doubts that follow from times that changed between two visits.
     pub(super) fn doubts(&self) -> Doubts {
-        Doubts::of([(Sign::ChangedPace, self.changed as f64 / self.again.max(1) as f64)])
+        Doubts::of([(Sign::ChangedSpeed, self.changed as f64 / self.again.max(1) as f64)])
     }
 
     /// The constants of cooperative progress among these ranks.
@@ -151,7 +151,7 @@ mod tests {
 
     /// Four sizes, of which some take twice as long at the second visit.
     #[test]
-    fn a_pace_that_changes_is_a_doubt() {
+    fn a_speed_that_changes_is_a_doubt() {
         let of = |slow: u64| {
             let mut progress = Progress::default();
             for visit in 0..2 {

@@ -91,8 +91,9 @@ mod tests {
     use crate::experiments::plogp::Lap;
     use crate::harness::Sign;
 
-    fn pass(pace: f64) -> Pass {
-        let lap = |count: u32, microseconds: f64| Lap { count, microseconds: microseconds * pace };
+    fn pass(slowdown: f64) -> Pass {
+        let lap =
+            |count: u32, microseconds: f64| Lap { count, microseconds: microseconds * slowdown };
         let reading = |bytes: u64, each: f64| Reading {
             bytes,
             nothing: 0.0,
@@ -103,7 +104,7 @@ mod tests {
         };
         Pass {
             rounds: vec![vec![reading(0, 2.0), reading(64, 3.0)]; 4],
-            start: StartCosts { fixed: pace, per_byte: 0.0 },
+            start: StartCosts { fixed: slowdown, per_byte: 0.0 },
             doubts: Doubts::default(),
         }
     }
@@ -112,9 +113,9 @@ mod tests {
     fn passes_are_kept_and_taken_together() {
         let directory = tempfile::tempdir().expect("a directory");
         let mut passes = Passes::default();
-        // One of three passes saw the machine at half its pace.
-        for pace in [1.0, 2.0, 1.0] {
-            passes.add("curve", pass(pace));
+        // One of three passes saw the machine at half its speed.
+        for slowdown in [1.0, 2.0, 1.0] {
+            passes.add("curve", pass(slowdown));
             passes.write(Some(directory.path())).expect("it can be written");
             passes = Passes::read(Some(directory.path())).expect("it is whole");
         }
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(survey.samples.round_trip.values.len(), 12);
     }
 
-    /// A pass at twice the pace, under load, would count as the fastest.
+    /// A pass at twice the speed, under load, would count as the fastest.
     #[test]
     fn disturbed_passes_count_only_where_there_are_no_others() {
         let loaded = Doubts::of([(Sign::OtherProcesses, 0.5)]);

@@ -66,12 +66,12 @@ pub(super) fn combine(world: &Communicator, runs: usize) -> Result<f64, Error> {
     let mut times = Vec::with_capacity(runs);
     // The first runs touch the memory.
     for run in 0..runs + 2 {
-        let mut stamps = [0u64; 2];
-        let request = schedule.run(Buffers::new().shared(data).output(&mut stamps))?;
+        let mut timestamps = [0u64; 2];
+        let request = schedule.run(Buffers::new().shared(data).output(&mut timestamps))?;
         let Some(back) = request.wait()?.pop() else { unreachable!("what moved in comes back") };
         data = back;
         if run >= 2 {
-            times.push(stamps[1].wrapping_sub(stamps[0]) as f64 * 1e-3);
+            times.push(timestamps[1].wrapping_sub(timestamps[0]) as f64 * 1e-3);
         }
     }
     times.sort_by(f64::total_cmp);

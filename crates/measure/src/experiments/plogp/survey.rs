@@ -7,7 +7,7 @@ use models::parameters::{Parameters, ParametersError, Point};
 use models::statistics::{Sample, median, never_falling, percentile, pooled};
 use std::collections::BTreeMap;
 
-/// Amount of measurement.
+/// Extent of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SurveyPlan {
     /// Sizes that are measured in any case, in bytes; 0 among them.

@@ -46,7 +46,7 @@ impl MessagePath for Appended {
         self.record.extend(pattern(bytes));
     }
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.records as usize
     }
 

@@ -28,7 +28,7 @@ impl MessagePath for Bulk {
         self.received = vec![0; bytes as usize];
     }
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         let bytes = self.payload.len() as u64;
         match self.policy {
             // Its rings hold few messages, and as much may be on the way between them.

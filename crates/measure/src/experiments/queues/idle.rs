@@ -34,7 +34,7 @@ pub(super) fn measure(world: &Communicator) -> Result<QueueRow, Error> {
         scope.spawn(|| words.recv_deadline(until).is_ok());
         scope.spawn(|| lines.recv_deadline(until).is_ok());
         for way in &mut polled {
-            scope.spawn(|| way.carrier_mut().sleep_until(until));
+            scope.spawn(|| way.path_mut().sleep_until(until));
         }
         for way in &mut channels {
             scope.spawn(|| way.receiver.recv_deadline(until).is_ok());

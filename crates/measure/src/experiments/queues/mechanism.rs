@@ -53,7 +53,7 @@ pub enum Mechanism {
     Idle,
 }
 
-/// Sizes that tell something of Express end here: 26 words.
+/// Largest size at which Express is measured: 26 words.
 const MOST_IN_WORDS: u64 = 128;
 /// The same for lines: as many as a queue holds.
 const MOST_IN_LINES: u64 = (CAPACITY * LINE_DATA) as u64;
@@ -63,7 +63,7 @@ const MOST_IN_A_RING: u64 = LINES / 4 * 64 - 8;
 const MOST_TAGGED_ON: u64 = 1 << 20;
 /// The longest record between nodes, less what names its sender.
 const MOST_APPENDED: u64 = MAX_RECORD_BYTES - NAME_BYTES as u64;
-/// Paths of bulk transfers are told apart from here on.
+/// Smallest size at which the paths of bulk transfers are distinguished.
 const LEAST_ON_A_PATH: u64 = 1024;
 
 impl Mechanism {
@@ -212,6 +212,6 @@ mod tests {
                 format!("\"{mechanism}\"")
             );
         }
-        assert!("carrier-pigeon".parse::<Mechanism>().is_err_and(|why| why.contains("one-poll")));
+        assert!("pigeon".parse::<Mechanism>().is_err_and(|why| why.contains("one-poll")));
     }
 }

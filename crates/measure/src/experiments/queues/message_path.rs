@@ -13,7 +13,7 @@ pub(crate) trait MessagePath: Send {
     fn resize(&mut self, bytes: u64);
 
     /// Number of messages that can be sent without receives; 0 for a synchronous path.
-    fn room(&self) -> usize;
+    fn capacity(&self) -> usize;
 
     /// Sends a message to a thread of the other rank; waits while the path is full.
     fn send(&mut self, to: usize) -> Result<(), Error>;
@@ -42,7 +42,7 @@ pub(super) struct Floor {
 impl MessagePath for Floor {
     fn resize(&mut self, _bytes: u64) {}
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         0
     }
 

@@ -32,7 +32,7 @@ pub(super) fn other(world: &Communicator) -> usize {
     1 - world.rank() as usize
 }
 
-/// Tells the other rank where something lies, and learns where its own does.
+/// Exchanges offsets of objects with the other rank.
 fn exchange(world: &Communicator, mine: Offset) -> Result<Offset, Error> {
     let mut theirs = [0_u64; 2];
     world.alltoall(&[mine.0; 2], &mut theirs)?;

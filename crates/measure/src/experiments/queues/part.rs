@@ -100,7 +100,7 @@ fn outline() -> Part {
     let mut part = Part::new("queues", "Queues");
     part.about = "Overhead, latency and gap of every mechanism of the queues. In each round a \
                   mechanism takes turns with the floor: half a round trip of a bare word, in a \
-                  cache line for each direction. Send and receive: batches with room, and batches \
+                  cache line for each direction. Send and receive: batches with space, and batches \
                   that wait. Latency: half a round trip. Gap: a message in a stream. A point is \
                   the median of the rounds."
         .to_owned();

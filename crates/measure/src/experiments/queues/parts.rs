@@ -31,7 +31,7 @@ pub(crate) trait PacketPath: Send {
 /// A way of parts.
 #[derive(Debug)]
 pub(crate) struct Parts<C> {
-    carrier: C,
+    path: C,
     payload: Vec<u8>,
     /// By sender: how much has come of its message, and the message.
     received: Vec<(usize, Vec<u8>)>,
@@ -40,13 +40,13 @@ pub(crate) struct Parts<C> {
 
 impl<C: PacketPath> Parts<C> {
     /// From so many senders.
-    pub(super) fn new(carrier: C, senders: usize) -> Self {
-        Parts { carrier, payload: Vec::new(), received: vec![(0, Vec::new()); senders], last: 0 }
+    pub(super) fn new(path: C, senders: usize) -> Self {
+        Parts { path, payload: Vec::new(), received: vec![(0, Vec::new()); senders], last: 0 }
     }
 
     /// The path of the parts.
-    pub(super) fn carrier_mut(&mut self) -> &mut C {
-        &mut self.carrier
+    pub(super) fn path_mut(&mut self) -> &mut C {
+        &mut self.path
     }
 }
 
@@ -59,23 +59,23 @@ impl<C: PacketPath> MessagePath for Parts<C> {
         });
     }
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         CAPACITY / self.payload.len().div_ceil(C::DATA).max(1)
     }
 
     #[inline]
     fn send(&mut self, to: usize) -> Result<(), Error> {
         if self.payload.is_empty() {
-            return self.carrier.send(to, &[]);
+            return self.path.send(to, &[]);
         }
-        self.payload.chunks(C::DATA).try_for_each(|part| self.carrier.send(to, part))
+        self.payload.chunks(C::DATA).try_for_each(|part| self.path.send(to, part))
     }
 
     #[inline]
     fn receive(&mut self) -> Result<usize, Error> {
         loop {
             let received = &mut self.received;
-            let complete = self.carrier.receive(|source, part| {
+            let complete = self.path.receive(|source, part| {
                 let from = usize::from(source.number());
                 let (at, message) = received.get_mut(from)?;
                 let end = (*at + part.len()).min(message.len());

@@ -23,7 +23,7 @@ pub(super) struct Ring {
 
 /// Messages of this length that a ring holds: half of it is always free, whatever the receiver has yet
 /// to release.
-fn room(bytes: usize) -> usize {
+fn capacity(bytes: usize) -> usize {
     LINES as usize / 2 / (bytes + 8).div_ceil(64)
 }
 
@@ -33,8 +33,8 @@ impl MessagePath for Ring {
         self.received = vec![0; bytes as usize];
     }
 
-    fn room(&self) -> usize {
-        room(self.payload.len())
+    fn capacity(&self) -> usize {
+        capacity(self.payload.len())
     }
 
     #[inline]
@@ -73,8 +73,8 @@ impl MessagePath for LockedRing {
         self.received = vec![0; bytes as usize];
     }
 
-    fn room(&self) -> usize {
-        room(self.payload.len())
+    fn capacity(&self) -> usize {
+        capacity(self.payload.len())
     }
 
     #[inline]

@@ -27,8 +27,8 @@ pub enum QueueProgress {
     },
 }
 
-/// Measures all rows of the plan between two ranks. Both call this with the same plan; `tell` is
-/// called on both, what it is told on rank 0 counts.
+/// Measures all rows of the plan between two ranks. Both call this with the same plan; `report` is
+/// called on both; the calls on rank 0 count.
 ///
 /// ```
 /// use measure::experiments::queues::{Mechanism, Plan, QueueProgress, run};
@@ -58,7 +58,7 @@ pub enum QueueProgress {
 pub fn run(
     world: &Communicator,
     plan: &Plan,
-    mut tell: impl FnMut(QueueProgress),
+    mut report: impl FnMut(QueueProgress),
 ) -> Result<(), Error> {
     plan.check()?;
     if world.size() != 2 {
@@ -67,7 +67,7 @@ pub fn run(
     }
     // Nodes share no memory for a bare word.
     let floor = if world.nodes() > 1 { Vec::new() } else { vec![open::floor(world)?] };
-    let mut experiment = QueueExperiment { world, floor, plan, tell: &mut tell };
+    let mut experiment = QueueExperiment { world, floor, plan, report: &mut report };
     plan.groups()
         .into_iter()
         .try_for_each(|(mechanism, threads)| experiment.group(mechanism, threads))
@@ -79,7 +79,7 @@ struct QueueExperiment<'a, T> {
     /// None between nodes.
     floor: Vec<Floor>,
     plan: &'a Plan,
-    tell: &'a mut T,
+    report: &'a mut T,
 }
 
 impl<T: FnMut(QueueProgress)> QueueExperiment<'_, T> {
@@ -112,8 +112,8 @@ impl<T: FnMut(QueueProgress)> QueueExperiment<'_, T> {
             Mechanism::BulkStaged => self.bulk(mechanism, Policy::Staged),
             Mechanism::BulkDirect => self.bulk(mechanism, Policy::Direct),
             Mechanism::Idle => {
-                (self.tell)(QueueProgress::Begin(Case { mechanism, threads, bytes: 0 }));
-                (self.tell)(QueueProgress::Row(Box::new(idle::measure(world)?)));
+                (self.report)(QueueProgress::Begin(Case { mechanism, threads, bytes: 0 }));
+                (self.report)(QueueProgress::Row(Box::new(idle::measure(world)?)));
                 Ok(())
             }
         }
@@ -132,7 +132,7 @@ impl<T: FnMut(QueueProgress)> QueueExperiment<'_, T> {
     fn bulk(&mut self, mechanism: Mechanism, policy: Policy) -> Result<(), Error> {
         let (ways, why) = open::bulk(self.world, policy)?;
         if let Some(why) = why {
-            (self.tell)(QueueProgress::Skipped { mechanism, why });
+            (self.report)(QueueProgress::Skipped { mechanism, why });
             return Ok(());
         }
         self.sizes(mechanism, 1, ways)
@@ -146,9 +146,9 @@ impl<T: FnMut(QueueProgress)> QueueExperiment<'_, T> {
     ) -> Result<(), Error> {
         for bytes in self.plan.sizes_of(mechanism) {
             let case = Case { mechanism, threads, bytes };
-            (self.tell)(QueueProgress::Begin(case));
+            (self.report)(QueueProgress::Begin(case));
             let row = trial::measure(self.world, &mut self.floor, &mut ways, case, self.plan)?;
-            (self.tell)(QueueProgress::Row(Box::new(row)));
+            (self.report)(QueueProgress::Row(Box::new(row)));
         }
         // Neither rank closes an end that the other still uses.
         Ok(self.world.barrier()?)

@@ -119,7 +119,7 @@ impl MessagePath for Tagged {
         self.resident = None;
     }
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         // Between nodes the data of a resident message take a buffer there, too.
         self.buffers as usize
     }

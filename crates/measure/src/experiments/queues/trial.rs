@@ -93,7 +93,7 @@ fn counts<W: MessagePath>(
     };
     let slice = plan.row_ms as f64 * 1e6 / f64::from(plan.rounds) / 4.0;
     let many = |time: f64, least| ((slice / time) as u64).clamp(least, 1_000_000);
-    let batch = (ways[0].room() / threads).min(MOST_IN_A_BATCH / threads) as u64;
+    let batch = (ways[0].capacity() / threads).min(MOST_IN_A_BATCH / threads) as u64;
     let per_thread = |count: u64| (count / u64::from(case.threads)).max(4);
     Ok(TrialCounts {
         floor: many(2.0 * floor_ns, 16),

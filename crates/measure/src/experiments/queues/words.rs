@@ -23,7 +23,7 @@ pub(super) struct Doubles {
 impl MessagePath for Doubles {
     fn resize(&mut self, _bytes: u64) {}
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         WORDS as usize
     }
 
@@ -75,7 +75,7 @@ pub(super) struct Remote {
 impl MessagePath for Remote {
     fn resize(&mut self, _bytes: u64) {}
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         WORDS as usize
     }
 

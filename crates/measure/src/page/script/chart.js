@@ -126,9 +126,9 @@ class Chart {
       const middle = { x: (left + right) / 2, y: (MARGIN.top + bottom) / 2 };
       draw(frame, "text", { class: "empty middle", ...middle }, "nothing to draw");
     }
-    const room = (width) => Math.floor(width / LETTER);
-    draw(frame, "text", { class: "name", x: 2, y: 16 }, shortened(axisName(this.axes.y), room(this.width - CONTROLS)));
-    draw(frame, "text", { class: "name end", x: right, y: this.height - 6 }, shortened(axisName(this.axes.x), room(this.width)));
+    const letters = (width) => Math.floor(width / LETTER);
+    draw(frame, "text", { class: "name", x: 2, y: 16 }, shortened(axisName(this.axes.y), letters(this.width - CONTROLS)));
+    draw(frame, "text", { class: "name end", x: right, y: this.height - 6 }, shortened(axisName(this.axes.x), letters(this.width)));
   }
 
   renderCurve(curve, place) {

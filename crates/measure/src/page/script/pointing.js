@@ -98,7 +98,7 @@ class Pointing {
     this.note.replaceChildren(title, list);
   }
 
-  /** Puts the note beside the point, on the side of the window that has room; below it where none has. */
+  /** Puts the note beside the point, on the side of the window that has space; below it where none has. */
   put({ x, y }) {
     const { note, chart } = this;
     const [width, height, gap] = [note.offsetWidth, note.offsetHeight, 14];

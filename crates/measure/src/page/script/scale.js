@@ -1,7 +1,7 @@
 // From values to places along an axis, and back.
 
-/** Beyond the values, a share of the axis. */
-const ROOM = 0.04;
+/** Margin beyond the values, as a share of the axis. */
+const VALUE_MARGIN = 0.04;
 
 class Scale {
   /** An axis between two values and two places. */
@@ -10,8 +10,8 @@ class Scale {
   }
 
   /**
-   * The ends of an axis on which all these values have room. Upwards, an axis in equal steps begins at nothing, so that
-   * lengths can be compared, and any axis has some room beyond the values.
+   * The ends of an axis on which all these values have a place. Upwards, an axis in equal steps begins at nothing, so that
+   * lengths can be compared, and any axis has a margin beyond the values.
    */
   static ends(values, logarithmic, upwards) {
     let [first, last] = [Infinity, -Infinity];
@@ -27,12 +27,12 @@ class Scale {
   static steps(first, last, upwards) {
     if (upwards) [first, last] = [Math.min(first, 0), Math.max(last, 0)];
     if (first === last) return first === 0 ? [0, 1] : [first - Math.abs(first) / 2, last + Math.abs(last) / 2];
-    const room = upwards ? ROOM * (last - first) : 0;
-    return [first < 0 ? first - room : first, last > 0 ? last + room : last];
+    const margin = upwards ? VALUE_MARGIN * (last - first) : 0;
+    return [first < 0 ? first - margin : first, last > 0 ? last + margin : last];
   }
 
   static ratios(first, last, upwards) {
-    const times = first === last ? 2 : (last / first) ** (upwards ? ROOM : 0);
+    const times = first === last ? 2 : (last / first) ** (upwards ? VALUE_MARGIN : 0);
     return first / times > 0 && Number.isFinite(last * times) ? [first / times, last * times] : [first, last];
   }
 

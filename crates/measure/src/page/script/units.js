@@ -39,9 +39,9 @@ function range(axis, low, high) {
   return `${significant(low / size, 5)} – ${significant(high / size, 5)}\u00a0${name}`;
 }
 
-/** As many letters of a text as there is room for. */
-function shortened(text, room) {
-  return text.length <= room ? text : `${text.slice(0, room - 1)}…`;
+/** At most so many letters of a text. */
+function shortened(text, letters) {
+  return text.length <= letters ? text : `${text.slice(0, letters - 1)}…`;
 }
 
 /** So many digits that count, no zeros behind them; digits before the point are never taken away. */

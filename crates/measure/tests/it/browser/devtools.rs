@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Not how fast a browser is, but when nobody believes any more that it answers.
+/// Time after which a browser counts as one that does not answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const FLAGS: [&str; 12] = [
@@ -89,7 +89,7 @@ impl Browser {
         browser
     }
 
-    /// Has the browser do something, and gives what it answers.
+    /// Sends a command to the browser, and returns the answer.
     pub(crate) fn command(&mut self, method: &str, parameters: Value) -> Value {
         self.commands += 1;
         let mut message = json!({"id": self.commands, "method": method, "params": parameters});

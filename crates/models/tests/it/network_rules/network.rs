@@ -58,7 +58,7 @@ impl Eq for Event {}
 #[derive(Clone, Default)]
 struct Rank {
     /// Messages still to be sent, last first.
-    outbox: Vec<usize>,
+    unsent: Vec<usize>,
     /// From when on it may send, its processor is free, and another message can come in.
     may_send: f64,
     processor: f64,
@@ -70,7 +70,7 @@ struct Rank {
 pub(crate) fn run(network: &Parameters, combine: f64, ranks: u32, messages: &[Message]) -> f64 {
     let mut state = vec![Rank::default(); ranks as usize];
     for (index, message) in messages.iter().enumerate().rev() {
-        state[message.from as usize].outbox.push(index);
+        state[message.from as usize].unsent.push(index);
     }
     let mut received = vec![false; messages.len()];
     let mut events: BinaryHeap<Event> =
@@ -80,7 +80,7 @@ pub(crate) fn run(network: &Parameters, combine: f64, ranks: u32, messages: &[Me
         match what {
             What::Send(number) => {
                 let rank = &mut state[number as usize];
-                let Some(&next) = rank.outbox.last() else { continue };
+                let Some(&next) = rank.unsent.last() else { continue };
                 let message = &messages[next];
                 if !message.after.iter().all(|before| received[*before]) {
                     continue; // looks again when something has been received
@@ -90,7 +90,7 @@ pub(crate) fn run(network: &Parameters, combine: f64, ranks: u32, messages: &[Me
                     events.push(Event { time: free, what });
                     continue;
                 }
-                rank.outbox.pop();
+                rank.unsent.pop();
                 let gap = network.gap(message.bytes);
                 rank.processor = time + network.send_overhead(message.bytes);
                 rank.may_send = time + gap;

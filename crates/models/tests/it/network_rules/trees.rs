@@ -225,7 +225,7 @@ pub(crate) fn two_tree(ranks: u32, segment: u64, count: usize) -> Schedule {
 }
 
 /// The tree over consecutive ranks whose root has the largest power of two of them up to itself.
-/// Gives the root.
+/// Returns the root.
 fn in_order(first: u32, count: u32, children: &mut [Vec<u32>]) -> u32 {
     let left = (1 << count.ilog2()) - 1;
     let root = first + left;

@@ -13,7 +13,7 @@ use crate::agent::queues::table::PortTable;
 use crate::agent::session::ProtocolViolation;
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
-use queues::channel::{Arriving, ArrivingError, Departing, Requested};
+use queues::channel::{IncomingEnd, IncomingEndError, OutgoingEnd, Requested};
 use queues::window::ServedWindow;
 use shm::segment::{Offset, Segment};
 use std::collections::HashMap;
@@ -54,7 +54,7 @@ enum Requests {
 struct Outgoing {
     id: ChannelId,
     node: u32,
-    ring: Departing,
+    ring: OutgoingEnd,
     /// Values that were sent and still occupy their slots.
     in_flight: u64,
     /// Its sender has exited, and puts nothing more into the ring.
@@ -66,7 +66,7 @@ struct Outgoing {
 struct Incoming {
     id: ChannelId,
     node: u32,
-    ring: Arriving,
+    ring: IncomingEnd,
     /// Number of released slots that were reported.
     reported: u64,
     /// Its ring or its sender's agent cannot be trusted.
@@ -122,13 +122,13 @@ impl Outgoing {
 
 impl Incoming {
     /// Reports the slots that the receiver has released. Returns true if there are any.
-    fn report(&mut self, batches: &mut Batches) -> Result<bool, ArrivingError> {
+    fn report(&mut self, batches: &mut Batches) -> Result<bool, IncomingEndError> {
         // First: what is released after the next load is notified of by another request.
         self.ring.is_requested();
         let released = self.ring.released()?;
-        let credit = released.checked_sub(self.reported).ok_or(ArrivingError::Corrupt)?;
+        let credit = released.checked_sub(self.reported).ok_or(IncomingEndError::Corrupt)?;
         if self.has_failed {
-            return Err(ArrivingError::Corrupt);
+            return Err(IncomingEndError::Corrupt);
         }
         if credit > 0 {
             self.reported = released;
@@ -173,7 +173,7 @@ impl ChannelRouter {
         match end {
             ChannelEnd::SendsTo(receiver) => {
                 let id = ChannelId { sender: rank, receiver, port };
-                let ring = Departing::connect(segment, at, MOST_SLOTS - *of_rank);
+                let ring = OutgoingEnd::connect(segment, at, MOST_SLOTS - *of_rank);
                 let ring = ring.map_err(invalid)?;
                 *of_rank += ring.slots();
                 let channel = Outgoing { id, node, ring, in_flight: 0, is_orphaned: false };
@@ -181,7 +181,7 @@ impl ChannelRouter {
             }
             ChannelEnd::ReceivesFrom(sender) => {
                 let id = ChannelId { sender, receiver: rank, port };
-                let ring = Arriving::connect(segment, at, MOST_SLOTS - *of_rank);
+                let ring = IncomingEnd::connect(segment, at, MOST_SLOTS - *of_rank);
                 let ring = ring.map_err(invalid)?;
                 *of_rank += ring.slots();
                 self.incoming.insert(Incoming {
@@ -290,10 +290,10 @@ impl ChannelRouter {
                 match channel.ring.put(bytes) {
                     Ok(()) => true,
                     // The next turn finds it closed, and reports it.
-                    Err(ArrivingError::Closed) => true,
+                    Err(IncomingEndError::Closed) => true,
                     Err(why) => {
                         channel.has_failed = true;
-                        why == ArrivingError::Corrupt
+                        why == IncomingEndError::Corrupt
                     }
                 }
             }

@@ -5,7 +5,7 @@ use crate::agent::client_table::ClientTable;
 use crate::agent::queues::Refusal;
 use crate::agent::shared_region::MAX_NAMED;
 use crate::agent::submission::Submission;
-use crate::backend::{Departures, ExitedRank};
+use crate::backend::{ExitedRank, RankExits};
 use crate::error::Error;
 use std::fmt::Display;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl AgentClient {
     }
 }
 
-impl Departures for AgentClient {
+impl RankExits for AgentClient {
     fn exited(&self) -> Vec<ExitedRank> {
         self.query_exits(|first| Submission::QueryExited { first })
     }

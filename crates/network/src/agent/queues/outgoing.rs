@@ -184,7 +184,7 @@ impl Members for Serving<'_> {
 }
 
 impl Serving<'_> {
-    /// Has a queue served without its bit.
+    /// Schedules a queue without its bit.
     fn wait(&mut self, index: usize) {
         if !std::mem::replace(&mut self.queues[index].is_waiting, true) {
             self.waiting.push((self.set, index));

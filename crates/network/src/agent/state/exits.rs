@@ -31,8 +31,8 @@ impl AgentState {
             return;
         }
         if self.transport().link(node) == LinkState::Open {
-            // The connection itself tells the truth: the report may be of the path between two
-            // others, and what the node has sent is read before its end.
+            // The state of the connection itself is decisive: the report may be of the path between
+            // two others, and what the node has sent is read before its end.
             if failure.is_some() {
                 self.doubted.push((node, self.table.context.now));
             }
@@ -84,8 +84,8 @@ impl AgentState {
     /// Answers the `Shutdown` of a node that has arrived, once the exits of all its ranks have been
     /// processed. Without them its end would be none in order, and runs would wait for what its
     /// ranks have not sent. They may follow: a connection that is made late begins with what was
-    /// sent before it, and the exits come from [`greet`](Self::greet); and exits of other nodes'
-    /// ranks may be [held](super::held_reports).
+    /// sent before it, and the exits come from [`send_missed_reports`](Self::send_missed_reports);
+    /// and exits of other nodes' ranks may be [held](super::held_reports).
     pub(super) fn answer_shutdown(&mut self, node: u32) {
         let has_exited = |rank| self.table.membership.has_exited(rank);
         if self.shutdown.answers[node as usize] != ShutdownAnswer::Postponed
@@ -143,7 +143,7 @@ impl AgentState {
     /// Sends a node that is connected only now what it may have missed. Exits of which this node
     /// has sent no report are not among that: over other nodes they would overtake messages of
     /// their ranks.
-    pub(super) fn greet(&mut self, node: u32) {
+    pub(super) fn send_missed_reports(&mut self, node: u32) {
         // A node that has shut down without a connection does so anew.
         self.shutdown.answers[node as usize] = ShutdownAnswer::NotDue;
         let ended = (0..).zip(&self.shutdown.received).zip(&self.shutdown.passed_on);
@@ -352,7 +352,7 @@ mod tests {
             other.poll(&mut NoPayloads, &mut arrivals).expect("it works");
             arrivals
         };
-        state.greet(1);
+        state.send_missed_reports(1);
         let exit = Frame::RankExited { rank: 1, how: RankExit::Left, started: Vec::new() };
         assert_eq!(received(&mut state), [Arrival::Frame { node: 0, frame: exit }]);
         state.report_exits();
@@ -380,7 +380,7 @@ mod tests {
         state.lose(2, why());
         state.exit(0, RankExit::Left);
         assert_eq!(received(&mut state), both);
-        state.greet(1);
+        state.send_missed_reports(1);
         assert_eq!(received(&mut state)[..2], both);
     }
 

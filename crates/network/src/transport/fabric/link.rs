@@ -380,7 +380,7 @@ impl<H: Fn(Kind, u64) -> Header> Messages<'_, H> {
                 self.link.is_refused = false;
                 if has_left {
                     self.link.has_injected = true;
-                    // Says nothing about the messages that are under way.
+                    // It contains no information about the messages that are under way.
                     if self.link.under_way == 0 {
                         self.link.stalled = None;
                     }

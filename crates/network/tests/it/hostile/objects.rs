@@ -141,7 +141,8 @@ impl Garbage {
                 Act::Send => {
                     let source = SourceName::default();
                     let message = ExpressMessage::new(source, 1, self.random.random());
-                    let _ = self.queue.sender().to_carrier(self.event.clone()).try_send(&message);
+                    let _ =
+                        self.queue.sender().to_node_service(self.event.clone()).try_send(&message);
                     let _ = self.values.try_send(self.random.random());
                 }
             }

@@ -20,9 +20,9 @@ pub(super) struct Route {
 
 impl Route {
     fn node(&self) -> OtherNode {
-        let carrier = self.client.event().expect("a descriptor");
+        let service = self.client.event().expect("a descriptor");
         let waits = Arc::new(self.client.wait_mark());
-        OtherNode { carrier, waits, peer: Arc::new(NeverFails) }
+        OtherNode { service, waits, peer: Arc::new(NeverFails) }
     }
 
     pub(super) fn sender<T: Value>(&self, ring: Channel<T>, port: u64) -> Sender<T> {

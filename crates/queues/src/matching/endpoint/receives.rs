@@ -5,7 +5,7 @@ use super::{Endpoint, PostedRecvKey};
 use crate::matching::error::MatchError;
 use crate::matching::line::MessageHead;
 use crate::matching::matcher::Pattern;
-use crate::matching::remote::Carrier;
+use crate::matching::remote::RemoteProgress;
 use crate::matching::slab::Key;
 use crate::matching::state::{FirstRecv, OwnRecv, PolledRecv};
 use std::sync::atomic::Ordering;
@@ -138,7 +138,7 @@ impl Endpoint {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             // Behind this message there may be those of other threads, which sleep.
             self.own.wakeup().notify();
-            if let Some(Carrier::Connections(driver)) = &self.carrier {
+            if let Some(RemoteProgress::Connections(driver)) = &self.progress {
                 driver.wake();
             }
         }

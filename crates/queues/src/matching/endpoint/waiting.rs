@@ -4,7 +4,7 @@ mod connections;
 
 use super::Endpoint;
 use crate::matching::error::MatchError;
-use crate::matching::remote::Carrier;
+use crate::matching::remote::RemoteProgress;
 use crate::matching::state::State;
 use crate::remote_waits::{ASLEEP, RemoteDriver, poll_beside};
 use connections::ConnectionsWait;
@@ -66,7 +66,7 @@ impl Endpoint {
         mut poll: impl FnMut() -> Result<Option<R>, MatchError>,
     ) -> Result<Option<R>, MatchError> {
         let found = poll()?;
-        if found.is_some() || !matches!(self.carrier, Some(Carrier::Connections(_))) {
+        if found.is_some() || !matches!(self.progress, Some(RemoteProgress::Connections(_))) {
             return Ok(found);
         }
         let mut state = self.state.lock();
@@ -101,7 +101,7 @@ impl Endpoint {
     ) -> Result<R, MatchError> {
         /// Polls before the thread counts as waiting.
         const FIRST_POLLS: u32 = 100;
-        let is_far = matches!(self.carrier, Some(Carrier::Connections(_)))
+        let is_far = matches!(self.progress, Some(RemoteProgress::Connections(_)))
             && !matches!(awaited, Awaited::Rank { .. });
         // What arrives at the connections is found there only.
         let polls = if self.may_spin() && !is_far { FIRST_POLLS } else { 1 };
@@ -125,12 +125,12 @@ impl Endpoint {
         // Relaxed: a hint.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let mut message = MessageWait { endpoint: self, subject, exited, poll };
-        let outcome = match (&self.carrier, awaited) {
-            (Some(Carrier::Connections(driver)), Awaited::Remote | Awaited::Any) => {
+        let outcome = match (&self.progress, awaited) {
+            (Some(RemoteProgress::Connections(driver)), Awaited::Remote | Awaited::Any) => {
                 let is_named = matches!(awaited, Awaited::Remote);
                 ConnectionsWait::new(self, &**driver, is_named, deadline).wait(&mut message)
             }
-            (Some(Carrier::Process(remote)), _) => {
+            (Some(RemoteProgress::Process(remote)), _) => {
                 remote.begin();
                 let outcome = match awaited {
                     Awaited::Rank { bytes } => wait(&mut message, self.policy(bytes), deadline),
@@ -205,8 +205,8 @@ where
     const CHECKS_BEFORE_SLEEP: bool = true;
 
     fn sleeper(&self) -> impl Sleeper {
-        let driver = match &self.endpoint.carrier {
-            Some(Carrier::Connections(driver)) => Some(&**driver),
+        let driver = match &self.endpoint.progress {
+            Some(RemoteProgress::Connections(driver)) => Some(&**driver),
             _ => None,
         };
         EndpointSleeper { wakeup: self.endpoint.own.wakeup(), driver }

@@ -150,18 +150,18 @@ fn a_stopped_receiver_fills_up_and_affects_no_other() {
     let other = Arc::new(RemoteQueues::connect(&segment, queues.offset()).unwrap());
     let mut to_stopped = remote.open(5, Class::Request).unwrap();
     let mut to_other = other.open(5, Class::Request).unwrap();
-    let mut room = 0;
-    while to_stopped.try_send(&message(1, room)).is_ok() {
-        room += 1;
-        to_other.try_send(&message(1, room)).unwrap();
+    let mut accepted = 0;
+    while to_stopped.try_send(&message(1, accepted)).is_ok() {
+        accepted += 1;
+        to_other.try_send(&message(1, accepted)).unwrap();
         assert_eq!(
             queues.try_recv(5, Class::Request).unwrap().map(|message| number(&message)),
-            Some(room)
+            Some(accepted)
         );
     }
-    assert!(room >= QueuesConfig::default().non_resident_capacity as u64 - 1, "{room}");
+    assert!(accepted >= QueuesConfig::default().non_resident_capacity as u64 - 1, "{accepted}");
     for more in 0..1000 {
-        assert_eq!(to_stopped.try_send(&message(1, room)), Err(SendError::Full));
+        assert_eq!(to_stopped.try_send(&message(1, accepted)), Err(SendError::Full));
         to_other.try_send(&message(1, more)).unwrap();
         assert_eq!(
             queues.try_recv(5, Class::Request).unwrap().map(|message| number(&message)),
@@ -169,6 +169,6 @@ fn a_stopped_receiver_fills_up_and_affects_no_other() {
         );
     }
     stopped.resume();
-    to_stopped.send(&message(1, room)).unwrap();
+    to_stopped.send(&message(1, accepted)).unwrap();
     stopped.kill();
 }

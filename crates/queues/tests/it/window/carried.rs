@@ -55,12 +55,12 @@ struct Opened(Mutex<Option<WindowEnds>>);
 
 impl WindowRoute for Opened {
     fn open(&self) -> Result<WindowEnds, WindowError> {
-        self.0.lock().expect("no panic").take().ok_or(WindowError::CarrierEnded)
+        self.0.lock().expect("no panic").take().ok_or(WindowError::NodeServiceEnded)
     }
 }
 
-/// The ends of the carrier.
-struct Carrier {
+/// The ends of the node service.
+struct NodeService {
     commands: Receiver<Line>,
     answers: Sender<Line>,
     served: ServedWindow,
@@ -71,7 +71,7 @@ struct Carrier {
 struct Node {
     window: Window,
     there: RemoteWindow,
-    carrier: Carrier,
+    service: NodeService,
     owner: Arc<Owner>,
 }
 
@@ -84,11 +84,11 @@ impl Node {
         let (there, here) = (channel(), channel());
         let owner = Arc::new(Owner::default());
         let other = OtherNode {
-            carrier: Event::new().expect("a descriptor"),
+            service: Event::new().expect("a descriptor"),
             waits: Arc::new(NoWaits),
             peer: Arc::clone(&owner) as Arc<dyn RankLiveness>,
         };
-        let carrier = Carrier {
+        let service = NodeService {
             commands: Receiver::connect(&segment, there.offset()).expect("the first"),
             answers: Sender::connect(&segment, here.offset()).expect("the first"),
             served,
@@ -101,11 +101,11 @@ impl Node {
         };
         let route = Box::new(Opened(Mutex::new(Some(ends))));
         let there = RemoteWindow::on_other_node((window.offset(), bytes, 1), route);
-        Node { window, there, carrier, owner }
+        Node { window, there, service, owner }
     }
 }
 
-impl Carrier {
+impl NodeService {
     /// Executes the commands until the rank closes its end, or the owner has failed. Returns their
     /// lines.
     fn run(mut self) -> Vec<Line> {
@@ -134,9 +134,9 @@ impl Carrier {
 const TRUE: Condition = Condition { at: 0, at_least: 1 };
 
 fn a_wait_whose_deadline_has_passed_tests_its_condition() {
-    let Node { window, there, carrier, .. } = Node::new(64);
+    let Node { window, there, service, .. } = Node::new(64);
     std::thread::scope(|scope| {
-        scope.spawn(|| carrier.run());
+        scope.spawn(|| service.run());
         // More than may be under way at once.
         for _ in 0..300 {
             let request = there.fetch_when(TRUE, 8, [0; 8]).expect("inside");
@@ -154,13 +154,13 @@ fn a_wait_whose_deadline_has_passed_tests_its_condition() {
 }
 
 fn zero_timeouts_report_that_the_owner_has_failed() {
-    let Node { there, carrier, owner, window: _window } = Node::new(64);
+    let Node { there, service, owner, window: _window } = Node::new(64);
     let poll = || {
         let request = there.fetch_when(TRUE, 8, [0; 8]).expect("inside");
         request.wait_timeout(Duration::ZERO).map(|fetch| matches!(fetch, Fetch::Complete(_)))
     };
     let found = std::thread::scope(|scope| {
-        scope.spawn(|| carrier.run());
+        scope.spawn(|| service.run());
         // More than may be under way at once.
         assert!((0..300).all(|_| poll() == Ok(false)));
         owner.0.store(true, Ordering::Release);
@@ -172,16 +172,16 @@ fn zero_timeouts_report_that_the_owner_has_failed() {
 fn long_commands_tear_no_aligned_element() {
     const MOST: u64 = 8 << 10;
     for (at, length) in [(0, 0), (3, 5), (8, 3 * MOST), (5, MOST), (7, 3 * MOST), (1, MOST - 1)] {
-        let Node { window, there, carrier, .. } = Node::new(4 * MOST);
+        let Node { window, there, service, .. } = Node::new(4 * MOST);
         let bytes: Vec<u8> = (0..length).map(|byte| byte as u8 ^ (byte >> 8) as u8).collect();
         let lines = std::thread::scope(|scope| {
-            let carrier = scope.spawn(|| carrier.run());
+            let service = scope.spawn(|| service.run());
             there.put(at, &bytes).expect("inside");
             let mut found = vec![0; bytes.len()];
             there.get(at, &mut found).expect("inside");
             assert!(found == bytes, "{length} bytes at {at}");
             drop(there);
-            carrier.join().expect("no panic")
+            service.join().expect("no panic")
         });
         let mut found = vec![0; bytes.len()];
         window.local().get(at, &mut found).expect("inside");
@@ -227,11 +227,11 @@ fn answers_that_no_command_expects_end_the_link() {
     ];
     for (command, answer, is_valid) in expected {
         let mut node = Node::new(64);
-        node.carrier.answers.send(answer).expect("space");
+        node.service.answers.send(answer).expect("space");
         let found = command(&node.there);
         if is_valid {
             assert_eq!(found, Ok(answer[3] == 0));
-            node.carrier.answers.send(answer).expect("space");
+            node.service.answers.send(answer).expect("space");
             assert_eq!(put(&node.there), corrupt(&node), "it was answered before");
         } else {
             assert_eq!(found, corrupt(&node));

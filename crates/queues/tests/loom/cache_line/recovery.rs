@@ -141,7 +141,7 @@ fn a_ring_that_changes_hands_recovers_the_lines_of_the_dead() {
     }
 }
 
-/// A slow sender gives its line back and ends, while another checks whether it has ended.
+/// A slow sender returns its line and ends, while another checks whether it has ended.
 fn a_line_that_was_released_by_a_sender_that_died_is_not_lost() {
     model(2, || {
         let ring = Memory::used(2, 0);
@@ -150,7 +150,7 @@ fn a_line_that_was_released_by_a_sender_that_died_is_not_lost() {
             assert!(ring.send(3, number).is_ok());
             assert_eq!(ring.drain::<Multi>(), [(3, number)]);
         }
-        let slow = ring.lines_of(1).claim(0).expect("room");
+        let slow = ring.lines_of(1).claim(0).expect("space");
         assert!(ring.send(2, 0).is_ok());
         assert_eq!(ring.receive_some::<Multi>(1), [(2, 0)]);
         let late = {

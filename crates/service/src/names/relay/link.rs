@@ -70,7 +70,7 @@ fn connect_any((node, key): &NodeId, unanswered: Duration) -> Result<Connection,
         let mut is_crowded = false;
         for address in &addresses {
             let connected = authentication::connect(*address, key, CONNECT_LIMIT, unanswered);
-            // The greeting of the other end: a link that ends before it is not lost, but displaced.
+            // The hello of the other end: a link that ends before it is not lost, but displaced.
             let kept = connected.and_then(|connection| {
                 connection.await_first_byte(CONNECT_LIMIT).map(|()| connection)
             });
@@ -139,7 +139,7 @@ impl<'a> Link<'a> {
     /// Serves the link until it has no stream any more, or the server ends.
     pub(super) fn run(mut self) {
         let mut is_used = false;
-        // The greeting leaves before anything is read: an end of another version names its own.
+        // The hello leaves before anything is read: an end of another version names its own.
         self.write();
         while !self.control.is_stopped() {
             let mut has_moved = self.take_commands();

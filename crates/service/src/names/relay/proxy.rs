@@ -48,7 +48,7 @@ pub(super) struct Proxy {
     /// directions never wait for each other.
     receives: Class,
     /// Messages for the program that are not in its ring yet.
-    inbox: VecDeque<(u8, Vec<u8>)>,
+    undelivered: VecDeque<(u8, Vec<u8>)>,
     /// The program here receives nothing any more.
     left: Option<CloseReason>,
     /// The other node receives nothing any more.
@@ -82,7 +82,7 @@ impl Proxy {
             _registration: registration,
             _owner: owner,
             receives,
-            inbox: VecDeque::new(),
+            undelivered: VecDeque::new(),
             left: None,
             is_unread_there: false,
             ended: None,
@@ -92,7 +92,7 @@ impl Proxy {
 
     /// Takes a message of the other node.
     pub(super) fn receive(&mut self, tag: u8, bytes: Vec<u8>) {
-        self.inbox.push_back((tag, bytes));
+        self.undelivered.push_back((tag, bytes));
     }
 
     /// Records that the other node receives nothing any more. The name server has closed the
@@ -117,8 +117,8 @@ impl Proxy {
     ) -> Result<bool, ProxyEnd> {
         let delivered = self.deliver(streams, stream);
         // The program gets the reason only after the last message of the other node. If it receives
-        // nothing any more, `deliver` has emptied the inbox.
-        if self.inbox.is_empty()
+        // nothing any more, `deliver` has discarded the undelivered ones.
+        if self.undelivered.is_empty()
             && let Some(why) = self.ended
         {
             return Err(ProxyEnd::There(why));
@@ -137,13 +137,13 @@ impl Proxy {
     /// Moves messages of the other node into the ring of the program.
     fn deliver(&mut self, streams: &mut Multiplexer, stream: u32) -> bool {
         let mut moved = false;
-        while let Some((tag, bytes)) = self.inbox.front() {
+        while let Some((tag, bytes)) = self.undelivered.front() {
             match self.sender.try_put(*tag, bytes) {
-                // The credit returns only with the message in the ring, so the inbox holds at most
-                // the stream's window.
+                // The credit returns only with the message in the ring, so at most the stream's
+                // window is undelivered.
                 Ok(true) => {
                     streams.consumed(stream, bytes.len());
-                    self.inbox.pop_front();
+                    self.undelivered.pop_front();
                     moved = true;
                 }
                 Ok(false) => break,
@@ -152,7 +152,7 @@ impl Proxy {
                 // arrive.
                 Err(error) => {
                     self.left.get_or_insert(reason(&error));
-                    self.inbox.clear();
+                    self.undelivered.clear();
                     moved = true;
                 }
             }
@@ -204,7 +204,7 @@ impl Proxy {
 
     /// Returns true if messages wait for space in the ring of the program.
     fn waits_for_space(&self) -> bool {
-        self.left.is_none() && !self.inbox.is_empty()
+        self.left.is_none() && !self.undelivered.is_empty()
     }
 
     /// Requests the wake-ups that this proxy needs. Returns true if they are certain.

@@ -73,7 +73,7 @@ fn a_reply_goes_to_the_source() {
     sources.sort_unstable();
     sources.dedup();
     assert_eq!(sources.len(), 3, "each has its own");
-    for ((_registration, _outbox, mut port_receiver), number) in clients.into_iter().zip(0..) {
+    for ((_registration, _port_sender, mut port_receiver), number) in clients.into_iter().zip(0..) {
         assert_eq!(
             message(&mut port_receiver),
             (SourceName::new(1).expect("small"), number + 100, vec![number; 100])
@@ -266,7 +266,7 @@ fn waits_end_at_their_deadline() {
     connection.send_deadline(0, b"still open", deadline()).expect("space again");
     receiver.recv_deadline(&mut bytes, deadline()).expect("a message");
     assert_eq!(bytes, b"still open");
-    let (_outbox, mut port_receiver) = to.split();
+    let (_port_sender, mut port_receiver) = to.split();
     assert!(port_receiver.recv_deadline(Instant::now()).expect("it can sleep").is_none());
     drop(receiver);
     let closed = (0..1000).find_map(|_| connection.send(0, b"x").err());
@@ -302,7 +302,7 @@ fn connections_outlive_the_name_server() {
     let end = receiver.recv(&mut bytes);
     assert!(matches!(end, Err(ConnectionError::Closed { .. })), "{end:?}");
     drop(receiver);
-    let (_outbox, mut port_receiver) = to.split();
+    let (_port_sender, mut port_receiver) = to.split();
     assert!(matches!(
         port_receiver.recv_deadline(Instant::now() + Duration::from_secs(60)),
         Err(PortError::Names(NameError::ServerGone))

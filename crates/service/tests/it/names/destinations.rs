@@ -99,7 +99,7 @@ fn ten_thousand_open_destinations_cost_less_than_four_mebibytes() {
 fn child_sends_to_all() {
     let argument = argument();
     let (registration, _) = register_child(&argument);
-    let (mut port_sender, _inbox) = registration.open_port(0).expect("a new port").split();
+    let (mut port_sender, _port_receiver) = registration.open_port(0).expect("a new port").split();
     let before = BYTES.load(Ordering::Relaxed);
     let mut after = 0;
     for round in 0..2 {

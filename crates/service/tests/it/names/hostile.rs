@@ -227,7 +227,7 @@ fn spoil(memory: &Segment, random: &mut Random) {
         0 => words.iter().for_each(|word| word.store(random.next(), Ordering::Relaxed)),
         // The words of the two ends, with positions and states.
         1 => words[..32].iter().for_each(|word| word.store(random.next() % 8, Ordering::Relaxed)),
-        // Single bits: a former stamp is almost one.
+        // Single bits: a former header word is almost one.
         2 => {
             for _ in 0..64 {
                 let word = &words[random.next() as usize % words.len()];
@@ -237,7 +237,7 @@ fn spoil(memory: &Segment, random: &mut Random) {
                 );
             }
         }
-        // Stamps at any position: lengths of any size, and skips.
+        // Header words at any position: lengths of any size, and skips.
         _ => {
             for _ in 0..64 {
                 let line = &words[32 + random.next() as usize % (words.len() / 8 - 4) * 8];

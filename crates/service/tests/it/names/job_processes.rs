@@ -198,7 +198,7 @@ fn a_sender_that_is_killed_is_named_after_its_last_message() {
 /// Sends numbers to the process in its argument.
 fn child_sends() {
     let argument = argument();
-    let (registration, mut port_sender, _inbox, how) = join(&argument);
+    let (registration, mut port_sender, _port_receiver, how) = join(&argument);
     let to = how.trim().parse().expect("a process");
     let name = registration
         .look_up_open(&PortAddress::new("job", to, 0), deadline())
@@ -234,18 +234,18 @@ fn a_stopped_receiver_affects_no_other() {
         };
         assert!(answered(&mut job, names[0], 1) && answered(&mut job, names[1], 2));
         job.stop(&stopped);
-        let mut room = 0u32;
-        while job.port_sender.try_send(names[0], 0, &room.to_le_bytes()).expect("it is there") {
-            room += 1;
-            assert!(answered(&mut job, names[1], room));
+        let mut accepted = 0u32;
+        while job.port_sender.try_send(names[0], 0, &accepted.to_le_bytes()).expect("it is there") {
+            accepted += 1;
+            assert!(answered(&mut job, names[1], accepted));
         }
-        assert!(room >= 200, "{transport:?}: {room}");
+        assert!(accepted >= 200, "{transport:?}: {accepted}");
         for question in 0..1000 {
             assert!(!job.port_sender.try_send(names[0], 0, b"late").expect("it is there"));
             assert!(answered(&mut job, names[1], question));
         }
         stopped.signal(Signal::CONT);
-        for expected in 0..room {
+        for expected in 0..accepted {
             match job
                 .port_receiver
                 .recv_deadline(deadline())
@@ -390,7 +390,7 @@ fn the_death_of_the_former_receiver_ends_the_wait_for_it() {
     job.name(1);
     job.port_sender.send(name, 0, b"first").expect("it receives");
     job.stop(&former);
-    assert!(job.port_sender.try_send(name, 0, b"never received").expect("there is room"));
+    assert!(job.port_sender.try_send(name, 0, b"never received").expect("there is space"));
     let [from, to] = [0, 1].map(|process| PortAddress::new("job", process, 0));
     job.name_server.inner.move_port(&from, &to).expect("both are open");
     assert!(!job.port_sender.try_send(name, 1, b"second").expect("the former receiver lives"));
@@ -417,7 +417,7 @@ fn the_death_of_the_former_receiver_ends_the_wait_for_it() {
 /// Counts numbers until no connection is left, or the last has arrived, and reports them.
 fn child_counts() {
     let argument = argument();
-    let (_registration, _outbox, mut port_receiver, how) = join(&argument);
+    let (_registration, _port_sender, mut port_receiver, how) = join(&argument);
     let (mut first, mut after, mut is_last) = (None, 0, false);
     while !is_last
         && (how.trim() == "to the end" || first.is_none() || port_receiver.connections() != 0)

@@ -331,7 +331,7 @@ fn a_stopped_job_loses_nothing_and_blocks_no_other() {
 fn child_counts() {
     let argument = argument();
     let (registration, _) = register_child(&argument);
-    let (_outbox, mut port_receiver) = registration.open_port(0).expect("a new port").split();
+    let (_port_sender, mut port_receiver) = registration.open_port(0).expect("a new port").split();
     for expected in 0..3000u32 {
         let PortEvent::Message(message) = port_receiver.recv().expect("it can sleep") else {
             panic!("no process has ended")

@@ -1,4 +1,4 @@
-//! Ports of one job, whose messages travel through receive queues if the job shares memory and over
+//! Ports of one job, whose messages pass through receive queues if the job shares memory and over
 //! rings if not, with the same results.
 
 mod names;
@@ -147,12 +147,12 @@ fn messages_of_all_lengths_keep_their_order() {
                             &bytes(7 * round + index as u32, length),
                             deadline(),
                         )
-                        .expect("there is room");
+                        .expect("there is space");
                 }
                 // The other class has a connection of its own.
                 port_sender
                     .reply_deadline(other.into(), 1, &bytes(round, 30), deadline())
-                    .expect("there is room");
+                    .expect("there is space");
             }
             for (_, port_receiver) in &mut ports {
                 let (mut requests, mut replies) = (Vec::new(), Vec::new());
@@ -185,7 +185,7 @@ fn full_request_queues_delay_no_reply() {
         let (_name_server, ranks, [(_, mut port_receiver), (mut one, _), (mut two, _)]) =
             one_port_each(transport);
         let full = name(&ranks[0], 0, 0);
-        one.send(full, 0, &bytes(0, 8)).expect("there is room");
+        one.send(full, 0, &bytes(0, 8)).expect("there is space");
         let mut requests = 1;
         while one.try_send(full, 0, &bytes(requests, 8)).expect("it is there") {
             requests += 1;
@@ -198,9 +198,9 @@ fn full_request_queues_delay_no_reply() {
         );
         for round in 0..10 {
             one.reply_deadline(full.into(), 1, &bytes(round, 8), deadline())
-                .expect("replies have room of their own");
+                .expect("replies have space of their own");
             two.reply_deadline(full.into(), 1, &bytes(round, 8), deadline())
-                .expect("replies have room of their own");
+                .expect("replies have space of their own");
         }
         let mut replies = 0;
         for _ in 0..requests + 20 {
@@ -209,13 +209,13 @@ fn full_request_queues_delay_no_reply() {
         }
         assert_eq!(replies, 20);
         assert!(port_receiver.try_recv().expect("it can look").is_none());
-        one.send(full, 0, b"more").expect("there is room again");
+        one.send(full, 0, b"more").expect("there is space again");
     }
 }
 
 fn a_deadline_ends_the_wait_for_the_name_server() {
     for transport in Transport::BOTH {
-        let (mut name_server, ranks, [(mut port_sender, _), (_, _inbox)]) =
+        let (mut name_server, ranks, [(mut port_sender, _), (_, _port_receiver)]) =
             one_port_each(transport);
         name_server.close();
         let started = Instant::now();
@@ -235,8 +235,8 @@ fn the_end_of_a_sender_is_reported_after_its_last_message() {
             one_port_each(transport);
         let wanted = name(&ranks[0], 0, 0);
         for number in 0..50 {
-            one.send(wanted, 1, &bytes(number, 8)).expect("there is room");
-            two.send(wanted, 2, &bytes(number, 8)).expect("there is room");
+            one.send(wanted, 1, &bytes(number, 8)).expect("there is space");
+            two.send(wanted, 2, &bytes(number, 8)).expect("there is space");
         }
         drop(one);
         let mut of_one = 0;
@@ -252,7 +252,7 @@ fn the_end_of_a_sender_is_reported_after_its_last_message() {
             matches!(&error, ConnectionError::Closed { peer } if peer.process == 1),
             "{transport:?}: {error}"
         );
-        two.send(wanted, 2, b"last").expect("there is room");
+        two.send(wanted, 2, b"last").expect("there is space");
         while next(&mut port_receiver).bytes != b"last" {}
         assert_eq!(port_receiver.connections(), 1, "{transport:?}");
     }
@@ -266,7 +266,7 @@ fn a_process_has_512_ports_of_which_16_are_resident() {
     let plan = JobConfig { resident: 16, ..Transport::Queues.job("job", 2, PORTS) };
     let key = name_server.inner.add_job(plan).expect("a new job");
     let [one, two] = [0, 1].map(|process| name_server.register("job", process, key));
-    let (mut port_sender, _inbox) = two.open_port(0).expect("a new port").split();
+    let (mut port_sender, _port_receiver) = two.open_port(0).expect("a new port").split();
     let mut port_receivers: Vec<PortReceiver> =
         (0..PORTS).map(|port| one.open_port(port).expect("a new port").split().1).collect();
     std::thread::scope(|scope| {
@@ -309,7 +309,7 @@ fn each_of_many_sleeping_receivers_is_woken() {
     let mut senders = ports.next().expect("two");
     let received = AtomicU32::new(0);
     std::thread::scope(|scope| {
-        for (port, (_outbox, mut port_receiver)) in port_receivers.into_iter().enumerate() {
+        for (port, (_port_sender, mut port_receiver)) in port_receivers.into_iter().enumerate() {
             let received = &received;
             scope.spawn(move || {
                 for number in 0..200 {

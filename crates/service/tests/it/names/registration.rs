@@ -61,7 +61,7 @@ fn unregistered_clients_affect_no_others() {
     silent.kill();
     let key = name_server.job("another");
     let identity = Identity::new("another", 0, key);
-    crate::child::until("there is room at the door", || {
+    crate::child::until("the name server accepts a connection", || {
         NameClient::register(name_server.inner.name(), &identity, TIMEOUT).is_ok()
     });
 }
@@ -118,7 +118,7 @@ fn a_full_table_is_an_error_at_either_job() {
     let small_port = small.open_port(0).expect("a new port");
     assert_eq!(refusal(small.look_up(&PortAddress::new("large", 0, 0))), Refusal::TableFull);
     // The other way it has a name, but no source name can be given to what comes from there.
-    let name = large.look_up(&PortAddress::new("small", 0, 0)).expect("its own table has room");
+    let name = large.look_up(&PortAddress::new("small", 0, 0)).expect("its own table has space");
     assert!(matches!(large_port.lookup(name), Err(TableError::UnknownName { .. })));
     assert!(small_port.lookup(small_port.name()).is_ok());
 }

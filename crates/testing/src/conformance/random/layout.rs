@@ -177,11 +177,11 @@ fn add_join(plan: &Plan, ranks: &mut [RankDraft], number: usize, step: &Step) {
     for (rank, (source, target)) in choices.into_iter().flatten().enumerate() {
         // Only the root contributes to a broadcast. Some ranks, the root included, take no
         // result.
-        let listens = matches!(mode, JoinMode::Broadcast { root } if root as usize != rank);
-        let gives = if listens { 0 } else { contribution };
+        let only_receives = matches!(mode, JoinMode::Broadcast { root } if root as usize != rank);
+        let contributed = if only_receives { 0 } else { contribution };
         let takes = if (*memory as usize + rank).is_multiple_of(5) { 0 } else { result };
         let draft = &mut ranks[rank];
-        let contribution = draft.cover(&source, gives, plan.slot);
+        let contribution = draft.cover(&source, contributed, plan.slot);
         let result = draft.cover(&target, takes, plan.slot);
         let uses = Uses { reads: &source, writes: &target, whole: takes == plan.slot };
         let join = Operation::Join { mode, contribution, result };

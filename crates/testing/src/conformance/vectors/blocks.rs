@@ -117,7 +117,7 @@ fn unwritten_bytes() -> Vector {
     let input = program[1].buffer(Access::Input, 16);
     program[1].send(input.part(0, 8), 0, 0);
     program[1].send(input.part(8, 8), 0, 0);
-    exact("blocks: bytes that nobody writes stay", program, |round| {
+    exact("blocks: bytes that no rank writes stay", program, |round| {
         let input = pattern(16, round);
         let both = pattern(32, 100 + round);
         let written = |before: &[u8], place: usize, bytes: &[u8]| {

@@ -10,7 +10,7 @@ pub(super) fn vectors() -> Vec<Vector> {
     let mut vectors = vec![
         posted_before_sent(),
         started_is_not_complete(),
-        announced_is_started(),
+        unmatched_send_is_started(),
         begun_is_started(),
         diamond(),
         long_chain(),
@@ -70,7 +70,7 @@ fn started_is_not_complete() -> Vector {
 
 /// A send, short or too long to be eager, has started before it is complete: its receiver posts
 /// only after a message that waits for that start.
-fn announced_is_started() -> Vector {
+fn unmatched_send_is_started() -> Vector {
     const LENGTHS: [u64; 2] = [8, 300_000];
     let mut program = world(2);
     for (tag, length) in (0..).zip(LENGTHS) {
@@ -98,11 +98,11 @@ fn begun_is_started() -> Vector {
     let output = graph.buffer(Access::Output, 8);
     let scratchpad = graph.scratchpad(16);
     let calc = graph.calc(1000);
-    let stamp = graph.timestamp(scratchpad.part(0, 8));
+    let timestamp = graph.timestamp(scratchpad.part(0, 8));
     let first = graph.copy(input, scratchpad.part(8, 8));
     let second = graph.copy(scratchpad.part(8, 8), output);
-    graph.irequires(stamp, calc);
-    graph.irequires(first, stamp);
+    graph.irequires(timestamp, calc);
+    graph.irequires(first, timestamp);
     graph.requires(second, first);
     exact("edges: starts of computations and timestamps", program, |round| {
         let bytes = pattern(8, round);
@@ -217,22 +217,22 @@ fn calculations() -> Vector {
 
 /// A chain of timestamps does not run backwards.
 fn timestamps_in_order() -> Vector {
-    const STAMPS: u64 = 8;
+    const TIMESTAMPS: u64 = 8;
     let mut program = world(1);
-    let output = program[0].buffer(Access::Output, 8 * STAMPS);
-    let stamps: Vec<Vertex> =
-        parts(output, STAMPS).into_iter().map(|part| program[0].timestamp(part)).collect();
-    chain(&mut program[0], &stamps);
-    let inputs = |_| vec![vec![vec![0xff; 8 * STAMPS as usize]]];
+    let output = program[0].buffer(Access::Output, 8 * TIMESTAMPS);
+    let timestamps: Vec<Vertex> =
+        parts(output, TIMESTAMPS).into_iter().map(|part| program[0].timestamp(part)).collect();
+    chain(&mut program[0], &timestamps);
+    let inputs = |_| vec![vec![vec![0xff; 8 * TIMESTAMPS as usize]]];
     checked("edges: timestamps in order", program, inputs, |_, buffers| {
-        let stamps: Vec<u64> = buffers[0][0].chunks(8).map(number).collect();
-        if stamps.contains(&u64::MAX) {
-            return Err(format!("a timestamp was not written: {stamps:?}"));
+        let timestamps: Vec<u64> = buffers[0][0].chunks(8).map(number).collect();
+        if timestamps.contains(&u64::MAX) {
+            return Err(format!("a timestamp was not written: {timestamps:?}"));
         }
-        if stamps.is_sorted() {
+        if timestamps.is_sorted() {
             Ok(())
         } else {
-            Err(format!("timestamps run backwards: {stamps:?}"))
+            Err(format!("timestamps run backwards: {timestamps:?}"))
         }
     })
 }

@@ -10,7 +10,7 @@ pub(super) fn vectors() -> Vec<Vector> {
     let mut vectors = vec![
         reduce_floats_in_order(),
         reduce_wraps(),
-        several_meetings(),
+        several_joins(),
         lists(),
         between_messages(),
         without_result(),
@@ -174,7 +174,7 @@ fn broadcast(ranks: u32, root: u32) -> Vector {
 }
 
 /// Joins of one run: numbered by vertex order, started in the opposite order, of different modes.
-fn several_meetings() -> Vector {
+fn several_joins() -> Vector {
     const RANKS: u32 = 3;
     let mut program = world(RANKS);
     for graph in &mut program {

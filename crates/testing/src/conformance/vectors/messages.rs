@@ -173,7 +173,7 @@ fn flood() -> Vector {
     })
 }
 
-/// A counter travels back and forth; each rank adds its own number before it sends.
+/// A counter is passed back and forth; each rank adds its own number before it sends.
 fn ping_pong() -> Vector {
     const TURNS: u64 = 20;
     let mut program = world(2);

@@ -127,8 +127,8 @@ fn call_often_without_memory() {
     tradewind::local(4, |world| {
         let ones = world.alloc::<u64>(FLAT_BYTES / 8)?;
         let mut ones = Some((ones, world.alloc::<u64>(FLAT_BYTES / 8)?));
-        // Room for what such a call stages, which is less than a trial needs.
-        let mut room = Some(world.alloc::<u8>(FLAT_BYTES + 4096)?);
+        // Space for what such a call stages, which is less than a trial needs.
+        let mut space = Some(world.alloc::<u8>(FLAT_BYTES + 4096)?);
         let mut filling = Vec::new();
         for call in 0..1010 {
             let (input, output) = ones.take().expect("each call hands them back");
@@ -139,7 +139,7 @@ fn call_often_without_memory() {
                         filling.push(buffer);
                     }
                 }
-                drop(room.take());
+                drop(space.take());
             }
         }
         world.barrier()

@@ -35,8 +35,8 @@ impl Turn {
     }
 }
 
-/// Makes a call in a form: `$input` is none in place, `$output` what the output holds before. Gives
-/// what it holds after.
+/// Makes a call in a form: `$input` is none in place, `$output` what the output holds before.
+/// Returns what it holds after.
 macro_rules! call {
     ($world:expr, $form:expr, $input:expr, $output:expr, |$from:ident, $to:ident|
      $blocking:expr, $nonblocking:expr, $persistent:expr) => {{
@@ -68,7 +68,7 @@ macro_rules! call {
                 let ($from, $to) = (shared(input)?, shared(&output)?);
                 let (mut from, to) = $nonblocking?.wait()?;
                 assert!(from[..] == input[..], "an input is left as it was");
-                // The buffer is this rank's again: whoever is slower must not see this.
+                // The buffer is this rank's again: slower ranks must not see this.
                 from.fill(bytemuck::Zeroable::zeroed());
                 output.copy_from_slice(&to);
             }

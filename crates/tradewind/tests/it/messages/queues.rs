@@ -13,7 +13,7 @@ testing::tests![
     several_threads_send_to_one_queue_of_another_node,
     senders_find_out_when_their_messages_are_taken,
     a_queue_that_is_full_stops_its_own_senders_only,
-    the_event_of_a_sender_to_another_node_stays_that_of_the_carrier,
+    the_event_of_a_sender_to_another_node_stays_that_of_the_node_service,
 ];
 
 fn all_ranks_write_to_all_ranks() {
@@ -160,7 +160,7 @@ fn a_queue_that_is_full_stops_its_own_senders_only() {
     .expect("the job succeeds");
 }
 
-fn the_event_of_a_sender_to_another_node_stays_that_of_the_carrier() {
+fn the_event_of_a_sender_to_another_node_stays_that_of_the_node_service() {
     local_nodes(&[1, 1], |world| {
         let mut port = world.express(64)?;
         for number in 0..100 {

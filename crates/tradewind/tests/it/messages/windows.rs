@@ -13,7 +13,7 @@ testing::tests![
     windows_are_worked_on_from_afar,
     commands_of_all_ranks_do_what_they_do_to_vectors,
     long_commands_are_complete_when_they_return,
-    tickets_are_taken_once_and_locks_exclude,
+    numbers_are_taken_once_and_locks_exclude,
     errors_are_the_same_on_every_node,
     conditional_fetches_wait_for_changes_by_any_rank,
     a_wait_delays_no_command_of_another_thread,
@@ -258,14 +258,14 @@ fn long_commands_are_complete_when_they_return() {
     .expect("the job succeeds");
 }
 
-fn tickets_are_taken_once_and_locks_exclude() {
+fn numbers_are_taken_once_and_locks_exclude() {
     const EACH: u64 = 300;
     everywhere(3, |world| {
         let windows = world.windows(64)?;
         let first = &windows.all[0];
         let mut taken = vec![0_u64; EACH as usize];
-        for ticket in &mut taken {
-            *ticket = first.fetch_accumulate_value(Arithmetic::Add, 0, 1_u64)?;
+        for number in &mut taken {
+            *number = first.fetch_accumulate_value(Arithmetic::Add, 0, 1_u64)?;
             // A lock in the window: what it protects is not changed in one step.
             while first.compare_exchange_value(8, 0_u32, 1 + world.rank())? != 0 {
                 std::thread::yield_now();
@@ -392,7 +392,7 @@ fn a_wait_that_was_given_up_leaves_nothing_behind() {
             let request = there.fetch_when(condition, 8, [0; 8])?;
             let pending = request.wait_timeout(short)?;
             let Fetch::Pending(request) = pending else {
-                panic!("nobody has changed the word");
+                panic!("no rank has changed the word");
             };
             assert!(matches!(request.test()?, Fetch::Pending(_)));
             there.put_value(16, round)?;

@@ -105,12 +105,12 @@ fn unread_messages_of_a_failed_rank_end_their_receives() {
 fn a_matched_receive_ignores_the_failures_of_other_ranks() {
     let long = bytes(1, 100_000);
     // Rank 1 is in no call while rank 2 fails.
-    let gate = Barrier::new(2);
+    let barrier = Barrier::new(2);
     let outcome = local(3, |world| {
         match world.rank() {
             0 => {
                 testing::forbid_process_memory();
-                gate.wait();
+                barrier.wait();
                 let mut buffer = vec![0; long.len()];
                 let mut receive = world.irecv(&mut buffer, Source::Any, 0)?;
                 assert!(!receive.test()?, "its bytes are requested");
@@ -119,14 +119,14 @@ fn a_matched_receive_ignores_the_failures_of_other_ranks() {
                 assert_eq!(error.failed_rank(), Some(2), "{error}");
                 let error = receive.wait_timeout(Duration::from_millis(1)).expect_err("no bytes");
                 assert!(error.is_timeout(), "{error}");
-                gate.wait();
+                barrier.wait();
                 assert_eq!(receive.wait()?.source(), 1);
                 assert!(buffer == long);
             }
             1 => {
                 let send = world.isend(&long, 0, 0)?;
-                gate.wait();
-                gate.wait();
+                barrier.wait();
+                barrier.wait();
                 send.wait()?;
             }
             _ => {

@@ -34,7 +34,7 @@ fn a_collective_that_a_rank_runs_in_another_library_is_told() {
         for is_blocking in [false, true] {
             for (rank, error) in errors(nodes, |world| body(world, is_blocking)).iter().enumerate()
             {
-                let error = error.as_ref().expect("all are told");
+                let error = error.as_ref().expect("all have an error");
                 assert!(
                     matches!(error, tradewind::Error::Mismatch { sequence: 40, .. }),
                     "{error}"
@@ -64,7 +64,7 @@ fn a_rank_that_only_receives_is_told_of_another_library() {
     for nodes in [&[1, 1][..], &[2, 2]] {
         for is_blocking in [false, true] {
             for error in errors(nodes, |world| body(world, is_blocking)) {
-                let text = error.expect("all are told").to_string();
+                let text = error.expect("all have an error").to_string();
                 let said = "rank 0 is in a collective of another library #1";
                 assert!(text.contains(said), "{text}");
             }
@@ -115,7 +115,7 @@ fn a_rank_that_waits_in_a_later_step_is_told_of_another_library() {
     };
     let said = errors(&[1, 1, 1], body);
     for rank in [1, 2] {
-        let error = said[rank].as_ref().expect("both are told");
+        let error = said[rank].as_ref().expect("both have an error");
         assert!(matches!(error, tradewind::Error::Mismatch { .. }), "{error}");
     }
 }

@@ -103,7 +103,7 @@ fn waiting(row: &QueueRow) -> Option<String> {
 const FLOOR_COLUMNS: usize = 3;
 
 const LEGEND: &str = "\
-Medians over the rounds. send and receive: overheads of a batch with room, of a batch that waits; – where the two sides have to
+Medians over the rounds. send and receive: overheads of a batch with space, of a batch that waits; – where the two sides have to
 meet. latency: half a round trip, with several threads over all their messages. gap: a message in a stream; MB/s and messages by
 that.";
 const NODES_LEGEND: &str = "\

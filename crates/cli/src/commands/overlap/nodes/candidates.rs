@@ -71,7 +71,7 @@ fn kernel(
         port: KERNEL_PORT,
     };
     let endpoints: Vec<Endpoint> = nodes.iter().map(endpoint).collect();
-    let mut carriers = Vec::new();
+    let mut backends = Vec::new();
     let mut loaders = Vec::new();
     for node in nodes {
         let number = node.number() as u32;
@@ -88,11 +88,11 @@ fn kernel(
         let loader = node.run(|| Loader::load(&job))?;
         for rank in 0..node_of_rank.len() as u32 {
             let Some(handles) = loader.handles(rank)? else { continue };
-            carriers.push(Arc::new(node.run(|| Rank::new(handles))?) as Arc<dyn Backend>);
+            backends.push(Arc::new(node.run(|| Rank::new(handles))?) as Arc<dyn Backend>);
         }
         loaders.push(loader);
     }
-    Ok((Candidate::new("kernel", carriers), loaders))
+    Ok((Candidate::new("kernel", backends), loaders))
 }
 
 /// The agent engine over TCP.
@@ -126,6 +126,6 @@ fn agent(virtual_nodes: &VirtualNodes, node_of_rank: &[u32]) -> Result<Candidate
     });
     let transports = transports.collect::<Result<Vec<_>, Error>>()?;
     let clients = connect_over(&NodeMap::new(node_of_rank), transports, limits())?;
-    let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Backend>);
-    Ok(Candidate::new("agent", carriers.collect()))
+    let backends = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Backend>);
+    Ok(Candidate::new("agent", backends.collect()))
 }

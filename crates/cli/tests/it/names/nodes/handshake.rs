@@ -75,10 +75,10 @@ fn an_intermediary_can_add_nothing_to_a_connection() {
                 target.write_all(&message).expect("it is connected");
             }
             let mut forged = Vec::new();
-            Frame::Greeting { protocol: PROTOCOL, version: "1" }.encode(&mut forged);
+            Frame::Hello { protocol: PROTOCOL, version: "1" }.encode(&mut forged);
             Frame::Open { stream: 1, request: b"squares" }.encode(&mut forged);
             to.write_all(&forged).expect("it is connected");
-            // The server sends its greeting, and closes the connection without an answer.
+            // The server sends its hello, and closes the connection without an answer.
             let mut answers = Vec::new();
             let _ = to.read_to_end(&mut answers);
             assert!(answers.len() < 100, "{} bytes", answers.len());
@@ -107,7 +107,7 @@ fn bytes_that_are_no_frames_affect_no_other_connection() {
         insider.set_read_timeout(Some(limit)).expect("a socket");
         let bytes = number.wrapping_mul(2_654_435_761).to_le_bytes().repeat(50);
         let _ = insider.write_all(&bytes);
-        // It closes the connection after its own greeting.
+        // It closes the connection after its own hello.
         let mut rest = Vec::new();
         let _ = insider.read_to_end(&mut rest);
         assert!(rest.len() < 100, "{} bytes", rest.len());
@@ -163,9 +163,9 @@ fn a_name_server_of_another_version_is_named() {
                 break connection.socket;
             }
         };
-        let mut greeting = Vec::new();
-        Frame::Greeting { protocol: PROTOCOL + 1, version: "9.1" }.encode(&mut greeting);
-        TcpStream::from(socket).write_all(&greeting).expect("it is connected");
+        let mut hello = Vec::new();
+        Frame::Hello { protocol: PROTOCOL + 1, version: "9.1" }.encode(&mut hello);
+        TcpStream::from(socket).write_all(&hello).expect("it is connected");
         ask.join().expect("it fails with one line")
     });
     let expected = format!(

@@ -83,7 +83,7 @@ fn a_channel_sends_as_much_as_it_has_credit_and_then_its_end() {
     assert_eq!(credit(&mut router, 1, slots), 0);
     assert!(router.serve(&mut transport, LIMIT));
     assert!(router.outgoing.all.is_empty(), "the end is sent");
-    assert_eq!(credit(&mut router, 1, 8), 0, "late credit harms nobody");
+    assert_eq!(credit(&mut router, 1, 8), 0, "late credit is harmless");
 }
 
 #[test]

@@ -93,7 +93,7 @@ impl State {
 
     /// As [`flush_remote`](Self::flush_remote), for one rank. True if nothing is queued any more.
     fn flush_to(&mut self, to: u32, own: &Option<(Key, &[u8])>) -> bool {
-        /// Bytes of parts after which the carrier gets them: it sends them while the next are
+        /// Bytes of parts after which the transport gets them: it sends them while the next are
         /// copied.
         const PUBLISHED_BYTES: u64 = 256 << 10;
         let mut unpublished = 0;
@@ -212,7 +212,7 @@ impl Remote {
         let mut is_put = self.link.put(to, words_with(kind::LONG, envelope, number), &[]);
         for part in parts {
             is_put &= self.link.put(to, words_of(kind::PART, number, 0), part);
-            // The carrier begins with the first parts while the last are copied.
+            // The transport begins with the first parts while the last are copied.
             self.link.publish();
         }
         debug_assert!(is_put, "there is space for all parts");

@@ -44,7 +44,7 @@ fn a_moved_port_loses_duplicates_and_reorders_nothing() {
             None => {}
         };
         std::thread::scope(|scope| {
-            for ((mut port_sender, _inbox), handler) in senders.into_iter().zip(0u8..) {
+            for ((mut port_sender, _port_receiver), handler) in senders.into_iter().zip(0u8..) {
                 let done = || received() == 3 * MESSAGES;
                 scope.spawn(move || {
                     for number in 0..MESSAGES {
@@ -57,7 +57,7 @@ fn a_moved_port_loses_duplicates_and_reorders_nothing() {
                     crate::child::until("everything has been received", done);
                 });
             }
-            for (place, (_outbox, mut port_receiver)) in ports.into_iter().enumerate() {
+            for (place, (_port_sender, mut port_receiver)) in ports.into_iter().enumerate() {
                 let name_server = &name_server;
                 let (check, received) = (&check, &received);
                 scope.spawn(move || {
@@ -102,7 +102,7 @@ fn a_re_pointed_name_waits_for_earlier_messages() {
         (pair(), pair(), pair());
     let wanted = name(&ranks[0], 1, 0);
     for number in 0..10 {
-        port_sender.send(wanted, 0, &bytes(number, 8)).expect("there is room");
+        port_sender.send(wanted, 0, &bytes(number, 8)).expect("there is space");
     }
     name_server.inner.repoint("job", wanted, &PortAddress::new("job", 2, 0)).expect("open");
     let late =
@@ -130,7 +130,7 @@ fn a_re_pointed_name_waits_for_earlier_messages() {
     assert_eq!(next(&mut latter).bytes, b"still here");
     // Longer messages wait as well, and then have a connection with a ring, which moves itself.
     for number in 0..5 {
-        port_sender.send(wanted, 0, &bytes(number, 8)).expect("there is room");
+        port_sender.send(wanted, 0, &bytes(number, 8)).expect("there is space");
     }
     name_server.inner.repoint("job", wanted, &PortAddress::new("job", 1, 0)).expect("open");
     for number in 0..5 {
@@ -167,12 +167,12 @@ fn a_waiting_successor_receives_its_notice_to_move() {
     // So many that the former receiver checks its notices while they arrive, before the successor
     // is polled.
     for number in 0..350 {
-        port_sender.send(wanted, 0, &bytes(number, 8)).expect("there is room");
+        port_sender.send(wanted, 0, &bytes(number, 8)).expect("there is space");
         if number < 100 {
             assert_eq!(next(&mut former).bytes, bytes(number, 8));
         }
     }
-    port_sender.send(wanted, 0, &[7; 100]).expect("there is room");
+    port_sender.send(wanted, 0, &[7; 100]).expect("there is space");
     name_server.inner.repoint("job", wanted, &PortAddress::new("job", 2, 0)).expect("open");
     for number in 100..350 {
         assert_eq!(next(&mut former).bytes, bytes(number, 8));

@@ -312,7 +312,7 @@ fn a_condition_is_answered_when_a_rank_of_any_node_makes_it_true() {
     let mut node = Node::new();
     let event = Event::new().expect("a descriptor");
     let here = RemoteWindow::connect(&node.segment, node.window.offset()).expect("a window");
-    let here = here.beside_carrier(&event);
+    let here = here.beside_node_service(&event);
     let awaits = [line(0, AWAIT, 16, 3, 0), line(1, AWAIT, 24, 1, 0), line(2, AWAIT, 32, 1, 0)];
     assert_eq!(node.send(1, &awaits), 0);
     assert_eq!(node.received(1), [Received::Credit(3)]);

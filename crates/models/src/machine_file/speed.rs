@@ -1,4 +1,4 @@
-//! Changes of a machine's pace.
+//! Changes of a machine's speed.
 
 use super::contents::Machine;
 use crate::costs::{FlatCosts, Sharing};
@@ -6,7 +6,7 @@ use crate::costs::{FlatCosts, Sharing};
 impl Machine {
     /// Multiplies all costs of collectives among so many ranks of one node by a factor. What would be no
     /// time then stays as it is.
-    pub fn change_pace(&mut self, ranks: u32, factor: f64) {
+    pub fn change_speed(&mut self, ranks: u32, factor: f64) {
         for costs in self.flat.values_mut().flat_map(|of_form| of_form.values_mut()) {
             let mut points = costs.points().to_vec();
             let of_ranks = points.iter_mut().filter(|point| point.ranks == ranks);

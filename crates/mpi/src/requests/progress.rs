@@ -1,4 +1,4 @@
-//! The thread that advances queued operations beside the program.
+//! Progress thread, which advances queued operations beside the program.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread::Thread;
@@ -12,7 +12,7 @@ const EVERY: Duration = Duration::from_micros(200);
 ///
 /// # Errors
 /// If the thread cannot be created.
-pub(super) fn attend(advance: impl Fn() -> bool + Send + 'static) -> std::io::Result<()> {
+pub(super) fn start_thread(advance: impl Fn() -> bool + Send + 'static) -> std::io::Result<()> {
     static THREAD: Mutex<Option<Thread>> = Mutex::new(None);
     let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     // Once started, the thread stays, parked while it has nothing to do. An unpark that precedes the
@@ -21,7 +21,7 @@ pub(super) fn attend(advance: impl Fn() -> bool + Send + 'static) -> std::io::Re
         thread.unpark();
         return Ok(());
     }
-    let attend = move || {
+    let run = move || {
         loop {
             std::thread::sleep(EVERY);
             if !advance() {
@@ -29,7 +29,7 @@ pub(super) fn attend(advance: impl Fn() -> bool + Send + 'static) -> std::io::Re
             }
         }
     };
-    let handle = std::thread::Builder::new().name("tradewind".into()).spawn(attend)?;
+    let handle = std::thread::Builder::new().name("tradewind".into()).spawn(run)?;
     *thread = Some(handle.thread().clone());
     Ok(())
 }

@@ -8,12 +8,12 @@ use tradewind::{
 
 testing::tests![
     a_returned_input_may_change_before_other_ranks_have_read_it,
-    a_returned_input_may_be_lent_again_and_then_change,
+    a_returned_input_may_be_passed_again_and_then_change,
     a_returned_input_may_be_dropped_before_other_ranks_have_read_it,
     a_dropped_request_leaves_its_input_to_the_other_ranks,
     a_change_waits_for_readers_only_where_no_memory_is_left_for_a_copy,
     a_change_that_waits_for_readers_may_have_a_deadline,
-    a_lent_input_takes_no_other_memory_and_moves_only_while_it_is_read,
+    an_input_takes_no_other_memory_and_moves_only_while_it_is_read,
     an_input_is_free_once_the_reader_has_dropped_its_request_and_communicator,
     the_bytes_of_dropped_inputs_are_free_again,
 ];
@@ -102,7 +102,7 @@ const COLLECTIVES: usize = 11;
 
 /// Runs `body` on all ranks, with flat collectives. All ranks meet at the barrier.
 fn flat(ranks: u32, body: impl Fn(&Communicator, &Barrier) -> Result<()> + Sync) {
-    let gate = Barrier::new(ranks as usize);
+    let barrier = Barrier::new(ranks as usize);
     let join = Some(Algorithm::Join);
     local(ranks, |world| {
         let world = world.with_algorithms(Algorithms {
@@ -117,7 +117,7 @@ fn flat(ranks: u32, body: impl Fn(&Communicator, &Barrier) -> Result<()> + Sync)
             neighbor: join,
             ..Algorithms::default()
         });
-        body(&world, &gate)
+        body(&world, &barrier)
     })
     .expect("every rank gets the bytes of the start");
 }
@@ -128,20 +128,20 @@ fn before_the_others(
     ranks: u32,
     use_input: impl Fn(&Communicator, SharedBuffer<u64>) -> Result<()> + Sync,
 ) {
-    flat(ranks, |world, gate| {
+    flat(ranks, |world, barrier| {
         for number in 0..COLLECTIVES {
             for round in 0..4 {
                 let (wait, expected) = start(world, number, round)?;
-                gate.wait();
+                barrier.wait();
                 if world.rank() != 0 {
-                    gate.wait();
+                    barrier.wait();
                 }
                 let outcome = wait()?;
                 if let Some((input, output)) = outcome {
                     assert!(output == expected, "collective {number}, round {round}");
                     if world.rank() == 0 {
                         use_input(world, input)?;
-                        gate.wait();
+                        barrier.wait();
                     }
                 }
             }
@@ -154,10 +154,10 @@ fn a_returned_input_may_change_before_other_ranks_have_read_it() {
     for ranks in [2, 3] {
         before_the_others(ranks, |_, mut input| {
             let before = input[0];
-            let lent_at = input.as_ptr();
+            let passed_at = input.as_ptr();
             assert!(input.iter().all(|value| *value == before));
             input[7] = u64::MAX;
-            assert!(ranks != 2 || input.as_ptr() != lent_at);
+            assert!(ranks != 2 || input.as_ptr() != passed_at);
             assert!(
                 input
                     .iter()
@@ -182,26 +182,26 @@ fn a_returned_input_may_be_dropped_before_other_ranks_have_read_it() {
     });
 }
 
-fn a_returned_input_may_be_lent_again_and_then_change() {
-    flat(2, |world, gate| {
+fn a_returned_input_may_be_passed_again_and_then_change() {
+    flat(2, |world, barrier| {
         let mut outputs = vec![vec![0u64; 2 * COUNT]; 6];
         if world.rank() == 0 {
             let mut buffer = world.alloc::<u64>(COUNT)?;
             for (round, output) in (0..).zip(&mut outputs) {
-                // Two calls lend the same bytes.
+                // Two calls read the same bytes in place.
                 if round % 2 == 0 {
                     buffer.fill(value(0, round));
                 }
                 buffer = world.iallgather(buffer, output)?.wait()?.0;
             }
             buffer.fill(u64::MAX);
-            gate.wait();
+            barrier.wait();
         } else {
             let mut requests = Vec::new();
             for (round, output) in (0..).zip(&mut outputs) {
                 requests.push(world.iallgather(input(world, COUNT, round)?, output)?);
             }
-            gate.wait();
+            barrier.wait();
             for request in requests {
                 request.wait()?;
             }
@@ -215,7 +215,7 @@ fn a_returned_input_may_be_lent_again_and_then_change() {
 }
 
 fn a_dropped_request_leaves_its_input_to_the_other_ranks() {
-    flat(2, |world, gate| {
+    flat(2, |world, barrier| {
         for round in 0..20 {
             let mine = input(world, 2 * COUNT, round)?;
             let theirs = world.alloc::<u64>(2 * COUNT)?;
@@ -224,9 +224,9 @@ fn a_dropped_request_leaves_its_input_to_the_other_ranks() {
                 for _ in 0..3 {
                     world.alloc::<u64>(2 * COUNT)?.fill(u64::MAX);
                 }
-                gate.wait();
+                barrier.wait();
             } else {
-                gate.wait();
+                barrier.wait();
                 let (_, theirs) = world.ialltoall(mine, theirs)?.wait()?;
                 assert!(theirs[..COUNT].iter().all(|element| *element == value(0, round)));
             }
@@ -272,36 +272,36 @@ fn a_change_waits_for_readers_only_where_no_memory_is_left_for_a_copy() {
 fn a_change_that_waits_for_readers_may_have_a_deadline() {
     const SHORT: Duration = Duration::from_millis(20);
     const LONG: Duration = Duration::from_secs(60);
-    flat(2, |world, gate| {
+    flat(2, |world, barrier| {
         let mine = input(world, COUNT, 3)?;
         let mut sum = vec![0u64; COUNT];
         if world.rank() == 0 {
             let kept = fill_memory(world);
             let mut mine = world.iallreduce(mine, &mut sum, Op::Sum)?.wait()?.0;
-            gate.wait();
-            // The other rank reads at the next gate only.
+            barrier.wait();
+            // The other rank reads at the next barrier only.
             let error = mine.writable_within(SHORT).expect_err("no space, and no read");
             let Error::Timeout { after, waiting_for } = &error else { panic!("{error}") };
             let ranks: Vec<u32> = waiting_for.iter().map(|straggler| straggler.rank).collect();
             assert_eq!((*after, &ranks[..]), (SHORT, &[1][..]));
             assert!(error.is_timeout() && mine.iter().all(|element| *element == value(0, 3)));
-            gate.wait();
+            barrier.wait();
             mine.writable_within(LONG)?.fill(7);
             // With space no rank is waited for.
             let mut mine = world.iallreduce(mine, &mut sum, Op::Sum)?.wait()?.0;
             drop(kept);
-            gate.wait();
+            barrier.wait();
             mine.writable_within(Duration::ZERO)?.fill(0);
-            gate.wait();
+            barrier.wait();
         } else {
             let request = world.iallreduce(mine, &mut sum, Op::Sum)?;
-            gate.wait();
-            gate.wait();
+            barrier.wait();
+            barrier.wait();
             let mine = request.wait()?.0;
             assert!(sum.iter().all(|element| *element == value(0, 3) + value(1, 3)));
             let request = world.iallreduce(mine, &mut sum, Op::Sum)?;
-            gate.wait();
-            gate.wait();
+            barrier.wait();
+            barrier.wait();
             request.wait()?;
         }
         assert!(sum.iter().all(|element| *element == 7 + value(1, 3)));
@@ -309,17 +309,17 @@ fn a_change_that_waits_for_readers_may_have_a_deadline() {
     });
 }
 
-fn a_lent_input_takes_no_other_memory_and_moves_only_while_it_is_read() {
-    flat(2, |world, gate| {
+fn an_input_takes_no_other_memory_and_moves_only_while_it_is_read() {
+    flat(2, |world, barrier| {
         let mut sum = world.alloc::<u64>(COUNT)?;
         let mut mine = input(world, COUNT, 0)?;
         for round in 0..4 {
             mine.fill(value(world.rank(), round));
             let used = world.allocated_bytes();
             let request = world.iallreduce(mine, sum, Op::Sum)?;
-            gate.wait();
+            barrier.wait();
             if world.rank() != 0 {
-                gate.wait();
+                barrier.wait();
             }
             assert_eq!(world.allocated_bytes(), used, "nothing is staged");
             (mine, sum) = request.wait()?;
@@ -330,13 +330,13 @@ fn a_lent_input_takes_no_other_memory_and_moves_only_while_it_is_read() {
                 let moved = mine.as_ptr();
                 mine[1] = 1;
                 assert_eq!(mine.as_ptr(), moved);
-                gate.wait();
+                barrier.wait();
             } else {
                 // The first rank has read it.
                 mine[0] = 1;
                 assert_eq!(mine.as_ptr(), before);
             }
-            gate.wait();
+            barrier.wait();
             assert!(sum.iter().all(|sum| *sum == value(0, round) + value(1, round)));
             // Frees what the change has left to the reader.
             drop(world.alloc::<u64>(1)?);
@@ -347,21 +347,21 @@ fn a_lent_input_takes_no_other_memory_and_moves_only_while_it_is_read() {
 }
 
 fn an_input_is_free_once_the_reader_has_dropped_its_request_and_communicator() {
-    flat(2, |world, gate| {
+    flat(2, |world, barrier| {
         let before = world.allocated_bytes();
         let dup = world.dup()?;
         let mine = input(world, COUNT, 1)?;
         let theirs = world.alloc::<u64>(2 * COUNT)?;
         let request = dup.iallgather(mine, theirs)?;
-        gate.wait();
+        barrier.wait();
         // Complete on both ranks, and fetched by neither.
         drop(request);
         drop(dup);
-        gate.wait();
+        barrier.wait();
         // The first allocation frees the input, and with it the communicator of this rank; the
         // second one what both ranks have released of it.
         drop(world.alloc::<u64>(1)?);
-        gate.wait();
+        barrier.wait();
         drop(world.dup()?);
         world.barrier()?;
         assert!(world.allocated_bytes() < before + 8 * COUNT as u64);

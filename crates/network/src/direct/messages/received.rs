@@ -1,6 +1,6 @@
 //! Records that have arrived and that the port has not taken.
 
-use super::outbox::frame_bytes;
+use super::send_credit::frame_bytes;
 use crate::backend::LostRank;
 use shm::mapped::Mapped;
 use shm::sync::AtomicU32;
@@ -27,7 +27,7 @@ pub(in crate::direct) enum Arrived {
 
 /// Records and ends of connections that have arrived, in order.
 #[derive(Debug)]
-pub(in crate::direct) struct Inbox {
+pub(in crate::direct) struct ReceivedRecords {
     state: Mutex<State>,
     /// True if there is anything: to look costs one load.
     has_any: AtomicBool,
@@ -42,10 +42,10 @@ struct State {
     kept: Vec<Option<u64>>,
 }
 
-impl Inbox {
+impl ReceivedRecords {
     pub(in crate::direct) fn new(ranks: u32) -> Self {
         let kept = vec![Some(0); ranks as usize];
-        Inbox {
+        ReceivedRecords {
             state: Mutex::new(State { arrived: VecDeque::new(), kept }),
             has_any: AtomicBool::new(false),
             wakeup: OnceLock::new(),
@@ -85,7 +85,7 @@ impl Inbox {
     }
 
     /// Wakes the threads that sleep until something is added. Called behind that.
-    pub(in crate::direct) fn ring(&self) {
+    pub(in crate::direct) fn notify(&self) {
         if let Some(word) = self.wakeup.get() {
             Wakeup::by_store(word).notify();
         }
@@ -117,38 +117,38 @@ mod tests {
 
     #[test]
     fn a_rank_that_ignores_its_credit_takes_a_limited_amount_of_memory() {
-        let inbox = Inbox::new(2);
+        let received = ReceivedRecords::new(2);
         for _ in 0..2 * (KEPT_BYTES >> 20) {
-            inbox.add(1, vec![0; 1 << 20]);
+            received.add(1, vec![0; 1 << 20]);
         }
-        inbox.add(0, vec![7; 8]);
+        received.add(0, vec![7; 8]);
         let mut arrived = VecDeque::new();
-        inbox.take(&mut arrived);
-        assert!(!inbox.has_any());
+        received.take(&mut arrived);
+        assert!(!received.has_any());
         // The headers take the place of one frame.
         assert_eq!(arrived.len() as u64, KEPT_BYTES / (1 << 20) - 1 + 2);
         assert_eq!(arrived[arrived.len() - 2], Arrived::Invalid { from: 1 });
         assert_eq!(arrived.back(), Some(&Arrived::Records { from: 0, records: vec![7; 8] }));
-        inbox.add(1, vec![0; 8]);
-        assert!(!inbox.has_any(), "nothing follows");
+        received.add(1, vec![0; 8]);
+        assert!(!received.has_any(), "nothing follows");
     }
 
     #[test]
     fn frames_without_records_end_the_messages_of_their_sender() {
-        let inbox = Inbox::new(1);
-        (0..3).for_each(|_| inbox.add(0, Vec::new()));
+        let received = ReceivedRecords::new(1);
+        (0..3).for_each(|_| received.add(0, Vec::new()));
         let mut arrived = VecDeque::new();
-        inbox.take(&mut arrived);
+        received.take(&mut arrived);
         assert_eq!(arrived, [Arrived::Invalid { from: 0 }]);
     }
 
     #[test]
     fn short_frames_take_a_limited_amount_of_memory() {
-        let inbox = Inbox::new(1);
+        let received = ReceivedRecords::new(1);
         // One record without bytes each.
-        (0..KEPT_BYTES / 32).for_each(|_| inbox.add(0, vec![0; 32]));
+        (0..KEPT_BYTES / 32).for_each(|_| received.add(0, vec![0; 32]));
         let mut arrived = VecDeque::new();
-        inbox.take(&mut arrived);
+        received.take(&mut arrived);
         assert_eq!(arrived.back(), Some(&Arrived::Invalid { from: 0 }));
     }
 }

@@ -1,4 +1,4 @@
-//! Stamp: the first word of a line in a Basic ring, with the kind, source and length of its
+//! Header word: the first word of a line in a Basic ring, with the kind, source and length of its
 //! message.
 //!
 //! | Bits | Contents |
@@ -9,7 +9,7 @@
 //! | 42, 43 | kind: 1 message, 2 skip to the start of the ring, 3 end |
 //! | 44 to 63 | lap of the ring, modulo 2²⁰ |
 //!
-//! A line not yet written holds either 0 or a stamp of the previous lap. Random corruption is
+//! A line not yet written holds either 0 or a header word of the previous lap. Random corruption is
 //! therefore detected almost certainly.
 
 use crate::id::SourceName;
@@ -22,7 +22,7 @@ const LAP_SHIFT: u32 = 44;
 const KIND_MASK: u64 = 3;
 const LAP_MASK: u64 = (1 << (64 - LAP_SHIFT)) - 1;
 
-/// Longest message that a stamp can encode, in bytes.
+/// Longest message that a header word can encode, in bytes.
 pub(crate) const MAX_BYTES: usize = (1 << LENGTH_BITS) - 1;
 
 /// Header of a message.
@@ -36,7 +36,7 @@ pub struct BasicHeader {
 
 /// Contents of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stamp {
+pub(crate) enum HeaderWord {
     /// Start of a message.
     Message {
         /// Its header.
@@ -56,15 +56,15 @@ pub(crate) enum Stamp {
 
 /// Error: a word that no sender writes there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NoStamp;
+pub(crate) struct InvalidHeader;
 
-impl Stamp {
-    /// Encodes the stamp for this lap. `bytes` and `lines` are truncated to their field.
+impl HeaderWord {
+    /// Encodes the header word for this lap. `bytes` and `lines` are truncated to their field.
     pub(crate) fn encode(self, lap: u64) -> u64 {
         let (kind, length, header) = match self {
-            Stamp::Message { header, bytes } => (1, bytes as u64, header),
-            Stamp::Skip { lines } => (2, lines, BasicHeader::default()),
-            Stamp::End => (3, 0, BasicHeader::default()),
+            HeaderWord::Message { header, bytes } => (1, bytes as u64, header),
+            HeaderWord::Skip { lines } => (2, lines, BasicHeader::default()),
+            HeaderWord::End => (3, 0, BasicHeader::default()),
         };
         length & MAX_BYTES as u64
             | u64::from(header.handler) << HANDLER_SHIFT
@@ -74,14 +74,14 @@ impl Stamp {
     }
 
     /// Decodes a word for a receiver in this lap; `None` if the line is not written yet.
-    pub(crate) fn decode(word: u64, lap: u64) -> Result<Option<Stamp>, NoStamp> {
+    pub(crate) fn decode(word: u64, lap: u64) -> Result<Option<HeaderWord>, InvalidHeader> {
         if word == 0 {
             return Ok(None);
         }
         let kind = word >> KIND_SHIFT & KIND_MASK;
         let found = word >> LAP_SHIFT;
         if kind == 0 {
-            return Err(NoStamp);
+            return Err(InvalidHeader);
         }
         // Not written yet. The sender clears lines that hold data before a message ends in front of
         // them (`RingSender::clear_next`), so no other lap is possible.
@@ -89,17 +89,17 @@ impl Stamp {
             return Ok(None);
         }
         if found != lap & LAP_MASK {
-            return Err(NoStamp);
+            return Err(InvalidHeader);
         }
         let length = word & MAX_BYTES as u64;
         Ok(Some(match kind {
             1 => {
                 let source = SourceName::from_bits(word >> SOURCE_SHIFT);
                 let header = BasicHeader { source, handler: (word >> HANDLER_SHIFT) as u8 };
-                Stamp::Message { header, bytes: length as usize }
+                HeaderWord::Message { header, bytes: length as usize }
             }
-            2 => Stamp::Skip { lines: length },
-            _ => Stamp::End,
+            2 => HeaderWord::Skip { lines: length },
+            _ => HeaderWord::End,
         }))
     }
 }
@@ -109,28 +109,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_is_valid_in_its_own_lap_only() {
+    fn a_header_word_is_valid_in_its_own_lap_only() {
         let source = SourceName::new(16_383).expect("the last name");
         let message =
-            Stamp::Message { header: BasicHeader { source, handler: 255 }, bytes: MAX_BYTES };
-        for stamp in [message, Stamp::Skip { lines: 3 }, Stamp::End] {
+            HeaderWord::Message { header: BasicHeader { source, handler: 255 }, bytes: MAX_BYTES };
+        for header_word in [message, HeaderWord::Skip { lines: 3 }, HeaderWord::End] {
             for lap in [0, 1, LAP_MASK - 1, LAP_MASK, LAP_MASK + 1, u64::MAX] {
-                let word = stamp.encode(lap);
-                assert_eq!(Stamp::decode(word, lap), Ok(Some(stamp)));
+                let word = header_word.encode(lap);
+                assert_eq!(HeaderWord::decode(word, lap), Ok(Some(header_word)));
                 assert_eq!(
-                    Stamp::decode(word, lap.wrapping_add(1)),
+                    HeaderWord::decode(word, lap.wrapping_add(1)),
                     Ok(None),
                     "left from the lap before"
                 );
-                assert_eq!(Stamp::decode(word, lap.wrapping_add(2)), Err(NoStamp));
+                assert_eq!(HeaderWord::decode(word, lap.wrapping_add(2)), Err(InvalidHeader));
                 assert_eq!(
-                    Stamp::decode(word, lap.wrapping_sub(1)),
-                    Err(NoStamp),
+                    HeaderWord::decode(word, lap.wrapping_sub(1)),
+                    Err(InvalidHeader),
                     "from the future"
                 );
             }
         }
-        assert_eq!(Stamp::decode(0, 5), Ok(None));
-        assert_eq!(Stamp::decode(1, 0), Err(NoStamp), "of no kind");
+        assert_eq!(HeaderWord::decode(0, 5), Ok(None));
+        assert_eq!(HeaderWord::decode(1, 0), Err(InvalidHeader), "of no kind");
     }
 }

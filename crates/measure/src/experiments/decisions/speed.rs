@@ -1,4 +1,4 @@
-//! The pace of a machine while candidates were timed.
+//! Speed of a machine while candidates were timed.
 
 use super::grid::shape_of;
 use super::times::measured;
@@ -10,10 +10,10 @@ use models::prediction::Models;
 use models::statistics::median;
 use std::collections::BTreeMap;
 
-/// Least number of times that a pace follows from.
+/// Least number of times from which a speed is computed.
 const LEAST: usize = 8;
 
-/// The machine with the parameters of one node at the pace of a part of the
+/// Returns the machine with the parameters of one node at the speed of a part of the
 /// [experiment](super::experiment).
 ///
 /// Ranks that share cores take up to 1.4 times as long in one minute as in another, and longer beside
@@ -21,7 +21,7 @@ const LEAST: usize = 8;
 /// counted. Flat collectives, which are measured there and here, take a factor of what they took
 /// there: all costs among so many ranks are multiplied by its median. A second correction by the same
 /// part changes nothing.
-pub fn at_pace(part: &Part, machine: &Machine) -> Machine {
+pub fn at_speed(part: &Part, machine: &Machine) -> Machine {
     let models = Models::of(machine);
     let mut ratios: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     let flat = Choice::of(Algorithm::Join);
@@ -40,7 +40,7 @@ pub fn at_pace(part: &Part, machine: &Machine) -> Machine {
     let mut found = machine.clone();
     for (ranks, mut ratios) in ratios.into_iter().filter(|(_, ratios)| ratios.len() >= LEAST) {
         ratios.sort_by(f64::total_cmp);
-        found.change_pace(ranks, median(&ratios));
+        found.change_speed(ranks, median(&ratios));
     }
     found
 }
@@ -57,7 +57,7 @@ mod tests {
     use tradewind::CallForm;
 
     #[test]
-    fn parameters_follow_the_pace_of_flat_collectives_once() {
+    fn parameters_follow_the_speed_of_flat_collectives_once() {
         let (operation, form) = (Collective::Bcast, CallForm::Blocking);
         let flat = |ranks| FlatPoint { ranks, bytes: 0, microseconds: 2.0 };
         let mut machine = Machine::new(Fingerprint::default());
@@ -80,12 +80,12 @@ mod tests {
         }
         let mut part = Part::new("decisions", "");
         part.figures.push(figure);
-        let found = at_pace(&part, &machine);
+        let found = at_speed(&part, &machine);
         let times: Vec<f64> =
             found.flat[&form][&operation].points().iter().map(|point| point.microseconds).collect();
         assert_eq!(times, [2.0, 3.0], "nothing was measured among two ranks");
         let Constants { start, operation, combine, .. } = found.sharing[0].constants;
         assert_eq!((start, operation, combine), (1.5, 0.75, 0.1875));
-        assert_eq!(at_pace(&part, &found), found);
+        assert_eq!(at_speed(&part, &found), found);
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes of messages that have not left this rank, by receiver.
+//! Credit of the port for sends: bytes of messages that have not left this rank, by receiver.
 
 use crate::transport::frame::HEADER_BYTES;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -15,7 +15,7 @@ pub(in crate::direct) fn frame_bytes(records: usize) -> u64 {
 /// Bytes of frames of messages by receiver. What collectives send to it is not counted: it may come
 /// at any time, so space for messages would be gone before the port uses it.
 #[derive(Debug)]
-pub(in crate::direct) struct Outbox {
+pub(in crate::direct) struct SendCredit {
     /// From the submission by the port until the system has them. One atomic for both the
     /// submissions and the queue of the connection: bytes that pass from one to the other are
     /// counted all the time. Relaxed: the lock of the submissions orders an addition before the
@@ -29,12 +29,12 @@ pub(in crate::direct) struct Outbox {
     is_awaited: AtomicBool,
 }
 
-impl Outbox {
+impl SendCredit {
     pub(in crate::direct) fn new(ranks: u32) -> Self {
         let counts = || (0..ranks).map(|_| AtomicU64::new(0)).collect();
         let given_up = (0..ranks).map(|_| AtomicBool::new(false)).collect();
         let is_awaited = AtomicBool::new(false);
-        Outbox { waiting: counts(), progress: counts(), given_up, is_awaited }
+        SendCredit { waiting: counts(), progress: counts(), given_up, is_awaited }
     }
 
     /// Returns true if so many more bytes may wait for a rank. Otherwise the rank's threads are
@@ -60,7 +60,7 @@ impl Outbox {
     }
 
     /// Notes that bytes that were submitted wait no more.
-    pub(in crate::direct) fn leave(&self, to: u32, bytes: u64) {
+    pub(in crate::direct) fn sent(&self, to: u32, bytes: u64) {
         if let Some(waiting) = self.waiting.get(to as usize) {
             waiting.fetch_sub(bytes, Ordering::Relaxed);
         }

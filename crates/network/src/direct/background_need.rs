@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 /// Work that must advance without a call of the rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attendance {
+pub(super) enum BackgroundNeed {
     /// Nothing: no run is under way, or only runs that calls wait for.
     Nothing,
     /// Runs that have sent everything: a look at intervals suffices.

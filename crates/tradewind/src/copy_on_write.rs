@@ -14,9 +14,9 @@ use engine::communicator::Communicator as NodeCommunicator;
 use shm::owned::OwnedBytes;
 use std::time::{Duration, Instant};
 
-/// Bytes of a buffer.
+/// Bytes of a buffer that move to a copy before a change while other ranks read them.
 #[derive(Debug)]
-pub(crate) struct LendableBytes {
+pub(crate) struct CopyOnWriteBytes {
     /// `None` only while the value is dropped.
     memory: Option<OwnedBytes>,
     alignment: u64,
@@ -30,7 +30,7 @@ fn are_done(readers: &[InputReaders]) -> bool {
     readers.iter().all(InputReaders::are_done)
 }
 
-impl LendableBytes {
+impl CopyOnWriteBytes {
     pub(crate) fn new(
         group: &NodeCommunicator,
         deferred: &DeferredBuffers,
@@ -38,7 +38,7 @@ impl LendableBytes {
     ) -> Result<Self> {
         let memory = Some(group.allocate(bytes, alignment)?);
         let deferred = deferred.downgrade();
-        Ok(LendableBytes { memory, alignment, readers: Vec::new(), deferred })
+        Ok(CopyOnWriteBytes { memory, alignment, readers: Vec::new(), deferred })
     }
 
     /// The memory where it lies now.
@@ -62,14 +62,14 @@ impl LendableBytes {
     pub(crate) fn make_writable(&mut self) {
         if !self.readers.is_empty() {
             // Without a deadline no rank is left that reads.
-            self.end_loans(None);
+            self.detach_readers(None);
         }
     }
 
     /// Prepares a change of the bytes here, for at most `limit`.
     pub(crate) fn make_writable_within(&mut self, limit: Duration) -> Result<()> {
         // Without a deadline if it lies beyond the clock's range.
-        let waiting_for = self.end_loans(Instant::now().checked_add(limit));
+        let waiting_for = self.detach_readers(Instant::now().checked_add(limit));
         if waiting_for.is_empty() {
             return Ok(());
         }
@@ -77,9 +77,10 @@ impl LendableBytes {
         Err(Error::Timeout { after: limit, waiting_for })
     }
 
-    /// Ends all loans, at most until the deadline. Returns the ranks that still read.
+    /// Moves to a copy, or waits for the readers, at most until the deadline. Returns the ranks
+    /// that still read.
     #[cold]
-    fn end_loans(&mut self, deadline: Option<Instant>) -> Vec<engine::Straggler> {
+    fn detach_readers(&mut self, deadline: Option<Instant>) -> Vec<engine::Straggler> {
         let none = Vec::new();
         self.readers.retain(|readers| !readers.are_done());
         let (Some(memory), Some(first)) = (&mut self.memory, self.readers.first()) else {
@@ -108,14 +109,14 @@ impl LendableBytes {
         }
     }
 
-    /// Lends the bytes to these ranks.
-    pub(crate) fn lend_to(&mut self, readers: InputReaders) {
+    /// Adds ranks that read the bytes in place.
+    pub(crate) fn add_readers(&mut self, readers: InputReaders) {
         self.readers.retain(|readers| !readers.are_done());
         self.readers.push(readers);
     }
 }
 
-impl Drop for LendableBytes {
+impl Drop for CopyOnWriteBytes {
     fn drop(&mut self) {
         if self.readers.is_empty() {
             return;
