@@ -24,11 +24,8 @@ use std::time::{Duration, Instant};
 
 /// Time for which a thread polls before it sleeps.
 const POLLING_TIME: Duration = Duration::from_micros(500);
-/// Number of polls without yielding: an answer between two nodes is there after about five. Ranks may
-/// share their core.
-const EAGER_POLLS: u32 = 8;
-/// Number of looks at the connections that also a wait without time takes.
-const LEAST_TURNS: u64 = 2;
+/// Number of polls without yielding. Ranks may share their core.
+const EAGER_POLLS: u32 = 2;
 
 /// The runs of one rank, and its connections.
 #[derive(Debug)]
@@ -376,7 +373,7 @@ impl DirectEngine {
     /// time also while something arrives all the time. The first turns look at the connections in
     /// any case: a loop of waits without time receives.
     fn is_over(&self, end: Option<u64>, turns: u64) -> bool {
-        turns >= LEAST_TURNS && end.is_some_and(|end| self.table.context.now >= end)
+        turns >= u64::from(EAGER_POLLS) && end.is_some_and(|end| self.table.context.now >= end)
     }
 
     /// Sleeps until something arrives, another thread submits something, a computation ends, or the
