@@ -12,6 +12,7 @@
 //! | tag of a piece | the sender, after the piece | the receiver, until it is the tag of the expected piece |
 //! | number of taken positions | the receiver | the sender, when the ring may be full or a message is offered |
 //! | outcome of an offered message | the receiver, before the number | the sender, after the number |
+//! | bytes of a buffer that passes between two ranks (`passed_buffers`) | the rank that read it last | the other rank |
 //! | joined position, address of the receiver's buffer | the receiver | the sender, while a message is offered |
 //! | claimed and completed parts | both | both |
 //!
@@ -22,6 +23,7 @@
 //! message all the same and reports the difference, so both ends stay at the same piece.
 
 mod message;
+mod passed_buffers;
 mod piece_mover;
 mod ring;
 mod ring_set;
@@ -264,7 +266,8 @@ mod tests {
         // Shorter than what has arrived before.
         for bytes in [BYTES, 4000] {
             let message = StreamedMessage::new(bytes, 0, 0);
-            ring.write(&[1; 8 << 10], message, piece_mover::call_tag(0, call)).expect("space");
+            ring.write(&[1; 8 << 10], message, piece_mover::call_tag(0, call), None)
+                .expect("space");
         }
         let collective = FlatCollective::new(Pattern::Broadcast { root: 0 }, BYTES, call);
         let (context, streams) = &mut ranks[1];
@@ -277,13 +280,32 @@ mod tests {
     }
 
     #[test]
+    fn a_piece_in_a_buffer_that_its_sender_cannot_have_is_refused() {
+        let call = Signature::new(CallKind::Bcast, 200_000, 0);
+        let mut ranks = ranks(call);
+        let (_, StreamsState::Ready(rings)) = &mut ranks[0] else { panic!("{:?}", ranks[0].1) };
+        let sender = rings.buffers[1].as_mut().expect("buffers with rank 1");
+        let number = sender.take(200_000).expect("a buffer of rank 0");
+        let longest = rings.out[1].as_ref().expect("a ring to rank 1").longest_piece();
+        let (_, StreamsState::Ready(rings)) = &mut ranks[1] else { panic!("{:?}", ranks[1].1) };
+        let receiver = rings.buffers[0].as_mut().expect("buffers with rank 0");
+        let number = u64::from(number);
+        let own = u64::from(receiver.take(200_000).expect("a buffer of rank 1"));
+        assert!(receiver.received_place(number, 0, longest).is_ok());
+        assert!(receiver.received_place(number, 1, longest).is_err(), "beyond the end");
+        assert!(receiver.received_place(256 + number, 0, 1).is_err(), "no such buffer");
+        receiver.add(own as u8);
+        assert!(receiver.received_place(own, 0, 1).is_err(), "a buffer of the receiver");
+    }
+
+    #[test]
     fn more_messages_than_a_word_counts_are_one_message() {
         let call = Signature::new(CallKind::NeighborAlltoall, BYTES, 0);
         let mut ranks = ranks(call);
         let message = StreamedMessage::new(3, 3 << 16, 7);
         let (_, StreamsState::Ready(rings)) = &mut ranks[0] else { panic!("{:?}", ranks[0].1) };
         let ring = rings.out[1].as_mut().expect("a ring to rank 1");
-        ring.write(&[1; 3], message, 0).expect("space");
+        ring.write(&[1; 3], message, 0, None).expect("space");
         let (_, StreamsState::Ready(rings)) = &ranks[1] else { panic!("{:?}", ranks[1].1) };
         assert_eq!(rings.from[0].as_ref().expect("a ring from rank 0").message(), message);
     }

@@ -407,6 +407,43 @@ fn a_ring_of_pieces_gives_every_piece_once_and_never_overwrites_one_that_is_read
     });
 }
 
+/// Two ranks send to each other in turn in one buffer, by the tags of two rings alone: the rank that
+/// has read a message is the only one that accesses the buffer until the other one finds its answer.
+#[test]
+fn a_buffer_that_passes_between_two_ranks_has_one_user_at_a_time() {
+    model(|| {
+        const TURNS: u64 = 2;
+        struct Pair {
+            tags: [AtomicU64; 2],
+            buffer: Payload,
+        }
+        let pair =
+            Arc::new(Pair { tags: [AtomicU64::new(0), AtomicU64::new(0)], buffer: Payload::new() });
+        let receive = |pair: &Pair, from: usize, turn: u64| {
+            while words::poll(&pair.tags[from], turn, 0) != words::PieceState::Present {
+                thread::yield_now();
+            }
+            pair.buffer.get()
+        };
+        let send = |pair: &Pair, from: usize, turn: u64, value: u32| {
+            pair.buffer.set(value);
+            words::publish(&pair.tags[from], turn, 0);
+        };
+        let other = Arc::clone(&pair);
+        let thread = thread::spawn(move || {
+            for turn in 0..TURNS {
+                assert_eq!(receive(&other, 0, turn), 10 * turn as u32);
+                send(&other, 1, turn, 10 * turn as u32 + 1);
+            }
+        });
+        for turn in 0..TURNS {
+            send(&pair, 0, turn, 10 * turn as u32);
+            assert_eq!(receive(&pair, 1, turn), 10 * turn as u32 + 1);
+        }
+        thread.join().expect("the other rank ends");
+    });
+}
+
 /// Two ranks link twice, with links that share an entry. Each publishes a block of its own or takes
 /// the other's; both get the same block, with the header that its owner wrote, and the second link
 /// replaces the entry only when both ranks have found the first block.

@@ -135,6 +135,8 @@ pub(super) struct Sending<'a> {
     pub(super) is_operand: bool,
     /// This rank copies the same bytes for itself.
     pub(super) is_own: bool,
+    /// Number of the buffer that the message takes.
+    pub(super) buffer: Option<u8>,
     pub(super) done: usize,
     pub(super) finished: bool,
     /// The message is offered, and the receiver has not taken it.
@@ -155,6 +157,7 @@ impl<'a> Sending<'a> {
             tag,
             is_operand: false,
             is_own: false,
+            buffer: None,
             done: 0,
             finished: false,
             is_offered: false,
@@ -172,8 +175,10 @@ impl<'a> Sending<'a> {
         let is_early = is_mutual && !self.is_own;
         let least = if is_early { least } else { least.saturating_mul(LATE_OFFER_FACTOR) };
         // A ring delivers an operand of a reduction piece by piece into the first-level cache. A
-        // copy of it into private memory would be a second one.
-        let can_offer = !self.is_operand && self.done == 0 && !self.must_write;
+        // copy of it into private memory would be a second one. Both copies through a buffer that
+        // lies in the caches take less than the kernel's one.
+        let is_whole = self.done == 0 && self.buffer.is_none();
+        let can_offer = !self.is_operand && is_whole && !self.must_write;
         can_offer && self.bytes.len() as u64 >= least
     }
 

@@ -145,6 +145,10 @@ impl<'s> PieceMover<'s> {
             return Ok(true);
         }
         let bytes = sending.bytes.len() as u64;
+        let buffers = &mut self.rings.buffers[sending.to as usize];
+        if sending.done == 0 && sending.buffer.is_none() {
+            sending.buffer = buffers.as_mut().and_then(|buffers| buffers.take(bytes));
+        }
         let message = StreamedMessage::new(bytes, sending.behind, sending.tag);
         if ring.takes_offers && sending.is_single_copy(self.mutual, self.single_copy_from) {
             if !ring.is_writable(0) {
@@ -158,10 +162,12 @@ impl<'s> PieceMover<'s> {
             return Ok(true);
         }
         let piece = sending.next_piece(self.mutual, ring.longest_piece());
-        if !ring.is_writable(piece.len()) {
+        let place = buffers.as_ref().zip(sending.buffer);
+        let place = place.map(|(buffers, number)| buffers.place(number, sending.done));
+        if !ring.is_writable(if place.is_some() { 0 } else { piece.len() }) {
             return Ok(false);
         }
-        ring.write(piece, message, self.call_tag)?;
+        ring.write(piece, message, self.call_tag, place)?;
         sending.done += piece.len();
         sending.finished = sending.done == sending.bytes.len();
         Ok(true)
@@ -244,8 +250,13 @@ impl<'s> PieceMover<'s> {
         // Both ends cut the message by the same rule, so the piece has this length.
         let length = receiving.next_piece(self.mutual, ring.longest_piece());
         let before = ring.next;
-        let accepted =
-            ring.read(length, |piece| receiving.sink.accept(receiving.done, piece, own))?;
+        let done = receiving.done;
+        let buffers = &mut self.rings.buffers[receiving.from as usize];
+        let place = match ring.buffer().zip(buffers.as_ref()) {
+            Some((number, buffers)) => Some(buffers.received_place(number, done, length)?),
+            None => None,
+        };
+        let accepted = ring.read(length, place, |piece| receiving.sink.accept(done, piece, own))?;
         // A sender that sleeps has filled more than half of the ring, so it is woken before this
         // rank has read all of that.
         self.must_notify |= ring.has_passed_quarter(before);
@@ -254,6 +265,11 @@ impl<'s> PieceMover<'s> {
         }
         receiving.done += length;
         receiving.finished = receiving.done == receiving.sink.length();
+        // The sender has written the message's last piece, and does not access the buffer before it
+        // receives another message in it.
+        if let Some((place, buffers)) = place.zip(buffers.as_mut()).filter(|_| receiving.finished) {
+            buffers.add(place.number);
+        }
         Ok(true)
     }
 
@@ -384,7 +400,9 @@ impl<'s> PieceMover<'s> {
         if ring.takes_offers && sending.is_single_copy(self.mutual, self.single_copy_from) {
             return ring.is_writable(0);
         }
-        ring.is_writable(sending.next_piece(self.mutual, ring.longest_piece()).len())
+        let in_ring = || sending.next_piece(self.mutual, ring.longest_piece()).len();
+        let length = if sending.buffer.is_some() { 0 } else { in_ring() };
+        ring.is_writable(length)
     }
 
     /// Returns the error of a rank in another collective. If the piece is old, the rank's journal

@@ -1,5 +1,6 @@
 //! A ring of pieces from one rank to another.
 
+use super::passed_buffers::BufferPlace;
 use super::words::{self, PieceState};
 use crate::error::{Error, Outcome};
 use shm::mapped::{Mapped, MappedSlice};
@@ -35,8 +36,9 @@ shm::shared_lines! {
         message: AtomicU64,
         /// Tag of its message.
         message_tag: AtomicU64,
-        /// The piece itself, if it is this short: it arrives with its tag. Of an offered message,
-        /// the address, and address and value of the guard.
+        /// The piece itself, if it is this short: it arrives with its tag. Of a piece in a buffer,
+        /// the buffer's number. Of an offered message, the address, and address and value of the
+        /// guard.
         short: [AtomicU64; SHORT_WORDS],
     }
 }
@@ -80,6 +82,10 @@ const BYTES_BITS: u32 = 48;
 
 /// The bit of a message's word that marks an offered message. No address space has as many bytes.
 const OFFERED: u64 = 1 << (BYTES_BITS - 1);
+
+/// The bit of a message's word that marks a piece in a buffer: see
+/// [`PassedBuffers`](super::passed_buffers::PassedBuffers). No message has as many bytes.
+const IN_BUFFER: u64 = 1 << (BYTES_BITS - 2);
 
 /// A message in the private memory of its sender, or the memory of its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,10 +181,15 @@ impl PieceRing {
         self.lines.len() as u64
     }
 
-    /// Length of the longest piece, in bytes: a quarter of the ring, so a sender seldom waits for
-    /// the receiver.
+    /// Length of the longest piece, in bytes.
     pub(super) fn longest_piece(&self) -> usize {
-        (self.positions() / 4 * POSITION_BYTES) as usize
+        Self::longest_piece_of(self.positions() * POSITION_BYTES) as usize
+    }
+
+    /// Length of the longest piece of a ring with space for `data` bytes: a quarter of the ring, so
+    /// a sender seldom waits for the receiver.
+    pub(super) fn longest_piece_of(data: u64) -> u64 {
+        data / POSITION_BYTES / 4 * POSITION_BYTES
     }
 
     /// Returns the line and the bytes of the next piece.
@@ -223,12 +234,26 @@ impl PieceRing {
         behind <= self.writable_until
     }
 
-    /// Writes a piece. [`is_writable`](Self::is_writable) has returned true for its length.
-    pub(super) fn write(&mut self, bytes: &[u8], message: StreamedMessage, call: u32) -> Outcome {
+    /// Writes a piece, to the ring or to a buffer that this rank has.
+    /// [`is_writable`](Self::is_writable) has returned true for its length, or for 0.
+    pub(super) fn write(
+        &mut self,
+        bytes: &[u8],
+        message: StreamedMessage,
+        call: u32,
+        place: Option<BufferPlace>,
+    ) -> Outcome {
         let (line, at) = self.next_piece();
-        // The positions are free, and no other rank writes to this ring. Relaxed: `publish`
-        // releases the bytes and all words.
-        if bytes.len() > SHORT_BYTES {
+        // The positions are free, and no other rank writes to this ring or to this rank's buffers.
+        // Relaxed: `publish` releases the bytes and all words.
+        let mut in_buffer = 0;
+        let mut length = bytes.len();
+        if let Some(place) = place {
+            self.memory.write(place.at, bytes)?;
+            line.short[0].store(u64::from(place.number), Ordering::Relaxed);
+            in_buffer = IN_BUFFER;
+            length = 0;
+        } else if length > SHORT_BYTES {
             self.memory.write(at, bytes)?;
         } else {
             // Whole arrays, because a copy of unknown length costs a call of `memmove`.
@@ -245,11 +270,12 @@ impl PieceRing {
                 place.store(u64::from_ne_bytes(word), Ordering::Relaxed);
             }
         }
-        line.message.store(message.behind << BYTES_BITS | message.bytes, Ordering::Relaxed);
+        let word = message.behind << BYTES_BITS | in_buffer | message.bytes;
+        line.message.store(word, Ordering::Relaxed);
         line.message_tag.store(message.tag, Ordering::Relaxed);
         words::publish(&line.tag, self.next, call);
-        self.advance(bytes.len());
-        self.prefetch_next(bytes.len());
+        self.advance(length);
+        self.prefetch_next(length);
         Ok(())
     }
 
@@ -347,17 +373,31 @@ impl PieceRing {
         let line = self.next_piece().0;
         let word = line.message.load(Ordering::Relaxed);
         let tag = line.message_tag.load(Ordering::Relaxed);
-        StreamedMessage { bytes: word & (OFFERED - 1), behind: word >> BYTES_BITS, tag }
+        StreamedMessage { bytes: word & (IN_BUFFER - 1), behind: word >> BYTES_BITS, tag }
     }
 
-    /// Reads the next piece, which is present, and frees its positions.
+    /// Returns the number of the buffer of the next piece, which is present, if it lies in one.
+    pub(super) fn buffer(&self) -> Option<u64> {
+        let line = self.next_piece().0;
+        // Relaxed: `poll` has acquired the line.
+        let is_in_buffer = line.message.load(Ordering::Relaxed) & IN_BUFFER != 0;
+        is_in_buffer.then(|| line.short[0].load(Ordering::Relaxed))
+    }
+
+    /// Reads the next piece, which is present, from the ring or this place in a buffer, and frees
+    /// its positions.
     pub(super) fn read<R>(
         &mut self,
         length: usize,
+        place: Option<BufferPlace>,
         consume: impl FnOnce(&[u8]) -> R,
     ) -> Outcome<R> {
         let (line, at) = self.next_piece();
-        let result = if length > SHORT_BYTES {
+        let mut in_ring = length;
+        let result = if let Some(place) = place {
+            in_ring = 0;
+            self.memory.inspect(place.at, length as u64, consume)?
+        } else if length > SHORT_BYTES {
             self.memory.inspect(at, length as u64, consume)?
         } else {
             // Relaxed: `poll` has acquired the line.
@@ -365,7 +405,7 @@ impl PieceRing {
             consume(&words.map(u64::to_ne_bytes).as_flattened()[..length])
         };
         // Released after the bytes were consumed: the sender may overwrite them from here on.
-        self.advance(length);
+        self.advance(in_ring);
         words::release(&self.taken.taken, self.next);
         Ok(result)
     }

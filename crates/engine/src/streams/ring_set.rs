@@ -1,5 +1,6 @@
-//! The rings between all pairs of ranks, in one block of shared memory.
+//! The rings and buffers between all pairs of ranks, in one block of shared memory.
 
+use super::passed_buffers::PassedBuffers;
 use super::ring::PieceRing;
 use crate::context::Context;
 use crate::error::Error;
@@ -46,7 +47,12 @@ fn ring_bytes(ranks: u32) -> u64 {
     (1 << each.ilog2()).clamp(*RING_BYTES.start(), *RING_BYTES.end())
 }
 
-/// A rank's ends of the rings to and from every other rank.
+/// Bytes of the longest piece and message of a buffer that passes between two ranks.
+fn buffer_bytes(ranks: u32) -> u64 {
+    PieceRing::longest_piece_of(ring_bytes(ranks))
+}
+
+/// A rank's ends of the rings to and from every other rank, and the buffers that pass between them.
 #[derive(Debug)]
 pub(crate) struct RingSet {
     pub(super) at: Offset,
@@ -54,6 +60,8 @@ pub(crate) struct RingSet {
     pub(super) out: Vec<Option<PieceRing>>,
     /// The ring from each rank; none from this one.
     pub(super) from: Vec<Option<PieceRing>>,
+    /// The buffers between each rank and this one; none with itself.
+    pub(super) buffers: Vec<Option<PassedBuffers>>,
     /// Copies of inputs that lie in the memory of the result.
     pub(super) scratch: Vec<u8>,
     pub(super) broken: Mapped<BrokenLine>,
@@ -63,9 +71,15 @@ pub(crate) struct RingSet {
 }
 
 impl RingSet {
-    /// Returns the bytes of the shared memory: the release line, the broken line, and a ring for
-    /// every pair.
+    /// Returns the bytes of the shared memory: the release line, the broken line, a ring for every
+    /// pair and direction, and the buffers of every pair.
     pub(super) fn bytes(ranks: u32) -> u64 {
+        let pairs = u64::from(ranks * (ranks - 1) / 2);
+        Self::rings_bytes(ranks) + pairs * PassedBuffers::bytes(buffer_bytes(ranks))
+    }
+
+    /// Returns the bytes before the buffers.
+    fn rings_bytes(ranks: u32) -> u64 {
         HEADER_BYTES + u64::from(ranks * (ranks - 1)) * PieceRing::bytes(ring_bytes(ranks))
     }
 
@@ -86,9 +100,19 @@ impl RingSet {
         };
         let out = (0..ranks).map(|other| ring(rank, other)).collect::<Result<_, _>>()?;
         let from = (0..ranks).map(|other| ring(other, rank)).collect::<Result<_, _>>()?;
+        let longest = buffer_bytes(ranks);
+        let buffers = |other: u32| {
+            let (first, second) = (rank.min(other), rank.max(other));
+            // Row by row over the second ranks: those of the pairs before this one.
+            let number = u64::from(second * second.saturating_sub(1) / 2 + first);
+            let pair_at = at.0 + Self::rings_bytes(ranks) + number * PassedBuffers::bytes(longest);
+            let open = || PassedBuffers::new(memory, Offset(pair_at), longest, rank == first);
+            (rank != other).then(open)
+        };
+        let buffers = (0..ranks).map(buffers).collect();
         let broken_at = Offset(at.0 + size_of::<ReleaseLine>() as u64);
         let broken = Mapped::new(memory.segment(), broken_at)?;
         let guard = Guard::new();
-        Ok(RingSet { at, out, from, scratch: Vec::new(), broken, guard })
+        Ok(RingSet { at, out, from, buffers, scratch: Vec::new(), broken, guard })
     }
 }

@@ -134,6 +134,35 @@ fn blocks_arrive_at_their_destinations_among_any_number_of_ranks() {
     }
 }
 
+/// Messages in one direction, in the other, and in both, of lengths that pass in the ring, in a
+/// buffer, and in more than a buffer holds. In each direction there are more in sequence than there
+/// are buffers.
+#[test]
+fn messages_arrive_in_every_order_of_their_directions() {
+    const LENGTHS: [usize; 6] = [100, 131_071, 131_072, 262_145, 524_288, 524_289];
+    for count in [2, 4] {
+        ranks(count, |communicator| {
+            // The low bits of a linear congruential generator repeat soon, so the high ones count.
+            let mut state = 1_u64;
+            let mut random = |below: usize| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 33) as usize % below
+            };
+            for _ in 0..100 {
+                let (direction, length) = (random(3), LENGTHS[random(LENGTHS.len())]);
+                let size = |from: u32, to: u32| match direction {
+                    0 if from < to => length,
+                    1 if from > to => length,
+                    2 if from != to => length,
+                    _ => 0,
+                };
+                exchange_of(communicator, size, size)?;
+            }
+            Ok(())
+        });
+    }
+}
+
 /// Lengths of blocks whose sizes only their two ranks have: nothing, beside a tag, behind it, one
 /// position, more, and more than a ring holds.
 const SIZES: [usize; 8] = [0, 1, 40, 41, 4096, 4097, 100_000, 2_500_000];
