@@ -291,11 +291,58 @@ mod tests {
         let receiver = rings.buffers[0].as_mut().expect("buffers with rank 0");
         let number = u64::from(number);
         let own = u64::from(receiver.take(200_000).expect("a buffer of rank 1"));
-        assert!(receiver.received_place(number, 0, longest).is_ok());
-        assert!(receiver.received_place(number, 1, longest).is_err(), "beyond the end");
-        assert!(receiver.received_place(256 + number, 0, 1).is_err(), "no such buffer");
+        let message = 200_000;
+        assert!(receiver.received_place(number, message, (0, 200_000)).is_ok());
+        assert!(receiver.received_place(number, message, (1, 200_000)).is_err(), "beyond the end");
+        assert!(receiver.received_place(number, 1000, (0, 1000)).is_err(), "too short for one");
+        let too_long = longest as u64 + 1;
+        assert!(receiver.received_place(number, too_long, (0, 1)).is_err(), "too long for one");
+        assert!(receiver.received_place(256 + number, message, (0, 1)).is_err(), "no such buffer");
         receiver.add(own as u8);
-        assert!(receiver.received_place(own, 0, 1).is_err(), "a buffer of the receiver");
+        assert!(receiver.received_place(own, message, (0, 1)).is_err(), "the receiver's");
+    }
+
+    /// Rank 0 sends more messages than it has buffers, then rank 1 does.
+    #[test]
+    fn buffers_pass_with_messages_and_none_is_lost() {
+        const BYTES: usize = 200_000;
+        let mut ranks = ranks(Signature::new(CallKind::Bcast, BYTES as u64, 0));
+        let mut sequence = 0;
+        for (root, owned) in [(0_u32, [[1, 3], [0, 4], [0, 4]]), (1, [[1, 3], [2, 2], [3, 1]])] {
+            for expected in owned {
+                let call = Signature::new(CallKind::Bcast, BYTES as u64, root.into());
+                let collective =
+                    FlatCollective::new(Pattern::Broadcast { root }, BYTES as u64, call);
+                std::thread::scope(|scope| {
+                    for (rank, (context, streams)) in (0..).zip(&mut ranks) {
+                        let collective = &collective;
+                        scope.spawn(move || {
+                            let value = if rank == root { sequence as u8 + 1 } else { 0 };
+                            let input = [value; BYTES];
+                            let mut memory = [value; BYTES];
+                            let input =
+                                BlockingInput::Apart(if rank == root { &input } else { &[] });
+                            let call = (sequence, call);
+                            let outcome =
+                                streams.run(context, call, collective, input, &mut memory);
+                            assert!(matches!(outcome, Some(Ok(()))), "{outcome:?}");
+                            assert_eq!(memory, [sequence as u8 + 1; BYTES]);
+                        });
+                    }
+                });
+                sequence += 1;
+                let own: Vec<Vec<u8>> = (0..2)
+                    .map(|rank| {
+                        let StreamsState::Ready(rings) = &ranks[rank].1 else { panic!("broken") };
+                        rings.buffers[1 - rank].as_ref().expect("the other rank's").own().to_vec()
+                    })
+                    .collect();
+                assert_eq!([own[0].len(), own[1].len()], expected, "root {root}");
+                let mut all = own.concat();
+                all.sort_unstable();
+                assert_eq!(all, [0, 1, 2, 3]);
+            }
+        }
     }
 
     #[test]

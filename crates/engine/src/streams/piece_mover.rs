@@ -106,8 +106,14 @@ impl<'s> PieceMover<'s> {
 
     /// Returns whether a message is to be offered that this rank copies for itself as well.
     pub(super) fn offers_own(&self, messages: &Messages<'_>) -> bool {
-        let is_offered =
-            |sending: &Sending<'_>| sending.is_single_copy(self.mutual, self.single_copy_from);
+        // A message that will take a buffer is not offered.
+        let takes_buffer = |sending: &Sending<'_>| {
+            let buffers = self.rings.buffers[sending.to as usize].as_ref();
+            buffers.is_some_and(|buffers| buffers.has_one_for(sending.bytes.len() as u64))
+        };
+        let is_offered = |sending: &Sending<'_>| {
+            sending.is_single_copy(self.mutual, self.single_copy_from) && !takes_buffer(sending)
+        };
         messages.sendings.iter().any(|sending| sending.is_own && is_offered(sending))
     }
 
@@ -253,7 +259,10 @@ impl<'s> PieceMover<'s> {
         let done = receiving.done;
         let buffers = &mut self.rings.buffers[receiving.from as usize];
         let place = match ring.buffer().zip(buffers.as_ref()) {
-            Some((number, buffers)) => Some(buffers.received_place(number, done, length)?),
+            Some((number, buffers)) => {
+                let message = receiving.sink.length() as u64;
+                Some(buffers.received_place(number, message, (done, length))?)
+            }
             None => None,
         };
         let accepted = ring.read(length, place, |piece| receiving.sink.accept(done, piece, own))?;

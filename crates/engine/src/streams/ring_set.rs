@@ -47,9 +47,11 @@ fn ring_bytes(ranks: u32) -> u64 {
     (1 << each.ilog2()).clamp(*RING_BYTES.start(), *RING_BYTES.end())
 }
 
-/// Bytes of the longest piece and message of a buffer that passes between two ranks.
+/// Bytes of the longest message in a buffer that passes between two ranks, 0 for no buffers. Only a
+/// communicator of two ranks has them: what they save was not measured among more, where a rank
+/// has several such buffers and as many messages in its cache.
 fn buffer_bytes(ranks: u32) -> u64 {
-    PieceRing::longest_piece_of(ring_bytes(ranks))
+    if ranks == 2 { PieceRing::longest_piece_of(ring_bytes(ranks)) } else { 0 }
 }
 
 /// A rank's ends of the rings to and from every other rank, and the buffers that pass between them.
@@ -72,7 +74,7 @@ pub(crate) struct RingSet {
 
 impl RingSet {
     /// Returns the bytes of the shared memory: the release line, the broken line, a ring for every
-    /// pair and direction, and the buffers of every pair.
+    /// pair and direction, and the buffers of a pair that has them.
     pub(super) fn bytes(ranks: u32) -> u64 {
         let pairs = u64::from(ranks * (ranks - 1) / 2);
         Self::rings_bytes(ranks) + pairs * PassedBuffers::bytes(buffer_bytes(ranks))

@@ -164,8 +164,8 @@ fn messages_arrive_in_every_order_of_their_directions() {
 }
 
 /// Lengths of blocks whose sizes only their two ranks have: nothing, beside a tag, behind it, one
-/// position, more, and more than a ring holds.
-const SIZES: [usize; 8] = [0, 1, 40, 41, 4096, 4097, 100_000, 2_500_000];
+/// position, more, a buffer between two ranks, and more than a ring holds.
+const SIZES: [usize; 8] = [0, 1, 40, 41, 4096, 4097, 200_000, 2_500_000];
 
 /// Exchanges blocks of these lengths, by sender and receiver.
 fn exchange_of(
