@@ -70,7 +70,7 @@ variables! {
     EAGER_BYTES = "TRADEWIND_EAGER_BYTES", "number", "4096",
         "Length of the longest message within a node that is sent before its receive is posted, in bytes.";
     SINGLE_COPY = "TRADEWIND_SINGLE_COPY", "number", "measured when the job starts",
-        "Length in bytes from which two ranks of a node that exchange messages read each other's private memory, in one copy. Four times this length applies to messages in one direction, and to blocks that the sender copies for itself as well; 0 for never.";
+        "Length in bytes from which two ranks of a node that exchange messages read each other's private memory, in one copy. Four times this length applies to messages in one direction, and to blocks that the sender copies for itself as well; 0 for never. Messages of 128 to 512 KiB between the ranks of a communicator of two take a shared buffer instead while the sender has one.";
     MPI = "TRADEWIND_MPI", "`off`", "on",
         "With `off`, the library that is loaded before an MPI program leaves all calls to the MPI library.";
     MPI_ONLY = "TRADEWIND_MPI_ONLY", "list", "all nonblocking and persistent collectives, and blocking ones by the table of `tradewind tune --mpi`",
