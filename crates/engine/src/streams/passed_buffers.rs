@@ -10,8 +10,8 @@
 //!
 //! Each buffer belongs to one of the two ranks. Its owner writes one message to it, in pieces; the
 //! other rank reads the pieces that are published, and owns the buffer from the last one on. So the
-//! pieces themselves pass the buffer, and no word says whose it is. Where all messages have one
-//! direction, the receiver soon has all of them, and the sender uses the ring.
+//! pieces pass the buffer, and shared memory has no owner's number. Where all messages have one
+//! direction, the receiver soon has all buffers, and the sender uses the ring.
 
 use crate::error::Error;
 use shm::memory::SegmentMemory;

@@ -104,7 +104,8 @@ impl RingSet {
         let from = (0..ranks).map(|other| ring(other, rank)).collect::<Result<_, _>>()?;
         let longest = buffer_bytes(ranks);
         let buffers = |other: u32| {
-            let (first, second) = (rank.min(other), rank.max(other));
+            let first = rank.min(other);
+            let second = rank.max(other);
             // Row by row over the second ranks: those of the pairs before this one.
             let number = u64::from(second * second.saturating_sub(1) / 2 + first);
             let pair_at = at.0 + Self::rings_bytes(ranks) + number * PassedBuffers::bytes(longest);

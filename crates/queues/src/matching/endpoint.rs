@@ -267,10 +267,10 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     /// Waits until the messages of dropped requests have been read, or their receivers have exited
-    /// or wait in the same way. A rank on another node whose connection is full and takes nothing for
-    /// the node time-out is given up; one that only does not match a message is not, because it may
-    /// compute. The process leaves the node services and connections afterwards, with a time limit of
-    /// their own.
+    /// or wait in the same way. Gives up a rank on another node if its connection is full and takes
+    /// nothing for the node time-out. A rank that has not matched a message may compute, so it is
+    /// not given up. The process leaves the node services and connections afterwards, with a time
+    /// limit of their own.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;

@@ -248,7 +248,7 @@ pub(super) struct RemotePeer {
     held: u64,
     /// Why nothing follows from it.
     pub(super) exit: Option<RemoteExit>,
-    /// What [`RemoteLink::held_up`] has returned, and since when.
+    /// Result of [`RemoteLink::held_up`], and the time of its last change.
     held_up: Option<(u64, Instant)>,
 }
 

@@ -244,11 +244,12 @@ impl InternodeRequest {
     }
 
     fn wait_for_end(&self, limit: Option<Duration>) -> Result<()> {
-        // A blocking call has just passed its run, of which nothing is sent yet.
-        let may_be_complete = self.form != CallForm::Blocking;
-        let Some(run) = self.run.filter(|_| !(may_be_complete && self.is_complete())) else {
+        let Some(run) = self.run else { return Ok(()) };
+        // A blocking call has just passed its run, of which nothing is sent yet: to look for its end
+        // would read the connections in vain.
+        if self.form != CallForm::Blocking && self.is_complete() {
             return Ok(());
-        };
+        }
         let internode = self.internode();
         let backend = self.backend_of_run();
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));

@@ -1,7 +1,7 @@
 //! Ranks that are stopped, leave, or are killed while their connections hold no more.
 
 use super::harness::{Hydra, Said};
-use super::messages::{bytes, go_on, is_of_victim};
+use super::messages::{bytes, go_on, is_of_victim, test_until_over};
 use super::rank::say;
 use super::{VICTIM, nodes};
 use rustix::process::{Pid, Signal, getpid, kill_process};
@@ -132,20 +132,10 @@ pub(super) fn of_a_killed_sender() -> Result<()> {
                 Ok(())
             };
             is_of_victim(error);
-            is_of_victim(loop {
-                match named.test() {
-                    Ok(false) => std::thread::yield_now(),
-                    other => break other,
-                }
-            });
+            is_of_victim(test_until_over(|| named.test()));
             is_of_victim(from_any.wait());
             is_of_victim(offered.wait());
-            is_of_victim(loop {
-                match synchronous.test() {
-                    Ok(false) => std::thread::yield_now(),
-                    other => break other,
-                }
-            });
+            is_of_victim(test_until_over(|| synchronous.test()));
             is_of_victim(world.mprobe(VICTIM, NEVER).map(drop));
         }
         _ => {

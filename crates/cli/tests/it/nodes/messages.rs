@@ -110,6 +110,14 @@ fn a_killed_rank_ends_the_messages_that_wait_for_it() {
     }
 }
 
+/// Calls a test of a request until it is over.
+pub(super) fn test_until_over(mut test: impl FnMut() -> Result<bool>) -> Result<()> {
+    while !test()? {
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
 pub(super) fn is_of_victim<T: std::fmt::Debug>(outcome: Result<T>) {
     let error = outcome.expect_err("the victim is dead");
     assert_eq!(error.failed_rank(), Some(VICTIM), "{error}");
@@ -140,12 +148,7 @@ pub(super) fn beside_a_killed_rank() -> Result<()> {
             is_of_victim(named.wait());
             is_of_victim(from_any.wait());
             is_of_victim(offered.wait());
-            is_of_victim(loop {
-                match synchronous.test() {
-                    Ok(false) => std::thread::yield_now(),
-                    other => break other,
-                }
-            });
+            is_of_victim(test_until_over(|| synchronous.test()));
             // Sent before it was killed, so they are there.
             let mut buffer = vec![0; 1 << 20];
             world.recv(&mut buffer[..1], VICTIM, 5)?;
