@@ -209,9 +209,16 @@ impl InternodeRequest {
             backend.announce_wait(run);
         }
         // The program in the kernel cannot see that the run will never complete.
-        self.internode()
-            .check_liveness(backend, || backend.waiting_for(run))
-            .inspect_err(|_| backend.abandon(run))?;
+        let checked = self.internode().check_liveness(backend, || backend.waiting_for(run));
+        if let Err(error) = checked {
+            // Another thread of the rank may have received the rest of the run meanwhile, and behind
+            // it the end of the connection that the check has found.
+            if self.is_complete() {
+                return Ok(());
+            }
+            backend.abandon(run);
+            return Err(error);
+        }
         self.check_form()?;
         backend.progress(run).map_err(|error| self.internode().translate(error))
     }
