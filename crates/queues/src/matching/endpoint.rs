@@ -80,7 +80,7 @@ pub struct Endpoint {
     /// Manner of waiting for ranks on other nodes, if there are any.
     progress: Option<RemoteProgress>,
     /// Time after which the drop gives up a rank on another node that reads nothing.
-    leaving: Duration,
+    leave_limit: Duration,
 }
 
 /// A started send that is not complete.
@@ -139,7 +139,7 @@ impl Endpoint {
             remote,
             contexts,
         } = options;
-        let leaving = remote.as_ref().map_or(Duration::ZERO, |remote| remote.leaving);
+        let leave_limit = remote.as_ref().map_or(Duration::ZERO, |remote| remote.leave_limit);
         let (link, progress) = remote.map(|one| ((one.ranks, one.link), one.progress)).unzip();
         if rank >= ranks {
             return Err(CreateError::Size {
@@ -183,7 +183,7 @@ impl Endpoint {
             waiting: AtomicU32::new(0),
             ranks,
             progress,
-            leaving,
+            leave_limit,
         })
     }
 
@@ -288,7 +288,7 @@ impl Drop for Endpoint {
             || {
                 let mut state = self.state.lock();
                 state.progress(&mut None, &None)?;
-                state.give_up_silent(self.leaving);
+                state.give_up_silent(self.leave_limit);
                 Ok((!state.has_unsent(has_exited)).then_some(()))
             },
         );

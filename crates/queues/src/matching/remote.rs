@@ -127,7 +127,7 @@ pub struct RemoteOptions {
     /// Manner of waiting.
     pub progress: RemoteProgress,
     /// Time after which the drop of the endpoint gives up a rank that reads nothing.
-    pub leaving: Duration,
+    pub leave_limit: Duration,
 }
 
 /// Reason why nothing follows from a remote rank.

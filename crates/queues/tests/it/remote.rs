@@ -200,7 +200,7 @@ fn endpoint() -> (Endpoint, Arc<Wire>) {
             link,
             progress: RemoteProgress::Process(Arc::new(Nothing)),
             // From one look to the next.
-            leaving: Duration::ZERO,
+            leave_limit: Duration::ZERO,
         }),
         contexts: Contexts::new(u32::MAX),
     };

@@ -110,7 +110,7 @@ impl InternodeJob {
     }
 
     /// Time for which a rank that leaves waits for one that reads nothing.
-    pub(crate) fn leaving(&self) -> Duration {
+    pub(crate) fn leave_limit(&self) -> Duration {
         let limit = self.exit.as_ref().map(|exit| exit.limit());
         limit.unwrap_or(Timeouts::default().unanswered)
     }

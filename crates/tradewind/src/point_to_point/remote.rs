@@ -22,17 +22,17 @@ const ALL_RINGS: u64 = 256 << 20;
 /// messages.
 pub(super) fn open(job: &InternodeJob, wakeup: Mapped<AtomicU32>) -> Result<RemoteOptions> {
     let ranks = job.nodes.ranks();
-    let leaving = job.leaving();
+    let leave_limit = job.leave_limit();
     let Some(direct) = &job.backends.blocking else {
         let port = job.agent().open_messages(ALL_RINGS / u64::from(ranks.max(1)))?;
         let progress = RemoteProgress::Process(Arc::new(port.wait_mark()));
-        return Ok(RemoteOptions { ranks, link: Box::new(AgentLink(port)), progress, leaving });
+        return Ok(RemoteOptions { ranks, link: Box::new(AgentLink(port)), progress, leave_limit });
     };
     // The shortest rings: they carry the reports of exits only.
     let reports = job.agent().open_messages(0)?;
     let (port, driver) = direct.open_messages(reports, wakeup, &job.nodes);
     let progress = RemoteProgress::Connections(Arc::new(driver));
-    Ok(RemoteOptions { ranks, link: Box::new(DirectLink(port)), progress, leaving })
+    Ok(RemoteOptions { ranks, link: Box::new(DirectLink(port)), progress, leave_limit })
 }
 
 /// Returns the places of the ranks of a communicator: those of this node have their numbers on the
