@@ -1,5 +1,10 @@
 //! Memory in a rank's own arena for the private buffers of large collectives. A buffer is reused
 //! after every rank has consumed the run that used it.
+//!
+//! Nonblocking calls stage private inputs of every length, so a long message is copied twice. One
+//! copy by the reader in its wait took 0.9 to 1.1 times as long from 64 KiB to 1 MiB: the kernel's
+//! copy of lines from another core takes as long as both copies, and the rank that finished first
+//! waited for the reader or made the second copy after all.
 
 use crate::error::Error;
 use shm::arena::Arena;

@@ -1,4 +1,8 @@
 //! Detection of the launcher, and of this process's rank and job.
+//!
+//! A rank that takes itself for a job of one succeeds, with wrong results. So the variables of each
+//! launcher lead to the other ranks, or to an error that names the variables. The innermost launcher
+//! counts; where the variables of two contradict each other, neither does.
 
 use crate::environment::{JOB, Lookup, RANK, SERVICE, SIZE, STORE};
 use crate::error::LaunchError;

@@ -1,4 +1,7 @@
 //! Predictions for the calls of a machine: every plan on every engine that can run it.
+//!
+//! Models choose; measurements decide between plans with close predictions. Each form of a call has
+//! predictions of its own, because it has engines of its own.
 
 mod timed;
 

@@ -1,5 +1,8 @@
 //! The node service: creates the job's segment, admits ranks, and detects the exit of their
 //! processes.
+//!
+//! An exit breaks the communicators of the rank; complete collectives stay complete. A stopped rank
+//! is awaited and never replaced: its late stores would reach slots that are in use again.
 
 use crate::error::ServiceError;
 use crate::events::{Events, NodeEvent};

@@ -1,5 +1,6 @@
 //! The part of a dropped communicator or schedule that other ranks still need: runs of this rank
 //! that are queued, incomplete or not consumed, and memory that other ranks have not read.
+//! It holds no reference to the membership, so the rank can leave the job meanwhile.
 
 use crate::communicator::placement::{BlockSearch, PlacedSchedule, UnplacedSchedule};
 use crate::context::{Context, PendingLinks};

@@ -1,4 +1,7 @@
 //! The agent's side of one rank: its submissions, its schedules and the results of its runs.
+//!
+//! The rank can change its memory at any time. So a session copies what it checks, and keeps its
+//! state in private memory. A rank that violates the protocol counts as exited.
 
 use super::run::PreparedRun;
 use super::schedule::RegisteredSchedule;

@@ -1,4 +1,9 @@
 //! A rank's end of its messages with other ranks.
+//!
+//! The first message to a rank leaves at once. A short one that follows another within some
+//! microseconds, without a wait or a test between, stays until others share its frame. It leaves with
+//! the next call that waits or tests, or by the background thread, which then looks every
+//! millisecond.
 
 mod exits;
 

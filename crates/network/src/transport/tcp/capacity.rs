@@ -1,4 +1,8 @@
 //! Bytes that a connection holds while neither end reads it.
+//!
+//! Connections between ranks are to hold a message of 1 MiB at both ends: at the sender's, so that a
+//! start hands over all of it; at the receiver's, so that a rank that computes stops no sender. The
+//! ranks agree on the least that their systems grant.
 
 use crate::error::{Error, refused, system};
 use rustix::net::{AddressFamily, SocketType, socket, sockopt};
