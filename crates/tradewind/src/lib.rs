@@ -159,3 +159,13 @@ pub use request::Request;
 pub use schedule::{Buffers, Schedule};
 pub use selection::algorithms::Algorithms;
 pub use selection::explanation::{Explanation, Reason};
+
+/// The programs of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
+/// The programs of the page on programming compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/programming.md")]
+struct Programming;

@@ -30,9 +30,9 @@ variables! {
     ENGINE = "TRADEWIND_ENGINE", "`peers` or `caller`", "`peers`",
         "Progress of collectives within a node: by any rank of the node, or only in calls of the rank itself.";
     INTERNODE = "TRADEWIND_INTERNODE", "`kernel`, `direct`, `ranks` or `agent`", "the kernel engine where all nodes have it",
-        "Engine of collectives between nodes: `kernel` for those it supports, which is an error where it is missing; `direct` for none in the kernel; `ranks` for all in the ranks themselves, nonblocking ones of several steps or above 1 MiB, too; `agent` for all in the node service, blocking ones too, and sends and receives.";
+        "Backends between nodes. `kernel`: the BPF program is required. `direct`: no collective in the kernel. `ranks`: all collectives in the ranks. `agent`: all collectives and messages in the node services.";
     NETWORK = "TRADEWIND_NETWORK", "`tcp`, `fabric`, `fabric:PROVIDER` or `auto`", "`tcp`",
-        "Network between node services: TCP, or libfabric with any provider or the named one, which is an error where it is missing; `+read` or `+messages` behind the provider's name selects whether long messages are read from the sender's memory or sent; `auto` takes the network that `tradewind tune` has measured to be the fastest between these nodes, and TCP where it has not.";
+        "Network between node services: TCP, or libfabric with any provider or the named one. `+read` behind the name reads long messages from the sender's memory, `+messages` sends them. `auto`: the fastest that `tradewind tune` has measured, else TCP.";
     LIBFABRIC = "TRADEWIND_LIBFABRIC", "path", "libfabric.so.1 of the system",
         "The library libfabric, version 1.17 or later.";
     INTERFACE = "TRADEWIND_INTERFACE", "name or range", "the fastest that was measured, else chosen from the routes",
@@ -46,7 +46,7 @@ variables! {
     PMIX = "TRADEWIND_PMIX", "path", "the launcher's library, then the system's",
         "The library libpmix.so.2 of PMIx, for launchers that use it.";
     SECRET = "TRADEWIND_SECRET", "text", "not set",
-        "Secret of the job, the same for all ranks, where they exchange their addresses over TCP, and of programs on different nodes that meet by name: 16 characters or more.";
+        "Secret of a job whose ranks exchange their addresses over TCP, and of programs on different nodes that meet by name: 16 characters or more.";
     SECRET_FILE = "TRADEWIND_SECRET_FILE", "path", "not set",
         "File with that secret.";
     PORTS = "TRADEWIND_PORTS", "range", "chosen by the kernel",
@@ -70,7 +70,7 @@ variables! {
     EAGER_BYTES = "TRADEWIND_EAGER_BYTES", "number", "4096",
         "Length of the longest message within a node that is sent before its receive is posted, in bytes.";
     SINGLE_COPY = "TRADEWIND_SINGLE_COPY", "number", "measured when the job starts",
-        "Length in bytes from which two ranks of a node that exchange messages read each other's private memory, in one copy. Four times this length applies to messages in one direction, and to blocks that the sender copies for itself as well; 0 for never. Messages of 128 to 512 KiB between the ranks of a communicator of two take a shared buffer instead while the sender has one.";
+        "Length in bytes from which ranks of a node that exchange messages read each other's private memory, in one copy; four times this length for messages in one direction; 0 for never.";
     MPI = "TRADEWIND_MPI", "`off`", "on",
         "With `off`, the library that is loaded before an MPI program leaves all calls to the MPI library.";
     MPI_ONLY = "TRADEWIND_MPI_ONLY", "list", "all nonblocking and persistent collectives, and blocking ones by the table of `tradewind tune --mpi`",
