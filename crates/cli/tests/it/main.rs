@@ -11,6 +11,7 @@ mod name_server;
 mod names;
 mod nodes;
 mod overlap;
+mod pages;
 mod plogp;
 mod report;
 mod schedule;

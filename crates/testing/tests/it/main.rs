@@ -1,6 +1,7 @@
-//! The conformance suite, the relay, the runner of tests, and the structure of the workspace.
+//! The conformance suite, the relay, the runner of tests, the structure of the workspace, its pages.
 
 mod left_memory;
+mod pages;
 mod programs;
 mod reference;
 mod relay;

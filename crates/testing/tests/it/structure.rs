@@ -15,7 +15,7 @@ testing::tests![
 /// Edges of a directed graph: for each vertex the vertices that it uses.
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
-fn workspace() -> PathBuf {
+pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 

@@ -1,0 +1,102 @@
+//! The pages name commands and options that exist, and the reference names every command.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+testing::tests![the_reference_names_every_command, pages_name_commands_and_options_that_exist];
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The help text of a command, such as `measure all`.
+fn help(command: &[&str]) -> String {
+    let mut tradewind = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    let output = tradewind.args(command).arg("--help").output().expect("cargo has built it");
+    assert!(output.status.success(), "tradewind {} --help fails", command.join(" "));
+    String::from_utf8(output.stdout).expect("help texts are UTF-8")
+}
+
+/// The names of the subcommands in a help text.
+fn subcommands(help: &str) -> BTreeSet<String> {
+    let list = help.split("Commands:\n").nth(1).unwrap_or_default();
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// The lines of blocks of code, and the pieces of code in lines.
+fn code(text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut in_block = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_block = !in_block;
+        } else if in_block {
+            pieces.push(line);
+        } else {
+            pieces.extend(line.split('`').skip(1).step_by(2));
+        }
+    }
+    pieces
+}
+
+/// The words behind each `tradewind` in a piece of code, up to a program that it would start.
+fn calls(piece: &str) -> Vec<Vec<&str>> {
+    let mut calls = Vec::new();
+    for rest in piece.split("tradewind ").skip(1) {
+        let words = rest.split([' ', ')', '|', ',']).filter(|word| !word.is_empty());
+        calls.push(words.take_while(|word| !["--", "#", "&"].contains(word)).collect());
+    }
+    calls
+}
+
+fn the_reference_names_every_command() {
+    let page = std::fs::read_to_string(workspace().join("docs/reference.md")).expect("a page");
+    for command in subcommands(&help(&[])).iter().filter(|name| *name != "help") {
+        let named = |end: &str| page.contains(&format!("`tradewind {command}{end}"));
+        assert!(named("`") || named(" "), "docs/reference.md lacks `tradewind {command}`");
+    }
+}
+
+fn pages_name_commands_and_options_that_exist() {
+    let docs = std::fs::read_dir(workspace().join("docs")).expect("the pages of the repository");
+    let docs = docs.map(|entry| entry.expect("an entry of the folder").path());
+    let others = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "bench/README.md"];
+    let pages = docs.chain(others.map(|page| workspace().join(page)));
+    let mut helps = BTreeMap::new();
+    let commands = subcommands(&help(&[]));
+    let mut checked = 0;
+    for page in pages.filter(|page| page.extension().is_some_and(|extension| extension == "md")) {
+        let text = std::fs::read_to_string(&page).expect("a page is text");
+        for call in code(&text).into_iter().flat_map(calls) {
+            let mut command: Vec<&str> = call.iter().take(1).copied().collect();
+            if !command.iter().all(|name| name.bytes().all(|letter| letter.is_ascii_lowercase())) {
+                continue;
+            }
+            let named = command.iter().all(|name| commands.contains(*name));
+            assert!(
+                named,
+                "{}: there is no command `tradewind {}`",
+                page.display(),
+                call.join(" ")
+            );
+            let mut text = helps.entry(command.join(" ")).or_insert_with(|| help(&command)).clone();
+            if let Some(second) = call.get(1).filter(|second| subcommands(&text).contains(**second))
+            {
+                command.push(second);
+                text = helps.entry(command.join(" ")).or_insert_with(|| help(&command)).clone();
+            }
+            let options = call.iter().filter_map(|word| word.strip_prefix("--"));
+            for option in options.filter_map(|word| word.split('=').next()) {
+                let ends = [' ', '\n', '<', '=', '.'];
+                let exists = ends.iter().any(|end| text.contains(&format!("--{option}{end}")));
+                let call = call.join(" ");
+                assert!(exists, "{}: tradewind {call}: no --{option}", page.display());
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 0, "pages name options");
+}
