@@ -149,9 +149,6 @@ pub(crate) enum Failure {
          library there; `cargo build --release -p tradewind-mpi` makes it", .command.display()
     )]
     NoMpiLibrary { command: PathBuf },
-    /// A selection file of an MPI library cannot be made.
-    #[error(transparent)]
-    Export(#[from] crate::commands::tune::export::error::ExportError),
     /// The collectives of an MPI library cannot be measured.
     #[error(transparent)]
     TuneMpi(#[from] crate::commands::tune::mpi::error::TuneMpiError),

@@ -15,7 +15,6 @@
 
 pub mod experiments;
 pub mod harness;
-pub mod mapping;
 pub mod page;
 mod pairs;
 pub mod results;

@@ -1,6 +1,6 @@
 //! Renders measurements as one page: every figure, map and table of every part, and the
-//! machine's parameters. The page is one file that needs nothing else, shows its figures without
-//! scripts, and prints.
+//! machine's parameters. The page is one file that needs nothing else, runs no script, and prints; the
+//! values of a point or a cell appear under the pointer.
 //!
 //! | module | task |
 //! |---|---|
@@ -9,9 +9,8 @@
 //! | `compare` | what two machines have in common, and the ratios |
 //! | `curves` | which colour, style and mark a curve has |
 //! | `scale`, `ticks`, `units` | from values to places, round numbers, and words |
-//! | `drawing` | a figure without scripts, as SVG |
+//! | `drawing` | the drawing of a figure, as SVG |
 //! | `figure`, `map`, `table`, `page` | the page's pieces, and the page |
-//! | `script/` | interaction: the browser renders the figure again from its data |
 //!
 //! ```
 //! use measure::results::{Axis, Figure, Part, Point, Role, Series};

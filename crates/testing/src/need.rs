@@ -28,8 +28,6 @@ pub enum Need {
     IntelMpi,
     /// Intel MPI with the program `IMB-NBC`.
     IntelBenchmarks,
-    /// Chromium, or the program that the variable `CHROMIUM` names.
-    Chromium,
     /// A compiler for BPF: clang-14, llvm-strip-14 and the headers of libbpf.
     Clang,
     /// `setcap`, which grants rights to a program.
@@ -79,7 +77,6 @@ impl Need {
         static OPEN_MPI: LazyLock<Option<Missing>> = LazyLock::new(|| library(Family::OpenMpi));
         static INTEL_MPI: LazyLock<Option<Missing>> = LazyLock::new(|| library(Family::Intel));
         static INTEL_BENCHMARKS: LazyLock<Option<Missing>> = LazyLock::new(intel_benchmarks);
-        static CHROMIUM: LazyLock<Option<Missing>> = LazyLock::new(chromium);
         static CLANG: LazyLock<Option<Missing>> = LazyLock::new(clang);
         static SETCAP: LazyLock<Option<Missing>> =
             LazyLock::new(|| program("setcap", "apt-get install libcap2-bin"));
@@ -104,7 +101,6 @@ impl Need {
             Need::Prterun => &PRTERUN,
             Need::IntelMpi => &INTEL_MPI,
             Need::IntelBenchmarks => &INTEL_BENCHMARKS,
-            Need::Chromium => &CHROMIUM,
             Need::Clang => &CLANG,
             Need::Setcap => &SETCAP,
             Need::UserNamespaces => &USER_NAMESPACES,
@@ -283,13 +279,6 @@ fn fabric_headers() -> Option<Missing> {
         return None;
     }
     missing("the headers of libfabric", "apt-get install libfabric-dev gcc")
-}
-
-fn chromium() -> Option<Missing> {
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let is_present =
-        std::env::var_os("CHROMIUM").is_some() || names.iter().any(|name| find(name).is_some());
-    if is_present { None } else { missing("chromium", "apt-get install chromium") }
 }
 
 fn clang() -> Option<Missing> {

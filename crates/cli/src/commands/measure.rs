@@ -3,7 +3,6 @@
 pub(crate) mod in_job;
 pub(crate) mod made_nodes;
 pub(crate) mod nodes;
-mod placement;
 pub(crate) mod queues;
 pub(crate) mod suite;
 
@@ -54,7 +53,9 @@ enum ExperimentCommand {
     Matchings(nodes::Arguments),
     /// Exchanges in a chain, all across its middle.
     Contention(nodes::Arguments),
-    Placement(placement::PlacementArguments),
+    /// Messages against where two ranks lie: on cores of their own, on one core, not bound, and every
+    /// mapping of two ranks to cores.
+    Placement(suite::Arguments),
     /// Times of every algorithm of every collective, beside the predictions of the models.
     Models(suite::Arguments),
     /// Fastest algorithm for each size and number of ranks, by the clock alone; `tradewind tune`
@@ -75,10 +76,7 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
     };
     let (name, arguments) = match arguments.experiment {
         ExperimentCommand::Queues(arguments) => return queues::execute(arguments, format),
-        ExperimentCommand::Placement(arguments) => {
-            nodes::refuse_in_job()?;
-            return placement::execute(&arguments, format);
-        }
+        ExperimentCommand::Placement(arguments) => return on_one_node("placement", &arguments),
         ExperimentCommand::Progress(arguments) => return on_one_node("progress", &arguments),
         ExperimentCommand::Models(arguments) => return on_one_node("models", &arguments),
         ExperimentCommand::Decisions(arguments) => return on_one_node("decisions", &arguments),

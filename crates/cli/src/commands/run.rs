@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     bind: Option<Bind>,
 
     /// The core of each rank, taken in turn: `--map 1,0` swaps two ranks, `--map 0` has all share a
-    /// core. `tradewind measure placement --traffic FILE` proposes one.
+    /// core.
     #[arg(long, value_name = "CORE,...", value_delimiter = ',', conflicts_with_all = ["bind", "nodes", "hostfile"])]
     map: Option<Vec<usize>>,
 

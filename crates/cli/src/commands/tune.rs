@@ -1,7 +1,6 @@
 //! `tradewind tune`: the decision table of this machine.
 
 mod built_in;
-pub(crate) mod export;
 pub(crate) mod mpi;
 
 use super::measure::made_nodes::MadeNodes;
@@ -86,18 +85,11 @@ pub(crate) struct Arguments {
     #[arg(conflicts_with = "ranks")]
     nodes: Option<u32>,
 
-    /// Times the algorithms of an MPI library instead, on this node, and writes the file by which it
-    /// selects them [default of --out: beside the decision table].
-    #[arg(long, value_name = "LIBRARY", value_enum)]
-    #[arg(conflicts_with_all = ["nodes", "check", "models_only", "measure_all"])]
-    export: Option<export::Library>,
-
     /// Times the blocking collectives of an MPI library and tradewind's in turns: `tradewind mpi`
     /// takes over those that are faster from then on [default of --out: mpi.json beside the decision
     /// table]. In a job (mpiexec -n 4 tradewind tune --mpi) for its number of ranks; otherwise it
     /// starts a job for each number of --ranks. DIR is the directory of the library, with bin and
-    /// lib [default: that of the launcher, else the one that the loader finds]; with --export the
-    /// one with bin/mpicc and bin/mpiexec [default: those in PATH].
+    /// lib [default: that of the launcher, else the one that the loader finds].
     #[arg(long, value_name = "DIR", num_args = 0..=1)]
     #[arg(conflicts_with_all = ["nodes", "check", "models_only", "measure_all"])]
     mpi: Option<Option<PathBuf>>,
@@ -105,7 +97,7 @@ pub(crate) struct Arguments {
     /// Measures the parameters that are built in, on this machine and on nodes made on it, and writes
     /// their files to this directory. Needs root.
     #[arg(long, value_name = "DIR", group = "place")]
-    #[arg(conflicts_with_all = ["nodes", "export", "mpi", "check", "ranks"])]
+    #[arg(conflicts_with_all = ["nodes", "mpi", "check", "ranks"])]
     built_in: Option<PathBuf>,
 
     /// Number of ranks on each node.
@@ -119,21 +111,6 @@ With TRADEWIND_EXPLAIN=1 a program prints the algorithm of each collective and t
 set to an empty value it uses no table.";
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
-    if let Some(library) = arguments.export {
-        refuse_in_job()?;
-        let default = || export::default_path(library);
-        let out = arguments.out.clone().or_else(default).ok_or(Failure::NoPlace)?;
-        folder_of(&out)?;
-        return export::execute(&export::Export {
-            library,
-            out: &out,
-            mpi: arguments.mpi.as_ref().and_then(Option::as_deref),
-            measurements: arguments.measurements.as_deref(),
-            ranks: &arguments.ranks,
-            time: arguments.time,
-            quick: arguments.quick,
-        });
-    }
     if let Some(directory) = &arguments.mpi {
         let default = || Environment.mpi_table_file();
         let out = arguments.out.clone().or_else(default).ok_or(Failure::NoPlace)?;
@@ -326,7 +303,7 @@ fn keep(directory: &Directory, out: &Path, is_look: bool) -> Result<(), Failure>
     for line in noisy_rows(&table) {
         eprintln!("tradewind: noisy: {line}");
     }
-    // A job that refines its table may write, too. A new file has nothing to lose.
+    // Another one may write, too. A new file has nothing to lose.
     let _lock = out.exists().then(|| models::file::lock(out)).transpose()?;
     match DecisionTable::read_for(out, &here) {
         Ok(old) if is_look => old.replaced_by(&table).write(out)?,

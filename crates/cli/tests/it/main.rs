@@ -1,7 +1,6 @@
 //! Integration tests of the `tradewind` command.
 
 mod exec;
-mod exports;
 mod goal_files;
 mod jobs;
 mod launchers;

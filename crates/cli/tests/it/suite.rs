@@ -18,7 +18,6 @@ testing::tests![
     what_cannot_be_kept_any_more_ends_the_measurement,
     one_core_is_enough_for_what_it_is_enough_for,
     queues_keep_their_rows_and_show_them_as_before,
-    a_mapping_is_proposed_for_a_program,
     everything_is_made_one_after_the_other,
     a_table_that_cannot_be_written_is_refused_before_anything_is_measured,
     tuning_names_the_table_and_no_file_that_is_gone,
@@ -296,34 +295,6 @@ fn queues_keep_their_rows_and_show_them_as_before() {
     let other =
         tradewind(place.path(), "queues --mechanisms wide --sizes 8 --threads 1 --row-ms 1");
     assert_eq!(other.status.code(), Some(1), "{}", text(&other.stderr));
-}
-
-fn a_mapping_is_proposed_for_a_program() {
-    let place = place();
-    let (matrix, goal) = (place.path().join("traffic.csv"), place.path().join("program.goal"));
-    fs::write(&matrix, "0,9,0,0\n9,0,0,0\n0,0,0,9\n0,0,9,0\n").expect("there is space");
-    fs::write(
-        &goal,
-        "num_ranks 2\nrank 0 {\na: send 64b to 1 tag 0\n}\nrank 1 {\na: recv 64b from 0 tag 0\n}\n",
-    )
-    .expect("there is space");
-    for (file, ranks) in [(&matrix, 4), (&goal, 2)] {
-        let output =
-            tradewind(place.path(), &format!("placement --quick --traffic {}", file.display()));
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let row = part(place.path(), "mapping").tables[0].rows[0].clone();
-        let measure::results::Value::Text(map) = &row[0] else { panic!("{row:?}") };
-        assert_eq!(map.split(',').count(), ranks, "{map}");
-        assert!(text(&output.stdout).contains("Proposed mapping"));
-    }
-    fs::write(&matrix, "0 1\n1 x\n").expect("there is space");
-    let output =
-        tradewind(place.path(), &format!("placement --quick --traffic {}", matrix.display()));
-    let said = text(&output.stderr);
-    assert!(
-        output.status.code() == Some(1) && said.contains("line 2") && said.contains("traffic.csv"),
-        "{said}"
-    );
 }
 
 fn everything_is_made_one_after_the_other() {

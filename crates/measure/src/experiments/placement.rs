@@ -12,7 +12,7 @@ const MAP: &str = "mappings";
 /// Number of cores up to which all pairs are measured.
 const MOST_CORES: usize = 16;
 /// The length that every mapping is measured with.
-pub(crate) const LENGTH: u64 = 1024;
+const LENGTH: u64 = 1024;
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {

@@ -1,4 +1,4 @@
-//! Colour, style and mark of a curve: the same in the figure, the legend and the script.
+//! Colour, style and mark of a curve: the same in the figure and the legend.
 
 use crate::results::{Figure, Point, Role, Series};
 
@@ -23,8 +23,7 @@ pub(crate) struct Curve<'a> {
 }
 
 /// Mark of a measured point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Circle,
     Square,
@@ -35,7 +34,7 @@ pub(crate) enum Mark {
 impl Mark {
     const ALL: [Mark; 4] = [Mark::Circle, Mark::Square, Mark::Triangle, Mark::Diamond];
 
-    /// Returns the mark around a point, as a part of a path. The page's script has the same shapes.
+    /// Returns the mark around a point, as a part of a path.
     pub(crate) fn path(self, x: f64, y: f64, radius: f64) -> String {
         let r = radius;
         match self {
@@ -85,8 +84,8 @@ impl Curve<'_> {
     }
 }
 
-/// The name of a role in classes and data.
-pub(crate) fn role_name(role: Role) -> &'static str {
+/// The name of a role in classes.
+fn role_name(role: Role) -> &'static str {
     match role {
         Role::Measured => "measured",
         Role::Predicted => "predicted",

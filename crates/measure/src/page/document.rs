@@ -20,24 +20,9 @@ const SUITE: [(&str, &str); 10] = [
     ("overlap", "Overlap"),
 ];
 
-const HINT: &str = "In every figure: drag to enlarge a part, double-click to see all again; Ctrl and the wheel to come nearer, \
-    Shift and drag to move. A click in the legend hides a curve, a double click shows it alone.";
-
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &[&str] = &[
-    include_str!("script/units.js"),
-    include_str!("script/ticks.js"),
-    include_str!("script/scale.js"),
-    include_str!("script/drawing.js"),
-    include_str!("script/chart.js"),
-    include_str!("script/pointing.js"),
-    include_str!("script/controls.js"),
-    include_str!("script/tables.js"),
-    include_str!("script/page.js"),
-];
-
 /// The whole page, as one HTML file that needs no other. Whatever the parts hold, it becomes text:
-/// nothing in them is ever taken for markup or script.
+/// nothing in them is ever taken for markup.
 pub fn render(input: &Input) -> String {
     let Input { results, other } = input;
     let parts = all_parts(results);
@@ -64,7 +49,6 @@ pub fn render(input: &Input) -> String {
                     (contents(&parts, &comparison))
                     main #content {
                         (problems(input))
-                        p.hint hidden { (HINT) }
                         @if !comparison.is_empty() {
                             @let only = [(results.label.as_str(), unmatched(&parts, &others)), (other_label, unmatched(&others, &parts))];
                             (compared(&comparison, other_label, only))
@@ -75,7 +59,6 @@ pub fn render(input: &Input) -> String {
                         @if parts.is_empty() { p.nothing { "Nothing has been measured yet." } }
                     }
                 }
-                script { (PreEscaped(format!("\"use strict\";(() => {{\n{}}})();", SCRIPT.join("\n")))) }
             }
         }
     };
@@ -109,10 +92,7 @@ fn head(input: &Input, title: &str, fingerprint: Option<&Fingerprint>) -> Markup
     let measured = results.measured.map(|time| humantime::format_rfc3339_seconds(time).to_string());
     html! {
         header.head {
-            div.top {
-                p.brand { "tradewind" }
-                button.theme type="button" data-theme-switch hidden { "dark" }
-            }
+            p.brand { "tradewind" }
             h1 { (title) }
             @if let Some(other) = other { p.versus { "compared with " strong { (other.label) } } }
             dl.facts {

@@ -1,5 +1,5 @@
-//! A figure without scripts, and on paper: its first view, as SVG.
-//! `script/chart.js` takes its place.
+//! The drawing of a figure, as SVG. Every mark has its values as a title, which browsers show under the
+//! pointer.
 
 use crate::page::curves::Curve;
 use crate::page::scale::{self, Direction, Scale};
@@ -21,13 +21,14 @@ const LETTER: f64 = 6.6;
 /// The SVG.
 pub(crate) fn draw(figure: &Figure, curves: &[Curve]) -> Markup {
     let points = || curves.iter().flat_map(|curve| curve.points.iter());
+    let (x_unit, y_unit) = (x_unit(figure), y_unit(figure));
     let y = Scale::over(
         heights(curves),
         is_logarithmic(&figure.y),
         Direction::Up,
         (HEIGHT - BOTTOM, TOP),
     );
-    let y_ticks = labelled(&y, y_unit(figure), 6);
+    let y_ticks = labelled(&y, y_unit, 6);
     let is_empty = !points().any(|point| {
         let shown = |value, axis| scale::shown(value, is_logarithmic(axis));
         shown(point.x, &figure.x) && shown(point.median, &figure.y)
@@ -41,10 +42,19 @@ pub(crate) fn draw(figure: &Figure, curves: &[Curve]) -> Markup {
         Direction::Across,
         (left, right),
     );
-    let (x_ticks, y_ticks) = if is_empty {
-        (Vec::new(), Vec::new())
-    } else {
-        (labelled(&x, x_unit(figure), 8), y_ticks)
+    let (x_ticks, y_ticks) =
+        if is_empty { (Vec::new(), Vec::new()) } else { (labelled(&x, x_unit, 8), y_ticks) };
+    let exactly = |unit: Unit, axis: &Axis, value: f64| match unit {
+        Unit::Plain | Unit::Whole => format!("{} {}", unit.exact(value), axis.unit),
+        Unit::Bytes | Unit::Time(_) => unit.exact(value),
+    };
+    let axes = Axes {
+        x: &x,
+        y: &y,
+        across: &|value| {
+            format!("{}: {}", figure.x.label, exactly(x_unit, &figure.x, value).trim_end())
+        },
+        up: &|value| exactly(y_unit, &figure.y, value).trim_end().to_owned(),
     };
     html! {
         svg.drawing viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(figure.title) {
@@ -61,7 +71,7 @@ pub(crate) fn draw(figure: &Figure, curves: &[Curve]) -> Markup {
             text.name.end x=(right) y=(HEIGHT - 8.0) { (title(&figure.x)) }
             // A nested SVG, which clips its content.
             svg y=(INSIDE) width=(WIDTH) height=(HEIGHT - INSIDE) viewBox=(format!("0 {INSIDE} {WIDTH} {}", HEIGHT - INSIDE)) {
-                @for curve in curves { (draw_curve(curve, &x, &y)) }
+                @for curve in curves { (draw_curve(curve, &axes)) }
             }
             @if is_empty {
                 text.empty.middle x=((left + right) / 2.0) y=(HEIGHT / 2.0) { "nothing to draw" }
@@ -80,24 +90,33 @@ fn title(axis: &Axis) -> String {
     }
 }
 
-/// Label of the horizontal axis.
-pub(crate) fn x_unit(figure: &Figure) -> Unit {
+/// Unit of the horizontal axis.
+fn x_unit(figure: &Figure) -> Unit {
     let points = figure.series.iter().flat_map(|series| &series.points);
     Unit::of(&figure.x.unit, points.map(|point| point.x))
 }
 
-/// Label of the vertical axis.
-pub(crate) fn y_unit(figure: &Figure) -> Unit {
+/// Unit of the vertical axis.
+fn y_unit(figure: &Figure) -> Unit {
     let points = figure.series.iter().flat_map(|series| &series.points);
     Unit::of(&figure.y.unit, points.map(|point| point.median))
 }
 
 /// Returns true if an axis is logarithmic at first.
-pub(crate) fn is_logarithmic(axis: &Axis) -> bool {
+fn is_logarithmic(axis: &Axis) -> bool {
     axis.scale == Kind::Logarithmic
 }
 
-fn draw_curve(curve: &Curve, x: &Scale, y: &Scale) -> Markup {
+/// Places and words of values.
+struct Axes<'a> {
+    x: &'a Scale,
+    y: &'a Scale,
+    across: &'a dyn Fn(f64) -> String,
+    up: &'a dyn Fn(f64) -> String,
+}
+
+fn draw_curve(curve: &Curve, axes: &Axes) -> Markup {
+    let Axes { x, y, .. } = *axes;
     let places: Vec<Option<(f64, f64)>> = curve
         .points
         .iter()
@@ -105,13 +124,32 @@ fn draw_curve(curve: &Curve, x: &Scale, y: &Scale) -> Markup {
         .collect();
     html! {
         g class=(curve.classes()) {
+            title { (curve.name) }
             @if curve.is_joined() {
                 path.band d=(band(curve.points, x, y)) {}
                 path.line d=(line(&places)) {}
             }
-            @if curve.is_marked() { path.marks d=(marks(curve, &places)) {} }
+            @if curve.is_marked() { (marks(curve, &places, axes)) }
         }
     }
+}
+
+/// The values of a point, a line each.
+fn values(curve: &Curve, point: &Point, axes: &Axes) -> String {
+    let Point { x, median, minimum, lower_quartile, upper_quartile, maximum, repetitions } = *point;
+    let mut lines = vec![curve.name.clone(), (axes.across)(x)];
+    if repetitions == 0 {
+        lines.push((axes.up)(median));
+    } else {
+        lines.push(format!("median {} of {repetitions}", (axes.up)(median)));
+    }
+    let ranges = [("quartiles", lower_quartile, upper_quartile), ("range", minimum, maximum)];
+    for (name, low, high) in ranges {
+        if let (Some(low), Some(high)) = (low, high) {
+            lines.push(format!("{name} {} to {}", (axes.up)(low), (axes.up)(high)));
+        }
+    }
+    lines.join("\n")
 }
 
 /// A line through places; it is broken where there is none.
@@ -149,14 +187,22 @@ fn band(points: &[Point], x: &Scale, y: &Scale) -> String {
     path
 }
 
-fn marks(curve: &Curve, places: &[Option<(f64, f64)>]) -> String {
+fn marks(curve: &Curve, places: &[Option<(f64, f64)>], axes: &Axes) -> Markup {
     // Marks that touch would hide the line.
     const MANY: usize = 100;
     if places.len() > MANY && curve.is_joined() && curve.other {
-        return String::new();
+        return html! {};
     }
     let radius = if places.len() > MANY { 1.8 } else { 3.0 };
-    places.iter().flatten().map(|(x, y)| curve.mark.path(*x, *y, radius)).collect()
+    let places = curve.points.iter().zip(places);
+    let marked = places.filter_map(|(point, place)| place.map(|place| (point, place)));
+    html! {
+        g.marks {
+            @for (point, (x, y)) in marked {
+                path d=(curve.mark.path(x, y, radius)) { title { (values(curve, point, axes)) } }
+            }
+        }
+    }
 }
 
 /// Values that determine the vertical range. Where a few repetitions took very long, their band may
@@ -201,7 +247,7 @@ mod tests {
     #[test]
     fn one_point_has_a_mark() {
         let drawing = drawn(vec![Point::exact(64.0, 5.0)]);
-        assert!(drawing.contains("<path class=\"marks\" d=\"M"), "{drawing}");
+        assert!(drawing.contains("<g class=\"marks\"><path d=\"M"), "{drawing}");
         assert!(!drawing.contains("NaN"), "{drawing}");
     }
 
@@ -215,6 +261,17 @@ mod tests {
             .and_then(|rest| rest.split('"').next())
             .expect("a line");
         assert_eq!((path.matches('M').count(), path.matches('L').count()), (2, 2), "{path}");
+    }
+
+    #[test]
+    fn a_mark_tells_its_values() {
+        let drawing = drawn(vec![Point::of(2048.0, &[1.0, 2.0, 3.0])]);
+        let lines = ["a", "size: 2048\u{a0}B (2\u{a0}KiB)", "median 2\u{a0}µs of 3"];
+        let ranges = ["quartiles 1.5\u{a0}µs to 2.5\u{a0}µs", "range 1\u{a0}µs to 3\u{a0}µs"];
+        let title = [&lines[..], &ranges].concat().join("\n");
+        assert!(drawing.contains(&format!("<title>{title}</title>")), "{drawing}");
+        let exact = drawn(vec![Point::exact(64.0, 5.0)]);
+        assert!(exact.contains("<title>a\nsize: 64\u{a0}B\n5\u{a0}µs</title>"), "{exact}");
     }
 
     #[test]

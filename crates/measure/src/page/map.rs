@@ -13,15 +13,15 @@ const WORST: f64 = 2.0;
 pub(crate) fn map(id: &str, map: &Map, other: Option<&str>) -> Markup {
     let texts = texts(map);
     html! {
-        figure class=(if across(map).0.names.len() > 8 { "map wide" } else { "map" }) id=(id) data-map {
+        figure class=(if across(map).0.names.len() > 8 { "map wide" } else { "map" }) id=(id) {
             figcaption { h3 { (map.title) @if let Some(other) = other { span.whose { (other) } } } }
             @match map.colour {
                 Colour::ByText => ul.legend {
                     @for (place, (text, count)) in texts.iter().enumerate() {
-                        li { button.key type="button" aria-pressed="false" data-text=(text) {
+                        li.key {
                             span class={ "patch " (tint(place)) } {}
                             span { (text) " " small { (count) } }
-                        } }
+                        }
                     }
                 },
                 Colour::ByRatio => (ramp()),
@@ -99,6 +99,8 @@ fn cell(map: &Map, square: &Square, texts: &[(&str, usize)]) -> Markup {
     };
     let place = format!("{}, {}", name(&map.rows, square.row), name(&map.columns, square.column));
     let value = square.value.filter(|value| value.is_finite());
+    let title = [place.as_str(), &square.detail].into_iter().filter(|text| !text.is_empty());
+    let title = title.collect::<Vec<_>>().join("\n");
     let (class, style) = match (map.colour, value) {
         (Colour::ByText, _) => (
             tint(texts.iter().position(|(text, _)| *text == square.text).unwrap_or(0)),
@@ -108,9 +110,7 @@ fn cell(map: &Map, square: &Square, texts: &[(&str, usize)]) -> Markup {
         (Colour::ByRatio, None) => ("none".to_owned(), String::new()),
     };
     html! {
-        td class=(class) style=[(!style.is_empty()).then_some(style)] tabindex="-1"
-            data-place=(place) data-text=(square.text) data-detail=(square.detail)
-            data-value=[value.map(|value| significant(value, 4))] { (square.text) }
+        td class=(class) style=[(!style.is_empty()).then_some(style)] title=(title) { (square.text) }
     }
 }
 
@@ -171,7 +171,8 @@ mod tests {
             square(1, 0, "ring", None),
         ];
         let page = example(Colour::ByText, cells);
-        assert!(page.contains("<td class=\"tint hue-1 depth-1\" tabindex=\"-1\" data-place=\"ranks 1, bytes &lt;2&gt;\" data-text=\"ring\""), "{page}");
+        let first = "<td class=\"tint hue-1 depth-1\" title=\"ranks 1, bytes &lt;2&gt;\n";
+        assert!(page.contains(first), "{page}");
         assert!(page.contains("not measured"), "the fourth cell: {page}");
         assert!(!page.contains("\" onmouseover=\""), "{page}");
     }

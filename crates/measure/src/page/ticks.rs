@@ -1,4 +1,4 @@
-//! Round numbers along an axis. `script/ticks.js` finds the same ones.
+//! Round numbers along an axis.
 
 /// More would never be legible; also the end of any count that numbers of the wrong size could make
 /// endless.
@@ -7,8 +7,7 @@ const MOST: f64 = 64.0;
 const ENOUGH: usize = 16;
 
 /// Which numbers are round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     /// 1, 2 and 5 times a power of ten.
     Decimal,

@@ -43,27 +43,43 @@ impl Unit {
 
     /// A round value, as it stands beside an axis.
     pub(crate) fn tick(self, value: f64) -> String {
+        self.written(value, 4)
+    }
+
+    /// A value with the digits that a clock has measured.
+    pub(crate) fn exact(self, value: f64) -> String {
+        match self {
+            Unit::Bytes if value.abs() >= 1024.0 => {
+                format!("{}\u{a0}B ({})", significant(value, 6), self.tick(value))
+            }
+            _ => self.written(value, 6),
+        }
+    }
+
+    fn written(self, value: f64, digits: i32) -> String {
         match self {
             Unit::Bytes => scaled(
                 value,
                 &[(1.0, "B"), (1024.0, "KiB"), (1048576.0, "MiB"), (1073741824.0, "GiB")],
+                digits,
             ),
             Unit::Time(many) => {
-                scaled(value / many, &[(1e-3, "ns"), (1.0, "µs"), (1e3, "ms"), (1e6, "s")])
+                let units = [(1e-3, "ns"), (1.0, "µs"), (1e3, "ms"), (1e6, "s")];
+                scaled(value / many, &units, digits)
             }
-            Unit::Whole | Unit::Plain => significant(value, 4),
+            Unit::Whole | Unit::Plain => significant(value, digits),
         }
     }
 }
 
 /// The value in the largest unit of which it has at least one; nothing needs no unit.
-fn scaled(value: f64, units: &[(f64, &str)]) -> String {
+fn scaled(value: f64, units: &[(f64, &str)], digits: i32) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
     let fits = |(size, _): &&(f64, &str)| value.abs() >= size * (1.0 - 1e-9);
     let (size, name) = units.iter().rev().find(fits).unwrap_or(&units[0]);
-    format!("{}\u{a0}{name}", significant(value / size, 4))
+    format!("{}\u{a0}{name}", significant(value / size, digits))
 }
 
 /// A number with so many digits that count and no zeros behind them; digits before the point are
@@ -152,6 +168,20 @@ mod tests {
         assert_eq!(
             times,
             ["20\u{a0}ns", "500\u{a0}ns", "1\u{a0}µs", "250\u{a0}µs", "1\u{a0}ms", "2.5\u{a0}s"]
+        );
+    }
+
+    #[test]
+    fn an_exact_value_keeps_more_digits_than_a_tick() {
+        let texts = [
+            Unit::Bytes.exact(16448.0),
+            Unit::Bytes.exact(64.0),
+            Unit::Time(1.0).exact(12.345678),
+            Unit::Plain.exact(f64::NAN),
+        ];
+        assert_eq!(
+            texts,
+            ["16\u{202f}448\u{a0}B (16.06\u{a0}KiB)", "64\u{a0}B", "12.3457\u{a0}µs", "–"]
         );
     }
 

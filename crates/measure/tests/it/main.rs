@@ -1,10 +1,10 @@
 //! Integration tests of the measurements and of the page that shows them.
 
-mod browser;
 mod decision_tables;
 mod examples;
 mod networks;
 mod overlap;
+mod page;
 mod page_fixture;
 mod plogp;
 mod suite;

@@ -131,11 +131,6 @@ pub(in crate::commands) fn show(
     Ok(status)
 }
 
-/// Keeps a part that follows from others.
-pub(super) fn keep(place: &ResultsLocation, part: &Part) -> Result<(), Failure> {
-    Ok(Directory::create(&place.out)?.write(part)?)
-}
-
 /// Makes the experiment of this name.
 pub(super) fn measure_one(
     name: &str,
