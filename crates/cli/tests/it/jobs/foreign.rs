@@ -17,7 +17,6 @@ testing::tests![
     the_command_is_found_in_the_path,
     inherited_settings_are_neither_needed_nor_changed,
 ];
-testing::tests![needs(Valgrind): ranks_run_under_valgrind];
 
 /// Names that no other run of these tests uses.
 fn job_name(test: &str) -> String {
@@ -107,12 +106,6 @@ fn inherited_settings_are_neither_needed_nor_changed() {
             wait_for_end(&service);
         }
     }
-}
-
-fn ranks_run_under_valgrind() {
-    let line = Line::run(2, &[]).arguments(&["valgrind", "--quiet", "--error-exitcode=9"]);
-    let ended = line.program("joins").variable("ROUNDS", "3").finish();
-    assert_eq!(ended.status, 0, "{ended:?}");
 }
 
 fn two_jobs_do_not_meet() {
