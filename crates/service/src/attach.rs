@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 /// [`RankFailed`](engine::Error::RankFailed) names it.
 pub fn attach() -> Result<Attachment, ServiceError> {
     launch::environment::warn_of_misspelt();
+    let _occupied = shm::inherited::occupy_standard_numbers();
     attach_with(&Environment)
 }
 
@@ -100,7 +101,8 @@ fn enter_or_spawn(job: &Job, rank: u32, limit: Duration) -> Result<Attachment, S
         let connection = match connect(&job.name, Duration::ZERO) {
             Ok(connection) => connection,
             Err(BrokerError::NoService { .. }) => {
-                spawn(job)?;
+                // The lifeline is for the ranks of other runtimes.
+                drop(spawn(job)?);
                 connect(&job.name, CONNECT_LIMIT.min(limit))?
             }
             Err(BrokerError::Busy { .. }) => connect(&job.name, CONNECT_LIMIT.min(limit))?,

@@ -2,6 +2,7 @@
 
 use shm::broker::BrokerError;
 use shm::process::ProcessError;
+use shm::refusal::way_out;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -43,8 +44,8 @@ pub enum ServiceError {
     Answer,
     /// The `tradewind` command, which runs the node service, cannot be executed.
     #[error(
-        "cannot start the node service: {command} cannot be executed: {source}; put the directory of \
-         the `tradewind` command into PATH or set TRADEWIND_COMMAND to its path"
+        "cannot start the node service: {command} cannot be executed: {source}{}",
+        way_out_of_start(source)
     )]
     NoCommand {
         /// The command.
@@ -117,13 +118,26 @@ pub enum ServiceError {
         limit: u64,
     },
     /// Any other error of the system.
-    #[error("cannot {action}: {source}")]
+    #[error("cannot {action}: {source}{}", way_out(source))]
     System {
         /// The action that failed.
         action: &'static str,
         /// The system's reason.
         source: std::io::Error,
     },
+}
+
+/// Returns the end of a text about the `tradewind` command that cannot be executed.
+fn way_out_of_start(source: &std::io::Error) -> &'static str {
+    match (source.kind(), way_out(source)) {
+        // EAGAIN: the number of processes is limited.
+        (std::io::ErrorKind::WouldBlock, _) => "; raise `ulimit -u`",
+        (_, "") => {
+            "; put the directory of the `tradewind` command into PATH or set TRADEWIND_COMMAND to \
+             its path"
+        }
+        (_, refused) => refused,
+    }
 }
 
 /// Returns the reason why a program cannot be executed, with the way out.

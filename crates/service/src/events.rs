@@ -23,6 +23,8 @@ pub(crate) enum NodeEvent {
     Internode,
     /// The launcher of a job on several nodes has sent an order.
     Order,
+    /// The process that has started the service waits for it no longer.
+    Starter,
 }
 
 impl NodeEvent {
@@ -35,6 +37,7 @@ impl NodeEvent {
             NodeEvent::Signal => (4, 0),
             NodeEvent::Internode => (5, 0),
             NodeEvent::Order => (6, 0),
+            NodeEvent::Starter => (7, 0),
         };
         kind << 32 | u64::from(number)
     }
@@ -48,7 +51,8 @@ impl NodeEvent {
             3 => NodeEvent::Child(number),
             4 => NodeEvent::Signal,
             5 => NodeEvent::Internode,
-            _ => NodeEvent::Order,
+            6 => NodeEvent::Order,
+            _ => NodeEvent::Starter,
         }
     }
 }
@@ -70,6 +74,17 @@ impl Events {
     /// Adds a descriptor: it causes `event` whenever it is readable, until it is closed or removed.
     pub(crate) fn add(&self, descriptor: impl AsFd, event: NodeEvent) -> Result<(), ServiceError> {
         epoll::add(&self.epoll, descriptor, EventData::new_u64(event.encode()), EventFlags::IN)
+            .map_err(system("watch a descriptor"))
+    }
+
+    /// Adds a pipe that this process writes to: the end of its last reader causes `event`.
+    pub(crate) fn add_written(
+        &self,
+        pipe: impl AsFd,
+        event: NodeEvent,
+    ) -> Result<(), ServiceError> {
+        // The system reports errors, as the lack of a reader is, without a request for them.
+        epoll::add(&self.epoll, pipe, EventData::new_u64(event.encode()), EventFlags::empty())
             .map_err(system("watch a descriptor"))
     }
 
@@ -112,6 +127,7 @@ mod tests {
             NodeEvent::Signal,
             NodeEvent::Internode,
             NodeEvent::Order,
+            NodeEvent::Starter,
         ] {
             assert_eq!(NodeEvent::decode(event.encode()), event);
         }

@@ -8,6 +8,7 @@ use crate::attach::engine_kind;
 use crate::attachment::Attachment;
 use crate::error::ServiceError;
 use crate::many_nodes::{self, NodeServices};
+use crate::spawn::Lifeline;
 use launch::LaunchError;
 use launch::environment::{Environment, InternodeEngine, Lookup};
 use launch::key_values::KeyValueSpace;
@@ -28,8 +29,11 @@ pub fn enter(
     command: Option<&Path>,
     exchange: impl FnMut(&[u8]) -> Option<Vec<Vec<u8>>> + Send,
 ) -> Result<Attachment, ServiceError> {
+    let _occupied = shm::inherited::occupy_standard_numbers();
     let mut space = ExchangedSpace::new(exchange);
-    let entered = enter_through(&mut space, (rank, ranks), command);
+    // Ends when all ranks are there or none will be.
+    let mut lifeline = None;
+    let entered = enter_through(&mut space, (rank, ranks), command, &mut lifeline);
     let attachment = space.agree(entered)?;
     attachment.member.wait_for_all(Environment.start_timeout()?)?;
     Ok(attachment)
@@ -39,6 +43,7 @@ fn enter_through(
     space: &mut dyn KeyValueSpace,
     (rank, ranks): (u32, u32),
     command: Option<&Path>,
+    lifeline: &mut Option<Lifeline>,
 ) -> Result<Attachment, ServiceError> {
     let limit = Environment.start_timeout()?;
     let services = NodeServices {
@@ -50,7 +55,9 @@ fn enter_through(
         internode: InternodeEngine::Agent,
         is_embedded: true,
     };
-    many_nodes::place(&Environment, space, (rank, ranks), services)?.enter(&Environment, limit)
+    let mut placed = many_nodes::place(&Environment, space, (rank, ranks), services)?;
+    *lifeline = placed.lifeline.take();
+    placed.enter(&Environment, limit)
 }
 
 /// The values of all ranks, exchanged in one piece at each fence.

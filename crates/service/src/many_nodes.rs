@@ -4,7 +4,7 @@ use crate::attachment::{Attachment, KernelJob, RankEndpoint, enter_with, submit_
 use crate::error::ServiceError;
 use crate::fabric_endpoint::networks_by_rate;
 use crate::kernel_offload;
-use crate::spawn::{Job, spawn};
+use crate::spawn::{Job, Lifeline, Started, spawn};
 use engine::node::EngineKind;
 use launch::bootstrap::{self, Placement};
 use launch::environment::{INTERFACE, InternodeEngine, Lookup, NODE};
@@ -40,6 +40,8 @@ pub(crate) struct PlacedRank {
     job: Job,
     /// All nodes, if there are others.
     all: Option<JobNodes>,
+    /// Present if this rank has started the service.
+    pub(crate) lifeline: Option<Lifeline>,
 }
 
 /// Exchanges the ranks' nodes through the key-value space of a process manager, and joins.
@@ -86,7 +88,10 @@ pub(crate) fn place(
         internode,
         is_embedded,
     };
-    let endpoint = if placement.local_rank == 0 { spawn(&job)? } else { None };
+    let Started { endpoint, lifeline } = match placement.local_rank {
+        0 => spawn(&job)?,
+        _ => Started::default(),
+    };
     let all = if job.listen.is_some() {
         let endpoint = endpoint.map(|endpoint| endpoint.to_string());
         let endpoints = bootstrap::exchange(space, &placement, endpoint.as_deref())?;
@@ -96,7 +101,7 @@ pub(crate) fn place(
         space.fence()?;
         None
     };
-    Ok(PlacedRank { rank, ranks, placement, nodes, job, all })
+    Ok(PlacedRank { rank, ranks, placement, nodes, job, all, lifeline })
 }
 
 impl PlacedRank {
@@ -106,7 +111,7 @@ impl PlacedRank {
         environment: &impl Lookup,
         limit: Duration,
     ) -> Result<Attachment, ServiceError> {
-        let PlacedRank { rank, ranks, placement, nodes, job, all } = self;
+        let PlacedRank { rank, ranks, placement, nodes, job, all, lifeline: _ } = self;
         let node_timeout = environment.node_timeout()?;
         if let Some(all) = all.as_ref().filter(|_| placement.local_rank == 0) {
             submit_nodes(&job.name, all)?;

@@ -7,7 +7,7 @@
 use crate::error::ServiceError;
 use crate::events::{Events, NodeEvent};
 use crate::internode::Internode;
-use crate::limits::{FILES_PER_RANK, allow_open_files, raise_open_files};
+use crate::limits::{FILES_PER_RANK, allow_open_files, raise_limits};
 use crate::protocol::{Answer, Hello, JOB_NODES, OBSERVE, decode_keep};
 use engine::Exit;
 use engine::node::{JobOptions, Node};
@@ -42,6 +42,9 @@ pub(crate) struct NodeService {
     /// True if a rank was requested a second time after all processes had exited: the request
     /// belongs to a later job of the same name, and this service must end.
     superseded: bool,
+    /// True if the process that has started the service ended its part before all ranks had
+    /// joined.
+    is_abandoned: bool,
 }
 
 impl NodeService {
@@ -68,6 +71,7 @@ impl NodeService {
             ranks,
             internode,
             superseded: false,
+            is_abandoned: false,
         })
     }
 
@@ -98,6 +102,11 @@ impl NodeService {
             NodeEvent::Pending(number) => self.receive(number),
             NodeEvent::Exited(rank) => self.on_exit(rank, how),
             NodeEvent::Internode => self.progress_internode(),
+            NodeEvent::Starter => {
+                self.events.remove(std::io::stdout());
+                let all_have_joined = self.ranks.iter().all(|process| process.handle.is_some());
+                self.is_abandoned = !all_have_joined;
+            }
             NodeEvent::Child(_) | NodeEvent::Signal | NodeEvent::Order => {}
         }
         Ok(())
@@ -214,7 +223,8 @@ impl NodeService {
         }
         let Some(pid) = pid else {
             return Answer::Refused(format!(
-                "the process of rank {rank} is in another process namespace"
+                "the process of rank {rank} is in another process namespace: start the ranks of a \
+                 node in one namespace"
             ));
         };
         if let Some(other) = &self.ranks[rank as usize].handle {
@@ -302,7 +312,12 @@ impl NodeService {
     fn is_over(&self) -> bool {
         let absent = usize::from(self.internode.has_failed());
         let all_have_exited = self.ranks.iter().skip(absent).all(|process| process.has_exited);
-        self.superseded || (all_have_exited && !self.has_living())
+        self.is_futile() || (all_have_exited && !self.has_living())
+    }
+
+    /// Returns true if nothing is left to do for the ranks that have joined.
+    fn is_futile(&self) -> bool {
+        self.superseded || self.is_abandoned
     }
 
     /// Returns true if a process has joined.
@@ -312,20 +327,24 @@ impl NodeService {
 }
 
 /// Serves the ranks that another launcher starts, until the last of their processes has exited.
-/// Calls `ready` when ranks can connect, with the endpoint for other nodes, if there are any.
+/// Calls `ready` when ranks can connect, with the endpoint for other nodes, if there are any. An
+/// embedded service also ends when its standard output closes before all ranks have joined.
 ///
 /// # Errors
 /// [`BrokerError::NameTaken`] if the job has a service already; if the segment cannot be created.
 pub(crate) fn serve(
     name: &str,
     options: &JobOptions,
-    listen: Option<IpAddr>,
+    (listen, is_embedded): (Option<IpAddr>, bool),
     start_timeout: Duration,
     ready: impl FnOnce(Option<ServiceEndpoint>),
 ) -> Result<(), ServiceError> {
+    raise_limits();
     let mut server = NodeService::new(name, options, listen)?;
     allow_open_files(options.ranks, FILES_PER_RANK, 0)?;
-    raise_open_files();
+    if is_embedded {
+        server.events().add_written(std::io::stdout(), NodeEvent::Starter)?;
+    }
     ready(server.internode.listening());
     // A rank that starts late must get a report of the others, so the service stays for the whole
     // start time-out even if those have exited.
@@ -349,7 +368,7 @@ pub(crate) fn serve(
                 server.stop_admission();
             }
             // The agent completes what the ranks have started: other nodes may wait for it.
-            if server.superseded || !server.internode.is_busy() {
+            if server.is_futile() || !server.internode.is_busy() {
                 return Ok(());
             }
         }

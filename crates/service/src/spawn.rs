@@ -1,16 +1,18 @@
 //! The node service as a process of its own, for ranks that another launcher than `tradewind run`
 //! has started.
 
-use crate::error::{ServiceError, system};
+use crate::error::ServiceError;
 use crate::job_options::job_options;
 use engine::node::{EngineKind, JobOptions};
 use launch::environment::{COMMAND, Environment, INTERNODE, InternodeEngine, Lookup};
 use network::job_nodes::ServiceEndpoint;
 use shm::broker::BrokerError;
+use shm::detached::Detached;
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::net::IpAddr;
-use std::process::{Child, Command, Stdio};
+use std::os::fd::OwnedFd;
+use std::process::Command;
 
 /// First word of the line that the service prints when ranks can connect.
 pub(crate) const READY: &str = "ready";
@@ -32,16 +34,43 @@ pub(crate) struct Job {
     /// The choice of the engine between nodes.
     pub(crate) internode: InternodeEngine,
     /// The ranks belong to another runtime, which needs the ends of their descriptors, also where
-    /// the job has several nodes.
+    /// the job has several nodes. The service ends if its [`Lifeline`] does before all are there.
     pub(crate) is_embedded: bool,
 }
 
-/// Spawns the service, unless another rank has, and returns when ranks can connect. Returns the
-/// endpoint for other nodes if this call has spawned the service and the job has other nodes.
-pub(crate) fn spawn(job: &Job) -> Result<Option<ServiceEndpoint>, ServiceError> {
+impl Job {
+    /// Returns whether the service keeps the descriptors of the rank that starts it. A launcher of
+    /// several nodes then sees the end of that rank late, and the other ranks of the node can report
+    /// the failure before the launcher ends them. Otherwise the service keeps none: as long as it
+    /// had the connection of PMI, the launcher would not see the rank end.
+    fn keeps_descriptors(&self) -> bool {
+        self.listen.is_some() && !self.is_embedded
+    }
+}
+
+/// The end of the service's standard output in the rank that has started it. The system closes it
+/// with the rank, however that ends.
+#[derive(Debug)]
+pub(crate) struct Lifeline(
+    #[expect(dead_code, reason = "it counts as long as it is open")] OwnedFd,
+);
+
+/// What the start of a service has returned.
+#[derive(Debug, Default)]
+pub(crate) struct Started {
+    /// The endpoint for other nodes, if this call has started the service and the job has others.
+    pub(crate) endpoint: Option<ServiceEndpoint>,
+    /// Present if this call has started the service.
+    pub(crate) lifeline: Option<Lifeline>,
+}
+
+/// Spawns the service, unless another rank has, and returns when ranks can connect. The service is
+/// no child of this process, which may be the program of another runtime.
+pub(crate) fn spawn(job: &Job) -> Result<Started, ServiceError> {
     let command = Environment.get(COMMAND).or_else(|| job.command.clone());
     let command = command.unwrap_or_else(|| OsString::from("tradewind"));
-    let child = Command::new(&command)
+    let mut service = Command::new(&command);
+    service
         // What a user loads before the ranks, such as the preload library for MPI, is not for the
         // service.
         .env_remove("LD_PRELOAD")
@@ -57,22 +86,20 @@ pub(crate) fn spawn(job: &Job) -> Result<Option<ServiceEndpoint>, ServiceError> 
         .args(job.listen.iter().flat_map(|ip| ["--listen".to_owned(), ip.to_string()]))
         .args(job.is_embedded.then_some("--embedded"))
         .envs((job.internode == InternodeEngine::Agent).then_some((INTERNODE, "agent")))
-        .envs(provider_ports()?)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|source| ServiceError::NoCommand {
-            command: command.display().to_string(),
-            source,
+        .envs(provider_ports()?);
+    let limit = Environment.start_timeout()?;
+    let Detached { line, output } =
+        shm::detached::start(&service, job.keeps_descriptors(), limit).map_err(|source| {
+            ServiceError::NoCommand { command: command.display().to_string(), source }
         })?;
-    let line = first_line(child).map_err(system("start the node service"))?;
-    if let Some(endpoint) = line.strip_prefix(READY).and_then(|rest| rest.strip_prefix(' ')) {
-        let invalid = |_| ServiceError::NotReady(format!("it printed an invalid endpoint: {line}"));
-        return endpoint.parse().map(Some).map_err(invalid);
-    }
+    let endpoint = line.strip_prefix(READY).and_then(|rest| rest.strip_prefix(' '));
+    let invalid = |_| ServiceError::NotReady(format!("it printed an invalid endpoint: {line}"));
+    let endpoint = endpoint.map(|text| text.parse().map_err(invalid)).transpose()?;
     match line.as_str() {
-        READY | TAKEN => Ok(None),
+        TAKEN => Ok(Started::default()),
+        line if line == READY || endpoint.is_some() => {
+            Ok(Started { endpoint, lifeline: Some(Lifeline(output)) })
+        }
         "" => Err(ServiceError::NotReady(format!("{} ended without a message", command.display()))),
         why => Err(ServiceError::NotReady(why.to_owned())),
     }
@@ -86,18 +113,6 @@ fn provider_ports() -> Result<Vec<(&'static str, String)>, ServiceError> {
     let bounds = Environment.ports()?.bounds().filter(|_| !is_set);
     let values = bounds.map(|(first, last)| RANGE.into_iter().zip([first, last]));
     Ok(values.into_iter().flatten().map(|(name, port)| (name, port.to_string())).collect())
-}
-
-/// Waits for a command that starts a service in a detached process, and returns the first line that
-/// the service prints. The service has inherited the pipe and outlives the command.
-pub(crate) fn first_line(mut command: Child) -> std::io::Result<String> {
-    let mut line = String::new();
-    let output = command.stdout.take();
-    let read = output.map_or(Ok(0), |output| BufReader::new(output).read_line(&mut line));
-    command.wait()?;
-    read?;
-    line.truncate(line.trim_end().len());
-    Ok(line)
 }
 
 /// Returns the number of cores that the ranks share. A launcher may have bound this rank to one
@@ -124,24 +139,8 @@ pub struct ServeOptions {
     pub cores: u32,
     /// Address at which to listen for the services of other nodes, if there are any.
     pub listen: Option<IpAddr>,
-}
-
-/// Spawns the service as a detached process and returns. The process becomes a child of init, so
-/// the rank that needs the service gets no zombie. `itself` is the command line that calls
-/// [`serve`].
-///
-/// With `keeps_descriptors` the service keeps the descriptors of the rank that needs it. A launcher
-/// of several nodes then sees the end of that rank late, and the other ranks of the node can report
-/// the failure before the launcher ends them. Otherwise the service keeps none: as long as it had
-/// the connection of PMI, the launcher would not see the rank end.
-///
-/// # Errors
-/// If this program cannot be executed again, or `/proc` is not mounted.
-pub fn detach(itself: &mut Command, keeps_descriptors: bool) -> Result<(), ServiceError> {
-    if !keeps_descriptors {
-        shm::inherited::keep_to_this_process().map_err(system("start the node service"))?;
-    }
-    itself.spawn().map(drop).map_err(system("start the node service"))
+    /// Whether the service ends if its standard output closes before all ranks have joined.
+    pub is_embedded: bool,
 }
 
 /// Runs the node service until the last rank has exited. Prints one line on standard output: that
@@ -150,9 +149,6 @@ pub fn detach(itself: &mut Command, keeps_descriptors: bool) -> Result<(), Servi
 /// # Errors
 /// If the service cannot be started; the error is also printed on standard output.
 pub fn serve(options: &ServeOptions) -> Result<(), ServiceError> {
-    // A session of its own: Ctrl-C must end the ranks only, because the service outlives them. The
-    // call fails for the leader of a session, which has one already.
-    let _ = rustix::process::setsid();
     let outcome = job_options(options.ranks, options.engine).and_then(|job| {
         let job = JobOptions { cores: options.cores, ..job };
         let ready = |endpoint: Option<ServiceEndpoint>| match endpoint {
@@ -162,7 +158,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServiceError> {
         crate::node_service::serve(
             &options.name,
             &job,
-            options.listen,
+            (options.listen, options.is_embedded),
             Environment.start_timeout()?,
             ready,
         )

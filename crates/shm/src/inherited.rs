@@ -1,9 +1,10 @@
 //! Descriptors inherited from the parent process, identified by their number.
 
 use rustix::fd::BorrowedFd;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use std::io::{Error, ErrorKind, Result};
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Lowest descriptor number above standard input, output and error.
 const FIRST: RawFd = 3;
@@ -39,33 +40,23 @@ pub fn adopt(number: RawFd) -> Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(borrowed, FIRST)?)
 }
 
-/// Keeps every descriptor of this process but standard input, output and error from the programs
-/// that it executes.
+/// The numbers of standard input, output and error, as far as they are free, kept from descriptors
+/// that this process opens meanwhile: a program that has closed standard error may write to its
+/// number all the same.
+#[derive(Debug)]
+pub struct StandardNumbers {
+    _occupied: Vec<OwnedFd>,
+}
+
+/// Occupies the free numbers below those of other descriptors as long as the value lives.
 ///
 /// ```
-/// let file = std::fs::File::open("/dev/null")?;
-/// shm::inherited::keep_to_this_process()?;
-/// let flags = rustix::io::fcntl_getfd(&file)?;
-/// assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
-/// # std::io::Result::Ok(())
+/// let _occupied = shm::inherited::occupy_standard_numbers();
 /// ```
-///
-/// # Errors
-/// Returns an error when `/proc` is not mounted.
-pub fn keep_to_this_process() -> Result<()> {
-    for entry in std::fs::read_dir("/proc/self/fd")? {
-        let name = entry?.file_name();
-        let Some(number) = name.to_str().and_then(|name| name.parse::<RawFd>().ok()) else {
-            continue;
-        };
-        if number >= FIRST {
-            // SAFETY: the number is not -1. It is borrowed only for this call, which fails if
-            // another thread has closed it, and which does not read, write or close it.
-            let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-            let _ = fcntl_setfd(borrowed, FdFlags::CLOEXEC);
-        }
-    }
-    Ok(())
+pub fn occupy_standard_numbers() -> StandardNumbers {
+    let open = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
+    let is_standard = |descriptor: &OwnedFd| descriptor.as_raw_fd() < FIRST;
+    StandardNumbers { _occupied: std::iter::from_fn(open).take_while(is_standard).collect() }
 }
 
 #[cfg(test)]

@@ -23,7 +23,9 @@
 //! | be notified through epoll | [`event`] |
 //! | lock what one thread uses, as a rule | [`biased_mutex`] |
 //! | make the common side of a store-load protocol free of fences | [`fence`] |
+//! | tell the way out of a refused system call | [`refusal`] |
 //! | watch other processes, bind threads to cores | [`process`] |
+//! | start a process that is no child of this one | [`detached`] |
 //! | copy to and from the private memory of another process | [`process_memory`] |
 //! | divide such a copy between both processes | [`part_claims`] |
 //! | identify processes in shared memory and see that they live | [`liveness`] |
@@ -67,6 +69,8 @@ pub mod broker;
 pub mod clock;
 pub mod completion;
 pub mod connecting;
+mod descriptor;
+pub mod detached;
 pub mod event;
 pub mod fence;
 mod free_list;
@@ -88,6 +92,7 @@ pub mod process_words;
 pub mod published_wait;
 pub mod random;
 pub mod readable;
+pub mod refusal;
 pub mod segment;
 pub mod shared;
 pub mod socket;

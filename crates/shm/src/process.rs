@@ -4,6 +4,8 @@
 //! process has ended. A [`ProcessHandle`] holds a pidfd and the start time, so it always refers to
 //! the process it was opened for.
 
+use crate::descriptor::LastingDescriptor;
+use crate::refusal::way_out;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
@@ -12,7 +14,7 @@ use rustix::process::{
 };
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::Timespec;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -28,7 +30,7 @@ pub enum ProcessError {
         pid: u32,
     },
     /// The system refuses to watch or signal the process.
-    #[error("cannot watch process {pid}: {source} (a seccomp filter may forbid pidfd_open)")]
+    #[error("cannot watch process {pid}: {source}{}", way_out(source))]
     Watch {
         /// Process number.
         pid: u32,
@@ -36,7 +38,10 @@ pub enum ProcessError {
         source: std::io::Error,
     },
     /// /proc cannot be read, or has an unexpected format.
-    #[error("cannot read the state of process {pid} from /proc: {source}; is /proc mounted?")]
+    #[error(
+        "cannot read the state of process {pid} from /proc: {source}; mount /proc (`mount -t proc proc \
+         /proc`)"
+    )]
     Read {
         /// Process number.
         pid: u32,
@@ -94,7 +99,7 @@ pub struct StartTime(pub u64);
 #[derive(Debug)]
 pub struct ProcessHandle {
     pid: u32,
-    pidfd: OwnedFd,
+    pidfd: LastingDescriptor,
     start_time: StartTime,
 }
 
@@ -109,23 +114,19 @@ impl ProcessHandle {
         let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
             return Err(gone);
         };
+        let before = start_time(pid)?;
         let pidfd = match pidfd_open(number, PidfdFlags::empty()) {
-            Ok(pidfd) => pidfd,
+            Ok(pidfd) => LastingDescriptor::new(pidfd),
             // EINVAL: the number is that of a thread that is not a process.
             Err(Errno::SRCH | Errno::INVAL) => return Err(gone),
             Err(error) => return Err(ProcessError::Watch { pid, source: error.into() }),
         };
-        let start_time = read_status(pid)?.ok_or(ProcessError::NoSuchProcess { pid })?.start_time;
-        // The number may have been reused between the two lines above. The kernel shows -1 for a
-        // pidfd once its process has been waited for; otherwise the number was still in use by the
-        // same process, so the start time is its own.
-        let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))
-            .map_err(|source| ProcessError::Read { pid, source })?;
-        let still = about
-            .lines()
-            .filter_map(|line| line.strip_prefix("Pid:"))
-            .all(|shown| shown.trim() != "-1");
-        if still { Ok(ProcessHandle { pid, pidfd, start_time }) } else { Err(gone) }
+        // The number may have been reused between the lines above. Two processes of one number do
+        // not start within a tick, so the handle is that of the process if both times are.
+        match start_time(pid)? == before {
+            true => Ok(ProcessHandle { pid, pidfd, start_time: before }),
+            false => Err(gone),
+        }
     }
 
     /// Returns the process number.
@@ -139,16 +140,30 @@ impl ProcessHandle {
     }
 
     /// Returns whether all threads of the process have ended, waited for or not: one system call
-    /// that never blocks. To sleep until then, poll the handle's descriptor for reading.
+    /// that never blocks, as long as they have not. To sleep until then, poll the handle's
+    /// descriptor for reading.
     pub fn has_exited(&self) -> bool {
         let mut watched = [PollFd::new(&self.pidfd, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         loop {
             match poll(&mut watched, Some(&now)) {
                 Err(Errno::INTR) => {}
+                // A descriptor that the program has closed, or replaced by a file, is ready too.
+                Ok(1..) => return self.pidfd.is_intact() || self.is_gone(),
                 // An error (out of memory) carries no information about the process.
-                other => return other.is_ok_and(|ready| ready > 0),
+                _ => return false,
             }
+        }
+    }
+
+    /// Returns whether the process has ended, without the handle's descriptor.
+    fn is_gone(&self) -> bool {
+        match read_status(self.pid) {
+            Ok(Some(status)) => {
+                status.start_time != self.start_time || status.state == ProcessState::Zombie
+            }
+            Ok(None) => true,
+            Err(_) => false,
         }
     }
 
@@ -399,8 +414,14 @@ fn read_status(pid: u32) -> Result<Option<Status>, ProcessError> {
             pid,
             source: std::io::Error::new(std::io::ErrorKind::InvalidData, "a field is missing"),
         }),
+        // Without /proc no process has a file there, this one included.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            match std::fs::exists("/proc/self/stat") {
+                Ok(true) => Ok(None),
+                _ => Err(ProcessError::Read { pid, source: error }),
+            }
+        }
         // ESRCH: the process ended between open and read.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
         Err(source) => Err(ProcessError::Read { pid, source }),
     }

@@ -9,6 +9,7 @@
 //! connect to [objects](crate::object).
 
 use crate::announcements::{Announcements, WORDS};
+use crate::descriptor::LastingDescriptor;
 use crate::shared::Shared;
 use crate::sync::AtomicU64;
 use mapping::{file_bytes, map_file, page_bytes, segment_bytes, whole_pages};
@@ -60,7 +61,7 @@ pub struct Segment {
     bytes: u64,
     /// Size of the file.
     mapped: u64,
-    file: OwnedFd,
+    file: LastingDescriptor,
     place: String,
 }
 
@@ -161,7 +162,7 @@ impl Segment {
     /// [`SegmentError::Create`] if `/proc` is not mounted, or no descriptor is free.
     pub fn for_reading(&self) -> Result<OwnedFd, SegmentError> {
         // Opening the file anew is the only way to a descriptor with fewer rights.
-        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let path = format!("/proc/self/fd/{}", self.file.as_fd().as_raw_fd());
         rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|error| {
             SegmentError::Create { place: self.place.clone(), source: error.into() }
         })
@@ -169,6 +170,7 @@ impl Segment {
 
     fn map(file: OwnedFd, bytes: u64, mapped: u64, place: String) -> Result<Segment, SegmentError> {
         let base = map_file(&file, mapped, &place, ProtFlags::READ | ProtFlags::WRITE)?;
+        let file = LastingDescriptor::new(file);
         Ok(Segment { base, bytes, mapped, file, place })
     }
 
@@ -226,7 +228,13 @@ impl Segment {
         // RLIMIT_FSIZE does not apply inside the file's size (no SIGXFSZ): it was checked when the
         // file was created.
         loop {
-            match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, start, end - start) {
+            let outcome = match self.file.is_intact() {
+                true => {
+                    rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, start, end - start)
+                }
+                false => self.populate(start, end),
+            };
+            match outcome {
                 Ok(()) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(Errno::NOSPC | Errno::NOMEM | Errno::DQUOT) => {
@@ -243,6 +251,22 @@ impl Segment {
                     });
                 }
             }
+        }
+    }
+
+    /// Lets the system supply the pages from `start` to `end` of the mapping, since the program has
+    /// closed the file.
+    fn populate(&self, start: u64, end: u64) -> Result<(), Errno> {
+        /// From linux/mman.h; Linux 5.14.
+        const MADV_POPULATE_WRITE: libc::c_int = 23;
+        // SAFETY: the pages are those of this mapping, and keep their contents.
+        let outcome = unsafe {
+            let first = self.base.as_ptr().add(start as usize);
+            libc::madvise(first.cast(), (end - start) as usize, MADV_POPULATE_WRITE)
+        };
+        match outcome {
+            0 => Ok(()),
+            _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
         }
     }
 

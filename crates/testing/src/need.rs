@@ -3,6 +3,7 @@
 use crate::mpi::{Family, benchmarks, installations};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 /// Tool or right without which a test is ignored.
@@ -48,6 +49,22 @@ pub enum Need {
     Libfabric,
     /// The headers of libfabric, and a C compiler.
     FabricHeaders,
+    /// `valgrind`.
+    Valgrind,
+    /// `gdb`, and the right to trace a child.
+    Gdb,
+    /// `strace`, and that right.
+    Strace,
+    /// `ltrace`, and that right.
+    Ltrace,
+    /// `perf`, and the right to record a program.
+    Perf,
+    /// `heaptrack`.
+    Heaptrack,
+    /// Other [allocators] than that of the C library.
+    Allocators,
+    /// The libraries of the compiler's sanitizers.
+    Sanitizers,
 }
 
 /// Requirement that this machine lacks.
@@ -90,6 +107,23 @@ impl Need {
             LazyLock::new(|| program("torchrun", "apt-get install python3-torch"));
         static LIBFABRIC: LazyLock<Option<Missing>> = LazyLock::new(libfabric);
         static FABRIC_HEADERS: LazyLock<Option<Missing>> = LazyLock::new(fabric_headers);
+        static VALGRIND: LazyLock<Option<Missing>> =
+            LazyLock::new(|| program("valgrind", "apt-get install valgrind"));
+        static GDB: LazyLock<Option<Missing>> = LazyLock::new(|| {
+            runs(&["gdb", "-batch", "-ex", "run", "-ex", "info program", "true"], "gdb")
+        });
+        static STRACE: LazyLock<Option<Missing>> =
+            LazyLock::new(|| runs(&["strace", "-o", "/dev/null", "true"], "strace"));
+        static LTRACE: LazyLock<Option<Missing>> =
+            LazyLock::new(|| runs(&["ltrace", "-o", "/dev/null", "true"], "ltrace"));
+        static PERF: LazyLock<Option<Missing>> = LazyLock::new(|| {
+            let record = ["perf", "record", "-e", "cpu-clock", "-o", "/dev/null", "true"];
+            runs(&record, "linux-perf")
+        });
+        static HEAPTRACK: LazyLock<Option<Missing>> =
+            LazyLock::new(|| program("heaptrack", "apt-get install heaptrack"));
+        static ALLOCATORS: LazyLock<Option<Missing>> = LazyLock::new(no_allocators);
+        static SANITIZERS: LazyLock<Option<Missing>> = LazyLock::new(sanitizers);
         let missing = match self {
             Need::Nodes => &NODES,
             Need::Tap => &TAP,
@@ -111,6 +145,14 @@ impl Need {
             Need::Torchrun => &TORCHRUN,
             Need::Libfabric => &LIBFABRIC,
             Need::FabricHeaders => &FABRIC_HEADERS,
+            Need::Valgrind => &VALGRIND,
+            Need::Gdb => &GDB,
+            Need::Strace => &STRACE,
+            Need::Ltrace => &LTRACE,
+            Need::Perf => &PERF,
+            Need::Heaptrack => &HEAPTRACK,
+            Need::Allocators => &ALLOCATORS,
+            Need::Sanitizers => &SANITIZERS,
         };
         (**missing).as_ref()
     }
@@ -129,6 +171,48 @@ fn find(name: &str) -> Option<PathBuf> {
 
 fn program(name: &str, command: &str) -> Option<Missing> {
     find(name).is_none().then(|| Missing { what: name.into(), way_out: command.into() })
+}
+
+/// Runs a command of a package, which fails where the system refuses what it needs.
+fn runs(command: &[&str], package: &str) -> Option<Missing> {
+    let output = Command::new(command[0]).args(&command[1..]).stdin(Stdio::null()).output();
+    let way_out = match output {
+        Ok(output) if output.status.success() => return None,
+        Ok(output) => format!("it fails here: {}", String::from_utf8_lossy(&output.stderr).trim()),
+        Err(_) => format!("apt-get install {package}"),
+    };
+    missing(command[0], way_out)
+}
+
+/// Libraries with another allocator than that of the C library.
+pub fn allocators() -> &'static [PathBuf] {
+    static ALL: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
+        let directories = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"];
+        let names = ["libjemalloc.so.2", "libtcmalloc_minimal.so.4"];
+        let paths =
+            directories.iter().flat_map(|path| names.map(|name| Path::new(path).join(name)));
+        paths.filter(|path| path.is_file()).collect()
+    });
+    &ALL
+}
+
+fn no_allocators() -> Option<Missing> {
+    if allocators().is_empty() {
+        return missing("other allocators", "apt-get install libjemalloc2 libtcmalloc-minimal4");
+    }
+    None
+}
+
+/// A compiler prints the path of a library that it has, and the mere name of another.
+fn sanitizers() -> Option<Missing> {
+    let has = |name: &str| {
+        let output = Command::new("cc").arg(format!("-print-file-name={name}")).output();
+        output.is_ok_and(|output| output.stdout.starts_with(b"/"))
+    };
+    if ["libasan.so", "libtsan.so", "libubsan.so"].into_iter().all(has) {
+        return None;
+    }
+    missing("the libraries of the compiler's sanitizers", "apt-get install gcc libc6-dev")
 }
 
 fn library(family: Family) -> Option<Missing> {
@@ -211,7 +295,7 @@ fn bpf() -> Option<Missing> {
 
 fn user_namespaces() -> Option<Missing> {
     let unshare = ["--user", "--map-root-user", "--mount", "true"];
-    let output = std::process::Command::new("unshare").args(unshare).output();
+    let output = Command::new("unshare").args(unshare).output();
     let is_present = output.is_ok_and(|output| output.status.success());
     if is_present {
         return None;

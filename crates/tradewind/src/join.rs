@@ -18,7 +18,7 @@ impl Job {
     /// bytes to all ranks, and returns those of every rank, in rank order. They may differ in length.
     /// It returns `None` on all ranks if it fails. Each step of the entry ends with such an
     /// exchange, so if a rank cannot join, the call fails on every rank, and no rank waits for
-    /// another; node services that have started end after TRADEWIND_START_TIMEOUT. The bytes
+    /// another, and node services that have started end. The bytes
     /// contain the job's secret: only the ranks may read them.
     ///
     /// Between nodes, nonblocking collectives run on the agents of the node services. The kernel

@@ -44,6 +44,9 @@ const LIBRARY: &str = "libtradewind_mpi.so";
 /// Variable of the dynamic loader.
 const PRELOAD: &str = "LD_PRELOAD";
 
+/// Variable of the address sanitizer.
+const SANITIZER: &str = "ASAN_OPTIONS";
+
 pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let own = std::env::current_exe()?;
     let library = library(&own)?;
@@ -56,6 +59,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     let mut command = Command::new(program);
     command.args(rest).env(PRELOAD, preload(&library, std::env::var_os(PRELOAD).as_deref()));
+    command.env(SANITIZER, in_any_order(std::env::var_os(SANITIZER).as_deref()));
     if std::env::var_os(COMMAND).is_none() {
         command.env(COMMAND, &own);
     }
@@ -91,9 +95,28 @@ fn preload(library: &Path, others: Option<&OsStr>) -> OsString {
     all
 }
 
+/// Options by which the address sanitizer, with which the program may be built, accepts a library that
+/// is loaded before its own. The order does not matter to it: this one replaces no function that the
+/// sanitizer replaces. What the user has set counts.
+fn in_any_order(set: Option<&OsStr>) -> OsString {
+    let mut all = OsString::from("verify_asan_link_order=0");
+    if let Some(set) = set {
+        all.push(":");
+        all.push(set);
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_of_the_user_come_last() {
+        assert_eq!(in_any_order(None), "verify_asan_link_order=0");
+        let set = in_any_order(Some(OsStr::new("detect_leaks=0")));
+        assert_eq!(set, "verify_asan_link_order=0:detect_leaks=0");
+    }
 
     #[test]
     fn libraries_of_the_user_stay() {

@@ -3,9 +3,9 @@
 
 use crate::failure::Failure;
 use engine::node::EngineKind;
-use service::spawn::{ServeOptions, detach, serve};
+use service::spawn::{ServeOptions, serve};
 use std::net::IpAddr;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 /// Runs the node service of a job that another launcher has started.
 #[derive(Debug, clap::Args)]
@@ -29,30 +29,21 @@ pub(crate) struct Arguments {
     #[arg(long)]
     listen: Option<IpAddr>,
 
-    /// The ranks belong to another runtime, such as MPI: keep none of their descriptors.
+    /// The ranks belong to another runtime, such as MPI, and enter all or none: end if standard
+    /// output closes before all have joined.
     #[arg(long)]
     embedded: bool,
-
-    /// Run the service in this process instead of a detached one.
-    #[arg(long)]
-    stay: bool,
 }
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let Arguments { name, ranks, engine, cores, listen, embedded, stay } = arguments;
-    if *stay {
-        serve(&ServeOptions {
-            name: name.clone(),
-            ranks: *ranks,
-            engine: *engine,
-            cores: *cores,
-            listen: *listen,
-        })?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    // Not the name in the command line: this very program, wherever it was found.
-    let mut itself = Command::new("/proc/self/exe");
-    let keeps_descriptors = listen.is_some() && !embedded;
-    detach(itself.args(std::env::args_os().skip(1)).arg("--stay"), keeps_descriptors)?;
+    let Arguments { name, ranks, engine, cores, listen, embedded } = arguments;
+    serve(&ServeOptions {
+        name: name.clone(),
+        ranks: *ranks,
+        engine: *engine,
+        cores: *cores,
+        listen: *listen,
+        is_embedded: *embedded,
+    })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -14,6 +14,13 @@ use virtual_nodes::VirtualNodes;
 /// A job may take so long on a busy machine; none takes a tenth of it otherwise.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// A directory for programs that all users may execute.
+fn directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("there is space for a directory");
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("it is ours");
+    directory
+}
+
 /// The preload library, which was built with this test.
 pub(crate) fn library() -> PathBuf {
     let own = std::env::current_exe().expect("this program has a path");
@@ -82,6 +89,11 @@ impl Host {
         Job::of(self.installation, self.build_with(name, &["-Wl,--as-needed"]), ranks)
     }
 
+    /// A job of a program of `tests/c` that is built with these options.
+    pub(crate) fn job_with(self, name: &str, options: &[&str], ranks: u32) -> Job {
+        Job::of(self.installation, self.build_with(name, options), ranks)
+    }
+
     fn build(self, name: &str) -> PathBuf {
         self.build_with(name, &[])
     }
@@ -89,11 +101,11 @@ impl Host {
     /// Builds a program of `tests/c` with these options, once for all tests.
     fn build_with(self, name: &str, options: &[&str]) -> PathBuf {
         type Built = HashMap<(PathBuf, String), Arc<OnceLock<PathBuf>>>;
-        static DIRECTORY: LazyLock<tempfile::TempDir> =
-            LazyLock::new(|| tempfile::tempdir().expect("there is space for a directory"));
+        static DIRECTORY: LazyLock<tempfile::TempDir> = LazyLock::new(directory);
         static BUILT: LazyLock<Mutex<Built>> = LazyLock::new(Mutex::default);
-        let key = (self.compiler.to_owned(), name.to_owned());
-        let number = self.compiler.to_string_lossy().replace('/', "_");
+        let key = (self.compiler.to_owned(), format!("{name} {}", options.join(" ")));
+        let number = format!("{}{}", self.compiler.display(), options.concat());
+        let number = number.replace(['/', ',', '='], "_");
         let built = Arc::clone(BUILT.lock().expect("no build panics").entry(key).or_default());
         let program = built.get_or_init(|| {
             let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name);
@@ -136,6 +148,8 @@ impl Host {
 /// A job that is to be run.
 pub(crate) struct Job {
     command: Command,
+    /// A tool that runs the program, with its options.
+    tool: Vec<OsString>,
     program: PathBuf,
     arguments: Vec<String>,
     /// Holds the command that reaches nodes.
@@ -195,7 +209,8 @@ impl Job {
         command.args(["-n", &ranks.to_string()]);
         command.env("TRADEWIND_DECISIONS", "").env("TRADEWIND_MPI_REPORT", "1");
         command.env("TRADEWIND_COMMAND", std::env::current_exe().expect("this program has a path"));
-        Job { command, program, arguments: Vec::new(), _directory: None }
+        let (tool, arguments) = (Vec::new(), Vec::new());
+        Job { command, tool, program, arguments, _directory: None }
     }
 
     /// Sets a variable of the ranks.
@@ -211,10 +226,21 @@ impl Job {
     }
 
     /// Sets a `tradewind` command for rank 1 that does not exist.
-    pub(crate) fn without_command_on_rank_1(mut self) -> Self {
-        let script =
-            r#"[ "$PMI_RANK" = 1 ] && export TRADEWIND_COMMAND=/no/such/command; exec "$@""#;
+    pub(crate) fn without_command_on_rank_1(self) -> Self {
+        self.started_by(
+            r#"[ "$PMI_RANK" = 1 ] && export TRADEWIND_COMMAND=/no/such/command; exec "$@""#,
+        )
+    }
+
+    /// Lets a shell execute a script for each rank, which executes its arguments.
+    pub(crate) fn started_by(mut self, script: &str) -> Self {
         self.command.args(["sh", "-c", script, "sh"]);
+        self
+    }
+
+    /// Runs the program by a tool with these options.
+    pub(crate) fn under(mut self, tool: &[&str]) -> Self {
+        self.tool.extend(tool.iter().map(OsString::from));
         self
     }
 
@@ -228,10 +254,16 @@ impl Job {
         self.with_libraries(&[first.to_owned(), library()])
     }
 
+    /// Runs the program with the preload library in front of another one.
+    pub(crate) fn preloaded_before(self, second: &Path) -> Finished {
+        self.with_libraries(&[library(), second.to_owned()])
+    }
+
     fn with_libraries(mut self, libraries: &[PathBuf]) -> Finished {
         let mut preload = OsString::from("LD_PRELOAD=");
         preload.push(std::env::join_paths(libraries).expect("the paths have no colon"));
-        self.command.arg("env").arg(preload);
+        // By its path, since a job may have no variable PATH.
+        self.command.arg("/usr/bin/env").arg(preload);
         self.run()
     }
 
@@ -241,7 +273,7 @@ impl Job {
     }
 
     fn run(mut self) -> Finished {
-        self.command.arg(&self.program).args(&self.arguments);
+        self.command.args(&self.tool).arg(&self.program).args(&self.arguments);
         run(self.command)
     }
 }

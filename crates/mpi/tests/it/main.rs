@@ -9,6 +9,8 @@ mod node_service;
 mod nodes;
 mod programs;
 mod settings;
+mod starts;
+mod tools;
 mod without;
 
 fn main() -> std::process::ExitCode {

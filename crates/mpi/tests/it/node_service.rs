@@ -1,8 +1,8 @@
 //! This test binary as the `tradewind` command, which runs the node service.
 
 use engine::node::EngineKind;
-use service::spawn::{ServeOptions, detach, serve};
-use std::process::{Command, ExitCode};
+use service::spawn::{ServeOptions, serve};
+use std::process::ExitCode;
 
 /// Runs the node service if the command line is `serve NAME --ranks N …`.
 pub(crate) fn run_if_named() -> Option<ExitCode> {
@@ -10,11 +10,6 @@ pub(crate) fn run_if_named() -> Option<ExitCode> {
     let [command, name, rest @ ..] = &arguments[..] else { return None };
     if command != "serve" {
         return None;
-    }
-    if rest.last().is_none_or(|last| last != "--stay") {
-        let mut itself = Command::new(std::env::current_exe().expect("this program has a path"));
-        detach(itself.args(&arguments).arg("--stay"), false).expect("this program can be executed");
-        return Some(ExitCode::SUCCESS);
     }
     let text = |option: &str| {
         let at = rest.iter().position(|word| word == option)?;
@@ -28,6 +23,7 @@ pub(crate) fn run_if_named() -> Option<ExitCode> {
         engine: EngineKind::Peers,
         cores: value("--cores"),
         listen: text("--listen").map(|address| address.parse().expect("an address")),
+        is_embedded: rest.iter().any(|word| word == "--embedded"),
     };
     Some(if serve(&options).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -4,14 +4,14 @@ use super::open_job::{MAX_CLIENTS, PRIVATE, SERVER_TIMEOUT, open_job};
 use super::peer_error::{PeerError, owner_of_taken_name};
 use super::server::NameServer;
 use super::start_error::StartError;
-use crate::limits::raise_open_files;
-use crate::spawn::{READY, TAKEN, first_line, report};
+use crate::limits::raise_limits;
+use crate::spawn::{READY, TAKEN, report};
 use launch::environment::{COMMAND, Environment, Lookup, NODE};
 use queues::names::{JobConfig, JobEntry, JobOwner, NameError, open_jobs};
 use shm::broker::{BrokerError, Connection, connect};
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Time that a server waits for its first client.
@@ -20,6 +20,9 @@ const FIRST_USE: Duration = Duration::from_secs(10);
 /// Pauses after the second and the later starts of a server for one request.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// Time for a server to start.
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// Time to wait for the list of the published names.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,7 +60,7 @@ pub(super) fn add_published_job(name: &str, command: Option<&Path>) -> Result<Jo
 }
 
 /// Adds a job as [`add_job`] does, to the server of this name. `starter` returns a command that
-/// starts [`serve`] in a detached process; it gets the name as its last argument.
+/// executes [`serve`] in a process that is no child of this one; it gets the name as its last argument.
 ///
 /// # Errors
 ///
@@ -161,19 +164,13 @@ fn is_without_server(error: &NameError) -> bool {
 fn start(name: &str, mut command: Command) -> Result<(), StartError> {
     let program = command.get_program().display().to_string();
     let not_ready = |why: String| StartError::NotReady { name: name.to_owned(), why };
-    let child = command
-        .arg(name)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|source| StartError::NoCommand {
-            name: name.to_owned(),
-            command: program.clone(),
-            source,
-        })?;
-    let line = first_line(child).map_err(|error| not_ready(format!("{program}: {error}")))?;
-    match line.as_str() {
+    let started = shm::detached::start(command.arg(name), false, START_LIMIT);
+    let started = started.map_err(|source| StartError::NoCommand {
+        name: name.to_owned(),
+        command: program.clone(),
+        source,
+    })?;
+    match started.line.as_str() {
         READY | TAKEN => Ok(()),
         "" => Err(not_ready(format!("{program} has ended without a reason"))),
         why => Err(not_ready(why.to_owned())),
@@ -188,11 +185,9 @@ fn start(name: &str, mut command: Command) -> Result<(), StartError> {
 ///
 /// Those of [`NameServer::bind`] and [`NameServer::serve`]; they have been printed too.
 pub fn serve(name: &str) -> Result<(), StartError> {
-    // Ctrl-C in the terminal of the first job does not concern the others. It fails for a session's
-    // leader. The working directory may be unmounted while the server runs.
-    let _ = rustix::process::setsid();
+    // The working directory may be unmounted while the server runs.
     let _ = std::env::set_current_dir("/");
-    raise_open_files();
+    raise_limits();
     // Binding decides between servers that start at once: only one of them gets the name.
     let server = match NameServer::bind(name) {
         Ok(server) => server,

@@ -176,6 +176,7 @@ fn child_is_a_node_service() {
         engine: EngineKind::Peers,
         cores: 1,
         listen: Some(Ipv4Addr::LOCALHOST.into()),
+        is_embedded: false,
     };
     serve(&request).expect("a new name");
 }

@@ -1,5 +1,6 @@
 //! Errors and limits of the broker.
 
+use crate::refusal::way_out;
 use rustix::io::Errno;
 use std::time::Duration;
 
@@ -116,7 +117,7 @@ pub enum BrokerError {
         ours: u16,
     },
     /// Any other failed system call.
-    #[error("cannot {action}: {source}")]
+    #[error("cannot {action}: {source}{}", way_out(source))]
     System {
         /// Attempted action.
         action: &'static str,

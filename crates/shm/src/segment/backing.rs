@@ -4,7 +4,7 @@ use super::error::SegmentError;
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -127,7 +127,7 @@ pub(super) fn describe(file: &OwnedFd) -> String {
 }
 
 /// Returns the available bytes of the file system under `file`, if it has a fixed size.
-pub(super) fn available_bytes(file: &OwnedFd) -> Option<u64> {
+pub(super) fn available_bytes(file: impl AsFd) -> Option<u64> {
     let status = rustix::fs::fstatvfs(file).ok().filter(|status| status.f_blocks != 0)?;
     Some(status.f_bavail.saturating_mul(status.f_frsize))
 }

@@ -4,6 +4,7 @@ mod arena;
 mod broker;
 mod child_process;
 mod connecting;
+mod detached;
 mod processes;
 mod segment;
 

@@ -15,6 +15,7 @@ testing::tests![
     a_rank_that_is_started_twice_is_told_so,
     a_missing_command_is_explained,
     the_command_is_found_in_the_path,
+    inherited_settings_are_neither_needed_nor_changed,
 ];
 
 /// Names that no other run of these tests uses.
@@ -24,7 +25,13 @@ fn job_name(test: &str) -> String {
 
 /// A rank as a launcher that knows nothing of tradewind would start it.
 fn rank(variables: &[(&str, &str)], rounds: &str) -> Job {
-    let line = Line::command(Command::new("env")).program("joins").variable("ROUNDS", rounds);
+    rank_under(&["env"], variables, rounds)
+}
+
+/// A rank that a command starts.
+fn rank_under(command: &[&str], variables: &[(&str, &str)], rounds: &str) -> Job {
+    let line = Line::command(Command::new(command[0])).arguments(&command[1..]);
+    let line = line.program("joins").variable("ROUNDS", rounds);
     let line =
         line.variable("TRADEWIND_COMMAND", TRADEWIND).variable("TRADEWIND_START_TIMEOUT", "30");
     variables.iter().fold(line, |line, (name, value)| line.variable(name, value)).start()
@@ -72,6 +79,32 @@ fn a_launcher_that_speaks_pmi_is_understood() {
         |number| rank(&[("PMI_RANK", number), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2")], "20");
     for rank in finish(["0", "1"].map(start).into()) {
         assert_eq!(rank.status, 0, "{rank:?}");
+    }
+}
+
+/// Settings that a daemon or a shell leaves to the ranks, which execute the node service.
+fn inherited_settings_are_neither_needed_nor_changed() {
+    let scripts = [
+        r#"trap '' CHLD PIPE HUP; exec "$@""#,
+        r#"exec env --block-signal "$@""#,
+        r#"ulimit -S -f 0; ulimit -c 0; umask 0777; exec "$@""#,
+        r#"exec "$@" <&-"#,
+    ];
+    for (script, number) in scripts.into_iter().zip(0..) {
+        let name = job_name(&format!("settings-{number}"));
+        let start = |rank| {
+            let variables =
+                [("TRADEWIND_JOB", &*name), ("TRADEWIND_RANK", rank), ("TRADEWIND_SIZE", "2")];
+            rank_under(&["sh", "-c", script, "sh"], &variables, "20")
+        };
+        let mut ranks: Vec<Job> = ["0", "1"].map(start).into();
+        let service = ProcessHandle::open(service_of(&mut ranks));
+        for rank in finish(ranks) {
+            assert_eq!(rank.status, 0, "{script}: {rank:?}");
+        }
+        if let Ok(service) = service {
+            wait_for_end(&service);
+        }
     }
 }
 

@@ -24,17 +24,11 @@ testing::tests![
     a_server_without_a_client_ends,
     errors_name_the_server_and_the_way_out,
 ];
-testing::parts![child_starts_the_server, child_is_the_server, child_is_a_job, child_comes_and_goes];
+testing::parts![child_is_the_server, child_is_a_job, child_comes_and_goes];
 
-/// Returns the command that starts a server in a detached process, as `tradewind serve-names` does.
+/// Returns the command that is a server, as `tradewind serve-names` is.
 fn starter() -> Command {
-    testing::part("names::server_process::child_starts_the_server")
-}
-
-/// Starts [`child_is_the_server`] and ends, so that the server is no child of a job.
-fn child_starts_the_server() {
-    let mut server = testing::part("names::server_process::child_is_the_server");
-    service::spawn::detach(server.arg(argument()), false).expect("this program");
+    testing::part("names::server_process::child_is_the_server")
 }
 
 fn child_is_the_server() {
