@@ -52,6 +52,8 @@ const MOST_LINKED: u64 = 1024;
 #[derive(Clone, Debug)]
 pub struct Communicator {
     shared: Arc<Shared>,
+    /// The cache of this handle's schedules: that of the communicator, or of a topology.
+    paths: Arc<Mutex<PathCache>>,
     algorithms: Algorithms,
     purpose: Purpose,
 }
@@ -73,7 +75,6 @@ struct Shared {
     internode: Option<Arc<InternodeGroup>>,
     rank: u32,
     size: u32,
-    paths: Mutex<PathCache>,
     topologies: AtomicU64,
     ports: AtomicU64,
     rules: &'static SelectionRules,
@@ -117,7 +118,6 @@ impl Communicator {
             internode,
             rank,
             size,
-            paths: Mutex::default(),
             topologies: AtomicU64::new(0),
             ports: AtomicU64::new(0),
             rules,
@@ -126,7 +126,8 @@ impl Communicator {
             messages,
         };
         let shared = Arc::new(shared);
-        Communicator { shared, algorithms: Algorithms::default(), purpose: Purpose::Program }
+        let algorithms = Algorithms::default();
+        Communicator { shared, paths: Arc::default(), algorithms, purpose: Purpose::Program }
     }
 
     /// The ranks on this node: all of them, unless [`internode`](Self::internode) is some.
@@ -193,16 +194,17 @@ impl Communicator {
     /// ```
     #[must_use]
     pub fn with_algorithms(&self, algorithms: Algorithms) -> Self {
-        Communicator { shared: Arc::clone(&self.shared), algorithms, purpose: self.purpose }
+        Communicator { algorithms, ..self.clone() }
+    }
+
+    /// The same communicator with a cache of its own, which is dropped with its last handle.
+    pub(crate) fn with_own_cache(&self) -> Self {
+        Communicator { paths: Arc::default(), ..self.clone() }
     }
 
     /// The same communicator with other algorithms, for a trial on this engine between nodes.
     pub(crate) fn in_trial(&self, algorithms: Algorithms, engine: Option<Engine>) -> Self {
-        Communicator {
-            shared: Arc::clone(&self.shared),
-            algorithms,
-            purpose: Purpose::Trial(engine),
-        }
+        Communicator { algorithms, purpose: Purpose::Trial(engine), ..self.clone() }
     }
 
     /// Refines the rules by calls of this handle, if the job does that.
@@ -232,8 +234,11 @@ impl Communicator {
     /// Fails if this rank's part of the segment is full, or if elements are aligned to more than a
     /// page.
     pub fn alloc<T: Pod>(&self, count: usize) -> Result<SharedBuffer<T>> {
-        self.shared.deferred.sweep();
-        SharedBuffer::new(self.group(), self.deferred(), count)
+        self.deferred().sweep();
+        SharedBuffer::new(self.group(), self.deferred(), count).or_else(|_| {
+            self.deferred().sweep_all();
+            SharedBuffer::new(self.group(), self.deferred(), count)
+        })
     }
 
     /// Returns whether every rank of the job on this node has a core of its own. With fewer cores a
@@ -362,7 +367,7 @@ impl Communicator {
     }
 
     fn lock_paths(&self) -> MutexGuard<'_, PathCache> {
-        self.shared.paths.lock().unwrap_or_else(PoisonError::into_inner)
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Compiles a graph and links it with those of the other ranks; between nodes it registers the

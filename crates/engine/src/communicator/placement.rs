@@ -126,6 +126,13 @@ impl LinkSite {
     }
 }
 
+impl PlacedSchedule {
+    /// Returns whether this rank has no tasks until it starts another run.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.window.has_queue() && self.window.executor.is_idle()
+    }
+}
+
 impl UnplacedSchedule {
     /// Returns the block, which this rank allocates and publishes if no other rank has. Never waits.
     /// After the block has been found, and after an error, this rank does not search again.
