@@ -1,7 +1,7 @@
 //! Membership of one rank in a job: its memory and its own tasks.
 
 use crate::error::{Error, Exit, Outcome};
-use crate::memory::{MemoryHolder, Pending, RunMemory, Swept};
+use crate::memory::{MemoryHolder, Pending, RunMemory, Swept, Turn};
 use crate::node::deferred_free::{DeferredFree, ReleaseLine};
 use crate::node::liveness::LivenessCheck;
 use crate::node::{
@@ -257,6 +257,25 @@ impl Member {
     pub(crate) fn allocate_shared(&self, bytes: u64) -> Result<Offset, Error> {
         self.end_some();
         Ok(self.with_reclaim(|| self.arena.allocate_zeroed(bytes, 64))?)
+    }
+
+    /// As [`allocate_shared`](Self::allocate_shared), when it is the turn of this memory. Takes a
+    /// turn if there is too little, and records the shortage for the other ranks.
+    pub(crate) fn allocate_in_turn(&self, bytes: u64, turn: &mut Option<Turn>) -> Option<Offset> {
+        let memory = &self.memory;
+        if memory.admits(turn.as_ref()) {
+            let allocate = || self.allocate_shared(bytes).ok();
+            let again = || memory.release_reserve(turn.as_ref()).then(allocate).flatten();
+            if let Some(at) = allocate().or_else(again) {
+                return Some(at);
+            }
+        }
+        // The turn keeps later runs of this rank from taking this memory.
+        if turn.is_none() {
+            *turn = Some(memory.enqueue(bytes));
+        }
+        memory.record_shortage();
+        None
     }
 
     /// Keeps what is left of dropped runs until no rank needs it, at most as long as this rank is in

@@ -13,7 +13,6 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "bulk connections", round: bulk },
     Row { name: "basic rings", round: basic },
     Row { name: "express queues", round: express },
-    Row { name: "express queues in a poll set", round: express_in_set },
     Row { name: "cache-line queues", round: |world, _| world.cache_lines(64).map(drop) },
     Row { name: "append buffers", round: append },
     Row { name: "tag-on", round: tag_on },
@@ -75,15 +74,6 @@ fn express(world: &Communicator, round: usize) -> Result<()> {
     let message = ExpressMessage::of_number(name(world), 0, round as u64).expect("five bytes");
     port.senders[next(world) as usize].send(&message)?;
     Ok(port.receiver.recv().map(drop)?)
-}
-
-fn express_in_set(world: &Communicator, round: usize) -> Result<()> {
-    let set = world.poll_set(1)?;
-    let port = world.express_in_set(64, &set, 0)?;
-    let message = ExpressMessage::of_number(name(world), 0, round as u64).expect("five bytes");
-    // Refused if that rank has dropped its queue.
-    let _ = port.senders[next(world) as usize].send(&message);
-    Ok(())
 }
 
 fn append(world: &Communicator, round: usize) -> Result<()> {
