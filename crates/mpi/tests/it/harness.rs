@@ -67,11 +67,6 @@ impl Host {
         all.find(|host| host.installation.fortran.is_some())
     }
 
-    /// The directory of the MPI library.
-    pub(crate) fn prefix(self) -> &'static Path {
-        &self.installation.prefix
-    }
-
     /// Returns whether the programs have the ABI of the MPI standard.
     pub(crate) fn has_standard_abi(self) -> bool {
         self.compiler.ends_with("mpicc_abi")

@@ -62,5 +62,5 @@ fn rounds_of_a_job() {
 fn grown(job: Kind, row: &Row, rounds: Rounds) -> Option<String> {
     let growth = rounds::measure(job, row, rounds);
     rounds.is_long().then(|| eprintln!("{job}: {growth}"));
-    growth.is_excessive(rounds).then(|| growth.to_string())
+    growth.is_excessive(job).then(|| growth.to_string())
 }

@@ -28,7 +28,7 @@ impl Rounds {
         let wanted = std::env::var("TRADEWIND_GROWTH_ROUNDS").ok();
         match wanted.and_then(|text| text.parse::<usize>().ok()) {
             Some(all) => Rounds { first: 1000, more: all.saturating_sub(1000) },
-            None => Rounds { first: 200, more: 400 },
+            None => Rounds { first: 100, more: 200 },
         }
     }
 
@@ -60,7 +60,7 @@ impl Lag {
 /// Kibibytes in use.
 #[derive(Clone, Copy, Debug, Default)]
 struct InUse {
-    /// Of the process.
+    /// Of the process, in private memory.
     process: i64,
     /// The most that a rank has allocated in its part of the segment.
     arena: i64,
@@ -78,10 +78,11 @@ impl InUse {
     }
 }
 
-/// Resident memory of this process in kibibytes.
+/// Resident memory of this process in kibibytes, without the segment: its pages stay once they were
+/// in use.
 fn resident() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("the system has /proc");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let value = line.and_then(|line| line.trim().strip_suffix(" kB")).map(str::trim);
     value.and_then(|value| value.parse().ok()).expect("a number of kibibytes")
 }
@@ -94,13 +95,16 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    pub(super) fn is_excessive(&self, rounds: Rounds) -> bool {
-        /// Pages that an allocator keeps, and the objects of the last rounds.
-        const CHANCE: i64 = 384;
-        // A long run finds less than a byte in each round of a rank.
-        let process = if rounds.is_long() { 2 * CHANCE } else { CHANCE };
+    pub(super) fn is_excessive(&self, job: Kind) -> bool {
+        /// Pages that an allocator keeps.
+        const PAGES: i64 = 768;
+        /// Those of node services as well, and the buffers that both sides of a connection keep.
+        const BETWEEN_NODES: i64 = 6 << 10;
+        /// Objects that other ranks still used in the last rounds.
+        const ARENA: i64 = 2 << 10;
+        let process = if matches!(job, Kind::OneNode(_)) { PAGES } else { BETWEEN_NODES };
         self.last.process - self.first.process > process
-            || self.last.arena - self.first.arena > CHANCE
+            || self.last.arena - self.first.arena > ARENA
     }
 }
 
