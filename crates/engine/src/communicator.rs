@@ -28,7 +28,7 @@ use crate::streams::StreamsState;
 use crate::trace::Trace;
 use crate::wait::OwnTasks;
 use crate::wait::{self, SleepersCondition};
-use crate::window::{InflightWindow, Remains, RunNumber, StartedRun};
+use crate::window::{InflightWindow, RunNumber, StartedRun};
 use shm::arena::Arena;
 use shm::biased_mutex::BiasedMutex;
 use shm::owned::OwnedBytes;
@@ -316,10 +316,11 @@ impl Drop for Communicator {
         let Context { member, state, state_at, rank, pending_links, .. } = &self.context;
         let state_at = (*state_at != member.node().world_state()).then_some(*state_at);
         let is_owner = *rank == 0;
-        if self.flat.settle() == Remains::Nothing && pending_links.is_empty() {
+        if !self.flat.is_needed() && pending_links.is_empty() {
             if let Some(at) = state_at {
                 member.release_shared(at, self.context.size(), is_owner);
             }
+            member.end_some();
             return;
         }
         // Requests were dropped before their collectives were complete, or another rank has not

@@ -9,7 +9,7 @@ use crate::protocol::link_table::{ENTRIES, LinkProgress};
 use crate::signature::Signature;
 use crate::state::{CommunicatorState, EXCHANGE_WORDS, SleepersLine};
 use crate::trace::Trace;
-use crate::wait::OwnTasks;
+use crate::wait::{self, OwnTasks};
 use shm::futex;
 use shm::mapped::Mapped;
 use shm::process::{ProcessError, ProcessHandle};
@@ -18,6 +18,7 @@ use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Notifies ranks of tasks and completions.
 #[derive(Clone, Debug)]
@@ -212,6 +213,28 @@ impl Context {
     /// Executes this rank's own tasks in all communicators.
     pub(crate) fn progress(&self) -> Outcome<OwnTasks> {
         self.member.progress()
+    }
+
+    /// Allocates memory for all ranks in a call in which they wait for this one. If there is too
+    /// little, waits for the ranks that can still release some. They do so in every wait.
+    pub(crate) fn allocate_for_all(&self, bytes: u64, sequence: u64) -> Result<Offset, Error> {
+        let member = &self.member;
+        let memory = member.memory();
+        let (mut turn, mut found) = (None, None);
+        let has_memory = || {
+            self.progress()?;
+            found = member.allocate_in_turn(bytes, &mut turn);
+            Ok(found.is_some())
+        };
+        let can_end = || match memory.may_end_shortage(member.reclaim()) {
+            true => Ok(()),
+            false => Err(memory.shortage(bytes)),
+        };
+        // A rank that waits for this one in the call may be that which would release memory.
+        let deadline = Instant::now().checked_add(memory.limit());
+        let policy = member.node().spin_policy();
+        wait::for_slot(policy, deadline, || self.wait_for(sequence), has_memory, can_end)?;
+        found.ok_or_else(|| memory.shortage(bytes))
     }
 
     /// Checks for a mismatch or a failed rank that prevents a collective from completing. `arrived`

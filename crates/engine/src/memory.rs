@@ -292,6 +292,11 @@ impl RunMemory {
         self.turns().ended
     }
 
+    /// Returns the time after which runs in a cycle fail.
+    pub(crate) fn limit(&self) -> Duration {
+        self.turns().limit
+    }
+
     /// Sets the time after which runs in a cycle fail.
     pub(crate) fn set_limit(&self, limit: Duration) {
         self.turns().limit = limit;

@@ -54,17 +54,6 @@ impl<P: Executor> Starter<P> {
     }
 }
 
-/// The part of a window that other ranks still need after its last request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Remains {
-    /// Nothing.
-    Nothing,
-    /// Memory of this rank that they have not read.
-    Memory,
-    /// This rank's part in a run: the run is queued, incomplete or not consumed.
-    Runs,
-}
-
 /// The runs of one executor on one rank.
 pub(crate) struct InflightWindow<P: Executor> {
     pub(crate) executor: P,
@@ -394,20 +383,21 @@ impl<P: Executor> InflightWindow<P> {
         rank == self.executor.rank() || self.executor.states()[rank as usize].is_read(run)
     }
 
-    /// Moves the runs on that no request uses any more, as far as this rank can. Returns what other
-    /// ranks still need.
-    pub(crate) fn settle(&self) -> Remains {
+    /// Moves the runs on that no request uses any more, as far as this rank can. Returns whether
+    /// other ranks still need something: its part in a run, or memory that they have not read.
+    pub(crate) fn is_needed(&self) -> bool {
         let mut starter = self.lock();
         let starter = &mut *starter;
         // A queued run that fails for lack of memory is started by a later call.
         let have_begun = self.start_queued(starter).unwrap_or(false);
+        self.has_queue.store(!have_begun, Ordering::Relaxed);
         let active = self.retire_and_free(starter);
         // Complete runs are past now. Any other may need operations of this rank.
         if !have_begun || active.clone().any(|run| !self.own().is_past(run)) {
-            return Remains::Runs;
+            return true;
         }
         let has_no_memory = self.executor.free_settled(&mut starter.scratch, active.start);
-        if has_no_memory || active.is_empty() { Remains::Nothing } else { Remains::Memory }
+        !has_no_memory && !active.is_empty()
     }
 
     /// Moves the runs to a window with this executor. Leaves a window without runs.

@@ -5,6 +5,7 @@
 //! half-made change in shared memory.
 
 use crate::free_list::{FreeList, GRANULE};
+use crate::limbo::Limbo;
 use crate::mapped::MappedSlice;
 use crate::segment::{Offset, Segment, SegmentError};
 use crate::sync::{AtomicU64, Ordering};
@@ -93,7 +94,7 @@ pub struct Arena {
     /// See [`Arena::listing_queues_in`].
     queues: Option<MappedSlice<AtomicU64>>,
     /// See [`Arena::free_later`].
-    retired: Mutex<Vec<Box<dyn Retired>>>,
+    retired: Limbo<Box<dyn Retired>>,
 }
 
 /// An object that has no owner any more, and that other processes may still use.
@@ -136,7 +137,7 @@ impl Arena {
             fresh_from: range.start,
             listed: BTreeMap::new(),
         };
-        let retired = Mutex::default();
+        let retired = Limbo::default();
         Ok(Arena { segment, range, state: Mutex::new(state), queues: None, retired })
     }
 
@@ -230,22 +231,15 @@ impl Arena {
         Ok(())
     }
 
-    /// Keeps an object until a later [`Arena::free_retired`] finds it unused.
+    /// Keeps an object until it is unused: a later [`Arena::free_retired`] finds that, or an
+    /// allocation for which there is no space.
     pub fn free_later(&self, object: Box<dyn Retired>) {
-        self.retired().push(object);
+        self.retired.push(object);
     }
 
-    /// Frees the objects of [`Arena::free_later`] that no process uses any more.
+    /// Frees some of the objects of [`Arena::free_later`] that no process uses any more.
     pub fn free_retired(&self) {
-        // Without the lock meanwhile: an object may retire its memory once more.
-        let mut retired = std::mem::take(&mut *self.retired());
-        retired.retain(|object| !object.try_free(self));
-        self.retired().append(&mut retired);
-    }
-
-    fn retired(&self) -> MutexGuard<'_, Vec<Box<dyn Retired>>> {
-        // Every change under the lock is complete.
-        self.retired.lock().unwrap_or_else(PoisonError::into_inner)
+        self.retired.try_some(|object| object.try_free(self));
     }
 
     /// Returns the number of allocated bytes, in whole lines.
@@ -278,9 +272,20 @@ impl Arena {
         }
     }
 
+    /// Reserves a range, after freeing all retired objects that are unused if there is none.
+    fn reserve(&self, bytes: u64, alignment: u64) -> Result<(Offset, u64), ArenaError> {
+        self.reserve_now(bytes, alignment).or_else(|error| {
+            if self.retired.is_empty() || !matches!(error, ArenaError::Full { .. }) {
+                return Err(error);
+            }
+            self.retired.try_all(|object| object.try_free(self));
+            self.reserve_now(bytes, alignment)
+        })
+    }
+
     /// Reserves a range; returns its offset and how many of its first bytes may have been used
     /// before.
-    fn reserve(&self, bytes: u64, alignment: u64) -> Result<(Offset, u64), ArenaError> {
+    fn reserve_now(&self, bytes: u64, alignment: u64) -> Result<(Offset, u64), ArenaError> {
         if !alignment.is_power_of_two() {
             return Err(ArenaError::Alignment { alignment });
         }

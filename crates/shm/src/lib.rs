@@ -9,6 +9,7 @@
 //! | allocate from it, each rank in its own range | [`arena`] |
 //! | declare types that may lie in it | [`shared`] |
 //! | keep checked references into it | [`mapped`] |
+//! | keep objects that other processes may still use | [`limbo`] |
 //! | label objects that other processes find by their offset | [`object`] |
 //! | become a user of such an object | [`connecting`] |
 //! | copy and combine the bytes of its data areas | [`memory`] |
@@ -77,6 +78,7 @@ mod free_list;
 pub mod futex;
 pub mod inherited;
 mod label;
+pub mod limbo;
 pub mod line_copy;
 pub mod liveness;
 pub mod mapped;

@@ -50,6 +50,8 @@ const MOST_LINKED: u64 = 1024;
 #[derive(Clone, Debug)]
 pub struct Communicator {
     shared: Arc<Shared>,
+    /// The cache of this handle's schedules: that of the communicator, or of a topology.
+    paths: Arc<Mutex<PathCache>>,
     algorithms: Algorithms,
 }
 
@@ -61,7 +63,6 @@ struct Shared {
     internode: Option<Arc<InternodeGroup>>,
     rank: u32,
     size: u32,
-    paths: Mutex<PathCache>,
     topologies: AtomicU64,
     ports: AtomicU64,
     rules: &'static SelectionRules,
@@ -103,7 +104,6 @@ impl Communicator {
             internode,
             rank,
             size,
-            paths: Mutex::default(),
             topologies: AtomicU64::new(0),
             ports: AtomicU64::new(0),
             rules,
@@ -111,7 +111,7 @@ impl Communicator {
             messages,
         };
         let shared = Arc::new(shared);
-        Communicator { shared, algorithms: Algorithms::default() }
+        Communicator { shared, paths: Arc::default(), algorithms: Algorithms::default() }
     }
 
     /// The ranks on this node: all of them, unless [`internode`](Self::internode) is some.
@@ -178,7 +178,12 @@ impl Communicator {
     /// ```
     #[must_use]
     pub fn with_algorithms(&self, algorithms: Algorithms) -> Self {
-        Communicator { shared: Arc::clone(&self.shared), algorithms }
+        Communicator { algorithms, ..self.clone() }
+    }
+
+    /// The same communicator with a cache of its own, which is dropped with its last handle.
+    pub(crate) fn with_own_cache(&self) -> Self {
+        Communicator { paths: Arc::default(), ..self.clone() }
     }
 
     #[inline]
@@ -197,8 +202,11 @@ impl Communicator {
     /// Fails if this rank's part of the segment is full, or if elements are aligned to more than a
     /// page.
     pub fn alloc<T: Pod>(&self, count: usize) -> Result<SharedBuffer<T>> {
-        self.shared.deferred.sweep();
-        SharedBuffer::new(self.group(), self.deferred(), count)
+        self.deferred().sweep();
+        SharedBuffer::new(self.group(), self.deferred(), count).or_else(|_| {
+            self.deferred().sweep_all();
+            SharedBuffer::new(self.group(), self.deferred(), count)
+        })
     }
 
     /// Returns whether every rank of the job on this node has a core of its own. With fewer cores a
@@ -317,7 +325,7 @@ impl Communicator {
     }
 
     fn lock_paths(&self) -> MutexGuard<'_, PathCache> {
-        self.shared.paths.lock().unwrap_or_else(PoisonError::into_inner)
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Compiles a graph and links it with those of the other ranks; between nodes it registers the

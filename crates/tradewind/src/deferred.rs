@@ -3,18 +3,19 @@
 
 use engine::Swept;
 use engine::node::membership::Member;
+use shm::limbo::Limbo;
 use shm::owned::OwnedBytes;
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// Memory of the segment that outlives its owner: other ranks may still read and write it.
 ///
-/// It is freed by the first [`sweep`](Self::sweep) after the last use.
+/// It is freed by a [`sweep`](Self::sweep) after the last use.
 #[derive(Clone, Debug)]
 pub(crate) struct DeferredBuffers(Arc<DeferredList>);
 
 #[derive(Debug, Default)]
-struct DeferredList(Mutex<Vec<DeferredFree>>);
+struct DeferredList(Limbo<DeferredFree>);
 
 /// Memory to drop once nothing uses it. The condition, which may hold the request, is dropped first.
 struct DeferredFree {
@@ -52,10 +53,11 @@ impl DeferredBuffers {
         memory: Box<dyn Any + Send>,
     ) {
         self.push(Box::new(is_unused), DeferredMemory::Object(memory));
+        self.sweep();
     }
 
     fn push(&self, is_unused: Box<dyn Fn() -> bool + Send>, memory: DeferredMemory) {
-        self.0.lock().push(DeferredFree { is_unused, memory });
+        self.0.0.push(DeferredFree { is_unused, memory });
     }
 
     /// An empty list of a rank, which is also swept when a rank of the node is short of memory.
@@ -65,12 +67,14 @@ impl DeferredBuffers {
         DeferredBuffers(list)
     }
 
-    /// Frees what is unused by now.
+    /// Frees some of what is unused by now.
     pub(crate) fn sweep(&self) {
-        let is_unused = |deferred: &mut DeferredFree| (deferred.is_unused)();
-        let unused: Vec<_> = self.0.lock().extract_if(.., is_unused).collect();
-        // After the unlock: a buffer that other ranks still read adds its memory when it is dropped.
-        drop(unused);
+        self.0.0.try_some(|deferred| (deferred.is_unused)());
+    }
+
+    /// Frees all that is unused by now.
+    pub(crate) fn sweep_all(&self) {
+        self.0.0.try_all(|deferred| (deferred.is_unused)());
     }
 
     /// A handle for memory that may be held itself.
@@ -79,24 +83,12 @@ impl DeferredBuffers {
     }
 }
 
-impl DeferredList {
-    fn lock(&self) -> MutexGuard<'_, Vec<DeferredFree>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Swept for DeferredList {
     fn sweep(&self) {
-        // Held by a thread that sweeps, perhaps this one: a test of a dropped request may find a
-        // shortage.
-        let Ok(mut list) = self.0.try_lock() else { return };
         // Not the requests: their tests execute operations, and the caller may hold a lock.
-        let is_unused = |deferred: &mut DeferredFree| {
+        self.0.try_all(|deferred| {
             matches!(deferred.memory, DeferredMemory::Bytes(_)) && (deferred.is_unused)()
-        };
-        let unused: Vec<_> = list.extract_if(.., is_unused).collect();
-        drop(list);
-        drop(unused);
+        });
     }
 }
 
@@ -132,8 +124,7 @@ impl WeakDeferredBuffers {
 
 impl Drop for DeferredList {
     fn drop(&mut self) {
-        let list = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for DeferredFree { is_unused, memory } in list.drain(..) {
+        for DeferredFree { is_unused, memory } in self.0.take() {
             if is_unused() {
                 // The request in the condition goes before its buffers.
                 drop(is_unused);

@@ -4,8 +4,8 @@ use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
 use std::collections::HashMap;
 
-/// Paths by their keys. Linked schedules hold memory of the arena. When they exceed a limit, the
-/// least recently used ones are dropped.
+/// Paths by their keys. Linked schedules hold memory of the arena, and those between nodes memory of
+/// the backends. When they exceed a limit, the least recently used ones are dropped.
 ///
 /// A call that does not find its path takes a number for a link, so all ranks must drop the same
 /// paths. The choice follows from the order of the calls and from the lengths of the blocks, in which
@@ -15,8 +15,8 @@ pub(crate) struct PathCache {
     paths: HashMap<LinkKey, CachedPath>,
     /// Number of lookups.
     lookups: u64,
-    /// Bytes and number of the linked schedules.
-    linked: Size,
+    /// Bytes and number of the schedules.
+    held: Size,
 }
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct CachedPath {
     last_use: u64,
 }
 
-/// The size of some linked schedules.
+/// The size of some schedules, in bytes of the arena.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Size {
     pub(crate) bytes: u64,
@@ -53,31 +53,31 @@ impl PathCache {
         let mut left = Vec::new();
         left.extend(self.remove(&key));
         // A path with a longer block than the limit permits stays until the next one.
-        let bytes = linked_bytes(&path);
-        while bytes.is_some_and(|bytes| self.linked.exceeds(limit, bytes))
+        let bytes = held_bytes(&path);
+        while bytes.is_some_and(|bytes| self.held.exceeds(limit, bytes))
             && let Some(oldest) = self.oldest()
         {
             left.extend(self.remove(&oldest));
         }
         if let Some(bytes) = bytes {
-            self.linked.bytes += bytes;
-            self.linked.count += 1;
+            self.held.bytes += bytes;
+            self.held.count += 1;
         }
         self.paths.insert(key, CachedPath { path, last_use: self.lookups });
         left
     }
 
-    /// The least recently used linked path.
+    /// The least recently used path with a schedule.
     fn oldest(&self) -> Option<LinkKey> {
-        let linked = self.paths.iter().filter(|(_, cached)| linked_bytes(&cached.path).is_some());
-        linked.min_by_key(|(_, cached)| cached.last_use).map(|(key, _)| key.clone())
+        let held = self.paths.iter().filter(|(_, cached)| held_bytes(&cached.path).is_some());
+        held.min_by_key(|(_, cached)| cached.last_use).map(|(key, _)| key.clone())
     }
 
     fn remove(&mut self, key: &LinkKey) -> Option<ExecutionPath> {
         let CachedPath { path, .. } = self.paths.remove(key)?;
-        if let Some(bytes) = linked_bytes(&path) {
-            self.linked.bytes -= bytes;
-            self.linked.count -= 1;
+        if let Some(bytes) = held_bytes(&path) {
+            self.held.bytes -= bytes;
+            self.held.count -= 1;
         }
         Some(path)
     }
@@ -90,10 +90,11 @@ impl Size {
     }
 }
 
-/// Length of the block in the arena, if the path has one.
-fn linked_bytes(path: &ExecutionPath) -> Option<u64> {
+/// Length of the block in the arena, if the path has a schedule.
+fn held_bytes(path: &ExecutionPath) -> Option<u64> {
     match path {
         ExecutionPath::Linked(linked) => Some(linked.block_bytes()),
-        ExecutionPath::Flat(_) | ExecutionPath::Internode(_) => None,
+        ExecutionPath::Internode(_) => Some(0),
+        ExecutionPath::Flat(_) => None,
     }
 }

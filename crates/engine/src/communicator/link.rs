@@ -37,7 +37,8 @@ impl Communicator {
         let bytes = schedule.as_bytes();
         let arena = context.member.arena();
         let memory = context.member.node().memory();
-        let at = arena.allocate(bytes.len() as u64, 64).map_err(Error::from);
+        let allocate = || arena.allocate(bytes.len() as u64, 64);
+        let at = context.member.with_reclaim(allocate).map_err(Error::from);
         let placed = at.and_then(|at| memory.write(at, bytes).map(|()| at).map_err(Error::from));
         // A rank without memory takes part in both exchanges as well. Otherwise the others would
         // wait for it instead of reporting the cause.
@@ -57,7 +58,7 @@ impl Communicator {
         // block or none does.
         let block = match &linked {
             Ok(_) if context.rank == 0 => {
-                context.member.allocate_shared(needed).map_or(u64::MAX, |at| at.0)
+                context.allocate_for_all(needed, sequence).map_or(u64::MAX, |at| at.0)
             }
             _ => 0,
         };

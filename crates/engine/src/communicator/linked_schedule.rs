@@ -426,7 +426,7 @@ impl OwnerWork for LinkedSchedule {
     }
 
     fn is_idle(&self) -> bool {
-        self.window().is_some_and(|window| !window.has_queue() && window.executor.is_idle())
+        self.placed.get().is_some_and(PlacedSchedule::is_idle)
     }
 }
 

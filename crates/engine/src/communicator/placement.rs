@@ -126,6 +126,13 @@ impl LinkSite {
     }
 }
 
+impl PlacedSchedule {
+    /// Returns whether this rank has no tasks until it starts another run.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.window.has_queue() && self.window.executor.is_idle()
+    }
+}
+
 impl UnplacedSchedule {
     /// Returns the block, which this rank allocates and publishes if no other rank has. Never waits.
     /// After the block has been found, and after an error, this rank does not search again.
@@ -162,7 +169,7 @@ impl UnplacedSchedule {
                 // the entry.
                 Lookup::Free(_) | Lookup::Busy => return Ok(BlockSearch::Busy),
             };
-            let Some(at) = allocate_block(member, self.layout.bytes(), &mut self.turn) else {
+            let Some(at) = member.allocate_in_turn(self.layout.bytes(), &mut self.turn) else {
                 return Ok(BlockSearch::NoMemory);
             };
             // Before `publish`: its Release makes the header visible with the block.
@@ -213,22 +220,4 @@ impl UnplacedSchedule {
             identity.call.describe(identity.sequence, true)
         )))
     }
-}
-
-/// Allocates a block in this rank's part of the segment, when it is its turn.
-fn allocate_block(member: &Member, bytes: u64, turn: &mut Option<Turn>) -> Option<Offset> {
-    let memory = member.memory();
-    if memory.admits(turn.as_ref()) {
-        let allocate = || member.allocate_shared(bytes).ok();
-        let again = || memory.release_reserve(turn.as_ref()).then(allocate).flatten();
-        if let Some(at) = allocate().or_else(again) {
-            return Some(at);
-        }
-    }
-    // The turn keeps later runs of this rank from taking the memory that the block needs.
-    if turn.is_none() {
-        *turn = Some(memory.enqueue(bytes));
-    }
-    memory.record_shortage();
-    None
 }

@@ -10,7 +10,7 @@ use crate::memory::{MemoryHolder, Pending};
 use crate::node::Node;
 use crate::node::membership::{Member, OwnerWork, Remnant};
 use crate::wait::OwnTasks;
-use crate::window::{InflightWindow, Remains};
+use crate::window::InflightWindow;
 use shm::segment::Offset;
 use shm::sync::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 #[derive(Debug)]
 pub(super) struct DroppedRuns {
     left: Mutex<Left>,
-    /// This rank has nothing to do for the runs.
+    /// No rank waits for tasks of this one in the runs.
     is_idle: AtomicBool,
     node: Arc<Node>,
     /// The ranks in the job, by rank in the communicator.
@@ -70,18 +70,26 @@ impl Left {
         })
     }
 
-    /// Returns what other ranks need, after moving the runs on as far as this rank can.
-    fn settle(&self) -> Remains {
+    /// Returns whether other ranks need something, after moving the runs on as far as this rank can.
+    fn is_needed(&self) -> bool {
         match self {
             Left::Communicator(DroppedCommunicator { window, pending_links, .. }) => {
-                match window.settle() {
-                    Remains::Nothing if !pending_links.is_empty() => Remains::Memory,
-                    remains => remains,
-                }
+                window.is_needed() || !pending_links.is_empty()
             }
-            Left::Placed(placed) => placed.window.settle(),
-            Left::Unplaced(_) => Remains::Runs,
-            Left::Nothing => Remains::Nothing,
+            Left::Placed(placed) => placed.window.is_needed(),
+            Left::Unplaced(_) => true,
+            Left::Nothing => false,
+        }
+    }
+
+    /// Returns whether no rank waits for tasks of this one, which only its own calls execute. What
+    /// is left then is to consume results and to free memory.
+    fn is_idle(&self) -> bool {
+        match self {
+            Left::Communicator(dropped) => !dropped.window.has_queue(),
+            Left::Placed(placed) => placed.is_idle(),
+            Left::Unplaced(_) => false,
+            Left::Nothing => true,
         }
     }
 
@@ -122,14 +130,13 @@ impl DroppedRuns {
     }
 
     fn try_end_locked(&self, left: &mut Left, member: &Member) -> bool {
-        let remains = left.settle();
-        // Relaxed: a hint. A stale value costs a poll or leaves the runs to the next allocation.
-        self.is_idle.store(remains != Remains::Runs, Ordering::Relaxed);
-        if remains != Remains::Nothing {
-            return false;
+        let is_needed = left.is_needed();
+        if !is_needed {
+            left.release(member, self.members.len() as u32);
         }
-        left.release(member, self.members.len() as u32);
-        true
+        // Relaxed: a hint. A stale value costs a poll.
+        self.is_idle.store(left.is_idle(), Ordering::Relaxed);
+        !is_needed
     }
 }
 
@@ -145,7 +152,7 @@ impl OwnerWork for DroppedRuns {
         // An error belongs to a request that was dropped, and not to the call that makes progress.
         let did_any = left.advance(member).unwrap_or(false);
         self.try_end_locked(&mut left, member);
-        // A free slot and the end of an abandoned run wake nothing.
+        // A free slot wakes nothing.
         let expected = if self.is_idle() { OwnTasks::None } else { OwnTasks::Expected };
         Ok(OwnTasks::from(did_any) | expected)
     }

@@ -36,8 +36,10 @@ impl Communicator {
         chosen.sort_by_key(|rank| (all[*rank as usize][2].cast_signed(), *rank));
         let is_leader = chosen.first() == Some(&self.rank());
         let bytes = StateLayout::new(chosen.len().max(1) as u32).bytes();
-        let state =
-            if is_leader { member.allocate_shared(bytes).map_or(NO_MEMORY, |at| at.0) } else { 0 };
+        let state = match is_leader {
+            true => context.allocate_for_all(bytes, sequence).map_or(NO_MEMORY, |at| at.0),
+            false => 0,
+        };
         // The leader names the communicator for the profile, so all its ranks use one name.
         let trace = member.trace().filter(|_| is_leader);
         let name = trace.map_or(0, |trace| trace.name_communicator(member.rank()));

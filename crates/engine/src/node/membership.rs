@@ -1,7 +1,7 @@
 //! Membership of one rank in a job: its memory and its own tasks.
 
 use crate::error::{Error, Exit, Outcome};
-use crate::memory::{MemoryHolder, Pending, RunMemory, Swept};
+use crate::memory::{MemoryHolder, Pending, RunMemory, Swept, Turn};
 use crate::node::deferred_free::{DeferredFree, ReleaseLine};
 use crate::node::liveness::LivenessCheck;
 use crate::node::{
@@ -10,6 +10,7 @@ use crate::node::{
 use crate::trace::Trace;
 use crate::wait::OwnTasks;
 use shm::arena::{Arena, ArenaError};
+use shm::limbo::Limbo;
 use shm::mapped::{Mapped, MappedSlice};
 use shm::process::ProcessHandle;
 use shm::published_wait::{WAIT_LINES, WaitTable};
@@ -75,8 +76,8 @@ pub struct Member {
     /// The arena as runs use it.
     memory: Arc<RunMemory>,
     service: Option<ProcessHandle>,
-    deferred_frees: Mutex<Vec<DeferredFree>>,
-    remnants: Mutex<Vec<Arc<dyn Remnant>>>,
+    /// What this rank has given up and other ranks still use.
+    limbo: Limbo<Arc<dyn Remnant>>,
     /// Objects that may have tasks for this rank.
     own_work: Mutex<Vec<Weak<dyn OwnerWork>>>,
     has_own_work: AtomicU32,
@@ -103,8 +104,8 @@ pub(crate) trait OwnerWork: Send + Sync + std::fmt::Debug {
     fn is_idle(&self) -> bool;
 }
 
-/// The part of a dropped object that other ranks still need.
-pub(crate) trait Remnant: OwnerWork + MemoryHolder {
+/// What other ranks still need of something that this rank has given up.
+pub(crate) trait Remnant: Send + Sync + std::fmt::Debug {
     /// Releases the shared memory if no rank needs this rank's part any more. Returns whether
     /// nothing is left. Allocates no memory.
     fn try_end(&self, member: &Member) -> bool;
@@ -136,8 +137,7 @@ impl Member {
             arena,
             memory,
             service: None,
-            deferred_frees: Mutex::default(),
-            remnants: Mutex::default(),
+            limbo: Limbo::default(),
             own_work: Mutex::default(),
             has_own_work: AtomicU32::new(0),
             trace: None,
@@ -253,35 +253,58 @@ impl Member {
         }
     }
 
-    /// Allocates memory that other ranks use too, after freeing memory that all users have
-    /// released.
+    /// Allocates memory that other ranks use too.
     pub(crate) fn allocate_shared(&self, bytes: u64) -> Result<Offset, Error> {
-        self.free_released();
+        self.end_some();
         Ok(self.with_reclaim(|| self.arena.allocate_zeroed(bytes, 64))?)
     }
 
-    /// Keeps what is left of a dropped object until no rank needs it, at most as long as this rank
-    /// is in the job.
-    pub(crate) fn keep<R: Remnant + 'static>(&self, remnant: Arc<R>) {
-        if remnant.try_end(self) {
-            return;
+    /// As [`allocate_shared`](Self::allocate_shared), when it is the turn of this memory. Takes a
+    /// turn if there is too little, and records the shortage for the other ranks.
+    pub(crate) fn allocate_in_turn(&self, bytes: u64, turn: &mut Option<Turn>) -> Option<Offset> {
+        let memory = &self.memory;
+        if memory.admits(turn.as_ref()) {
+            let allocate = || self.allocate_shared(bytes).ok();
+            let again = || memory.release_reserve(turn.as_ref()).then(allocate).flatten();
+            if let Some(at) = allocate().or_else(again) {
+                return Some(at);
+            }
         }
-        self.memory.add_holder(Arc::downgrade(&remnant) as Weak<dyn MemoryHolder>);
-        let work = Arc::downgrade(&remnant) as Weak<dyn OwnerWork>;
-        self.remnants.lock().unwrap_or_else(PoisonError::into_inner).push(remnant);
-        self.register(work);
+        // The turn keeps later runs of this rank from taking this memory.
+        if turn.is_none() {
+            *turn = Some(memory.enqueue(bytes));
+        }
+        memory.record_shortage();
+        None
     }
 
-    /// Frees the shared memory that all its users have released. Returns whether some is left.
-    fn free_released(&self) -> bool {
-        let mut remnants = self.remnants.lock().unwrap_or_else(PoisonError::into_inner);
-        remnants.retain(|remnant| !remnant.try_end(self));
-        drop(remnants);
-        // Freed here and not by the last user, because only its owner may change an arena.
-        let mut deferred_frees = self.deferred_frees.lock().unwrap_or_else(PoisonError::into_inner);
-        deferred_frees
-            .retain(|deferred| !deferred.is_due() || self.arena.free(deferred.at).is_err());
-        !deferred_frees.is_empty()
+    /// Keeps what is left of dropped runs until no rank needs it, at most as long as this rank is in
+    /// the job.
+    pub(crate) fn keep<R>(&self, remnant: Arc<R>)
+    where
+        R: Remnant + OwnerWork + MemoryHolder + 'static,
+    {
+        if !remnant.try_end(self) {
+            self.memory.add_holder(Arc::downgrade(&remnant) as Weak<dyn MemoryHolder>);
+            // Without tasks it only waits for other ranks, and is not polled for that.
+            if !remnant.is_idle() {
+                self.register(Arc::downgrade(&remnant) as Weak<dyn OwnerWork>);
+            }
+            self.limbo.push(remnant);
+        }
+        self.end_some();
+    }
+
+    /// Ends some of what no rank needs any more. Called wherever something is given up, so that it
+    /// does not accumulate while this rank makes and drops objects.
+    pub(crate) fn end_some(&self) {
+        self.limbo.try_some(|remnant| remnant.try_end(self));
+    }
+
+    /// Ends all that no rank needs any more. Returns whether some is left.
+    fn end_all(&self) -> bool {
+        self.limbo.try_all(|remnant| remnant.try_end(self));
+        !self.limbo.is_empty()
     }
 
     /// Allocates memory, after freeing that of finished runs if there is too little. The caller
@@ -303,7 +326,7 @@ impl Member {
     /// waits for. The caller holds no lock of a window.
     #[cold]
     pub(crate) fn reclaim(&self) -> Pending {
-        let shared = if self.free_released() { Pending::Blocked } else { Pending::Nothing };
+        let shared = if self.end_all() { Pending::Blocked } else { Pending::Nothing };
         shared.max(self.memory.reclaim())
     }
 
@@ -379,8 +402,7 @@ impl Member {
         // The last access of this rank. The owner keeps the line mapped and reads the count.
         line.release();
         if is_owner {
-            let mut frees = self.deferred_frees.lock().unwrap_or_else(PoisonError::into_inner);
-            frees.push(DeferredFree { at, users, line });
+            self.limbo.push(Arc::new(DeferredFree { at, users, line }));
         }
     }
 
@@ -416,6 +438,13 @@ impl Member {
     pub fn wait_for_all(&self, limit: Duration) -> Result<(), Error> {
         let all: Vec<u32> = (0..self.node.ranks()).collect();
         self.node.wait_for_all(&self.liveness(&all), limit)
+    }
+}
+
+impl Remnant for DeferredFree {
+    fn try_end(&self, member: &Member) -> bool {
+        // Freed here and not by the last user, because only its owner may change an arena.
+        self.is_due() && member.arena.free(self.at).is_ok()
     }
 }
 

@@ -97,6 +97,41 @@ fn a_dropped_communicator_frees_its_memory_when_the_last_rank_has_read_it() -> R
     })
 }
 
+#[test]
+fn a_full_arena_recovers_once_the_other_ranks_have_read_it() -> Result<(), Error> {
+    on_each(members(3, EngineKind::Peers)?, |world, barrier| {
+        for _ in 0..3 {
+            world.member().limit_shortage(Duration::ZERO);
+            // Rank 2 reads none of the broadcasts before rank 0 finds its arena full. The other
+            // ranks drop the communicators at once.
+            let mut unread = Vec::new();
+            let error = loop {
+                let communicator = match dup(&world) {
+                    Ok(communicator) => communicator,
+                    Err(error) => break error,
+                };
+                let request = start_broadcast(&communicator, unread.len() as u8)?;
+                unread.push((world.rank() == 2).then_some((request, communicator)));
+            };
+            assert!(matches!(error, Error::NoMemory(_)), "{error}");
+            for (number, unread) in (0..).zip(unread) {
+                let Some((mut request, _communicator)) = unread else { continue };
+                let mut result = [0; 1024];
+                request.wait(LIMIT)?;
+                request.collect(&mut [&mut [], &mut result])?;
+                assert_eq!(result, [number; 1024]);
+            }
+            barrier.wait();
+            world.member().limit_shortage(Duration::from_secs(30));
+            for _ in 0..100 {
+                drop(dup(&world)?);
+            }
+            synchronize(&world)?;
+        }
+        Ok(())
+    })
+}
+
 /// Starts more broadcasts than there are slots, and drops their requests.
 fn start_and_drop_broadcasts(communicator: &Arc<Communicator>) -> Result<(), Error> {
     (0..20).try_for_each(|number| start_broadcast(communicator, number).map(drop))

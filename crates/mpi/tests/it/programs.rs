@@ -11,6 +11,7 @@ testing::tests![needs(Mpich):
     mpich_makes_progress,
     mpich_has_threads,
     mpich_has_persistent_collectives,
+    mpich_frees_what_ranks_that_lag_have_used,
     starts_wait_for_memory,
     persistent_collectives_without_memory_are_left,
     the_standard_abi_precedes_symbols_of_others,
@@ -29,6 +30,7 @@ testing::tests![needs(OpenMpi):
     open_mpi_makes_progress,
     open_mpi_has_threads,
     open_mpi_has_persistent_collectives,
+    open_mpi_frees_what_ranks_that_lag_have_used,
 ];
 testing::tests![needs(Mpich, IntelMpi):
     intel_mpi_completes_mixed_requests,
@@ -91,6 +93,12 @@ fn communicators(family: Family) {
 
 fn progress(family: Family) {
     run(family, "progress", &[2, 3], &["MPI_Iallreduce", "MPI_Ialltoallv"]);
+}
+
+/// Rounds of create, use and free, which take seconds: with one library of the family.
+fn growth(family: Family) {
+    let finished = Host::all(family)[0].job("growth", 3).preloaded().expect_success();
+    assert!(finished.calls("MPI_Iallgather").0 > 0, "{finished:?}");
 }
 
 fn starts_wait_for_memory() {
@@ -288,6 +296,14 @@ fn intel_mpi_has_threads() {
 
 fn mpich_has_persistent_collectives() {
     persistent(Family::Mpich);
+}
+
+fn mpich_frees_what_ranks_that_lag_have_used() {
+    growth(Family::Mpich);
+}
+
+fn open_mpi_frees_what_ranks_that_lag_have_used() {
+    growth(Family::OpenMpi);
 }
 
 fn open_mpi_has_persistent_collectives() {

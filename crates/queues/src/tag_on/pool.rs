@@ -6,7 +6,7 @@ use super::sizes::{LandingSizes, POOL, pool_bytes, words_bytes};
 use crate::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineSender, LINE_DATA, SendError};
 use crate::sync::{AtomicU64, Ordering};
 use crate::window::{RemoteWindow, WindowError};
-use shm::arena::Arena;
+use shm::arena::{Arena, Retired};
 use shm::mapped::MappedSlice;
 use shm::object::{CreateError, Label, Object, ObjectHeader};
 use shm::segment::{Offset, Segment};
@@ -170,6 +170,11 @@ impl PoolBuffers {
         })
     }
 
+    /// Returns true if no buffer is referenced.
+    fn are_free(&self) -> bool {
+        self.words.iter().all(references::is_free)
+    }
+
     /// Stores a mark of this receiver, if it has any.
     pub(super) fn mark(&self, index: u64, value: u64) {
         if let Some(mark) = self.marks.as_ref().and_then(|marks| marks.get(index as usize)) {
@@ -297,18 +302,28 @@ impl TagOnPool {
 
     /// Returns true if no buffer is referenced.
     pub fn is_idle(&self) -> bool {
-        self.buffers.words.iter().all(references::is_free)
+        self.buffers.are_free()
     }
 }
 
 impl Drop for TagOnPool {
     fn drop(&mut self) {
-        // The memory of a pool with references stays allocated for good.
-        if let Place::Pool(header) = &self.buffers.place
-            && self.is_idle()
-        {
-            header.free(&self.arena);
+        if !self.buffers.try_free(&self.arena) {
+            self.arena.free_later(Box::new(self.buffers.clone()));
         }
+    }
+}
+
+impl Retired for PoolBuffers {
+    fn try_free(&self, arena: &Arena) -> bool {
+        // Without references there is no message that leads to a buffer, and no owner takes one.
+        let unused = self.are_free();
+        if let Place::Pool(header) = &self.place
+            && unused
+        {
+            header.free(arena);
+        }
+        unused
     }
 }
 

@@ -42,6 +42,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Neighbors {
     pub(super) communicator: Communicator,
+    /// The handle that links: its schedules are dropped with the topology.
+    linking: Communicator,
     pub(super) neighborhood: Neighborhood,
     edges: Arc<Edges>,
     /// Neighbours of all ranks, where a collective may need them.
@@ -119,7 +121,8 @@ impl Neighbors {
     ) -> Self {
         let edges = Arc::new(Edges::of(communicator.rank(), &neighborhood));
         let number = communicator.next_topology();
-        Neighbors { communicator, neighborhood, edges, all: Arc::new(all), number }
+        let linking = communicator.with_own_cache();
+        Neighbors { communicator, linking, neighborhood, edges, all: Arc::new(all), number }
     }
 
     /// Bytes of a block of elements `T`, computed from the lengths of both buffers.
@@ -270,7 +273,7 @@ impl Neighbors {
         // If the sizes of another rank have changed, a rank with unchanged sizes links again, too.
         let sizes =
             self.communicator.allgather_word(digest(&[sent.digest(), received.digest()]), call)?;
-        let path = self.communicator.path_of_own_graph(self.link_key(call, sizes), || {
+        let path = self.linking.path_of_own_graph(self.link_key(call, sizes), || {
             Ok(match kind {
                 CallKind::NeighborAllgatherv => {
                     neighbor::neighbor_allgatherv(neighborhood, sent.total, &received.bytes)?
@@ -339,9 +342,9 @@ impl Neighbors {
         let own_graph = || Ok(graph(&self.neighborhood, bytes)?);
         // Not every rank has the neighbours of ranks on other nodes.
         if self.communicator.internode().is_some_and(|one| !unattended::needs_all_graphs(one)) {
-            return self.communicator.path_of_own_graph(key, own_graph);
+            return self.linking.path_of_own_graph(key, own_graph);
         }
-        self.communicator.path(key, |rank| match rank == self.communicator.rank() {
+        self.linking.path(key, |rank| match rank == self.communicator.rank() {
             true => own_graph(),
             false => Ok(graph(self.all.neighborhood(rank)?, bytes)?),
         })
@@ -375,9 +378,8 @@ impl Neighbors {
             CallKind::NeighborAllgather => two_level::neighbor_allgather,
             _ => two_level::neighbor_alltoall,
         };
-        let communicator = &self.communicator;
-        let nodes = topology::nodes_of_ranks(communicator, nodes);
-        communicator.path(key, |rank| Ok(build(rank, self.all.edges()?, &nodes, bytes)?))
+        let nodes = topology::nodes_of_ranks(&self.communicator, nodes);
+        self.linking.path(key, |rank| Ok(build(rank, self.all.edges()?, &nodes, bytes)?))
     }
 }
 

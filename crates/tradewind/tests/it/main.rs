@@ -7,6 +7,7 @@ mod conformance;
 mod decisions;
 mod every_collective;
 mod examples;
+mod growth;
 mod inputs_in_place;
 mod job_kinds;
 mod launched;
