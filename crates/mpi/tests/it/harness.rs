@@ -210,11 +210,11 @@ impl Job {
         self
     }
 
-    /// Sets a `tradewind` command for rank 1 that does not exist.
-    pub(crate) fn without_command_on_rank_1(mut self) -> Self {
-        let script =
-            r#"[ "$PMI_RANK" = 1 ] && export TRADEWIND_COMMAND=/no/such/command; exec "$@""#;
-        self.command.args(["sh", "-c", script, "sh"]);
+    /// Sets a variable of rank 1 alone.
+    pub(crate) fn with_setting_of_rank_1(mut self, name: &str, value: &str) -> Self {
+        let rank = "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}";
+        let script = format!(r#"[ "{rank}" = 1 ] && export {name}={value}; exec "$@""#);
+        self.command.args(["sh", "-c", &script, "sh"]);
         self
     }
 
