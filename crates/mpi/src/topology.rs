@@ -18,11 +18,14 @@ pub(crate) struct Topology {
     neighbors_of_rank: [usize; 2],
     /// The last exchanges with equal blocks, by form: the bytes of a block that is sent and of one
     /// that is received, and the exchange.
-    prepared: BiasedMutex<[Option<([usize; 2], Exchange)>; 2]>,
+    prepared: BiasedMutex<[Option<Kept>; 2]>,
 }
 
 /// An exchange with blocks of one length for all destinations, and of one for all sources.
 type Exchange = Persistent<TwoBuffers<u8>>;
+
+/// An exchange and its lengths.
+type Kept = ([usize; 2], Exchange);
 
 /// The form of an exchange with equal blocks.
 #[derive(Clone, Copy, Debug)]
