@@ -29,16 +29,13 @@ type Block = (i64, Handle);
 /// has the same length, so all of them make the same decision.
 #[derive(Clone, Copy)]
 pub(crate) enum Decisive {
-    /// No such block: calls with lists of blocks, and calls without data.
+    /// No such block: calls with lists of blocks, of neighbours, and without data.
     None,
     /// The arguments of every rank name it.
     Everywhere(Block),
     /// The arguments of the root name it as the first one, and those of every other rank as the
     /// second one.
     Rooted(c_int, [Block; 2]),
-    /// The arguments of every rank name it, on a topology with blocks of one length; on others there is
-    /// none.
-    OfTopology(Block),
 }
 
 /// True if the user has excluded calls of all other kinds.
@@ -79,11 +76,6 @@ impl Decisive {
             Decisive::Everywhere(block) => block,
             Decisive::Rooted(root, [at_root, elsewhere]) => {
                 if usize::try_from(root).ok()? == served.rank() { at_root } else { elsewhere }
-            }
-            Decisive::OfTopology(block) => {
-                let topology = served.topology.as_ref();
-                topology.filter(|topology| topology.has_one_length && topology.sources > 0)?;
-                block
             }
         };
         let blocks = if kind.counts_all_blocks() { served.size() as u64 } else { 1 };

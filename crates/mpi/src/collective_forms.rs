@@ -76,9 +76,6 @@ macro_rules! decisive {
     ($count:ident of $datatype:ident) => {
         Decisive::Everywhere((i64::from($count), $datatype))
     };
-    ($count:ident of $datatype:ident in topology) => {
-        Decisive::OfTopology((i64::from($count), $datatype))
-    };
     ($count:ident of $datatype:ident at $root:ident else $other:ident of $other_type:ident) => {
         Decisive::Rooted($root, [(i64::from($count), $datatype), (i64::from($other), $other_type)])
     };

@@ -248,7 +248,6 @@ collectives! {
     scalars(
         send: Pointer, sent: N, send_type: Handle, receive: Pointer, received: N, receive_type: Handle,
     )
-    [received of receive_type in topology]
     |call| neighbors::neighbor_allgather(
         call, elements(send, sent, send_type), elements(receive, received, receive_type)
     );
@@ -272,7 +271,6 @@ collectives! {
     scalars(
         send: Pointer, sent: N, send_type: Handle, receive: Pointer, received: N, receive_type: Handle,
     )
-    [received of receive_type in topology]
     |call| neighbors::neighbor_alltoall(
         call, elements(send, sent, send_type), elements(receive, received, receive_type)
     );

@@ -8,6 +8,8 @@
 use crate::abi::{Abi, abi};
 use crate::host::{self, Handle, Pointer, Thread, call, pass};
 use crate::kind::Kind;
+use crate::refusal::Refusal;
+use crate::report::Reason;
 use crate::table::{Sizes, SizesByKind, sizes_on};
 use crate::topology::Topology;
 use crate::watch;
@@ -16,7 +18,7 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicIsize, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tradewind::Communicator;
+use tradewind::{Communicator, Error, Op};
 
 /// A communicator that tradewind serves.
 #[derive(Debug)]
@@ -85,7 +87,8 @@ impl Origin {
     pub(crate) fn report(self, abi: &Abi, error: c_int) {
         let is_there = attached().contains(&self.number);
         let communicator = if is_there { self.communicator } else { abi.comm_self };
-        call!(Comm_call_errhandler(communicator, error));
+        // Without the mark: collectives that the handler starts are decided like all others.
+        pass!(Comm_call_errhandler(communicator, error));
     }
 }
 
@@ -301,8 +304,18 @@ pub(crate) unsafe fn created(abi: &Abi, parent: Handle, created: Pointer) {
     let Some(parent_served) = served(abi, parent) else { return };
     // SAFETY: the caller's promise.
     let new = unsafe { abi.read(created, 0) };
-    if let Err(error) = set_up(abi, (parent, parent_served), new) {
-        log::warn!("a communicator is left to the MPI library: {error}");
+    match set_up(abi, (parent, parent_served), new) {
+        // The watch of the rank whose call has failed reports a mismatch.
+        Ok(()) | Err(Error::Mismatch { .. }) => {}
+        Err(error) => log::warn!("a communicator is left to the MPI library: {error}"),
+    }
+}
+
+/// Records that a call that would create a communicator has failed on this rank. Where it has not,
+/// ranks wait for this one.
+pub(crate) fn not_created(abi: &Abi, parent: Handle) {
+    if let Some(served) = served(abi, parent) {
+        served.record_external_collective();
     }
 }
 
@@ -317,37 +330,85 @@ fn gather_ranks(abi: &Abi, served: &Served) -> tradewind::Result<()> {
     Ok(())
 }
 
-/// Returns a communicator of the same ranks and topology for one persistent collective. MPI matches
-/// persistent collectives in the order of their initializations, and ranks may start them in
-/// different orders. Collective over the communicator.
-pub(crate) fn own(abi: &Abi, (handle, served): (Handle, &Served)) -> tradewind::Result<Served> {
-    gather_ranks(abi, served)?;
-    let communicator = served.communicator.dup()?;
-    let topology = match served.topology {
-        Some(_) => Topology::of(abi, handle, &communicator)?,
-        None => None,
-    };
-    Ok(Served::new(communicator, topology))
+/// Returns whether all ranks of a communicator have done their part of a step, which each knows of
+/// itself only. Waits for all of them. `obstacle` is what has hindered this rank; the first rank
+/// that has one prints it, if it is text.
+fn all_have_done(abi: &Abi, served: &Served, obstacle: Option<&str>) -> tradewind::Result<bool> {
+    let communicator = &served.communicator;
+    let nobody = communicator.size();
+    let own = [if obstacle.is_some() { communicator.rank() } else { nobody }];
+    let mut first = [nobody];
+    let mut request = communicator.iallreduce(&own, &mut first, Op::Minimum)?;
+    while !request.test()? {
+        poke(abi);
+        std::thread::yield_now();
+    }
+    request.wait()?;
+    if first == own
+        && let Some(text) = obstacle.filter(|text| !text.is_empty())
+    {
+        log::warn!("all ranks leave a communicator to the MPI library: rank {}: {text}", own[0]);
+    }
+    Ok(first == [nobody])
 }
 
+/// Returns a communicator of the same ranks and topology for one persistent collective. MPI matches
+/// persistent collectives in the order of their initializations, and ranks may start them in
+/// different orders. Collective over the communicator; if one rank does not accept the collective,
+/// all ranks leave it to the MPI library.
+pub(crate) fn own(
+    abi: &Abi,
+    (handle, served): (Handle, &Served),
+    is_accepted: bool,
+) -> Result<Served, Refusal> {
+    if !all_have_done(abi, served, if is_accepted { None } else { Some("") })? {
+        return Err(Refusal::Left(Reason::Arguments));
+    }
+    let made = served.communicator.dup().and_then(|communicator| {
+        let topology = match served.topology {
+            Some(_) => Topology::of(abi, handle, &communicator)?,
+            None => None,
+        };
+        Ok(Served::new(communicator, topology))
+    });
+    // All ranks of one node learn that the first one has no memory for the communicator. Of several
+    // nodes, one may have none.
+    let is_short = matches!(made, Err(Error::NoMemory(_)));
+    let is_left = match served.communicator.nodes() {
+        1 => is_short,
+        _ => !all_have_done(abi, served, if is_short { Some("") } else { None })?,
+    };
+    if is_left { Err(Refusal::Left(Reason::Memory)) } else { Ok(made?) }
+}
+
+/// Sets a new communicator up, unless one of the parent's ranks cannot: then all of them leave it, as
+/// well as others that the same call has created.
 fn set_up(abi: &Abi, (parent, served): (Handle, &Served), new: Handle) -> tradewind::Result<()> {
     gather_ranks(abi, served)?;
-    let place = if new == abi.comm_null { None } else { place(abi, parent, new) };
-    let Some(communicator) = served.communicator.split(
-        place.map(|(first, _)| first),
-        match place {
-            Some((_, rank)) => rank,
-            None => 0,
-        },
-    )?
-    else {
-        return Ok(());
-    };
-    let topology = Topology::of(abi, new, &communicator)?;
-    if let Err(outcome) = attach(new, Served::new(communicator, topology)) {
-        log::warn!("a communicator is left to the MPI library: error {outcome}");
+    let built = build(abi, (parent, served), new);
+    let obstacle = built.as_ref().err().map(String::as_str);
+    let agreed = all_have_done(abi, served, obstacle);
+    if !matches!(agreed, Ok(true)) && built == Ok(true) {
+        let keyval = KEYVAL.load(Ordering::Relaxed);
+        call!(Comm_delete_attr(new, keyval));
     }
-    Ok(())
+    agreed.map(drop)
+}
+
+/// Attaches the counterpart of a new communicator, if there is one of several ranks. Returns whether
+/// this rank has it, or what has hindered the rank.
+fn build(abi: &Abi, (parent, served): (Handle, &Served), new: Handle) -> Result<bool, String> {
+    let place = if new == abi.comm_null { None } else { place(abi, parent, new) };
+    let color = place.map(|(first, _)| first);
+    let key = place.map_or(0, |(_, rank)| rank);
+    let text = |error: Error| error.to_string();
+    let Some(communicator) = served.communicator.split(color, key).map_err(text)? else {
+        return Ok(false);
+    };
+    let topology = Topology::of(abi, new, &communicator).map_err(text)?;
+    let attached = attach(new, Served::new(communicator, topology));
+    attached.map_err(|outcome| format!("MPI_Comm_set_attr has failed with error {outcome}"))?;
+    Ok(true)
 }
 
 /// The rank in the parent of the first rank of a new communicator, which distinguishes it from

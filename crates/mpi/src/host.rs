@@ -82,10 +82,15 @@ pub(crate) fn is_loaded() -> bool {
 
 /// Returns the next definition of a function after this library's own, or null.
 fn function(name: &CStr) -> *mut c_void {
+    let next = next_function(name);
+    if next.is_null() { in_libraries(name) } else { next }
+}
+
+/// Returns the next definition of a function in the libraries that were loaded at the start, or null.
+pub(crate) fn next_function(name: &CStr) -> *mut c_void {
     // SAFETY: the name is terminated. RTLD_NEXT searches the libraries behind this one, so the
     // functions of this library are not found.
-    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-    if next.is_null() { in_libraries(name) } else { next }
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
 /// Returns the address of a data symbol, or null. An executable may hold a copy of a library's
@@ -193,6 +198,11 @@ pub(crate) fn is_inside() -> bool {
     with_thread(Thread::is_inside)
 }
 
+/// Ends all marks of this thread, which leaves the MPI library by a jump.
+pub(crate) fn leave_all() {
+    with_thread(|thread| thread.depth.set(0));
+}
+
 /// The mark of a thread that is inside the MPI library.
 pub(crate) struct Inside(*const Thread);
 
@@ -209,7 +219,8 @@ impl Drop for Inside {
         // SAFETY: the mark stays on its thread, because a pointer is not sent to others. The values
         // of a thread have no destructor, so they last as long as the thread.
         let depth = unsafe { &(*self.0).depth };
-        depth.set(depth.get() - 1);
+        // A function of the program may have jumped past other marks, inside the MPI library.
+        depth.set(depth.get().saturating_sub(1));
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) mod completion;
 pub(crate) mod handles;
 pub(crate) mod host;
 pub(crate) mod incomplete;
+mod jumps;
 pub(crate) mod kept;
 pub(crate) mod kind;
 pub(crate) mod life;

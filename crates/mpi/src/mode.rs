@@ -69,8 +69,8 @@ macro_rules! modes {
             /// `bytes`, `times` over.
             fn check_length(self, bytes: usize, times: usize) -> Result<(), Refusal>;
 
-            /// As [`check_length`](Self::check_length), for a block that each of several ranks
-            /// receives from this one.
+            /// As [`check_length`](Self::check_length), for a block that every rank receives from
+            /// every one.
             fn check_block(self, bytes: usize) -> Result<(), Refusal>;
 
             /// Leaves a call to the MPI library because only some ranks have its lengths.
@@ -79,10 +79,14 @@ macro_rules! modes {
             /// Leaves a reduction to the MPI library because only that library has its operation.
             fn check_operation_of_library(self) -> Result<(), Refusal>;
 
-            /// An exchange of equal blocks with the neighbours.
+            /// Leaves a call to the MPI library because only pairs of neighbours have its lengths.
+            fn check_lengths_of_pairs(self) -> Result<(), Refusal>;
+
+            /// An exchange with the neighbours, of blocks of one length that are sent and of one
+            /// that are received.
             fn exchange(
                 topology: &'static Topology,
-                exchange: (Form, usize),
+                exchange: (Form, [usize; 2]),
                 input: &'static [u8],
                 output: &'static mut [u8],
             ) -> tradewind::Result<Self::Begun>;
@@ -144,13 +148,18 @@ macro_rules! modes {
                 Ok(())
             }
 
+            /// Each rank plans its part alone, also between nodes.
+            fn check_lengths_of_pairs(self) -> Result<(), Refusal> {
+                Ok(())
+            }
+
             fn exchange(
                 topology: &'static Topology,
-                exchange: (Form, usize),
+                exchange: (Form, [usize; 2]),
                 input: &'static [u8],
                 output: &'static mut [u8],
             ) -> tradewind::Result<Started> {
-                topology.exchange(exchange, |one| one.start(input, output)).map(Started::from)
+                topology.start(exchange, input, output).map(Started::from)
             }
 
             fn neighbor_allgatherv(
@@ -212,7 +221,7 @@ macro_rules! modes {
             }
 
             fn check_unknown_lengths(self, _served: &Served) -> Result<(), Refusal> {
-                if self.0.all { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
+                self.check_lengths_of_pairs()
             }
 
             /// Their time depends on the operation, which is not measured.
@@ -220,16 +229,24 @@ macro_rules! modes {
                 if self.0.is_forced { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
             }
 
+            fn check_lengths_of_pairs(self) -> Result<(), Refusal> {
+                if self.0.all { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
+            }
+
             fn exchange(
                 topology: &'static Topology,
-                (form, _bytes): (Form, usize),
+                (form, [sent, received]): (Form, [usize; 2]),
                 input: &'static [u8],
                 output: &'static mut [u8],
             ) -> tradewind::Result<()> {
-                while_waiting(drive, || match form {
-                    Form::Allgather => topology.neighbors.neighbor_allgather(input, output),
-                    Form::Alltoall => topology.neighbors.neighbor_alltoall(input, output),
-                })
+                let received = vec![received; topology.sources];
+                let sent = || vec![sent; topology.destinations];
+                match form {
+                    Form::Allgather => Self::neighbor_allgatherv(topology, input, output, &received),
+                    Form::Alltoall => {
+                        Self::neighbor_alltoallv(topology, (input, &sent()), output, &received)
+                    }
+                }
             }
 
             fn neighbor_allgatherv(

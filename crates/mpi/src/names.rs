@@ -209,13 +209,16 @@ export! {
 
 /// Sets the communicator up that a call has created.
 fn created(outcome: c_int, parent: Handle, new: Pointer) -> c_int {
-    if outcome == 0
-        && communicators::is_active()
+    if communicators::is_active()
         && !host::is_inside()
         && let Some(abi) = abi()
     {
-        // SAFETY: the MPI library has written the handle.
-        unsafe { communicators::created(abi, abi.handle(parent), new) };
+        let parent = abi.handle(parent);
+        match outcome {
+            // SAFETY: the MPI library has written the handle.
+            0 => unsafe { communicators::created(abi, parent, new) },
+            _ => communicators::not_created(abi, parent),
+        }
     }
     outcome
 }

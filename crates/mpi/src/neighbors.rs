@@ -1,4 +1,5 @@
-//! The collectives of neighbours.
+//! The collectives of neighbours. Only the two ends of an edge have the length of its block, so the
+//! length of no call decides whether it runs here.
 
 use crate::buffers::{Area, Input, Output};
 use crate::collectives::{Blocks, Call, Elements, INVALID, Start, TypedBlocks};
@@ -33,29 +34,16 @@ fn exchange_equal<M: Mode>(
     (sent, to): (Area, usize),
     received: Area,
 ) -> Start<M> {
-    let sources = topology.sources;
-    if !topology.has_one_length {
-        let sizes = vec![bytes_of_block(&received, sources); sources];
-        return match form {
-            Form::Allgather => gather(call, topology, sent, (received, &sizes)),
-            Form::Alltoall => {
-                let sent_sizes = vec![bytes_of_block(&sent, to); to];
-                exchange(call, topology, (sent, &sent_sizes), (received, &sizes))
-            }
-        };
-    }
-    let bytes = bytes_of_block(&received, sources);
-    call.check_block(bytes)?;
-    call.check_length(bytes, 1)?;
-    if !topology.is_measured() {
-        report::note_length(None);
-    }
+    let lengths = [bytes_of_block(&sent, to), bytes_of_block(&received, topology.sources)];
+    call.mode.check_lengths_of_pairs()?;
+    let is_measured = topology.is_measured() && lengths[0] == lengths[1];
+    report::note_length(Some(lengths[0]).filter(|_| is_measured));
     call.communicator()?;
-    // Blocks of neighbours beyond the edge of a grid keep their values.
+    // Blocks of neighbours that are no rank keep their values.
     let output = Output::preserved(call.abi, received);
     let input = Input::of(call.abi, &sent);
     let from = input.bytes.unwrap_or_default();
-    let started = M::exchange(topology, (form, bytes), from, output.bytes)?;
+    let started = M::exchange(topology, (form, lengths), from, output.bytes)?;
     Ok(call.end(started, input.staging, output.unpacked))
 }
 
@@ -137,7 +125,8 @@ fn gather<M: Mode>(
     sent: Area,
     (received, sizes): (Area, &[usize]),
 ) -> Start<M> {
-    call.check_unknown_lengths()?;
+    call.mode.check_lengths_of_pairs()?;
+    report::note_length(None);
     call.communicator()?;
     let output = Output::preserved(call.abi, received);
     let input = Input::of(call.abi, &sent);
@@ -153,7 +142,8 @@ fn exchange<M: Mode>(
     (sent, sent_sizes): (Area, &[usize]),
     (received, received_sizes): (Area, &[usize]),
 ) -> Start<M> {
-    call.check_unknown_lengths()?;
+    call.mode.check_lengths_of_pairs()?;
+    report::note_length(None);
     call.communicator()?;
     let output = Output::preserved(call.abi, received);
     let input = Input::of(call.abi, &sent);

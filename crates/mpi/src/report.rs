@@ -21,13 +21,14 @@ pub(crate) enum Reason {
     Excluded,
     /// The buffers are too long.
     Length,
-    /// The arguments are invalid: the MPI library reports that.
+    /// The arguments are invalid, in a persistent collective on any rank: the MPI library reports
+    /// that.
     Arguments,
     /// The form is not served.
     Form,
     /// The communicator has ranks on several nodes, and the start would wait for them.
     Nodes,
-    /// The first rank has no shared memory for the communicator of a persistent collective.
+    /// A rank has no shared memory for the communicator of a persistent collective.
     Memory,
     /// No table says which blocking calls are faster here.
     NoTable,

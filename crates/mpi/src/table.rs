@@ -12,11 +12,13 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 /// Calls with lengths that only some ranks have. They run here if that is faster at all lengths.
-const HAVE_UNKNOWN_LENGTHS: [Kind; 5] = [
+const HAVE_UNKNOWN_LENGTHS: [Kind; 7] = [
     Kind::Gatherv,
     Kind::Scatterv,
     Kind::Alltoallv,
+    Kind::Neighbor_allgather,
     Kind::Neighbor_allgatherv,
+    Kind::Neighbor_alltoall,
     Kind::Neighbor_alltoallv,
 ];
 

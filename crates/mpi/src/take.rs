@@ -14,6 +14,7 @@ use crate::requests::launch;
 use std::cell::RefCell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tradewind::Error;
 
 /// The calls that are taken over, a bit for each kind; the same on all ranks.
 static KINDS: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -71,13 +72,26 @@ pub(crate) unsafe fn take(
             return outcome;
         }
         Err(Refusal::Left(reason)) => reason,
-        Err(Refusal::Failed(error)) => return failed(abi, (kind, origin), &error),
+        Err(Refusal::Failed(error)) => {
+            if !concerns_all_ranks(&error) {
+                served.record_external_collective();
+            }
+            return failed(abi, (kind, origin), &error);
+        }
         // Only examinations end so.
         Err(Refusal::Accepted) => Reason::Form,
     };
     served.record_external_collective();
     report::left(kind, reason);
     leave()
+}
+
+/// Returns whether other ranks get an error, too. If only this one does, they would wait for it.
+fn concerns_all_ranks(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Broken | Error::Mismatch { .. } | Error::RankFailed { .. } | Error::ServiceFailed
+    )
 }
 
 /// Initializes a persistent collective here if tradewind serves its communicator and `start`
@@ -109,28 +123,28 @@ pub(crate) unsafe fn prepare(
     let copies = RefCell::new(KeptLists::default());
     // SAFETY: the examination uses the copies only during the call.
     let lists = Lists::Copied(unsafe { &*std::ptr::from_ref(&copies) });
-    let reason = match start(Call { abi, served, lists, mode: Background }) {
-        Err(Refusal::Accepted) => None,
-        Err(Refusal::Left(reason)) => Some(reason),
-        Err(Refusal::Failed(error)) => return failed(abi, (kind, origin), &error),
-        // Each form asks for the communicator before it starts.
-        Ok(_) => Some(Reason::Form),
+    let examined = start(Call { abi, served, lists, mode: Background });
+    let refusal = match examined {
+        // All other reasons are the same on all ranks.
+        Err(Refusal::Left(reason)) if reason != Reason::Arguments => Refusal::Left(reason),
+        _ => {
+            let is_accepted = matches!(examined, Err(Refusal::Accepted));
+            match own(abi, (communicator, served), is_accepted) {
+                Ok(served) => {
+                    let kept = (handles, copies.into_inner());
+                    let prepared = Prepared::new(abi, (kind, origin), served, kept, start);
+                    // SAFETY: the caller's promise.
+                    return unsafe { persistent::enter(abi, prepared, request) };
+                }
+                Err(refusal) => refusal,
+            }
+        }
     };
-    let reason = match reason {
-        Some(reason) => reason,
-        None => match own(abi, (communicator, served)) {
-            Ok(served) => {
-                let kept = (handles, copies.into_inner());
-                let prepared = Prepared::new(abi, (kind, origin), served, kept, start);
-                // SAFETY: the caller's promise.
-                return unsafe { persistent::enter(abi, prepared, request) };
-            }
-            // All ranks of one node learn that the first one has no memory for the communicator.
-            Err(tradewind::Error::NoMemory(_)) if served.communicator.nodes() == 1 => {
-                Reason::Memory
-            }
-            Err(error) => return failed(abi, (kind, origin), &error),
-        },
+    let reason = match refusal {
+        Refusal::Left(reason) => reason,
+        Refusal::Failed(error) => return failed(abi, (kind, origin), &error),
+        // Only examinations end so.
+        Refusal::Accepted => Reason::Form,
     };
     served.record_external_collective();
     report::left(kind, reason);

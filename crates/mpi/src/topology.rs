@@ -4,7 +4,7 @@ use crate::abi::Abi;
 use crate::host::{Handle, call};
 use shm::biased_mutex::BiasedMutex;
 use std::ffi::c_int;
-use tradewind::{Communicator, Neighbors, Op, Persistent, TwoBuffers};
+use tradewind::{Communicator, Neighbors, Persistent, Request, TwoBuffers};
 
 /// The neighbours of a communicator with a topology.
 #[derive(Debug)]
@@ -14,18 +14,18 @@ pub(crate) struct Topology {
     pub(crate) sources: usize,
     /// Number of ranks that this one sends to.
     pub(crate) destinations: usize,
-    /// The same without those beyond the edge of a grid.
+    /// The same without those that are no rank: beyond the edge of a grid, or MPI_PROC_NULL.
     neighbors_of_rank: [usize; 2],
-    /// An exchange with equal blocks has blocks of one length on all ranks, each of which finds it
-    /// in its arguments. In a graph a rank may have no neighbour, and MPI demands equal lengths
-    /// only between neighbours.
-    pub(crate) has_one_length: bool,
-    /// The last exchanges with equal blocks, by form: the bytes of a block, and the exchange.
-    prepared: BiasedMutex<[Option<(usize, Exchange)>; 2]>,
+    /// The last exchanges with equal blocks, by form: the bytes of a block that is sent and of one
+    /// that is received, and the exchange.
+    prepared: BiasedMutex<[Option<Kept>; 2]>,
 }
 
-/// An exchange with equal blocks.
-pub(crate) type Exchange = Persistent<TwoBuffers<u8>>;
+/// An exchange with blocks of one length for all destinations, and of one for all sources.
+type Exchange = Persistent<TwoBuffers<u8>>;
+
+/// An exchange and its lengths.
+type Kept = ([usize; 2], Exchange);
 
 /// The form of an exchange with equal blocks.
 #[derive(Clone, Copy, Debug)]
@@ -44,65 +44,67 @@ impl Topology {
     ) -> tradewind::Result<Option<Self>> {
         let mut kind = 0;
         call!(Topo_test(handle, &raw mut kind));
-        if kind == abi.topologies.cartesian {
+        let neighbors = if kind == abi.topologies.cartesian {
             let (dimensions, periodic) = grid(handle);
-            let grid = communicator.cartesian(&dimensions, &periodic)?;
-            return Ok(Some(Topology::new(grid, true)));
-        }
-        let (sources, destinations) = if kind == abi.topologies.dist_graph {
-            dist_graph(handle)
+            communicator.cartesian(&dimensions, &periodic)?
+        } else if kind == abi.topologies.dist_graph {
+            let lists = dist_graph(handle);
+            let [sources, destinations] = lists.each_ref().map(|list| ranks(abi, list));
+            communicator.neighbors_with_gaps(&sources, &destinations)?
         } else if kind == abi.topologies.graph {
-            let neighbors = graph(handle, communicator.rank() as c_int);
-            (neighbors.clone(), neighbors)
+            let neighbors = ranks(abi, &graph(handle, communicator.rank() as c_int));
+            communicator.neighbors_with_gaps(&neighbors, &neighbors)?
         } else {
             return Ok(None);
         };
-        let neighbors = communicator.neighbors(&sources, &destinations)?;
-        // Between nodes a start with lengths of single pairs of ranks would wait, so exchanges run
-        // there only where each rank sends and receives. They demand one length.
-        let has_one_length = communicator.nodes() > 1 && {
-            let has_both = !sources.is_empty() && !destinations.is_empty();
-            let mut all_have_both = [0];
-            communicator.allreduce(&[u8::from(has_both)], &mut all_have_both, Op::Minimum)?;
-            all_have_both == [1]
-        };
-        Ok(Some(Topology::new(neighbors, has_one_length)))
-    }
-
-    fn new(neighbors: Neighbors, has_one_length: bool) -> Self {
         let lists = [neighbors.sources(), neighbors.destinations()];
         let [sources, destinations] = lists.each_ref().map(Vec::len);
         let neighbors_of_rank = lists.map(|list| list.iter().flatten().count());
         let prepared = BiasedMutex::default();
-        Topology { neighbors, sources, destinations, neighbors_of_rank, has_one_length, prepared }
+        Ok(Some(Topology { neighbors, sources, destinations, neighbors_of_rank, prepared }))
     }
 
     /// Returns whether the rank has as many neighbours as in a measurement of the MPI library, which
-    /// is that of a ring; those beyond the edge of a grid do not count.
+    /// is that of a ring; those that are no rank do not count.
     pub(crate) fn is_measured(&self) -> bool {
         self.neighbors_of_rank == [2, 2]
     }
 
-    /// Starts an exchange with blocks of `bytes` bytes by `start`. Programs repeat one exchange, so
-    /// the last one is kept.
-    pub(crate) fn exchange<T>(
+    /// Starts an exchange of blocks of these lengths: those that are sent, and those that are
+    /// received. MPI demands equal lengths only of the two ends of an edge, so no length decides
+    /// anything. Programs repeat one exchange, so the last one is kept.
+    pub(crate) fn start<'a>(
         &self,
-        (form, bytes): (Form, usize),
-        start: impl FnOnce(&Exchange) -> tradewind::Result<T>,
-    ) -> tradewind::Result<T> {
+        (form, lengths): (Form, [usize; 2]),
+        input: &'a [u8],
+        output: &'a mut [u8],
+    ) -> tradewind::Result<Request<'a, ((), ())>> {
+        let neighbors = &self.neighbors;
+        let [sent, received] = lengths;
+        let all_sent = || vec![sent; self.destinations];
+        let all_received = || vec![received; self.sources];
+        if neighbors.communicator().nodes() > 1 {
+            // A preparation would wait for the other ranks.
+            return match form {
+                Form::Allgather => neighbors.ineighbor_allgatherv(input, output, &all_received()),
+                Form::Alltoall => {
+                    neighbors.ineighbor_alltoallv(input, &all_sent(), output, &all_received())
+                }
+            };
+        }
         let mut prepared = self.prepared.lock();
         let last = &mut prepared[form as usize];
-        if let Some((length, exchange)) = last
-            && *length == bytes
+        if let Some((known, exchange)) = last
+            && *known == lengths
         {
-            return start(exchange);
+            return exchange.start(input, output);
         }
         let exchange = match form {
-            Form::Allgather => self.neighbors.neighbor_allgather_init(bytes)?,
-            Form::Alltoall => self.neighbors.neighbor_alltoall_init(bytes)?,
+            Form::Allgather => neighbors.neighbor_allgatherv_init(sent, &all_received())?,
+            Form::Alltoall => neighbors.neighbor_alltoallv_init(&all_sent(), &all_received())?,
         };
-        let (_, exchange) = last.insert((bytes, exchange));
-        start(exchange)
+        let (_, exchange) = last.insert((lengths, exchange));
+        exchange.start(input, output)
     }
 }
 
@@ -114,7 +116,7 @@ pub(crate) fn degrees(abi: &Abi, communicator: Handle) -> (usize, usize) {
         let both = 2 * grid(communicator).0.len();
         (both, both)
     } else if kind == abi.topologies.dist_graph {
-        let (sources, destinations) = dist_graph(communicator);
+        let [sources, destinations] = dist_graph(communicator);
         (sources.len(), destinations.len())
     } else if kind == abi.topologies.graph {
         call!(Comm_rank(communicator, &raw mut rank));
@@ -133,18 +135,20 @@ fn grid(new: Handle) -> (Vec<u32>, Vec<bool>) {
         lists.each_mut().map(|list: &mut Vec<c_int>| list.as_mut_ptr());
     call!(Cart_get(new, count, dimensions, periodic, own));
     let [dimensions, periodic, _] = lists;
-    (unsigned(dimensions), periodic.into_iter().map(|flag| flag != 0).collect())
+    let dimensions = dimensions.into_iter().map(c_int::cast_unsigned).collect();
+    (dimensions, periodic.into_iter().map(|flag| flag != 0).collect())
 }
 
-fn graph(new: Handle, rank: c_int) -> Vec<u32> {
+fn graph(new: Handle, rank: c_int) -> Vec<c_int> {
     let mut count = 0;
     call!(Graph_neighbors_count(new, rank, &raw mut count));
     let mut neighbors = vec![0; count.max(0) as usize];
     call!(Graph_neighbors(new, rank, count, neighbors.as_mut_ptr()));
-    unsigned(neighbors)
+    neighbors
 }
 
-fn dist_graph(new: Handle) -> (Vec<u32>, Vec<u32>) {
+/// The sources and the destinations.
+fn dist_graph(new: Handle) -> [Vec<c_int>; 2] {
     let (mut into, mut out, mut is_weighted) = (0, 0, 0);
     call!(Dist_graph_neighbors_count(new, &raw mut into, &raw mut out, &raw mut is_weighted));
     let list = |count: c_int| vec![0; count.max(0) as usize];
@@ -159,10 +163,11 @@ fn dist_graph(new: Handle) -> (Vec<u32>, Vec<u32>) {
         destinations.as_mut_ptr(),
         destination_weights.as_mut_ptr(),
     ));
-    (unsigned(sources), unsigned(destinations))
+    [sources, destinations]
 }
 
-/// The library has checked the ranks, so none is negative.
-fn unsigned(list: Vec<c_int>) -> Vec<u32> {
-    list.into_iter().map(c_int::cast_unsigned).collect()
+/// Neighbours as ranks; MPI_PROC_NULL, which a graph may name on any rank, is none.
+fn ranks(abi: &Abi, list: &[c_int]) -> Vec<Option<u32>> {
+    let is_rank = |rank: &c_int| *rank != abi.proc_null;
+    list.iter().map(|rank| Some(*rank).filter(is_rank).map(c_int::cast_unsigned)).collect()
 }

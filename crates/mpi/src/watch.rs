@@ -1,13 +1,16 @@
 //! The thread that ends a job in which one collective runs here on some ranks and in the MPI
 //! library on others.
 //!
-//! In a correct program all ranks make the same decision. If a program passes lengths that differ,
-//! one rank may run a collective here and another one leave it to the MPI library. A rank that
+//! In a correct program all ranks make the same decision. If a program passes arguments that differ,
+//! such as lengths that have to be equal, or one that is wrong on one rank, this rank may leave a
+//! collective to the MPI library and another one run it here. The same holds for a communicator whose
+//! creation has failed on one rank only. A rank that
 //! waits here gets an error, because the other one has recorded the call as external. No error
 //! reaches a rank that waits inside the MPI library, and a rank that only contributes, such as the
 //! root of a broadcast, waits nowhere. Therefore each rank that has left a call because of its
 //! arguments runs this thread.
 
+use launch::environment::MPI;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tradewind::{Communicator, Error};
@@ -92,8 +95,8 @@ fn run() {
             // called the error handler of the program.
             if mismatched.replace(sequence) == Some(sequence) {
                 log::error!(
-                    "the lengths of one collective differ, so its ranks wait in two libraries: \
-                     {error}; the job ends"
+                    "the arguments of one collective differ, so its ranks wait in two libraries: \
+                     {error}; the job ends: with {MPI}=off the MPI library has all calls"
                 );
                 end_process(communicator.nodes());
             }

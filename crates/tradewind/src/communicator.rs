@@ -4,6 +4,7 @@ use crate::buffers::SharedBuffer;
 use crate::deferred::DeferredBuffers;
 use crate::error::Result;
 use crate::internode::group::InternodeGroup;
+use crate::internode::schedule::InternodeSchedule;
 use crate::internode::unattended;
 use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
@@ -301,6 +302,24 @@ impl Communicator {
             let Some(internode) = self.internode() else { return self.link(&graph, call, engine) };
             let needs_no_thread = self.all_need_no_thread(internode, &graph, call)?;
             self.register(internode, &graph, call, engine, needs_no_thread)
+        })
+    }
+
+    /// As [`path_of_own_graph`](Self::path_of_own_graph), for sizes that only pairs of ranks have, on
+    /// a job with one backend for all schedules between nodes. Waits for no rank: each registers its
+    /// own part when its own sizes are new.
+    pub(crate) fn path_of_own_sizes(
+        &self,
+        internode: &Arc<InternodeGroup>,
+        key: LinkKey,
+        build: impl FnOnce() -> Result<Graph>,
+    ) -> Result<ExecutionPath> {
+        let call = key.call;
+        self.cached_path(key, || {
+            let schedule = compile(&build()?)?;
+            Ok(ExecutionPath::Internode(InternodeSchedule::register_alone(
+                internode, &schedule, call,
+            )?))
         })
     }
 

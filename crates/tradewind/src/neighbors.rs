@@ -11,11 +11,12 @@ use crate::plan::TwoBuffers;
 use crate::request::Request;
 use crate::shape::bytes_of;
 use bytemuck::Pod;
-use collectives::neighbor::Neighborhood;
+use collectives::neighbor::{Neighbor, Neighborhood};
 use engine::signature::CallKind;
-use models::decision::CallForm;
 
 use topology::{SharedTopology, gather_neighborhoods, needs_all_edges};
+
+use paths::Planned;
 
 pub use paths::Neighbors;
 
@@ -36,13 +37,50 @@ impl Communicator {
     /// # Errors
     /// Fails if a neighbour is not a rank of the communicator.
     pub fn neighbors(&self, sources: &[u32], destinations: &[u32]) -> Result<Neighbors> {
-        let neighborhood = Neighborhood::new(self.rank(), self.size(), sources, destinations)?;
+        let [sources, destinations] = [sources, destinations]
+            .map(|list| list.iter().copied().map(Some).collect::<Vec<Option<u32>>>());
+        self.neighbors_with_gaps(&sources, &destinations)
+    }
+
+    /// As [`neighbors`](Self::neighbors), with entries that stand for no rank, as
+    /// [`cartesian`](Self::cartesian) has them beyond the edge of a grid: what is sent there is lost,
+    /// and the block of such a source keeps its values.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// // A chain: the first rank has no rank before it, the last one none behind it.
+    /// tradewind::local(3, |world| {
+    ///     let (rank, last) = (world.rank(), world.size() - 1);
+    ///     let before = rank.checked_sub(1);
+    ///     let behind = (rank < last).then_some(rank + 1);
+    ///     let chain = world.neighbors_with_gaps(&[before], &[behind])?;
+    ///     let mut got = [9];
+    ///     chain.neighbor_alltoall(&[rank], &mut got)?;
+    ///     assert_eq!(got, [before.unwrap_or(9)]);
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`neighbors`](Self::neighbors). A rank with wrong lists fails alone, but takes
+    /// part in what the others wait for.
+    pub fn neighbors_with_gaps(
+        &self,
+        sources: &[Option<u32>],
+        destinations: &[Option<u32>],
+    ) -> Result<Neighbors> {
+        let list = |ranks: &[Option<u32>]| {
+            ranks.iter().map(|rank| Neighbor { rank: *rank, tag: 0 }).collect()
+        };
+        let lists = (list(sources), list(destinations));
+        let own = Neighborhood::of(self.rank(), self.size(), lists.0, lists.1);
         let all = if needs_all_edges(self)? {
-            SharedTopology::new(gather_neighborhoods(self, &neighborhood)?)
+            SharedTopology::new(gather_neighborhoods(self, own.as_ref().ok())?)
         } else {
             SharedTopology::default()
         };
-        Ok(Neighbors::new(self.clone(), neighborhood, all))
+        Ok(Neighbors::new(self.clone(), own?, all))
     }
 
     /// Makes a grid of ranks. The neighbours are, dimension by dimension, the previous and the next
@@ -181,14 +219,14 @@ impl Neighbors {
             CallKind::NeighborAlltoallv,
             sent,
             received,
-            CallForm::Blocking,
+            Planned::Blocking,
         )?;
         plan.run(&self.communicator, input, output)
     }
 
-    /// Starts a [`neighbor_alltoallv`](Self::neighbor_alltoallv). Never waits on one node: the
-    /// algorithm is `join`. Between nodes the ranks first agree that their sizes are those of the
-    /// registered schedule.
+    /// Starts a [`neighbor_alltoallv`](Self::neighbor_alltoallv). Never waits: on one node the
+    /// algorithm is `join`, and between nodes each rank registers its own part of the schedule.
+    /// Only with an engine that does not accept every schedule do the ranks agree on it first.
     ///
     /// # Errors
     /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
@@ -203,7 +241,7 @@ impl Neighbors {
             CallKind::NeighborAlltoallv,
             sent,
             received,
-            CallForm::Nonblocking,
+            Planned::Nonblocking,
         )?;
         plan.start(&self.communicator, input, output)
     }
@@ -221,7 +259,7 @@ impl Neighbors {
             CallKind::NeighborAlltoallv,
             sent,
             received,
-            CallForm::Nonblocking,
+            Planned::Persistent,
         )?;
         Ok(Persistent::new(&self.communicator, plan))
     }
@@ -299,14 +337,13 @@ impl Neighbors {
             CallKind::NeighborAllgatherv,
             &sent,
             received,
-            CallForm::Blocking,
+            Planned::Blocking,
         )?;
         plan.run(&self.communicator, input, output)
     }
 
-    /// Starts a [`neighbor_allgatherv`](Self::neighbor_allgatherv). Never waits on one node: the
-    /// algorithm is `join`. Between nodes the ranks first agree that their sizes are those of the
-    /// registered schedule.
+    /// Starts a [`neighbor_allgatherv`](Self::neighbor_allgatherv). Never waits, as
+    /// [`ineighbor_alltoallv`](Self::ineighbor_alltoallv).
     ///
     /// # Errors
     /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
@@ -321,7 +358,7 @@ impl Neighbors {
             CallKind::NeighborAllgatherv,
             &sent,
             received,
-            CallForm::Nonblocking,
+            Planned::Nonblocking,
         )?;
         plan.start(&self.communicator, input, output)
     }
@@ -340,7 +377,7 @@ impl Neighbors {
             CallKind::NeighborAllgatherv,
             &[count],
             received,
-            CallForm::Nonblocking,
+            Planned::Persistent,
         )?;
         Ok(Persistent::new(&self.communicator, plan))
     }

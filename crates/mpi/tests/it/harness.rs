@@ -225,11 +225,10 @@ impl Job {
         self
     }
 
-    /// Sets a `tradewind` command for rank 1 that does not exist.
-    pub(crate) fn without_command_on_rank_1(self) -> Self {
-        self.started_by(
-            r#"[ "$PMI_RANK" = 1 ] && export TRADEWIND_COMMAND=/no/such/command; exec "$@""#,
-        )
+    /// Sets a variable of rank 1 alone.
+    pub(crate) fn with_setting_of_rank_1(self, name: &str, value: &str) -> Self {
+        let rank = "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}";
+        self.started_by(&format!(r#"[ "{rank}" = 1 ] && export {name}={value}; exec "$@""#))
     }
 
     /// Lets a shell execute a script for each rank, which executes its arguments.

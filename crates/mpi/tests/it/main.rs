@@ -3,6 +3,7 @@
 mod benchmarks;
 mod blocking;
 mod deaths;
+mod decisions;
 mod faults;
 mod harness;
 mod node_service;

@@ -65,6 +65,30 @@ impl InternodeSchedule {
     ) -> Result<Arc<Self>> {
         // Counted even if the backend refuses, so that the number is the same on all ranks.
         let program = internode.next_program();
+        let registered = Self::add(internode, backend, schedule, call, needs_no_thread)?;
+        let recording =
+            Recording::new(internode.group(), internode.context(), program, schedule, call);
+        Ok(Arc::new(InternodeSchedule { recording, ..registered }))
+    }
+
+    /// Registers a schedule with the general backend, at a time at which other ranks may register
+    /// none. Profiles have no runs of it, because its number would differ.
+    pub(crate) fn register_alone(
+        internode: &Arc<InternodeGroup>,
+        schedule: &Schedule,
+        call: Signature,
+    ) -> Result<Arc<Self>> {
+        let general = &internode.job().backends.general;
+        Ok(Arc::new(Self::add(internode, general, schedule, call, false)?))
+    }
+
+    fn add(
+        internode: &Arc<InternodeGroup>,
+        backend: &Arc<dyn Backend>,
+        schedule: &Schedule,
+        call: Signature,
+        needs_no_thread: bool,
+    ) -> Result<Self> {
         if schedule.view().operations().iter().any(|record| record.kind() == Kind::Join) {
             return Err(Error::NeedsSharedMemory { what: "joins of a user-defined schedule" });
         }
@@ -88,9 +112,7 @@ impl InternodeSchedule {
             Registration::new(internode, Arc::clone(direct) as Arc<dyn Backend>, registered)
         });
         let blocking = blocking.transpose()?;
-        let recording =
-            Recording::new(internode.group(), internode.context(), program, schedule, call);
-        Ok(Arc::new(InternodeSchedule {
+        Ok(InternodeSchedule {
             internode: Arc::clone(internode),
             background,
             blocking,
@@ -98,8 +120,8 @@ impl InternodeSchedule {
             is_unattended,
             call,
             buffers: schedule.view().buffers().to_vec(),
-            recording,
-        }))
+            recording: None,
+        })
     }
 }
 

@@ -194,14 +194,14 @@ impl Neighbors {
         kind: CallKind,
         sent: &[usize],
         received: &[usize],
-        form: CallForm,
+        planned: Planned,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let destinations = self.neighborhood.destinations().len() as u32;
         let sources = self.neighborhood.sources().len() as u32;
         let blocks = if kind == CallKind::NeighborAllgatherv { 1 } else { destinations };
         let sent = Counts::of::<T>(kind, "the list of sent counts", sent, blocks)?;
         let received = Counts::of::<T>(kind, "the list of received counts", received, sources)?;
-        let (path, shape, own) = self.different_blocks(kind, (&sent, &received), form)?;
+        let (path, shape, own) = self.different_blocks(kind, (&sent, &received), planned)?;
         Ok(CollectivePlan::with_own_edges(path, shape, own))
     }
 
@@ -253,34 +253,47 @@ impl Neighbors {
         &self,
         kind: CallKind,
         (sent, received): (&Counts, &Counts),
-        form: CallForm,
+        planned: Planned,
     ) -> Result<NeighborPath> {
         let neighborhood = &self.neighborhood;
         let algorithm = self.communicator.choose_neighbor()?;
+        let form = planned.form();
         let joins = algorithm == Algorithm::Join || self.communicator.joins_unknown_sizes(form);
-        // Part of the signature, so that a blocking call that links gets a mismatch beside a
-        // nonblocking one that joins.
-        let call = Signature::new(kind, 0, self.number ^ (u64::from(joins) << 62));
+        let alone = self
+            .communicator
+            .internode()
+            .filter(|one| planned == Planned::Nonblocking && one.accepts_every_schedule());
+        // Part of the signature, so that a call gets a mismatch beside one of another form, which
+        // links otherwise.
+        let linking = u64::from(joins) << 62 | u64::from(alone.is_some()) << 61;
+        let call = Signature::new(kind, 0, self.number ^ linking);
         let shape = BufferShape {
             in_place: InPlaceRule::Never,
             ..BufferShape::new(sent.total, received.total)
         };
         if joins {
             let received = received.bytes.iter().copied();
-            let (path, own) = self.flat_path(call, &sent.bytes, received, false);
+            let is_kept = planned == Planned::Persistent;
+            let (path, own) = self.flat_path(call, &sent.bytes, received, is_kept);
             return Ok((path, shape, own));
         }
-        // If the sizes of another rank have changed, a rank with unchanged sizes links again, too.
-        let sizes =
-            self.communicator.allgather_word(digest(&[sent.digest(), received.digest()]), call)?;
-        let path = self.linking.path_of_own_graph(self.link_key(call, sizes), || {
+        let own_graph = || {
             Ok(match kind {
                 CallKind::NeighborAllgatherv => {
                     neighbor::neighbor_allgatherv(neighborhood, sent.total, &received.bytes)?
                 }
                 _ => neighbor::neighbor_alltoallv(neighborhood, &sent.bytes, &received.bytes)?,
             })
-        })?;
+        };
+        if let Some(internode) = alone {
+            let key = self.link_key(call, [&sent.bytes[..], &received.bytes[..]].concat());
+            let path = self.linking.path_of_own_sizes(internode, key, own_graph)?;
+            return Ok((path, shape, None));
+        }
+        // If the sizes of another rank have changed, a rank with unchanged sizes links again, too.
+        let sizes =
+            self.communicator.allgather_word(digest(&[sent.digest(), received.digest()]), call)?;
+        let path = self.linking.path_of_own_graph(self.link_key(call, sizes), own_graph)?;
         Ok((path, shape, None))
     }
 
@@ -380,6 +393,26 @@ impl Neighbors {
         };
         let nodes = topology::nodes_of_ranks(&self.communicator, nodes);
         self.linking.path(key, |rank| Ok(build(rank, self.all.edges()?, &nodes, bytes)?))
+    }
+}
+
+/// The use of a plan with blocks of different sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Planned {
+    /// A call that waits anyway.
+    Blocking,
+    /// A start, for which each rank plans alone where it can.
+    Nonblocking,
+    /// A preparation, which may wait, for many starts.
+    Persistent,
+}
+
+impl Planned {
+    fn form(self) -> CallForm {
+        match self {
+            Planned::Blocking => CallForm::Blocking,
+            Planned::Nonblocking | Planned::Persistent => CallForm::Nonblocking,
+        }
     }
 }
 

@@ -115,13 +115,14 @@ pub(super) fn needs_all_edges(communicator: &Communicator) -> Result<bool> {
     Ok(chooses_engine || grouping(communicator, 0).is_some())
 }
 
-/// Returns the neighbours of all ranks, by rank. Waits for all ranks.
+/// Returns the neighbours of all ranks, by rank. Waits for all ranks, so a rank whose own lists are
+/// wrong calls it without them.
 pub(super) fn gather_neighborhoods(
     communicator: &Communicator,
-    own: &Neighborhood,
+    own: Option<&Neighborhood>,
 ) -> Result<Result<Vec<Neighborhood>, CollectiveError>> {
     let call = Signature::new(CallKind::Link, 0, 0);
-    let lists = communicator.allgather_lists(&words(own), call)?;
+    let lists = communicator.allgather_lists(&own.map(words).unwrap_or_default(), call)?;
     let ranks = communicator.size();
     Ok((0..).zip(&lists).map(|(rank, list)| neighborhood(rank, ranks, list)).collect())
 }
