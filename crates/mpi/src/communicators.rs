@@ -6,17 +6,19 @@
 //! leave their collectives to the MPI library.
 
 use crate::abi::{Abi, abi};
+use crate::failures;
 use crate::host::{self, Handle, Pointer, Thread, call, pass};
 use crate::kind::Kind;
 use crate::table::{Sizes, SizesByKind, sizes_on};
 use crate::topology::Topology;
 use crate::watch;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::c_int;
+use std::ops::ControlFlow;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicIsize, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use tradewind::Communicator;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tradewind::{Communicator, while_waiting};
 
 /// A communicator that tradewind serves.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub(crate) struct Served {
     blocking: SizesByKind,
     /// Its number in `watch` after a call on it was recorded as left, and 0 before.
     watched: AtomicU64,
+    /// True after a collective that has failed because of a failed process.
+    is_failed: Arc<AtomicBool>,
 }
 
 impl Served {
@@ -37,7 +41,14 @@ impl Served {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let blocking = sizes_on((communicator.size(), communicator.nodes()));
-        Served { communicator, number, topology, blocking, watched: AtomicU64::new(0) }
+        Served {
+            communicator,
+            number,
+            topology,
+            blocking,
+            watched: AtomicU64::new(0),
+            is_failed: Arc::default(),
+        }
     }
 
     /// The origin of a call on this communicator of the MPI library.
@@ -55,6 +66,13 @@ impl Served {
         if self.watched.load(Ordering::Relaxed) == 0 {
             self.watched.store(watch::begin(&self.communicator), Ordering::Relaxed);
         }
+    }
+
+    /// Returns whether the MPI library fails collectives on this communicator, whose handle is passed.
+    #[inline]
+    pub(crate) fn has_failed(&self, communicator: Handle) -> bool {
+        failures::is_on()
+            && (self.is_failed.load(Ordering::Relaxed) || failures::is_revoked(communicator))
     }
 
     /// The sizes at which a blocking collective runs here, if there are any.
@@ -83,15 +101,43 @@ impl Origin {
     /// Calls the error handler of the communicator, or that of MPI_COMM_SELF if the program has
     /// freed the communicator, as it may while the call is active.
     pub(crate) fn report(self, abi: &Abi, error: c_int) {
-        let is_there = attached().contains(&self.number);
+        let is_there = attached().contains_key(&self.number);
         let communicator = if is_there { self.communicator } else { abi.comm_self };
         call!(Comm_call_errhandler(communicator, error));
     }
+
+    /// The error class of collectives on the communicator, if it was revoked, or a collective on it has
+    /// failed because of a failed process; `None` if the program has freed it.
+    pub(crate) fn failure(self, abi: &Abi) -> Option<c_int> {
+        // The lock keeps the communicator: freeing it takes the number out. The MPI library takes no
+        // lock for its answer.
+        let attached = attached();
+        let is_failed = attached.get(&self.number)?;
+        if failures::is_revoked(self.communicator) {
+            return Some(abi.error_revoked);
+        }
+        is_failed.load(Ordering::Relaxed).then_some(abi.error_process_failed)
+    }
+
+    /// Records that a collective has failed because of a failed process, if the MPI library goes on
+    /// after that: it fails all later ones.
+    pub(crate) fn record_failure(self) {
+        if failures::is_on()
+            && let Some(is_failed) = attached().get(&self.number)
+        {
+            is_failed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The handle of the communicator, unless the program has freed it.
+    pub(crate) fn existing(self) -> Option<Handle> {
+        attached().contains_key(&self.number).then_some(self.communicator)
+    }
 }
 
-/// Numbers of the counterparts of existing communicators.
-fn attached() -> MutexGuard<'static, BTreeSet<u64>> {
-    static ATTACHED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+/// Numbers of the counterparts of existing communicators, and their marks of a failure.
+fn attached() -> MutexGuard<'static, BTreeMap<u64, Arc<AtomicBool>>> {
+    static ATTACHED: Mutex<BTreeMap<u64, Arc<AtomicBool>>> = Mutex::new(BTreeMap::new());
     ATTACHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -105,7 +151,8 @@ impl Drop for Served {
 /// The counterpart of the world, while tradewind serves communicators; otherwise null.
 static WORLD: AtomicPtr<Served> = AtomicPtr::new(ptr::null_mut());
 static KEYVAL: AtomicI32 = AtomicI32::new(0);
-/// A duplicate of the world, on which nothing is sent.
+/// A duplicate of the world for this library's own calls, whose errors are returned. No message is
+/// sent on it while the program runs.
 static PRIVATE: AtomicIsize = AtomicIsize::new(0);
 /// This process's rank in the world.
 static RANK: AtomicI32 = AtomicI32::new(0);
@@ -179,21 +226,22 @@ fn look_up(abi: &Abi, communicator: Handle) -> Option<&'static Served> {
 /// duplicate of MPI_COMM_SELF it makes none in MPICH 4.0.2.
 pub(crate) fn poke(abi: &Abi) {
     let mut found = 0;
-    let communicator = PRIVATE.load(Ordering::Relaxed);
-    let source = abi.any_source;
+    let (communicator, own) = private();
+    // Where a process has failed, a probe for messages of any source ends before it makes progress.
+    let source = if failures::is_on() { own } else { abi.any_source };
     let tag = abi.any_tag;
     call!(Iprobe(source, tag, communicator, &raw mut found, abi.ignored_status()));
 }
 
 /// Drives the MPI library: another rank may wait for a message that the program has started before
-/// this call.
-pub(crate) fn drive() {
-    if let Some(abi) = abi() {
-        poke(abi);
-    }
+/// this call. Returns whether the call of this thread still waits for other ranks.
+pub(crate) fn drive() -> ControlFlow<()> {
+    let Some(abi) = abi() else { return ControlFlow::Continue(()) };
+    poke(abi);
+    failures::flow()
 }
 
-/// A communicator of the MPI library on which nothing is sent, and this process's rank in it.
+/// The communicator of this library's own calls, and this process's rank in it.
 pub(crate) fn private() -> (Handle, c_int) {
     (PRIVATE.load(Ordering::Relaxed), RANK.load(Ordering::Relaxed))
 }
@@ -218,14 +266,17 @@ pub(crate) fn create_keyval(delete: Delete) -> Result<c_int, c_int> {
     Ok(keyval)
 }
 
-/// Creates the communicator that [`poke`] uses. Collective over the world.
+/// Creates the communicator of this library's own calls. Collective over the world.
 pub(crate) fn open_private(abi: &Abi, rank: c_int) -> Result<(), c_int> {
     RANK.store(rank, Ordering::Relaxed);
     let mut in_memory: isize = 0;
     let at: Pointer = (&raw mut in_memory).cast();
-    check(call!(Comm_dup(abi.comm_world, at)))?;
+    let world = abi.comm_world;
+    check(failures::with_errors_returned(abi, world, || call!(Comm_dup(world, at))))?;
     // SAFETY: the variable is as large as the handles of every ABI.
-    PRIVATE.store(unsafe { abi.read(at, 0) }, Ordering::Relaxed);
+    let private = unsafe { abi.read(at, 0) };
+    check(call!(Comm_set_errhandler(private, abi.errors_return)))?;
+    PRIVATE.store(private, Ordering::Relaxed);
     Ok(())
 }
 
@@ -235,9 +286,9 @@ pub(crate) fn close(abi: &Abi) {
     let mut keyval = KEYVAL.load(Ordering::Relaxed);
     call!(Comm_delete_attr(abi.comm_world, keyval));
     call!(Comm_free_keyval(&raw mut keyval));
-    close_private(abi);
 }
 
+/// Frees the communicator of this library's own calls.
 pub(crate) fn close_private(abi: &Abi) {
     let mut in_memory: isize = 0;
     let at: Pointer = (&raw mut in_memory).cast();
@@ -252,7 +303,7 @@ pub(crate) fn check(outcome: c_int) -> Result<(), c_int> {
 
 fn attach(communicator: Handle, served: Served) -> Result<*mut Served, c_int> {
     CHANGES.fetch_add(1, Ordering::Relaxed);
-    attached().insert(served.number);
+    attached().insert(served.number, Arc::clone(&served.is_failed));
     let value = Box::into_raw(Box::new(served));
     let keyval = KEYVAL.load(Ordering::Relaxed);
     match check(call!(Comm_set_attr(communicator, keyval, value.cast()))) {
@@ -301,17 +352,39 @@ pub(crate) unsafe fn created(abi: &Abi, parent: Handle, created: Pointer) {
     let Some(parent_served) = served(abi, parent) else { return };
     // SAFETY: the caller's promise.
     let new = unsafe { abi.read(created, 0) };
-    if let Err(error) = set_up(abi, (parent, parent_served), new) {
-        log::warn!("a communicator is left to the MPI library: {error}");
+    let awaited = failures::awaiting(parent);
+    let served = while_waiting(drive, || set_up(abi, (parent, parent_served), new));
+    drop(awaited);
+    if new == abi.comm_null || is_single(new) {
+        return;
     }
+    let is_set_up = matches!(served, Ok(Some(_)));
+    if let Err(error) = &served {
+        failures::log_left(error);
+    }
+    if failures::agree(abi, new, is_set_up)
+        && let Ok(Some(served)) = served
+        && let Err(outcome) = attach(new, served)
+    {
+        log::warn!("a communicator is left to the MPI library: error {outcome}");
+    }
+}
+
+/// Returns whether a communicator has this rank alone.
+fn is_single(communicator: Handle) -> bool {
+    let mut size = 0;
+    call!(Comm_size(communicator, &raw mut size));
+    size < 2
 }
 
 /// Waits until all ranks of a communicator are here. Until then, one of them may wait for a message
 /// that only a call of the MPI library completes; what follows may wait inside tradewind.
-fn gather_ranks(abi: &Abi, served: &Served) -> tradewind::Result<()> {
+fn gather_ranks(served: &Served) -> tradewind::Result<()> {
     let mut arrived = served.communicator.ibarrier()?;
     while !arrived.test()? {
-        poke(abi);
+        if drive().is_break() {
+            return Err(tradewind::Error::GivenUp);
+        }
         std::thread::yield_now();
     }
     Ok(())
@@ -321,17 +394,25 @@ fn gather_ranks(abi: &Abi, served: &Served) -> tradewind::Result<()> {
 /// persistent collectives in the order of their initializations, and ranks may start them in
 /// different orders. Collective over the communicator.
 pub(crate) fn own(abi: &Abi, (handle, served): (Handle, &Served)) -> tradewind::Result<Served> {
-    gather_ranks(abi, served)?;
-    let communicator = served.communicator.dup()?;
-    let topology = match served.topology {
-        Some(_) => Topology::of(abi, handle, &communicator)?,
-        None => None,
-    };
-    Ok(Served::new(communicator, topology))
+    let _awaited = failures::awaiting(handle);
+    while_waiting(drive, || {
+        gather_ranks(served)?;
+        let communicator = served.communicator.dup()?;
+        let topology = match served.topology {
+            Some(_) => Topology::of(abi, handle, &communicator)?,
+            None => None,
+        };
+        Ok(Served::new(communicator, topology))
+    })
 }
 
-fn set_up(abi: &Abi, (parent, served): (Handle, &Served), new: Handle) -> tradewind::Result<()> {
-    gather_ranks(abi, served)?;
+/// Returns the counterpart of a new communicator, if it has one on this rank.
+fn set_up(
+    abi: &Abi,
+    (parent, served): (Handle, &Served),
+    new: Handle,
+) -> tradewind::Result<Option<Served>> {
+    gather_ranks(served)?;
     let place = if new == abi.comm_null { None } else { place(abi, parent, new) };
     let Some(communicator) = served.communicator.split(
         place.map(|(first, _)| first),
@@ -341,13 +422,10 @@ fn set_up(abi: &Abi, (parent, served): (Handle, &Served), new: Handle) -> tradew
         },
     )?
     else {
-        return Ok(());
+        return Ok(None);
     };
     let topology = Topology::of(abi, new, &communicator)?;
-    if let Err(outcome) = attach(new, Served::new(communicator, topology)) {
-        log::warn!("a communicator is left to the MPI library: error {outcome}");
-    }
-    Ok(())
+    Ok(Some(Served::new(communicator, topology)))
 }
 
 /// The rank in the parent of the first rank of a new communicator, which distinguishes it from

@@ -35,6 +35,7 @@ pub(crate) mod collectives;
 pub(crate) mod combining;
 pub(crate) mod communicators;
 pub(crate) mod completion;
+pub(crate) mod failures;
 pub(crate) mod handles;
 pub(crate) mod host;
 pub(crate) mod incomplete;

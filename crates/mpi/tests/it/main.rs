@@ -9,6 +9,7 @@ mod node_service;
 mod nodes;
 mod programs;
 mod settings;
+mod survivors;
 mod without;
 
 fn main() -> std::process::ExitCode {
