@@ -48,6 +48,7 @@ mod names;
 pub(crate) mod narrow;
 pub(crate) mod neighbors;
 pub(crate) mod persistent;
+pub(crate) mod presence;
 pub(crate) mod reductions;
 pub(crate) mod refusal;
 pub(crate) mod relief;

@@ -9,7 +9,7 @@ use crate::kind::Kind;
 use crate::request_array::examine_empty_status;
 use crate::settings::Settings;
 use crate::table::{Parts, Takeover};
-use crate::{buffers, incomplete, persistent, relief, report, requests, take};
+use crate::{buffers, incomplete, persistent, presence, relief, report, requests, take};
 use launch::environment::{Environment, Lookup};
 use std::ffi::{CStr, OsStr, c_int};
 use std::io::Write;
@@ -163,6 +163,12 @@ impl World {
         let (mut rank, mut ranks) = (0, 0);
         call!(Comm_rank(abi.comm_world, &raw mut rank));
         call!(Comm_size(abi.comm_world, &raw mut ranks));
+        if let Err(missing) = presence::check(abi, (rank.cast_unsigned(), ranks.cast_unsigned())) {
+            if let Some(found) = missing.found.filter(|_| is_on) {
+                log::warn!("{found}");
+            }
+            return None;
+        }
         if let Err(outcome) = communicators::open_private(abi, rank) {
             log::warn!("nothing runs on tradewind: the MPI library reports error {outcome}");
             return None;
@@ -363,6 +369,7 @@ fn end() {
     {
         report::print(abi, types, &life.served);
     }
+    presence::close(abi);
     end_service(abi, life.job);
     communicators::close_private(abi);
 }

@@ -7,6 +7,7 @@ mod faults;
 mod harness;
 mod node_service;
 mod nodes;
+mod presence;
 mod programs;
 mod settings;
 mod survivors;
