@@ -68,7 +68,8 @@ impl Served {
         }
     }
 
-    /// Returns whether the MPI library fails collectives on this communicator, whose handle is passed.
+    /// Returns whether the MPI library fails collectives on this communicator, whose handle is
+    /// passed.
     #[inline]
     pub(crate) fn has_failed(&self, communicator: Handle) -> bool {
         failures::is_on()
@@ -106,11 +107,11 @@ impl Origin {
         call!(Comm_call_errhandler(communicator, error));
     }
 
-    /// The error class of collectives on the communicator, if it was revoked, or a collective on it has
-    /// failed because of a failed process; `None` if the program has freed it.
+    /// The error class of collectives on the communicator, if it was revoked, or a collective on it
+    /// has failed because of a failed process; `None` if the program has freed it.
     pub(crate) fn failure(self, abi: &Abi) -> Option<c_int> {
-        // The lock keeps the communicator: freeing it takes the number out. The MPI library takes no
-        // lock for its answer.
+        // The lock keeps the communicator: freeing it takes the number out. The MPI library takes
+        // no lock for its answer.
         let attached = attached();
         let is_failed = attached.get(&self.number)?;
         if failures::is_revoked(self.communicator) {

@@ -7,8 +7,8 @@
 //! library, which reports it. They are not recorded as external: other ranks may still have started
 //! the same call here, and learn of the failure while they wait.
 //!
-//! Communicators that `MPIX_Comm_shrink` creates are left to the MPI library by all ranks: tradewind
-//! can create none without the failed ones.
+//! Communicators that `MPIX_Comm_shrink` creates are left to the MPI library by all ranks:
+//! tradewind can create none without the failed ones.
 
 use crate::abi::Abi;
 use crate::communicators::{self, Origin, poke};
@@ -191,8 +191,8 @@ pub(crate) fn with_errors_returned<T>(
     value
 }
 
-/// Returns whether all ranks of a communicator of this library's own pass `true`, if the MPI library
-/// goes on after failures; otherwise, whether this rank does.
+/// Returns whether all ranks of a communicator of this library's own pass `true`, if the MPI
+/// library goes on after failures; otherwise, whether this rank does.
 pub(crate) fn agree_on_own(own: bool) -> bool {
     let mut all = c_int::from(own);
     if is_on() {

@@ -157,8 +157,8 @@ const BLOCK: usize = 1024;
 const LENGTH: usize = 4;
 
 impl World {
-    /// Collective over the ranks of the world that have this library. Returns `None` if some ranks lack
-    /// it: nothing of this library is collective then.
+    /// Collective over the ranks of the world that have this library. Returns `None` if some ranks
+    /// lack it: nothing of this library is collective then.
     fn open(abi: &'static Abi, is_on: bool) -> Option<Self> {
         let (mut rank, mut ranks) = (0, 0);
         call!(Comm_rank(abi.comm_world, &raw mut rank));
@@ -279,8 +279,8 @@ impl World {
         succeeded(outcome).then_some(least)
     }
 
-    /// As [`exchange`](Self::exchange), with a second message behind the first, of which that of rank
-    /// 0 is returned.
+    /// As [`exchange`](Self::exchange), with a second message behind the first, of which that of
+    /// rank 0 is returned.
     fn exchange_with(&self, own: &[u8], second: &[u8]) -> Option<(Vec<Vec<u8>>, Vec<u8>)> {
         let length = u32::try_from(second.len()).ok()?.to_le_bytes();
         let mut received = self.exchange(&[own, second, &length].concat())?;

@@ -13,9 +13,10 @@
 //! announced themselves. Without rank 0, the lowest rank that is there does this.
 //!
 //! All ranks obey one verdict, also if some are so late that two ranks would decide differently: a
-//! name that is published is not replaced (MPICH, Open MPI), and the rank that decides looks up what
-//! has become of its verdict. (Intel MPI replaces a name. There two verdicts are possible if a rank
-//! publishes one while another one, seconds late, is between its last look-up and its publication.)
+//! name that is published is not replaced (MPICH, Open MPI), and the rank that decides looks up
+//! what has become of its verdict. (Intel MPI replaces a name. There two verdicts are possible if a
+//! rank publishes one while another one, seconds late, is between its last look-up and its
+//! publication.)
 //!
 //! Where the MPI library has no name service, nothing is checked, on all ranks alike. Nor are
 //! processes that the program has spawned: all of them have the environment of one call.

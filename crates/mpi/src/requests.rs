@@ -109,8 +109,8 @@ pub(crate) struct Operation {
 enum State {
     /// Tradewind runs the collective.
     Active,
-    /// Tradewind's part has failed, at this time. The error code is not known yet; a thread that finds
-    /// it out holds the error.
+    /// Tradewind's part has failed, at this time. The error code is not known yet; a thread that
+    /// finds it out holds the error.
     Failed(Instant, Option<tradewind::Error>),
     /// A thread executes the rest.
     Finishing,
@@ -161,8 +161,8 @@ struct Requests {
 }
 
 // The start of a collective stores to a line that other ranks have read, and until that line has
-// come, a locked instruction waits. So the thread that starts the collectives, in most programs one,
-// executes none afterwards.
+// come, a locked instruction waits. So the thread that starts the collectives, in most programs
+// one, executes none afterwards.
 static REQUESTS: LazyLock<BiasedMutex<Requests>> = LazyLock::new(BiasedMutex::default);
 
 /// Number of operations with handles that the program holds. Changed with the lock of the requests.
@@ -460,9 +460,10 @@ impl Needs {
     }
 }
 
-/// Makes a thread advance the operations while one of them is queued. A queued one starts in a later
-/// call of this rank, which may be inside a blocking function of the MPI library until then. A rank
-/// queues even its only active call where it is ahead of the others, such as the root of broadcasts.
+/// Makes a thread advance the operations while one of them is queued. A queued one starts in a
+/// later call of this rank, which may be inside a blocking function of the MPI library until then.
+/// A rank queues even its only active call where it is ahead of the others, such as the root of
+/// broadcasts.
 ///
 /// An operation that is not queued needs no thread: it has contributed. If it occupies the place of
 /// another rank's next call, this rank has not started that call, or has queued it.

@@ -1,6 +1,6 @@
 // The last rank dies while collectives of the others wait for it ("kill"), or revokes their
-// communicators ("revoke"). The others get errors of the classes of both, in every completion function,
-// and go on. Further
+// communicators ("revoke"). The others get errors of the classes of both, in every completion
+// function, and go on. Further
 // forms: "blocking" collectives, also with "revoke", and "abort" by an error handler.
 #include "check.h"
 #include <mpi-ext.h>

@@ -1,4 +1,5 @@
-//! Jobs in which some ranks run without the library: all go on without tradewind, and one line says so.
+//! Jobs in which some ranks run without the library: all go on without tradewind, and one line says
+//! so.
 
 use crate::harness::{Finished, Host};
 use testing::mpi::Family;
