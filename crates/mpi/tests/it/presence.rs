@@ -24,7 +24,7 @@ fn expect_left(finished: &Finished, description: &str) {
 
 fn goes_on(family: Family) {
     let one = |rank| format!("1 of 4 ranks was started without `tradewind mpi`: rank {rank}");
-    let several = |ranks| {
+    let several = |ranks: &str| {
         let which = format!(": ranks {ranks}");
         format!(
             "{} of 4 ranks were started without `tradewind mpi`{which}",
