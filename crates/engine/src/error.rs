@@ -101,6 +101,9 @@ pub enum Error {
     /// An earlier call broke the communicator.
     #[error("this communicator is broken since an earlier mismatch or failure")]
     Broken,
+    /// The other runtime of the process has ended the wait (`while_waiting`).
+    #[error("the wait was given up")]
+    GivenUp,
     /// The time limit has passed.
     #[error("not complete after {after:?}{}", stragglers(.waiting_for))]
     Timeout {

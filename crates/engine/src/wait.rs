@@ -11,7 +11,7 @@ use shm::published_wait::{self, Wait};
 use shm::sync::AtomicU32;
 use shm::wait::UNCERTAIN_SLICE;
 use std::cell::Cell;
-use std::ops::BitOr;
+use std::ops::{BitOr, ControlFlow};
 use std::time::{Duration, Instant};
 
 /// Longest sleep between two liveness checks. Bounds the time until a death is detected.
@@ -33,28 +33,34 @@ fn driven_sleep(waited: Duration) -> Duration {
 /// polls.
 const DRIVEN_EVERY: u32 = 64;
 
+/// Drives another runtime, and returns whether the wait goes on.
+type Drive = fn() -> ControlFlow<()>;
+
 thread_local! {
-    static DRIVE: Cell<Option<fn()>> = const { Cell::new(None) };
+    static DRIVE: Cell<Option<Drive>> = const { Cell::new(None) };
 }
 
 /// Executes `call`, and `drive` again and again while this thread waits for other ranks inside it:
 /// another runtime may have work that only its own calls advance, and another rank may wait for
-/// that work before it arrives here. `drive` must call nothing of this crate.
+/// that work before it arrives here. `drive` must call nothing of this crate. Where it breaks, the
+/// wait ends with [`Error::GivenUp`]: the other runtime knows that another rank does not arrive.
 ///
 /// ```
+/// use std::ops::ControlFlow;
 /// use std::sync::atomic::{AtomicU32, Ordering};
 /// static CALLS: AtomicU32 = AtomicU32::new(0);
 /// let drive = || {
 ///     CALLS.fetch_add(1, Ordering::Relaxed);
+///     ControlFlow::Continue(())
 /// };
 /// assert_eq!(engine::while_waiting(drive, || 6 * 7), 42);
 /// // The call has not waited.
 /// assert_eq!(CALLS.load(Ordering::Relaxed), 0);
 /// ```
 #[inline]
-pub fn while_waiting<T>(drive: fn(), call: impl FnOnce() -> T) -> T {
+pub fn while_waiting<T>(drive: Drive, call: impl FnOnce() -> T) -> T {
     /// Restores the value also if the call panics.
-    struct Restored(Option<fn()>);
+    struct Restored(Option<Drive>);
 
     impl Drop for Restored {
         #[inline]
@@ -68,8 +74,12 @@ pub fn while_waiting<T>(drive: fn(), call: impl FnOnce() -> T) -> T {
 }
 
 /// Drives the other runtime of this thread. Returns whether there is one.
-fn drive_other_runtime() -> bool {
-    DRIVE.get().map(|drive| drive()).is_some()
+fn drive_other_runtime() -> Result<bool, Error> {
+    match DRIVE.get().map(|drive| drive()) {
+        None => Ok(false),
+        Some(ControlFlow::Continue(())) => Ok(true),
+        Some(ControlFlow::Break(())) => Err(Error::GivenUp),
+    }
 }
 
 /// Result of executing a rank's own tasks.
@@ -246,7 +256,7 @@ pub(crate) fn until<A: WaitCondition>(
         if poll >= EAGER_POLLS {
             progress()?;
             if poll % DRIVEN_EVERY == 0 {
-                drive_other_runtime();
+                drive_other_runtime()?;
             }
             std::hint::spin_loop();
         }
@@ -256,7 +266,7 @@ pub(crate) fn until<A: WaitCondition>(
             return Ok(true);
         }
         progress()?;
-        drive_other_runtime();
+        drive_other_runtime()?;
         std::thread::yield_now();
     }
     let _published = published_wait::publish(subject());
@@ -279,7 +289,7 @@ pub(crate) fn until<A: WaitCondition>(
             return Err(error.into());
         }
         let mut sleep = if tasks == OwnTasks::Expected { TASK_INTERVAL } else { LIVENESS_INTERVAL };
-        if drive_other_runtime() {
+        if drive_other_runtime()? {
             sleep = sleep.min(driven_sleep(began.elapsed()));
         }
         if let Some(deadline) = deadline {
@@ -322,7 +332,7 @@ pub(crate) fn for_slot(
     let _published = published_wait::publish(subject());
     let mut interval = FIRST_SLEEP;
     while !has_begun()? {
-        if drive_other_runtime() {
+        if drive_other_runtime()? {
             interval = interval.min(TASK_INTERVAL);
         }
         check_liveness()?;

@@ -32,6 +32,13 @@ pub(crate) struct Abi {
     pub(crate) topologies: Topologies,
     pub(crate) status: StatusLayout,
     pub(crate) error_other: c_int,
+    /// `MPIX_ERR_PROC_FAILED` and `MPIX_ERR_REVOKED`, or [`error_other`](Self::error_other) where the
+    /// library has no such classes.
+    pub(crate) error_process_failed: c_int,
+    pub(crate) error_revoked: c_int,
+    pub(crate) info_null: Handle,
+    /// `MPI_ERRORS_RETURN`.
+    pub(crate) errors_return: Handle,
     /// `MPI_ERR_IN_STATUS`.
     pub(crate) error_in_status: c_int,
     /// The libraries of this ABI report an error where the buffers of a call are the same.
@@ -190,7 +197,14 @@ pub(crate) fn library_name() -> String {
 
 use DataType::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
 
+/// The classes of errors by a failed process and by a revoked communicator, or `other` twice where
+/// the library does not have them.
+fn failures(classes: [c_int; 2], other: c_int) -> [c_int; 2] {
+    if host::Comm_revoke.find().is_some() { classes } else { [other; 2] }
+}
+
 fn mpich() -> Abi {
+    let [error_process_failed, error_revoked] = failures([101, 103], 15);
     let elements = [
         (I8, 0x4c000118),
         (U8, 0x4c000102),
@@ -240,6 +254,10 @@ fn mpich() -> Abi {
         topologies: Topologies { cartesian: 2, graph: 1, dist_graph: 3 },
         status: StatusLayout { bytes: 20, error_at: 16 },
         error_other: 15,
+        error_process_failed,
+        error_revoked,
+        info_null: 0x1c000000,
+        errors_return: 0x54000001,
         error_in_status: 17,
         reports_aliases: true,
         byte: 0x4c00010d,
@@ -303,6 +321,10 @@ fn standard() -> Abi {
         topologies: Topologies { cartesian: 211, graph: 212, dist_graph: 213 },
         status: StatusLayout { bytes: 32, error_at: 8 },
         error_other: 16,
+        error_process_failed: 16,
+        error_revoked: 16,
+        info_null: 0x130,
+        errors_return: 0x143,
         error_in_status: 19,
         reports_aliases: true,
         byte: 0x247,
@@ -362,6 +384,7 @@ fn open_mpi() -> Option<Abi> {
         (F64, "real8"),
     ];
     let others = ["byte", "long_double"];
+    let [error_process_failed, error_revoked] = failures([75, 77], 16);
     let moved = ["packed", "char", "c_bool"];
     let named = [
         (Op::Maximum, "max"),
@@ -390,6 +413,10 @@ fn open_mpi() -> Option<Abi> {
         topologies: Topologies { cartesian: 1, graph: 2, dist_graph: 3 },
         status: StatusLayout { bytes: 24, error_at: 8 },
         error_other: 16,
+        error_process_failed,
+        error_revoked,
+        info_null: variable("ompi_mpi_info_null")?,
+        errors_return: variable("ompi_mpi_errors_return")?,
         error_in_status: 18,
         reports_aliases: false,
         byte: data_type("byte")?,

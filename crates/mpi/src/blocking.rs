@@ -4,6 +4,7 @@ use crate::abi::{Abi, abi};
 use crate::buffers::predefined_size;
 use crate::collectives::{Call, Start};
 use crate::communicators::{Served, is_active, served};
+use crate::failures;
 use crate::host::{Handle, is_inside};
 use crate::kind::Kind;
 use crate::lists::Lists;
@@ -111,6 +112,11 @@ pub(crate) fn select(kind: Kind, passed: Handle, decisive: Decisive) -> Option<S
         report::left(kind, Reason::Communicator);
         return None;
     };
+    // The MPI library reports it.
+    if served.has_failed(communicator) {
+        report::left(kind, Reason::Failure);
+        return None;
+    }
     let Some(sizes) = served.sizes(kind) else {
         let is_one_node = served.communicator.nodes() == 1;
         report::left(kind, if is_one_node { Reason::Slower } else { Reason::Nodes });
@@ -137,7 +143,10 @@ pub(crate) fn run(
 ) -> c_int {
     let Selected { abi, communicator, served, sizes } = selected;
     let clock = Clock::start();
-    let reason = match start(Call { abi, served, lists: Lists::Passed, mode: Blocking(sizes) }) {
+    let awaited = failures::awaiting(communicator);
+    let started = start(Call { abi, served, lists: Lists::Passed, mode: Blocking(sizes) });
+    drop(awaited);
+    let reason = match started {
         Ok(outcome) => {
             report::taken_blocking(kind);
             clock.add_to(kind);

@@ -6,6 +6,7 @@
 //! leave their collectives to the MPI library.
 
 use crate::abi::{Abi, abi};
+use crate::failures;
 use crate::host::{self, Handle, Pointer, Thread, call, pass};
 use crate::kind::Kind;
 use crate::refusal::Refusal;
@@ -13,12 +14,13 @@ use crate::report::Reason;
 use crate::table::{Sizes, SizesByKind, sizes_on};
 use crate::topology::Topology;
 use crate::watch;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::c_int;
+use std::ops::ControlFlow;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicIsize, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use tradewind::{Communicator, Error, Op};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tradewind::{Communicator, Error, Op, while_waiting};
 
 /// A communicator that tradewind serves.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(crate) struct Served {
     blocking: SizesByKind,
     /// Its number in `watch` after a call on it was recorded as left, and 0 before.
     watched: AtomicU64,
+    /// True after a collective that has failed because of a failed process.
+    is_failed: Arc<AtomicBool>,
 }
 
 impl Served {
@@ -39,7 +43,14 @@ impl Served {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let blocking = sizes_on((communicator.size(), communicator.nodes()));
-        Served { communicator, number, topology, blocking, watched: AtomicU64::new(0) }
+        Served {
+            communicator,
+            number,
+            topology,
+            blocking,
+            watched: AtomicU64::new(0),
+            is_failed: Arc::default(),
+        }
     }
 
     /// The origin of a call on this communicator of the MPI library.
@@ -57,6 +68,14 @@ impl Served {
         if self.watched.load(Ordering::Relaxed) == 0 {
             self.watched.store(watch::begin(&self.communicator), Ordering::Relaxed);
         }
+    }
+
+    /// Returns whether the MPI library fails collectives on this communicator, whose handle is
+    /// passed.
+    #[inline]
+    pub(crate) fn has_failed(&self, communicator: Handle) -> bool {
+        failures::is_on()
+            && (self.is_failed.load(Ordering::Relaxed) || failures::is_revoked(communicator))
     }
 
     /// The sizes at which a blocking collective runs here, if there are any.
@@ -85,16 +104,44 @@ impl Origin {
     /// Calls the error handler of the communicator, or that of MPI_COMM_SELF if the program has
     /// freed the communicator, as it may while the call is active.
     pub(crate) fn report(self, abi: &Abi, error: c_int) {
-        let is_there = attached().contains(&self.number);
+        let is_there = attached().contains_key(&self.number);
         let communicator = if is_there { self.communicator } else { abi.comm_self };
         // Without the mark: collectives that the handler starts are decided like all others.
         pass!(Comm_call_errhandler(communicator, error));
     }
+
+    /// The error class of collectives on the communicator, if it was revoked, or a collective on it
+    /// has failed because of a failed process; `None` if the program has freed it.
+    pub(crate) fn failure(self, abi: &Abi) -> Option<c_int> {
+        // The lock keeps the communicator: freeing it takes the number out. The MPI library takes
+        // no lock for its answer.
+        let attached = attached();
+        let is_failed = attached.get(&self.number)?;
+        if failures::is_revoked(self.communicator) {
+            return Some(abi.error_revoked);
+        }
+        is_failed.load(Ordering::Relaxed).then_some(abi.error_process_failed)
+    }
+
+    /// Records that a collective has failed because of a failed process, if the MPI library goes on
+    /// after that: it fails all later ones.
+    pub(crate) fn record_failure(self) {
+        if failures::is_on()
+            && let Some(is_failed) = attached().get(&self.number)
+        {
+            is_failed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The handle of the communicator, unless the program has freed it.
+    pub(crate) fn existing(self) -> Option<Handle> {
+        attached().contains_key(&self.number).then_some(self.communicator)
+    }
 }
 
-/// Numbers of the counterparts of existing communicators.
-fn attached() -> MutexGuard<'static, BTreeSet<u64>> {
-    static ATTACHED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+/// Numbers of the counterparts of existing communicators, and their marks of a failure.
+fn attached() -> MutexGuard<'static, BTreeMap<u64, Arc<AtomicBool>>> {
+    static ATTACHED: Mutex<BTreeMap<u64, Arc<AtomicBool>>> = Mutex::new(BTreeMap::new());
     ATTACHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -108,7 +155,8 @@ impl Drop for Served {
 /// The counterpart of the world, while tradewind serves communicators; otherwise null.
 static WORLD: AtomicPtr<Served> = AtomicPtr::new(ptr::null_mut());
 static KEYVAL: AtomicI32 = AtomicI32::new(0);
-/// A duplicate of the world, on which nothing is sent.
+/// A duplicate of the world for this library's own calls, whose errors are returned. No message is
+/// sent on it while the program runs.
 static PRIVATE: AtomicIsize = AtomicIsize::new(0);
 /// This process's rank in the world.
 static RANK: AtomicI32 = AtomicI32::new(0);
@@ -182,21 +230,22 @@ fn look_up(abi: &Abi, communicator: Handle) -> Option<&'static Served> {
 /// duplicate of MPI_COMM_SELF it makes none in MPICH 4.0.2.
 pub(crate) fn poke(abi: &Abi) {
     let mut found = 0;
-    let communicator = PRIVATE.load(Ordering::Relaxed);
-    let source = abi.any_source;
+    let (communicator, own) = private();
+    // Where a process has failed, a probe for messages of any source ends before it makes progress.
+    let source = if failures::is_on() { own } else { abi.any_source };
     let tag = abi.any_tag;
     call!(Iprobe(source, tag, communicator, &raw mut found, abi.ignored_status()));
 }
 
 /// Drives the MPI library: another rank may wait for a message that the program has started before
-/// this call.
-pub(crate) fn drive() {
-    if let Some(abi) = abi() {
-        poke(abi);
-    }
+/// this call. Returns whether the call of this thread still waits for other ranks.
+pub(crate) fn drive() -> ControlFlow<()> {
+    let Some(abi) = abi() else { return ControlFlow::Continue(()) };
+    poke(abi);
+    failures::flow()
 }
 
-/// A communicator of the MPI library on which nothing is sent, and this process's rank in it.
+/// The communicator of this library's own calls, and this process's rank in it.
 pub(crate) fn private() -> (Handle, c_int) {
     (PRIVATE.load(Ordering::Relaxed), RANK.load(Ordering::Relaxed))
 }
@@ -221,14 +270,17 @@ pub(crate) fn create_keyval(delete: Delete) -> Result<c_int, c_int> {
     Ok(keyval)
 }
 
-/// Creates the communicator that [`poke`] uses. Collective over the world.
+/// Creates the communicator of this library's own calls. Collective over the world.
 pub(crate) fn open_private(abi: &Abi, rank: c_int) -> Result<(), c_int> {
     RANK.store(rank, Ordering::Relaxed);
     let mut in_memory: isize = 0;
     let at: Pointer = (&raw mut in_memory).cast();
-    check(call!(Comm_dup(abi.comm_world, at)))?;
+    let world = abi.comm_world;
+    check(failures::with_errors_returned(abi, world, || call!(Comm_dup(world, at))))?;
     // SAFETY: the variable is as large as the handles of every ABI.
-    PRIVATE.store(unsafe { abi.read(at, 0) }, Ordering::Relaxed);
+    let private = unsafe { abi.read(at, 0) };
+    check(call!(Comm_set_errhandler(private, abi.errors_return)))?;
+    PRIVATE.store(private, Ordering::Relaxed);
     Ok(())
 }
 
@@ -238,9 +290,9 @@ pub(crate) fn close(abi: &Abi) {
     let mut keyval = KEYVAL.load(Ordering::Relaxed);
     call!(Comm_delete_attr(abi.comm_world, keyval));
     call!(Comm_free_keyval(&raw mut keyval));
-    close_private(abi);
 }
 
+/// Frees the communicator of this library's own calls.
 pub(crate) fn close_private(abi: &Abi) {
     let mut in_memory: isize = 0;
     let at: Pointer = (&raw mut in_memory).cast();
@@ -255,7 +307,7 @@ pub(crate) fn check(outcome: c_int) -> Result<(), c_int> {
 
 fn attach(communicator: Handle, served: Served) -> Result<*mut Served, c_int> {
     CHANGES.fetch_add(1, Ordering::Relaxed);
-    attached().insert(served.number);
+    attached().insert(served.number, Arc::clone(&served.is_failed));
     let value = Box::into_raw(Box::new(served));
     let keyval = KEYVAL.load(Ordering::Relaxed);
     match check(call!(Comm_set_attr(communicator, keyval, value.cast()))) {
@@ -304,10 +356,20 @@ pub(crate) unsafe fn created(abi: &Abi, parent: Handle, created: Pointer) {
     let Some(parent_served) = served(abi, parent) else { return };
     // SAFETY: the caller's promise.
     let new = unsafe { abi.read(created, 0) };
-    match set_up(abi, (parent, parent_served), new) {
+    let awaited = failures::awaiting(parent);
+    let is_set_up = while_waiting(drive, || set_up(abi, (parent, parent_served), new));
+    drop(awaited);
+    match &is_set_up {
         // The watch of the rank whose call has failed reports a mismatch.
-        Ok(()) | Err(Error::Mismatch { .. }) => {}
-        Err(error) => log::warn!("a communicator is left to the MPI library: {error}"),
+        Ok(_) | Err(Error::Mismatch { .. }) => {}
+        Err(error) => failures::log_left(error),
+    }
+    if new == abi.comm_null || is_single(new) {
+        return;
+    }
+    let is_set_up = matches!(is_set_up, Ok(true));
+    if !failures::agree(abi, new, is_set_up) && is_set_up {
+        detach(new);
     }
 }
 
@@ -319,12 +381,26 @@ pub(crate) fn not_created(abi: &Abi, parent: Handle) {
     }
 }
 
+/// Returns whether a communicator has this rank alone.
+fn is_single(communicator: Handle) -> bool {
+    let mut size = 0;
+    call!(Comm_size(communicator, &raw mut size));
+    size < 2
+}
+
 /// Waits until all ranks of a communicator are here. Until then, one of them may wait for a message
 /// that only a call of the MPI library completes; what follows may wait inside tradewind.
-fn gather_ranks(abi: &Abi, served: &Served) -> tradewind::Result<()> {
+fn gather_ranks(served: &Served) -> tradewind::Result<()> {
     let mut arrived = served.communicator.ibarrier()?;
-    while !arrived.test()? {
-        poke(abi);
+    drive_until(|| arrived.test())
+}
+
+/// Drives the MPI library until `test` returns true.
+fn drive_until(mut test: impl FnMut() -> tradewind::Result<bool>) -> tradewind::Result<()> {
+    while !test()? {
+        if drive().is_break() {
+            return Err(Error::GivenUp);
+        }
         std::thread::yield_now();
     }
     Ok(())
@@ -333,23 +409,20 @@ fn gather_ranks(abi: &Abi, served: &Served) -> tradewind::Result<()> {
 /// Returns whether all ranks of a communicator have done their part of a step, which each knows of
 /// itself only. Waits for all of them. `obstacle` is what has hindered this rank; the first rank
 /// that has one prints it, if it is text.
-fn all_have_done(abi: &Abi, served: &Served, obstacle: Option<&str>) -> tradewind::Result<bool> {
+fn all_have_done(served: &Served, obstacle: Option<&str>) -> tradewind::Result<bool> {
     let communicator = &served.communicator;
-    let nobody = communicator.size();
-    let own = [if obstacle.is_some() { communicator.rank() } else { nobody }];
-    let mut first = [nobody];
+    let none = communicator.size();
+    let own = [if obstacle.is_some() { communicator.rank() } else { none }];
+    let mut first = [none];
     let mut request = communicator.iallreduce(&own, &mut first, Op::Minimum)?;
-    while !request.test()? {
-        poke(abi);
-        std::thread::yield_now();
-    }
+    drive_until(|| request.test())?;
     request.wait()?;
     if first == own
         && let Some(text) = obstacle.filter(|text| !text.is_empty())
     {
         log::warn!("all ranks leave a communicator to the MPI library: rank {}: {text}", own[0]);
     }
-    Ok(first == [nobody])
+    Ok(first == [none])
 }
 
 /// Returns a communicator of the same ranks and topology for one persistent collective. MPI matches
@@ -361,38 +434,46 @@ pub(crate) fn own(
     (handle, served): (Handle, &Served),
     is_accepted: bool,
 ) -> Result<Served, Refusal> {
-    if !all_have_done(abi, served, if is_accepted { None } else { Some("") })? {
-        return Err(Refusal::Left(Reason::Arguments));
-    }
-    let made = served.communicator.dup().and_then(|communicator| {
-        let topology = match served.topology {
-            Some(_) => Topology::of(abi, handle, &communicator)?,
-            None => None,
+    let _awaited = failures::awaiting(handle);
+    while_waiting(drive, || {
+        if !all_have_done(served, if is_accepted { None } else { Some("") })? {
+            return Err(Refusal::Left(Reason::Arguments));
+        }
+        let made = served.communicator.dup().and_then(|communicator| {
+            let topology = match served.topology {
+                Some(_) => Topology::of(abi, handle, &communicator)?,
+                None => None,
+            };
+            Ok(Served::new(communicator, topology))
+        });
+        // All ranks of one node learn that the first one has no memory for the communicator. Of
+        // several nodes, one may have none.
+        let is_short = matches!(made, Err(Error::NoMemory(_)));
+        let is_left = match served.communicator.nodes() {
+            1 => is_short,
+            _ => !all_have_done(served, if is_short { Some("") } else { None })?,
         };
-        Ok(Served::new(communicator, topology))
-    });
-    // All ranks of one node learn that the first one has no memory for the communicator. Of several
-    // nodes, one may have none.
-    let is_short = matches!(made, Err(Error::NoMemory(_)));
-    let is_left = match served.communicator.nodes() {
-        1 => is_short,
-        _ => !all_have_done(abi, served, if is_short { Some("") } else { None })?,
-    };
-    if is_left { Err(Refusal::Left(Reason::Memory)) } else { Ok(made?) }
+        if is_left { Err(Refusal::Left(Reason::Memory)) } else { Ok(made?) }
+    })
 }
 
 /// Sets a new communicator up, unless one of the parent's ranks cannot: then all of them leave it, as
-/// well as others that the same call has created.
-fn set_up(abi: &Abi, (parent, served): (Handle, &Served), new: Handle) -> tradewind::Result<()> {
-    gather_ranks(abi, served)?;
+/// well as others that the same call has created. Returns whether this rank has a counterpart of it.
+fn set_up(abi: &Abi, (parent, served): (Handle, &Served), new: Handle) -> tradewind::Result<bool> {
+    gather_ranks(served)?;
     let built = build(abi, (parent, served), new);
     let obstacle = built.as_ref().err().map(String::as_str);
-    let agreed = all_have_done(abi, served, obstacle);
-    if !matches!(agreed, Ok(true)) && built == Ok(true) {
-        let keyval = KEYVAL.load(Ordering::Relaxed);
-        call!(Comm_delete_attr(new, keyval));
+    let agreed = all_have_done(served, obstacle);
+    let is_built = built == Ok(true);
+    if !matches!(agreed, Ok(true)) && is_built {
+        detach(new);
     }
-    agreed.map(drop)
+    Ok(agreed? && is_built)
+}
+
+/// Takes the counterpart from a communicator.
+fn detach(communicator: Handle) {
+    call!(Comm_delete_attr(communicator, KEYVAL.load(Ordering::Relaxed)));
 }
 
 /// Attaches the counterpart of a new communicator, if there is one of several ranks. Returns whether

@@ -65,7 +65,7 @@ pub(crate) fn test(request: Pointer, flag: *mut c_int, status: Pointer) -> c_int
     let Some(array) = Array::new(1, request, status) else { return leave() };
     match array.look(0) {
         Look::Foreign => {
-            requests::advance_all(array.abi);
+            requests::advance_all();
             leave()
         }
         Look::Active => {
@@ -148,7 +148,7 @@ pub(crate) fn test_all(
         return outcome;
     }
     if own.is_empty() {
-        requests::advance_all(array.abi);
+        requests::advance_all();
         return leave();
     }
     let mut copy = array.without_own();
@@ -260,7 +260,7 @@ pub(crate) fn test_any(
     if found.is_none() {
         write_number(index, array.abi.undefined);
         poke(array.abi);
-        requests::advance_all(array.abi);
+        requests::advance_all();
     }
     found.unwrap_or(0)
 }
@@ -337,7 +337,7 @@ pub(crate) fn test_some(
     let Some(array) = Array::new(count, requests, statuses) else { return library(requests) };
     let outcome = some(&array, (outcount, indices), frees, library);
     poke(array.abi);
-    requests::advance_all(array.abi);
+    requests::advance_all();
     outcome
 }
 

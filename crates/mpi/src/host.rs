@@ -320,6 +320,13 @@ mod table {
         Comm_get_attr(Handle, c_int, Pointer, *mut c_int);
         Comm_delete_attr(Handle, c_int);
         Comm_call_errhandler(Handle, c_int);
+        Comm_get_errhandler(Handle, Pointer);
+        Comm_set_errhandler(Handle, Handle);
+        Errhandler_free(Pointer);
+        Comm_get_parent(Pointer);
+        Publish_name(*const c_char, Handle, *const c_char);
+        Unpublish_name(*const c_char, Handle, *const c_char);
+        Lookup_name(*const c_char, Handle, *mut c_char);
 
         Type_size(Handle, *mut c_int);
         Type_get_extent(Handle, *mut Aint, *mut Aint);
@@ -407,9 +414,23 @@ mod table {
         Neighbor_alltoallw Neighbor_alltoallw_c Ineighbor_alltoallw Ineighbor_alltoallw_c Neighbor_alltoallw_init Neighbor_alltoallw_init_c(Pointer, *const N, *const Aint, Pointer, Pointer, *const N, *const Aint, Pointer);
     }
 
-    /// An extension of MPICH.
-    pub(crate) static Request_is_complete: Function<unsafe extern "C-unwind" fn(Handle) -> c_int> =
-        Function::new(b"PMPIX_Request_is_complete\0");
+    macro_rules! extensions {
+        ($($name:ident($($type:ty),*);)*) => {$(
+            pub(crate) static $name: Function<unsafe extern "C-unwind" fn($($type),*) -> c_int> =
+                Function::new(concat!("PMPIX_", stringify!($name), "\0").as_bytes());
+        )*};
+    }
+
+    extensions! {
+        // Of MPICH.
+        Request_is_complete(Handle);
+        // Of the libraries that go on after the failure of a process.
+        Comm_is_revoked(Handle, *mut c_int);
+        Comm_revoke(Handle);
+        Comm_shrink(Handle, Pointer);
+        Comm_agree(Handle, *mut c_int);
+        Comm_iagree(Handle, *mut c_int, Pointer);
+    }
 
     functions! {
         Barrier(Handle);

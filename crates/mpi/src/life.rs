@@ -3,12 +3,13 @@
 use crate::abi::{Abi, abi, library_name, library_version};
 use crate::blocking;
 use crate::communicators;
+use crate::failures;
 use crate::host::{Handle, Pointer, call};
 use crate::kind::Kind;
 use crate::request_array::examine_empty_status;
 use crate::settings::Settings;
 use crate::table::{Parts, Takeover};
-use crate::{buffers, incomplete, persistent, relief, report, requests, take};
+use crate::{buffers, incomplete, persistent, presence, relief, report, requests, take};
 use launch::environment::{Environment, Lookup};
 use std::ffi::{CStr, OsStr, c_int};
 use std::io::Write;
@@ -23,7 +24,6 @@ struct Life {
     job: Option<Job>,
     /// Description for the report.
     served: String,
-    rank: c_int,
     reports: bool,
 }
 
@@ -77,16 +77,23 @@ pub(crate) fn enter(settings: impl FnOnce() -> Settings) {
         log::warn!("this MPI library is not known, so nothing runs on tradewind: {first}");
         return;
     };
-    let world = World::of(abi);
     // Read when warnings are printed.
     let settings = settings();
+    failures::examine();
+    let Some(world) = World::open(abi, settings.is_on) else { return };
     let agreement = world.agree(&settings);
     let reports = agreement.reports;
     if reports {
         report::measure_times();
         blocking::count_left();
     }
-    let (job, served) = match world.join(&agreement, &settings) {
+    let job = world.join(&agreement, &settings);
+    let joined = if failures::agree_on_own(job.is_ok()) {
+        job
+    } else {
+        job.and(Err("a rank has failed meanwhile".to_owned()))
+    };
+    let (job, served) = match joined.and_then(|job| world.serve(&agreement, job)) {
         Ok(job) => {
             let nodes = match job.world().nodes() {
                 1 => "one node".to_owned(),
@@ -98,7 +105,7 @@ pub(crate) fn enter(settings: impl FnOnce() -> Settings) {
         }
         Err(why) => (None, format!("all collectives are left to the MPI library: {why}")),
     };
-    let life = Life { job, served, rank: world.rank, reports };
+    let life = Life { job, served, reports };
     *LIFE.lock().unwrap_or_else(PoisonError::into_inner) = Some(life);
     if let Err(outcome) = end_in_finalize(abi) {
         log::warn!("MPI_Finalize does not end tradewind's part: error {outcome}");
@@ -120,9 +127,10 @@ fn end_in_finalize(abi: &Abi) -> Result<(), c_int> {
     communicators::check(outcome)
 }
 
-/// `MPI_COMM_WORLD`.
+/// The ranks of `MPI_COMM_WORLD`, on a communicator of this library's own.
 struct World {
     abi: &'static Abi,
+    communicator: Handle,
     rank: c_int,
     ranks: c_int,
 }
@@ -136,23 +144,42 @@ struct Agreement {
     kinds: u128,
 }
 
+/// What a rank has received when it has joined.
+struct Received {
+    job: Job,
+    /// The table of rank 0, as a message.
+    table: Vec<u8>,
+}
+
 /// Bytes of a rank in an exchange. Longer messages take a second one.
 const BLOCK: usize = 1024;
 /// Bytes of the length in front of a message.
 const LENGTH: usize = 4;
 
 impl World {
-    fn of(abi: &'static Abi) -> Self {
-        let mut world = World { abi, rank: 0, ranks: 0 };
-        call!(Comm_rank(abi.comm_world, &raw mut world.rank));
-        call!(Comm_size(abi.comm_world, &raw mut world.ranks));
-        world
+    /// Collective over the ranks of the world that have this library. Returns `None` if some ranks
+    /// lack it: nothing of this library is collective then.
+    fn open(abi: &'static Abi, is_on: bool) -> Option<Self> {
+        let (mut rank, mut ranks) = (0, 0);
+        call!(Comm_rank(abi.comm_world, &raw mut rank));
+        call!(Comm_size(abi.comm_world, &raw mut ranks));
+        if let Err(missing) = presence::check(abi, (rank.cast_unsigned(), ranks.cast_unsigned())) {
+            if let Some(found) = missing.found.filter(|_| is_on) {
+                log::warn!("{found}");
+            }
+            return None;
+        }
+        if let Err(outcome) = communicators::open_private(abi, rank) {
+            log::warn!("nothing runs on tradewind: the MPI library reports error {outcome}");
+            return None;
+        }
+        let (communicator, _) = communicators::private();
+        Some(World { abi, communicator, rank, ranks })
     }
 
     /// Joins a job with all ranks of the world. Every rank returns alike, unless the MPI library
     /// fails.
-    fn join(&self, agreement: &Agreement, settings: &Settings) -> Result<Job, String> {
-        let abi = self.abi;
+    fn join(&self, agreement: &Agreement, settings: &Settings) -> Result<Received, String> {
         if self.ranks < 2 {
             return Err("there is one rank".into());
         }
@@ -181,17 +208,23 @@ impl World {
             }
             "the ranks could not join a job".to_owned()
         })?;
+        Ok(Received { job, table: received.unwrap_or_default() })
+    }
+
+    /// Serves the world, as a rank of the job.
+    fn serve(&self, agreement: &Agreement, received: Received) -> Result<Job, String> {
+        let abi = self.abi;
+        let Received { job, table } = received;
         buffers::examine_predefined_types(abi);
         examine_empty_status(abi);
         take::set_kinds(agreement.kinds);
         // The table is of jobs on one node: with others, the ranks of a node are fewer.
-        let table = received.filter(|_| job.world().nodes() == 1).unwrap_or_default();
-        let takeover = Takeover::from_message(&table);
+        let table = if job.world().nodes() == 1 { table.as_slice() } else { &[] };
+        let takeover = Takeover::from_message(table);
         // With a choice of the user's, no table counts.
         let is_chosen = agreement.kinds != Kind::ALL_BACKGROUND;
         blocking::set(takeover.with_forced(agreement.kinds & Kind::ALL_BLOCKING), is_chosen);
-        communicators::open_private(abi, self.rank)
-            .and_then(|()| communicators::open(abi, job.world().clone()))
+        communicators::open(abi, job.world().clone())
             .map_err(|outcome| format!("the MPI library reports error {outcome}"))?;
         relief::open(job.world().clone());
         requests::set_oversubscribed(!job.world().has_cores_for_all());
@@ -240,14 +273,14 @@ impl World {
         let mut least = [0; N];
         let from: Pointer = own.as_ptr().cast_mut().cast();
         let to: Pointer = least.as_mut_ptr().cast();
-        let Abi { int, comm_world, .. } = *self.abi;
         let minimum = self.abi.operation(Op::Minimum);
-        let outcome = call!(Allreduce(from, to, N as c_int, int, minimum, comm_world));
-        (outcome == 0).then_some(least)
+        let int = self.abi.int;
+        let outcome = call!(Allreduce(from, to, N as c_int, int, minimum, self.communicator));
+        succeeded(outcome).then_some(least)
     }
 
-    /// As [`exchange`](Self::exchange), with a second message behind the first, of which that of rank
-    /// 0 is returned.
+    /// As [`exchange`](Self::exchange), with a second message behind the first, of which that of
+    /// rank 0 is returned.
     fn exchange_with(&self, own: &[u8], second: &[u8]) -> Option<(Vec<Vec<u8>>, Vec<u8>)> {
         let length = u32::try_from(second.len()).ok()?.to_le_bytes();
         let mut received = self.exchange(&[own, second, &length].concat())?;
@@ -287,10 +320,18 @@ impl World {
         let count = c_int::try_from(block).ok()?;
         let from: Pointer = own.as_mut_ptr().cast();
         let to: Pointer = all.as_mut_ptr().cast();
-        let Abi { byte, comm_world, .. } = *self.abi;
-        let outcome = call!(Allgather(from, count, byte, to, count, byte, comm_world));
-        (outcome == 0).then_some(all)
+        let byte = self.abi.byte;
+        let outcome = call!(Allgather(from, count, byte, to, count, byte, self.communicator));
+        succeeded(outcome).then_some(all)
     }
+}
+
+/// Returns whether a collective of all ranks has succeeded. A failure ends it on the others, too.
+fn succeeded(outcome: c_int) -> bool {
+    if outcome != 0 {
+        failures::give_up_own();
+    }
+    outcome == 0
 }
 
 /// The `tradewind` command that was installed with this library: in the same directory, or in the
@@ -326,9 +367,16 @@ fn end() {
     if life.reports
         && let Some(types) = types_of_report(abi)
     {
-        report::print(abi, life.rank, types, &life.served);
+        report::print(abi, types, &life.served);
     }
-    let Some(job) = life.job else { return };
+    presence::close(abi);
+    end_service(abi, life.job);
+    communicators::close_private(abi);
+}
+
+/// Ends the service of the communicators of the job, if they are served.
+fn end_service(abi: &Abi, job: Option<Job>) {
+    let Some(job) = job else { return };
     relief::close();
     persistent::close(abi);
     requests::free_handles(abi);

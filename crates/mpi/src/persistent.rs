@@ -63,6 +63,10 @@ impl Prepared {
             self.origin.report(abi, abi.error_other);
             return abi.error_other;
         }
+        if let Some(error) = self.origin.failure(abi) {
+            self.origin.report(abi, error);
+            return error;
+        }
         // SAFETY: a start uses the communicator and the lists only during the call; what it starts
         // keeps what it needs, as where a program frees a communicator during a nonblocking call.
         let (served, lists) =
@@ -71,7 +75,7 @@ impl Prepared {
         let key = (self.kind, self.origin);
         match (self.start)(Call { abi, served, lists, mode: Background }) {
             Ok(operation) => {
-                requests::activate(abi, key, operation, handle);
+                requests::activate(key, operation, handle);
                 clock.add_to(self.kind);
                 report::compare(self.kind, self.served.size());
                 0

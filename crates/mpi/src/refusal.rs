@@ -2,6 +2,7 @@
 
 use crate::abi::Abi;
 use crate::communicators::Origin;
+use crate::failures;
 use crate::kind::Kind;
 use crate::report::Reason;
 use std::ffi::c_int;
@@ -24,7 +25,8 @@ impl From<tradewind::Error> for Refusal {
 
 /// Reports that a call has failed, and returns its error code.
 pub(crate) fn failed(abi: &Abi, (kind, origin): (Kind, Origin), error: &tradewind::Error) -> c_int {
-    log::error!("MPI_{}: {error}", kind.name());
-    origin.report(abi, abi.error_other);
-    abi.error_other
+    failures::log(kind.name(), error);
+    let code = failures::awaited_code(abi, origin, error);
+    origin.report(abi, code);
+    code
 }

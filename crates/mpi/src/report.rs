@@ -2,6 +2,7 @@
 //! spent in them, and the time that the MPI library has taken for such calls in a measurement.
 
 use crate::abi::Abi;
+use crate::failures::Survivors;
 use crate::host::{Handle, Pointer, call};
 use crate::kind::Kind;
 use crate::table;
@@ -34,9 +35,11 @@ pub(crate) enum Reason {
     NoTable,
     /// By the table the blocking call is not surely faster here.
     Slower,
+    /// The communicator was revoked, or one of its processes has failed.
+    Failure,
 }
 
-const REASONS: usize = 9;
+const REASONS: usize = 10;
 
 struct Counts {
     taken: AtomicU64,
@@ -148,9 +151,13 @@ pub(crate) fn compare(kind: Kind, ranks: usize) {
 /// Number of values of a collective in the sum over all ranks.
 const VALUES: usize = REASONS + 4;
 
-/// Sums the counts of all ranks at rank 0 of the world, which prints them. `sum` is the handle of
-/// MPI_SUM and `element` that of a type of 64 bits.
-pub(crate) fn print(abi: &Abi, rank: c_int, (element, sum): (Handle, Handle), served: &str) {
+/// Sums the counts of all ranks that have not failed at the first of them, which prints them. `sum` is
+/// the handle of MPI_SUM and `element` that of a type of 64 bits.
+pub(crate) fn print(abi: &Abi, (element, sum): (Handle, Handle), served: &str) {
+    let Some(survivors) = Survivors::of_job(abi) else { return };
+    let communicator = survivors.0;
+    let mut rank = 0;
+    call!(Comm_rank(communicator, &raw mut rank));
     let mut own = [0u64; VALUES * Kind::ALL.len()];
     for (counts, values) in COUNTS.iter().zip(own.chunks_exact_mut(VALUES)) {
         values[0] = counts.taken.load(Ordering::Relaxed);
@@ -165,8 +172,10 @@ pub(crate) fn print(abi: &Abi, rank: c_int, (element, sum): (Handle, Handle), se
     let from = own.as_mut_ptr();
     let to = all.as_mut_ptr();
     let count = own.len() as c_int;
-    call!(Reduce(from.cast(), to.cast::<u8>() as Pointer, count, element, sum, 0, abi.comm_world));
-    if rank == 0 {
+    let to = to.cast::<u8>() as Pointer;
+    let outcome = call!(Reduce(from.cast(), to, count, element, sum, 0, communicator));
+    survivors.end(abi, outcome);
+    if rank == 0 && outcome == 0 {
         // One write: lines of several processes stay whole.
         eprint!("{}", text(&all, served));
     }
@@ -182,6 +191,7 @@ const REASON_NAMES: [&str; REASONS] = [
     "memory",
     "no table",
     "not faster",
+    "failure",
 ];
 
 fn text(all: &[u64], served: &str) -> String {

@@ -15,6 +15,7 @@ mod progress;
 use crate::abi::Abi;
 use crate::buffers::{Area, Staging};
 use crate::communicators::{Origin, poke, private};
+use crate::failures;
 use crate::handles::HandleMap;
 use crate::host::{Handle, Pointer, call};
 use crate::kind::Kind;
@@ -27,6 +28,7 @@ use shm::biased_mutex::BiasedMutex;
 use std::ffi::c_int;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 use tradewind::Request;
 
 /// A started collective of tradewind.
@@ -104,10 +106,12 @@ pub(crate) struct Operation {
     state: State,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Tradewind runs the collective.
     Active,
+    /// Tradewind's part has failed, at this time. The error code is not known yet; a thread that
+    /// finds it out holds the error.
+    Failed(Instant, Option<tradewind::Error>),
     /// A thread executes the rest.
     Finishing,
     /// Complete, with this error code.
@@ -133,13 +137,17 @@ impl Operation {
         })
     }
 
-    /// Returns whether tradewind's part is complete. A failure completes the whole operation.
-    fn test(&mut self, abi: &Abi) -> bool {
+    /// Returns whether tradewind's part is complete. A failure ends it as well.
+    fn test(&mut self) -> bool {
         self.started.test().unwrap_or_else(|error| {
-            log::error!("MPI_{}: {error}", self.kind.name());
-            self.state = State::Complete(abi.error_other);
+            failures::log(self.kind.name(), &error);
+            self.state = State::Failed(Instant::now(), Some(error));
             false
         })
+    }
+
+    fn is_active(&self) -> bool {
+        matches!(self.state, State::Active)
     }
 }
 
@@ -153,8 +161,8 @@ struct Requests {
 }
 
 // The start of a collective stores to a line that other ranks have read, and until that line has
-// come, a locked instruction waits. So the thread that starts the collectives, in most programs one,
-// executes none afterwards.
+// come, a locked instruction waits. So the thread that starts the collectives, in most programs
+// one, executes none afterwards.
 static REQUESTS: LazyLock<BiasedMutex<Requests>> = LazyLock::new(BiasedMutex::default);
 
 /// Number of operations with handles that the program holds. Changed with the lock of the requests.
@@ -180,7 +188,6 @@ pub(crate) fn is_own(handle: Handle) -> bool {
 
 /// Enters a start of a persistent collective.
 pub(crate) fn activate(
-    abi: &'static Abi,
     (kind, origin): (Kind, Origin),
     mut operation: Box<Operation>,
     handle: Handle,
@@ -193,7 +200,7 @@ pub(crate) fn activate(
         report::taken(kind);
         requests.enter(handle, operation);
     });
-    needs.fulfil(abi);
+    needs.fulfil();
 }
 
 /// A request of the MPI library that no operation uses.
@@ -240,7 +247,7 @@ pub(crate) unsafe fn launch(
     }
     // SAFETY: the caller's promise.
     unsafe { abi.write(request, 0, handle) };
-    needs.fulfil(abi);
+    needs.fulfil();
     0
 }
 
@@ -269,42 +276,83 @@ pub(crate) enum Look {
 
 /// Advances an operation and returns its state. The operation stays.
 pub(crate) fn look(abi: &Abi, handle: Handle) -> Look {
-    let (look, rest) = with(|requests| match requests.operations.get_mut(&handle) {
-        Some(operation) => advance(abi, operation),
+    let (look, next) = with(|requests| match requests.operations.get_mut(&handle) {
+        Some(operation) => advance(operation),
         None => (Look::Foreign, None),
     });
-    let Some(rest) = rest else { return look };
-    finish(abi, handle, *rest);
-    self::look(abi, handle)
+    match next.is_some_and(|next| next.take(abi, handle)) {
+        true => self::look(abi, handle),
+        false => look,
+    }
 }
 
-/// Executes the rest of an operation.
-fn finish(abi: &Abi, handle: Handle, rest: Rest) {
-    let outcome = rest.finish(abi);
+/// What is to be done for an operation by calls of the MPI library, without the lock.
+enum Next {
+    /// The rest.
+    Finish(Box<Rest>),
+    /// The communicator may have been revoked.
+    AskRevoked(Origin),
+    /// Tradewind's part has failed at this time.
+    Fail(Origin, Instant, tradewind::Error),
+}
+
+impl Next {
+    /// Returns whether the operation is complete then.
+    fn take(self, abi: &Abi, handle: Handle) -> bool {
+        let outcome = match self {
+            Next::Finish(rest) => Some(rest.finish(abi)),
+            Next::AskRevoked(origin) => origin.failure(abi),
+            Next::Fail(origin, since, error) => return fail(abi, handle, (origin, since, error)),
+        };
+        let Some(outcome) = outcome else { return false };
+        with(|requests| {
+            if let Some(operation) = requests.operations.get_mut(&handle) {
+                operation.state = State::Complete(outcome);
+            }
+        });
+        true
+    }
+}
+
+/// Completes an operation that has failed, if its error code is known.
+#[cold]
+fn fail(
+    abi: &Abi,
+    handle: Handle,
+    (origin, since, error): (Origin, Instant, tradewind::Error),
+) -> bool {
+    let code = failures::code(abi, origin, &error, since);
     with(|requests| {
         if let Some(operation) = requests.operations.get_mut(&handle) {
-            operation.state = State::Complete(outcome);
+            operation.state = code.map_or(State::Failed(since, Some(error)), State::Complete);
         }
     });
+    code.is_some()
 }
 
-/// Advances an operation. Returns the rest, if that is to be executed now, without the lock.
-fn advance(abi: &Abi, operation: &mut Operation) -> (Look, Option<Box<Rest>>) {
-    match operation.state {
-        State::Complete(outcome) => return (Look::Complete(outcome), None),
-        State::Finishing => return (Look::Active, None),
-        State::Active => {}
-    }
-    match operation.test(abi) {
-        false if operation.state == State::Active => (Look::Active, None),
-        false => (Look::Complete(abi.error_other), None),
-        true => match operation.rest.take() {
+/// Advances an operation. Returns what is to be done for it now.
+fn advance(operation: &mut Operation) -> (Look, Option<Next>) {
+    let is_complete = operation.is_active() && operation.test();
+    let origin = operation.origin;
+    match &mut operation.state {
+        State::Complete(outcome) => (Look::Complete(*outcome), None),
+        State::Finishing => (Look::Active, None),
+        // Another thread that looks meanwhile finds no error.
+        State::Failed(since, error) => {
+            let failure = origin.zip(error.take());
+            (Look::Active, failure.map(|(origin, error)| Next::Fail(origin, *since, error)))
+        }
+        State::Active if !is_complete => {
+            // Only an MPI library that goes on after failures knows of some.
+            (Look::Active, origin.filter(|_| failures::is_on()).map(Next::AskRevoked))
+        }
+        state => match operation.rest.take() {
             Some(rest) => {
-                operation.state = State::Finishing;
-                (Look::Active, Some(rest))
+                *state = State::Finishing;
+                (Look::Active, Some(Next::Finish(rest)))
             }
             None => {
-                operation.state = State::Complete(0);
+                *state = State::Complete(0);
                 (Look::Complete(0), None)
             }
         },
@@ -329,12 +377,12 @@ impl Requests {
     }
 
     /// Advances tradewind's part of all operations. Returns whether one of them is queued then.
-    fn advance_all(&mut self, abi: &Abi) -> bool {
-        let active = |operation: &&mut Box<Operation>| operation.state == State::Active;
+    fn advance_all(&mut self) -> bool {
+        let active = |operation: &&mut Box<Operation>| operation.is_active();
         let mut is_any_queued = false;
         for operation in self.operations.values_mut().filter(active) {
-            operation.test(abi);
-            is_any_queued |= operation.state == State::Active && operation.started.is_queued();
+            operation.test();
+            is_any_queued |= operation.is_active() && operation.started.is_queued();
         }
         is_any_queued
     }
@@ -384,8 +432,8 @@ pub(crate) fn free(handle: Handle) -> bool {
 }
 
 /// Advances tradewind's part of all operations; calls nothing of the MPI library.
-pub(crate) fn advance_all(abi: &Abi) {
-    with(|requests| requests.advance_all(abi));
+pub(crate) fn advance_all() {
+    with(|requests| requests.advance_all());
 }
 
 /// The threads that a new operation needs.
@@ -402,24 +450,25 @@ impl Needs {
 
     /// Starts the threads, after the operation has been entered.
     #[inline]
-    fn fulfil(self, abi: &'static Abi) {
+    fn fulfil(self) {
         if self.progress {
-            progress_queued(abi);
+            progress_queued();
         }
         if self.relief {
-            relief::start(|| advance_all(abi));
+            relief::start(advance_all);
         }
     }
 }
 
-/// Makes a thread advance the operations while one of them is queued. A queued one starts in a later
-/// call of this rank, which may be inside a blocking function of the MPI library until then. A rank
-/// queues even its only active call where it is ahead of the others, such as the root of broadcasts.
+/// Makes a thread advance the operations while one of them is queued. A queued one starts in a
+/// later call of this rank, which may be inside a blocking function of the MPI library until then.
+/// A rank queues even its only active call where it is ahead of the others, such as the root of
+/// broadcasts.
 ///
 /// An operation that is not queued needs no thread: it has contributed. If it occupies the place of
 /// another rank's next call, this rank has not started that call, or has queued it.
 #[cold]
-fn progress_queued(abi: &'static Abi) {
+fn progress_queued() {
     if with(|requests| std::mem::replace(&mut requests.has_thread, true)) {
         return;
     }
@@ -427,7 +476,7 @@ fn progress_queued(abi: &'static Abi) {
     // wakes the thread.
     let advance = move || {
         with(|requests| {
-            requests.has_thread = requests.advance_all(abi);
+            requests.has_thread = requests.advance_all();
             requests.has_thread
         })
     };
@@ -451,7 +500,7 @@ pub(crate) fn free_handles(abi: &Abi) {
 /// Drives the MPI library, and advances all calls.
 pub(crate) fn drive_both(abi: &Abi) {
     poke(abi);
-    advance_all(abi);
+    advance_all();
 }
 
 /// Waits until a request of this library is complete, and ends it; `None` for other requests. The
@@ -465,25 +514,26 @@ pub(crate) fn wait(
     let mut pause = Pause::default();
     loop {
         // One lock for the look and the end: the shortest collectives take a few of them.
-        let (look, rest, operation) = with(|requests| {
+        let (look, next, operation) = with(|requests| {
             let Some(operation) = requests.operations.get_mut(&handle) else {
                 return (Look::Foreign, None, None);
             };
-            let (look, rest) = advance(abi, operation);
+            let (look, next) = advance(operation);
             let is_complete = matches!(look, Look::Complete(_));
-            (look, rest, if is_complete { requests.remove(handle) } else { None })
+            (look, next, if is_complete { requests.remove(handle) } else { None })
         });
         if let Some(operation) = operation {
             clock.add_to(operation.kind);
             return Some(Ended::of(&operation));
         }
-        match (look, rest) {
-            (Look::Foreign, _) => return None,
-            (_, Some(rest)) => finish(abi, handle, *rest),
-            _ => pause.rest(|| {
+        if look == Look::Foreign {
+            return None;
+        }
+        if !next.is_some_and(|next| next.take(abi, handle)) {
+            pause.rest(|| {
                 drive();
-                advance_all(abi);
-            }),
+                advance_all();
+            });
         }
     }
 }

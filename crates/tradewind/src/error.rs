@@ -53,6 +53,10 @@ pub enum Error {
          before it (`split`), without the failed ranks if a rank has failed, or end the job"
     )]
     Broken,
+    /// The other runtime of the process has ended the wait: the function of
+    /// [`while_waiting`](crate::while_waiting) broke it off.
+    #[error("the wait was given up: the other runtime of this process has ended it")]
+    GivenUp,
     /// The request has failed in an earlier call, which has returned the cause.
     #[error("this request has failed before: an earlier test or wait has returned the cause")]
     RequestFailed,
@@ -281,6 +285,7 @@ impl From<engine::Error> for Error {
                 Error::Mismatch { sequence, calls: error.to_string() }
             }
             Engine::Broken => Error::Broken,
+            Engine::GivenUp => Error::GivenUp,
             Engine::Timeout { after, waiting_for } => {
                 let waiting_for = waiting_for.into_iter().map(Straggler::from).collect();
                 Error::Timeout { after, waiting_for }

@@ -52,7 +52,8 @@ impl InputReaders {
             let _ = context.progress();
             Ok(self.are_done())
         };
-        // No error: `are_done` and the liveness check return none, and a rank that fails is done.
+        // `are_done` and the liveness check return no error, and a rank that fails is done. A wait
+        // that is given up ends as at the deadline.
         let _ = wait::for_slot(
             context.member.node().spin_policy(),
             deadline,

@@ -60,6 +60,12 @@ impl Host {
         hosts
     }
 
+    /// Open MPI that goes on after the failure of a process.
+    pub(crate) fn with_fault_tolerance() -> Option<Host> {
+        let mut all = Host::all(Family::OpenMpi).into_iter();
+        all.find(|host| host.installation.has_fault_tolerance())
+    }
+
     /// MPICH with its compiler for Fortran.
     pub(crate) fn with_fortran() -> Option<Host> {
         let mut all = installations(Family::Mpich).into_iter();
@@ -219,6 +225,12 @@ impl Job {
         self
     }
 
+    /// Lets the MPI library go on after the failure of a process.
+    pub(crate) fn with_fault_tolerance(mut self) -> Self {
+        self.command.args(["--with-ft", "ulfm"]);
+        self
+    }
+
     /// Adds an argument of the program.
     pub(crate) fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
@@ -241,6 +253,26 @@ impl Job {
     pub(crate) fn under(mut self, tool: &[&str]) -> Self {
         self.tool.extend(tool.iter().map(OsString::from));
         self
+    }
+
+    /// Runs the program with the preload library, except on some ranks: a list with commas.
+    pub(crate) fn preloaded_except(mut self, ranks: &str) -> Finished {
+        let script = r#"case ",$EXCEPT," in *,${PMI_RANK:-$OMPI_COMM_WORLD_RANK},*) ;;
+            *) export LD_PRELOAD="$LIBRARY";; esac; exec "$@""#;
+        self.command.env("EXCEPT", ranks).env("LIBRARY", library());
+        self.started_by(script).run()
+    }
+
+    /// Runs two programs in one job, as a command line for each: the first one on the ranks of this
+    /// job, without the preload library if `is_plain`, and the second one on two more ranks.
+    pub(crate) fn beside_another(mut self, is_plain: [bool; 2]) -> Finished {
+        let preload = |is_plain: bool| match is_plain {
+            true => OsString::from("UNUSED="),
+            false => OsString::from_iter([OsString::from("LD_PRELOAD="), library().into()]),
+        };
+        self.command.arg("env").arg(preload(is_plain[0])).arg(&self.program);
+        self.command.args([":", "-n", "2", "env"]).arg(preload(is_plain[1])).arg(&self.program);
+        run(self.command)
     }
 
     /// Runs the program with the preload library.

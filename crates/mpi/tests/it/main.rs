@@ -8,9 +8,11 @@ mod faults;
 mod harness;
 mod node_service;
 mod nodes;
+mod presence;
 mod programs;
 mod settings;
 mod starts;
+mod survivors;
 mod tools;
 mod without;
 

@@ -1,0 +1,267 @@
+//! The check that all ranks of the job have this library.
+//!
+//! Some ranks may lack it: one program of several was started without `tradewind mpi`, a wrapper
+//! removes LD_PRELOAD, a program is linked statically. They take part in no collective of this
+//! library, and must receive no message of it, because a receive of the program may accept any
+//! message. So each rank that has the library announces itself by MPI's own name service
+//! (`MPI_Publish_name`), which needs no call of any other rank, and reaches all nodes of the job.
+//! Until the check has succeeded, no collective is started.
+//!
+//! Announcements go up a binary tree of the ranks: a rank announces itself when both its children
+//! have announced that theirs are complete, or after a limit. Rank 0 then publishes the verdict. If
+//! it is not complete, it first looks every rank up, after a time in which all that are there have
+//! announced themselves. Without rank 0, the lowest rank that is there does this.
+//!
+//! All ranks obey one verdict, also if some are so late that two ranks would decide differently: a
+//! name that is published is not replaced (MPICH, Open MPI), and the rank that decides looks up
+//! what has become of its verdict. (Intel MPI replaces a name. There two verdicts are possible if a
+//! rank publishes one while another one, seconds late, is between its last look-up and its
+//! publication.)
+//!
+//! Where the MPI library has no name service, nothing is checked, on all ranks alike. Nor are
+//! processes that the program has spawned: all of them have the environment of one call.
+
+use crate::abi::Abi;
+use crate::failures::with_errors_returned;
+use crate::host::{Pointer, call};
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::fmt::Write;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Time after which a rank announces itself without its children.
+const ANNOUNCED: Duration = Duration::from_millis(700);
+/// Time after which rank 0 looks up which ranks are there.
+const EXAMINED: Duration = Duration::from_millis(1500);
+/// Time after which the lowest rank does so instead of rank 0.
+const WITHOUT_FIRST: Duration = Duration::from_millis(2500);
+/// Time after which a rank goes on without a verdict of others.
+const LIMIT: Duration = Duration::from_millis(4500);
+/// Longest time for looking ranks up.
+const EXAMINATION: Duration = Duration::from_secs(1);
+
+/// Value of a rank whose part of the tree is complete, and of the verdict if all are there.
+const COMPLETE: &str = "complete";
+/// Value of another rank.
+const PARTIAL: &str = "partial";
+/// Verdict of a rank that knows no more than that there is none.
+const UNKNOWN: &str = "unknown";
+/// Name of the verdict.
+const VERDICT: &str = "verdict";
+
+/// Bytes of a port name that all MPI libraries have.
+const PORT_BYTES: usize = 256;
+/// Most bytes of a list of ranks in a verdict.
+const MOST_LISTED: usize = 160;
+
+/// Names that this process has published, with their values.
+static PUBLISHED: Mutex<Vec<(CString, CString)>> = Mutex::new(Vec::new());
+
+/// Ranks without this library.
+pub(crate) struct Missing {
+    /// Their description, on the rank that has found them.
+    pub(crate) found: Option<String>,
+}
+
+/// Returns when all ranks of the world are known to have this library, or that some lack it.
+/// Every rank that calls this returns alike.
+pub(crate) fn check(abi: &Abi, (rank, ranks): (u32, u32)) -> Result<(), Missing> {
+    if ranks < 2 || is_spawned(abi) {
+        return Ok(());
+    }
+    let check = || Check { abi, job: job(), rank, ranks, begin: Instant::now() }.run();
+    with_errors_returned(abi, abi.comm_world, || with_errors_returned(abi, abi.comm_self, check))
+}
+
+/// Takes the names of this process back.
+pub(crate) fn close(abi: &Abi) {
+    let published =
+        std::mem::take(&mut *PUBLISHED.lock().unwrap_or_else(|error| error.into_inner()));
+    let withdraw = || {
+        for (name, value) in &published {
+            call!(Unpublish_name(name.as_ptr(), abi.info_null, value.as_ptr()));
+        }
+    };
+    if !published.is_empty() {
+        with_errors_returned(abi, abi.comm_self, withdraw);
+    }
+}
+
+fn is_spawned(abi: &Abi) -> bool {
+    let mut parent: isize = 0;
+    let at: Pointer = (&raw mut parent).cast();
+    // SAFETY: the variable is as large as the handles of every ABI.
+    call!(Comm_get_parent(at)) == 0 && unsafe { abi.read(at, 0) } != abi.comm_null
+}
+
+/// The job's name where the launcher's name service may know several jobs.
+fn job() -> String {
+    let names = ["PMIX_NAMESPACE", "I_MPI_HYDRA_UUID"];
+    let job = names.into_iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
+    job.replace(|letter: char| letter.is_whitespace() || letter == '=', "-")
+}
+
+struct Check<'a> {
+    abi: &'a Abi,
+    job: String,
+    rank: u32,
+    ranks: u32,
+    begin: Instant,
+}
+
+impl Check<'_> {
+    fn run(&self) -> Result<(), Missing> {
+        let children = [2 * self.rank + 1, 2 * self.rank + 2].map(|child| child.to_string());
+        let mut children =
+            children.iter().take(self.ranks.saturating_sub(2 * self.rank + 1) as usize);
+        let is_complete = children
+            .all(|child| self.awaited(child, ANNOUNCED).is_some_and(|value| value == COMPLETE));
+        let own = if is_complete { COMPLETE } else { PARTIAL };
+        if !self.publish(&self.rank.to_string(), own) {
+            return Ok(());
+        }
+        let (verdict, is_own) = match (self.rank, is_complete) {
+            (0, true) => self.decide(COMPLETE),
+            (0, false) => {
+                std::thread::sleep(EXAMINED.saturating_sub(self.begin.elapsed()));
+                self.decide(&self.examine())
+            }
+            _ => match self.awaited(VERDICT, WITHOUT_FIRST) {
+                Some(verdict) => (verdict, false),
+                None => self.decide_without_first(),
+            },
+        };
+        if verdict == COMPLETE {
+            return Ok(());
+        }
+        Err(Missing { found: is_own.then(|| self.describe(&verdict)) })
+    }
+
+    fn decide_without_first(&self) -> (String, bool) {
+        let has_lower = (0..self.rank).any(|lower| self.look_up(&lower.to_string()).is_some());
+        match has_lower.then(|| self.awaited(VERDICT, LIMIT)) {
+            None => self.decide(&self.examine()),
+            Some(Some(verdict)) => (verdict, false),
+            Some(None) => self.decide(UNKNOWN),
+        }
+    }
+
+    /// Returns the verdict that all ranks obey, and whether it is that of this rank.
+    fn decide(&self, own: &str) -> (String, bool) {
+        if let Some(verdict) = self.look_up(VERDICT) {
+            return (verdict, false);
+        }
+        let is_first = self.publish(VERDICT, own);
+        let verdict = self.look_up(VERDICT).unwrap_or_else(|| own.to_owned());
+        let is_own = is_first && verdict == own;
+        (verdict, is_own)
+    }
+
+    /// The verdict: number and list of the ranks that have not announced themselves.
+    fn examine(&self) -> String {
+        let begin = Instant::now();
+        let is_missing =
+            |rank: &u32| *rank != self.rank && self.look_up(&rank.to_string()).is_none();
+        let examined = (0..self.ranks).take_while(|_| begin.elapsed() < EXAMINATION);
+        let mut is_whole = 0;
+        let missing: Vec<u32> = examined.inspect(|_| is_whole += 1).filter(is_missing).collect();
+        if is_whole < self.ranks {
+            return UNKNOWN.to_owned();
+        }
+        if missing.is_empty() { COMPLETE.to_owned() } else { list(&missing) }
+    }
+
+    fn describe(&self, verdict: &str) -> String {
+        let ranks = self.ranks;
+        let (who, which) = match verdict.split_once(':') {
+            Some(("1", rank)) => (format!("1 of {ranks} ranks was"), format!(": rank {rank}")),
+            Some((count, list)) => (
+                format!("{count} of {ranks} ranks were"),
+                format!(": ranks {}", list.replace(',', ", ")),
+            ),
+            None => (format!("some of {ranks} ranks were"), String::new()),
+        };
+        format!(
+            "{who} started without `tradewind mpi`{which}; nothing runs on tradewind: put \
+             `tradewind mpi --` before each program of the job"
+        )
+    }
+
+    /// Looks a name up again and again until this time after the begin.
+    fn awaited(&self, name: &str, limit: Duration) -> Option<String> {
+        const LAST_PAUSE: Duration = Duration::from_millis(20);
+        let mut pause = Duration::from_micros(100);
+        loop {
+            let is_late = self.begin.elapsed() >= limit;
+            if let Some(value) = self.look_up(name) {
+                return Some(value);
+            }
+            if is_late {
+                return None;
+            }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(LAST_PAUSE);
+        }
+    }
+
+    fn name(&self, name: &str) -> CString {
+        CString::new(format!("tradewind-{}-{name}", self.job)).unwrap_or_default()
+    }
+
+    fn look_up(&self, name: &str) -> Option<String> {
+        let name = self.name(name);
+        // Longer than the longest port name of any library.
+        let mut value = [0 as c_char; 8 * PORT_BYTES];
+        let outcome = call!(Lookup_name(name.as_ptr(), self.abi.info_null, value.as_mut_ptr()));
+        // SAFETY: the library has written a terminated string, or nothing.
+        let value = unsafe { CStr::from_ptr(value.as_ptr()) };
+        (outcome == 0).then(|| value.to_string_lossy().into_owned())
+    }
+
+    /// Returns whether the name is published with this value by this rank.
+    fn publish(&self, name: &str, value: &str) -> bool {
+        let (name, value) = (self.name(name), CString::new(value).unwrap_or_default());
+        let outcome: c_int = call!(Publish_name(name.as_ptr(), self.abi.info_null, value.as_ptr()));
+        if outcome == 0 {
+            let mut published = PUBLISHED.lock().unwrap_or_else(|error| error.into_inner());
+            published.push((name, value));
+        }
+        outcome == 0
+    }
+}
+
+/// Number and list of ranks, without spaces, which a name service may not allow: "5:1,4-7".
+fn list(ranks: &[u32]) -> String {
+    let mut text = format!("{}:", ranks.len());
+    let mut is_first = true;
+    for run in ranks.chunk_by(|one, next| one + 1 == *next) {
+        let parts: Vec<String> = match run {
+            [first, _, .., last] => vec![format!("{first}-{last}")],
+            few => few.iter().map(ToString::to_string).collect(),
+        };
+        for part in parts {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{}{part}", if is_first { "" } else { "," });
+            is_first = false;
+        }
+        if text.len() > MOST_LISTED {
+            text.push_str(",...");
+            break;
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_short() {
+        assert_eq!(list(&[2, 3]), "2:2,3");
+        assert_eq!(list(&[0]), "1:0");
+        assert_eq!(list(&[1, 4, 5, 6, 7]), "5:1,4-7");
+        let all: Vec<u32> = (0..1000).map(|rank| 2 * rank).collect();
+        assert!(list(&all).len() < PORT_BYTES && list(&all).ends_with(",..."), "{}", list(&all));
+    }
+}

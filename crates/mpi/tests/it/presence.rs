@@ -1,0 +1,58 @@
+//! Jobs in which some ranks run without the library: all go on without tradewind, and one line says
+//! so.
+
+use crate::harness::{Finished, Host};
+use testing::mpi::Family;
+
+testing::tests![needs(Mpich): mpich_goes_on_if_ranks_lack_the_library];
+testing::tests![needs(OpenMpi): open_mpi_goes_on_if_ranks_lack_the_library];
+testing::tests![needs(Mpich, IntelMpi): intel_mpi_goes_on_if_ranks_lack_the_library];
+
+fn expect_left(finished: &Finished, description: &str) {
+    assert_eq!((finished.status, finished.in_time), (Some(0), true), "{finished:?}");
+    let mut done: Vec<&str> = finished.output.lines().collect();
+    done.sort_unstable();
+    let expected = (0..4).map(|rank| format!("rank {rank} is done"));
+    assert_eq!(done, expected.collect::<Vec<_>>(), "{finished:?}");
+    let lines = finished.errors.lines().filter(|line| line.starts_with("tradewind: "));
+    let expected = format!(
+        "tradewind: {description}; nothing runs on tradewind: put `tradewind mpi --` before each \
+         program of the job"
+    );
+    assert_eq!(lines.collect::<Vec<_>>(), [expected], "{finished:?}");
+}
+
+fn goes_on(family: Family) {
+    let one = |rank| format!("1 of 4 ranks was started without `tradewind mpi`: rank {rank}");
+    let several = |ranks: &str| {
+        let which = format!(": ranks {ranks}");
+        format!(
+            "{} of 4 ranks were started without `tradewind mpi`{which}",
+            ranks.split(',').count()
+        )
+    };
+    let host = Host::all(family)[0];
+    let job = |ranks| host.job("some_ranks", ranks);
+    expect_left(&job(2).beside_another([false, true]), &several("2, 3"));
+    expect_left(&job(2).beside_another([true, false]), &several("0, 1"));
+    expect_left(&job(4).preloaded_except("0"), &one(0));
+    expect_left(&job(4).preloaded_except("1"), &one(1));
+    expect_left(&job(4).preloaded_except("0,1,3"), &several("0, 1, 3"));
+    // All ranks or none: nothing is to be said.
+    let finished = job(4).preloaded_except("0,1,2,3").expect_success();
+    assert!(!finished.errors.contains("tradewind"), "{finished:?}");
+    let finished = job(2).beside_another([false, false]).expect_success();
+    assert_eq!(finished.calls("MPI_Iallreduce"), (40, 0), "{finished:?}");
+}
+
+fn mpich_goes_on_if_ranks_lack_the_library() {
+    goes_on(Family::Mpich);
+}
+
+fn open_mpi_goes_on_if_ranks_lack_the_library() {
+    goes_on(Family::OpenMpi);
+}
+
+fn intel_mpi_goes_on_if_ranks_lack_the_library() {
+    goes_on(Family::Intel);
+}
