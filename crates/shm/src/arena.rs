@@ -23,7 +23,7 @@ pub enum ArenaError {
     /// No free range is large enough.
     #[error(
         "no {needed} free bytes (aligned to {alignment}) in an arena of {capacity}, of which {used} are \
-         used and the largest free range has {largest_free}: free memory or create a larger segment"
+         used and the largest free range has {largest_free}: free memory, or set TRADEWIND_ARENA_MIB to more"
     )]
     Full {
         /// Requested size.

@@ -1,7 +1,6 @@
 //! `tradewind exec`: runs a GOAL file for real.
 
 mod launch;
-mod memory;
 mod messages;
 mod pattern;
 mod placement;
@@ -127,8 +126,6 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         crate::goal_file::check_writable(file)?;
     }
     options.limit = arguments.timeout;
-    let fits = memory::reserve(&read.graphs, &mut options.job);
-    fits.map_err(|problem| Failure::TooLarge { path: arguments.file.clone(), problem })?;
     let scratch = tempfile::tempdir()
         .map_err(|source| Failure::Write { path: std::env::temp_dir(), source })?;
     if arguments.trace.is_some() {

@@ -82,7 +82,7 @@ impl Messages {
 }
 
 /// As many as the rank with the most messages gets.
-pub(super) fn windows(graphs: &[Graph]) -> u64 {
+fn windows(graphs: &[Graph]) -> u64 {
     let mut counts = vec![0u64; graphs.len()];
     for (_, _, operation) in operations(graphs) {
         if let Operation::Send { peer, .. } = operation

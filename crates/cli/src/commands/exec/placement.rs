@@ -67,7 +67,7 @@ impl PlacedGraph {
 }
 
 /// Bytes of pattern that a rank sends from.
-pub(super) fn pattern_bytes(graph: &Graph, windows: u64) -> u64 {
+fn pattern_bytes(graph: &Graph, windows: u64) -> u64 {
     let longest = graph.vertices().iter().filter_map(|entry| match &entry.operation {
         Operation::Send { data, .. } => data.bytes(),
         _ => None,
@@ -76,7 +76,7 @@ pub(super) fn pattern_bytes(graph: &Graph, windows: u64) -> u64 {
 }
 
 /// Bytes of the places for everything that a rank receives.
-pub(super) fn received_bytes(graph: &Graph) -> u64 {
+fn received_bytes(graph: &Graph) -> u64 {
     receives(graph).last().map_or(0, |last| last.offset.saturating_add(last.bytes))
 }
 
