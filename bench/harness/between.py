@@ -14,15 +14,13 @@ from . import curves, installation, machine
 from .main import Progress, interrupt
 from .options import positive
 from .places import BENCH, BUILD, LOOPS, RESULTS, ROOT, Trouble, release
-from .processes import Failed, output, run
+from .processes import Failed, run
 from .rows import SOLVE_ROWS
 
 ENTER = BENCH / "harness" / "enter"
 PEERS = ("mpich", "openmpi")
 # Nonblocking collectives in one step over plain connections, which MPICH starts: c/sockets.c, without neighbour exchanges.
 SOCKETS = "sockets"
-# What is compared with the peers: the claim's name, what it must reach beside the best of them.
-AGAINST_PEERS = {"barrier": 0.6, "exchange under computation, exposed": 0.2}
 LIMIT_S = 60
 OPERATIONS = ("allreduce", "alltoall", "bcast", "neighbor")
 # Blocking collectives, as the programs of bench/c and bench/loops take them: operation, bytes, no computation.
@@ -57,10 +55,8 @@ def read(arguments):
     parser.add_argument("--nodes", type=positive, action="append", metavar="N", help="how many nodes (2); repeatable, one number after the other")
     parser.add_argument("--mtu", type=positive, default=1500, help="largest IP packet (1500)")
     parser.add_argument("--rounds", type=positive, default=7, help="rounds, in which every contender has a turn (7)")
-    parser.add_argument("--calls", type=positive, default=500, help="calls of a round (500)")
-    parser.add_argument("--computation", type=positive, default=250, metavar="US", help="over the exchange (250)")
     parser.add_argument("--receiver-core", action="store_true", help="packets are received on the receiver's core (RPS)")
-    parser.add_argument("--program", action="append", choices=["backends", *PROGRAMS], help="measure this part only; repeatable")
+    parser.add_argument("--program", action="append", choices=PROGRAMS, help="measure this part only; repeatable")
     parser.add_argument("--only", action="append", metavar="ROW", help="measure collectives whose row contains ROW, such as barrier; repeatable")
     parser.add_argument("--contender", action="append", metavar="NAME", help="measure contenders whose name contains NAME only; repeatable")
     parser.add_argument("--curves", type=Path, metavar="DIR", help="measure nonblocking collectives at more sizes, and add their curves to those in DIR for `tradewind report DIR`")
@@ -95,7 +91,7 @@ def build(say):
     for peer in PEERS:
         compiler = installation.environment(peer) / "bin" / "mpicc"
         BUILD.mkdir(parents=True, exist_ok=True)
-        for program in ("nodes", *(SOURCES.get(program, program) for program in PROGRAMS)):
+        for program in (SOURCES.get(program, program) for program in PROGRAMS):
             command = [compiler, *installation.FLAGS, BENCH / "c" / f"{program}.c", "-o", BUILD / f"{program}.{peer}"]
             installation.checked(command, f"compiling {program}.c with {peer}'s mpicc", "This is a fault of bench/c.")
     command = [installation.environment("mpich") / "bin" / "mpicc", *installation.FLAGS, BENCH / "c" / "sockets.c", "-o", program_of(SOCKETS, "overlap")]
@@ -154,13 +150,6 @@ def launchers(places, folder, options):
     ucx = ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_NET_DEVICES", device]
     ofi = ["-genv", "MPIR_CVAR_CH4_NETMOD", "ofi", "-genv", "FI_PROVIDER", "tcp", "-genv", "FI_TCP_IFACE", device]
     return {"mpich": mpich, "mpich, ucx": [*mpich, *ucx], "mpich, ofi": [*mpich, *ofi], "openmpi": openmpi}
-
-
-def commands(places, folder, options):
-    """The command line of each way to run a peer, by name."""
-    started = launchers(places, folder, options)
-    arguments = [str(options.calls), str(options.computation)]
-    return {name: [*launcher, program_of(name, "nodes"), *arguments] for name, launcher in started.items() if name != "mpich"}
 
 
 def program_of(contender, program):
@@ -234,58 +223,21 @@ def in_words(program, values):
     return {contender: {text(*key): times for key, times in rows.items()} for contender, rows in values.items()}
 
 
-def own_command(options):
-    """tradewind's own measurement: one round, all engines."""
-    command = [str(release(ROOT) / "tradewind"), "--format", "json", "overlap", "--nodes", str(options.nodes), "--rounds", "1"]
-    command += ["--calls", str(options.calls), "--compute-us", str(options.computation), "--mtu", str(options.mtu)]
-    return command + (["--receiver-core"] if options.receiver_core else [])
-
-
-def figures(contender, command, variables):
-    """What a command found: tradewind prints one array, the peers' program a line for each value."""
-    if contender != "tradewind":
-        return run(command, variables, LIMIT_S)
-    try:
-        return json.loads(output(command, variables, LIMIT_S))
-    except json.JSONDecodeError as error:
-        raise Failed(f"did not print JSON: {error}") from error
-
-
-def measure_backends(places, folder, options, table, say, values, failures):
-    """All rounds of the backends: adds values by engine or configuration, then by what was measured; and what failed."""
-    peers = commands(places, folder, options)
-    for number in range(options.rounds):
-        say(f"round {number + 1} of {options.rounds}")
-        for contender, command in [("tradewind", own_command(options)), *peers.items()]:
-            try:
-                found = figures(contender, command, {"TRADEWIND_BENCH_NODES": str(table)})
-            except Failed as failure:
-                failures[contender] = str(failure)
-                continue
-            for line in found:
-                engine = line.get("engine", contender)
-                value = line["value"] if "value" in line else line["median"]
-                key = line["what"] if not line.get("bytes", 0) or line["bytes"] == 8 else f"{line['what']}, {line['bytes']} bytes"
-                values.setdefault(engine, {}).setdefault(key, []).append(value)
-
-
 def measure(options, say):
-    """All rounds of all programs, or those before an interruption: values of the backends, of the programs, and what failed."""
-    values, collectives, failures = {}, {}, {}
+    """All rounds of all programs, or those before an interruption: values of the programs, and what failed."""
+    collectives, failures = {}, {}
     with tempfile.TemporaryDirectory() as name, nodes(options.nodes, options.mtu, options.receiver_core) as places:
         table = Path(name) / "namespaces"
         table.write_text("".join(f"{place['address']} {place['namespace']} {cores(place, options)}\n" for place in places))
         here = (places, Path(name), options, table, say)
         try:
-            if is_wanted("backends", options.program):
-                measure_backends(*here, values, failures)
             for program in (program for program in PROGRAMS if is_wanted(program, options.program)):
                 measure_collectives(*here, program, collectives.setdefault(program, {}), failures)
         except KeyboardInterrupt:
-            if not values and not any(collectives.values()):
+            if not any(collectives.values()):
                 raise
             failures["The rest of the run"] = "it was interrupted"
-    return values, collectives, failures
+    return collectives, failures
 
 
 def middle(values, engine, what):
@@ -318,34 +270,8 @@ def collective_table(program, values):
     return lines
 
 
-def backend_tables(values, names, whats):
-    """The tables of tradewind's backends beside the peers, as lines."""
-    lines = ["", "| | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
-    for what in whats:
-        cells = []
-        for engine in names:
-            found = values[engine].get(what)
-            cells.append(f"{statistics.median(found):.2f} [{min(found):.2f}, {max(found):.2f}]" if found else "–")
-        lines.append(f"| {what} | " + " | ".join(cells) + " |")
-    lines += ["", "| kernel against | reach | found | |", "|---|---|---|---|"]
-    for what, reach in AGAINST_PEERS.items():
-        ours = middle(values, "kernel", what)
-        theirs = [middle(values, name, what) for name in names if name.startswith(PEERS)]
-        theirs = [value for value in theirs if value]
-        if ours is not None and theirs:
-            ratio = ours / min(theirs)
-            lines.append(f"| best MPI over TCP: {what} | ≤ {reach} | {ratio:.3f} | {'yes' if ratio <= reach else 'no'} |")
-    for what, reach in {"barrier": 0.7, "exchange under computation, exposed": 0.35, "processor time of an exchange, all nodes": 0.5}.items():
-        ours, theirs = middle(values, "kernel", what), middle(values, "agent", what)
-        if ours is not None and theirs:
-            lines.append(f"| agent: {what} | ≤ {reach} | {ours / theirs:.3f} | {'yes' if ours / theirs <= reach else 'no'} |")
-    return lines
-
-
-def report(values, collectives, failures, options, described):
+def report(collectives, failures, options, described):
     """The tables, as text."""
-    names = list(values)
-    whats = list(dict.fromkeys(what for engine in values.values() for what in engine))
     lines = [
         f"# {options.nodes} nodes (network namespaces, MTU {options.mtu}), {options.rounds} rounds in turns",
         "",
@@ -353,8 +279,6 @@ def report(values, collectives, failures, options, described):
         + ("received on the receiver's core (RPS)." if options.receiver_core else "received inside the sender's call (veth without RPS)."),
         "Medians over the rounds, least and most in brackets; µs unless the row says otherwise.",
     ]
-    if names:
-        lines += backend_tables(values, names, whats)
     for program, found in collectives.items():
         lines += collective_table(program, found)
     lines += [f"\n{contender} failed: {why}" for contender, why in failures.items()]
@@ -380,15 +304,15 @@ def main(arguments):
 def measure_nodes(options, say):
     """Runs everything with one number of nodes, and writes what was found; what failed."""
     described = machine.describe(PEERS)
-    values, collectives, failures = measure(options, say)
+    collectives, failures = measure(options, say)
     if options.curves and collectives.get("overlap"):
         curves.write(options.curves, options.nodes, collectives["overlap"], described)
     collectives = {program: in_words(program, found) for program, found in collectives.items()}
-    text = report(values, collectives, failures, options, described)
+    text = report(collectives, failures, options, described)
     RESULTS.mkdir(parents=True, exist_ok=True)
     way = "receiver-core" if options.receiver_core else "sender-call"
     stem = f"{described['fingerprint']}-{options.nodes}-nodes-{way}-{described['date'][:16].replace(' ', 'T').replace(':', '')}"
-    everything = {"machine": described, "options": {name: str(value) for name, value in vars(options).items()}, "values": values, "collectives": collectives, "failures": failures}
+    everything = {"machine": described, "options": {name: str(value) for name, value in vars(options).items()}, "collectives": collectives, "failures": failures}
     (RESULTS / f"{stem}.json").write_text(json.dumps(everything, indent=1) + "\n")
     (RESULTS / f"{stem}.md").write_text(text)
     print(text)

@@ -11,7 +11,6 @@ pub mod matchings;
 pub mod memory;
 pub mod models;
 pub mod networks;
-pub mod nodes;
 pub mod overlap;
 pub mod pingpong;
 pub mod placement;

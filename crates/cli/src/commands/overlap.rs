@@ -2,7 +2,6 @@
 
 pub(crate) mod figures;
 pub(crate) mod job;
-mod nodes;
 pub(crate) mod rank;
 mod table;
 
@@ -28,9 +27,6 @@ use std::process::ExitCode;
 ///
 /// With more ranks than cores, a repetition is timed from the first rank's start to the last rank's
 /// end.
-///
-/// With --nodes it measures the engines between nodes instead: ping-pong, barrier, an exchange of
-/// eight rounds under a computation, and what the kernel engine's parts cost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = JSON)]
 pub(crate) struct Arguments {
@@ -74,9 +70,6 @@ pub(crate) struct Arguments {
     /// Repetitions of each row [default: as many as take a second, from 5 to 4000].
     #[arg(long, value_name = "R")]
     repetitions: Option<u32>,
-
-    #[command(flatten)]
-    between: nodes::Arguments,
 }
 
 const JSON: &str = "\
@@ -100,9 +93,6 @@ impl Arguments {
 }
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
-    if let Some(nodes) = arguments.between.nodes {
-        return nodes::execute(&arguments.between, nodes, arguments.compute_us, format);
-    }
     let cases = arguments.cases();
     for case in &cases {
         // Before any rank is started.

@@ -182,7 +182,6 @@ fn what_cannot_be_measured_is_refused_before_ranks_are_started() {
         ("overlap --compute-us nan", "the computation is NaN µs"),
         ("overlap -n 0", "the number of ranks is 0, it must be from 1 to 4096"),
         ("overlap -n -1", "the number of ranks is -1, it must be from 1 to 4096"),
-        ("overlap --nodes 17", "the number of nodes is 17, it must be from 2 to 16"),
         ("tour -n 5000", "4096"),
     ] {
         let output = tradewind(arguments);
