@@ -29,7 +29,6 @@ fn table() -> Result<DecisionTable, Box<dyn Error>> {
         at: 0,
         time: Times::default(),
         runner_up: None,
-        held: None,
     };
     let row = |(form, ranks_per_node)| Row {
         operation: Collective::Allreduce,

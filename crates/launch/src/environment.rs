@@ -217,11 +217,6 @@ pub trait Lookup {
         Some(DecisionsFile { path, is_named: false })
     }
 
-    /// Returns `true` if the job refines its decisions.
-    fn refines_decisions(&self) -> bool {
-        self.get(REFINE).is_some_and(|value| !value.is_empty() && value != "0")
-    }
-
     /// Returns the file of blocking collectives of MPI libraries, beside that of decisions.
     fn mpi_table_file(&self) -> Option<PathBuf> {
         Some(self.decisions_file()?.path.with_file_name("mpi.json"))

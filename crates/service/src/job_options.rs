@@ -37,7 +37,6 @@ pub(crate) fn job_options_from(
     options.eager_limit = environment.eager_bytes()?.unwrap_or(options.eager_limit);
     options.single_copy = environment.single_copy()?;
     let file = environment.decisions_file();
-    let refined = environment.refines_decisions();
-    options.decisions = file.and_then(|file| Decisions::read(file.path, file.is_named, refined));
+    options.decisions = file.and_then(|file| Decisions::read(file.path, file.is_named));
     Ok(options)
 }

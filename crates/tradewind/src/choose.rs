@@ -1,13 +1,12 @@
 //! The choice of algorithms on a communicator.
 
-use crate::communicator::{Communicator, Purpose};
+use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::internode::unattended;
 use crate::reduction::FoldOrder;
 use crate::selection::algorithms::Algorithms;
 use crate::selection::choice::{ChoiceReason, SelectedAlgorithm};
 use crate::selection::explanation::Explanation;
-use crate::selection::refiner::Refiner;
 use crate::selection::selector::Selector;
 use collectives::{Algorithm, Collective, CollectiveError, UnknownName};
 use engine::node::EngineKind;
@@ -18,9 +17,6 @@ use models::machine_file::Engine;
 impl Communicator {
     /// Chooses the algorithm of a collective of `bytes` bytes, as [`Collective`] counts them; the
     /// same on all ranks.
-    ///
-    /// # Errors
-    /// Fails if a trial that is due fails, which breaks the communicator, or has failed before.
     #[inline]
     pub(crate) fn choose(
         &self,
@@ -28,15 +24,15 @@ impl Communicator {
         collective: Collective,
         bytes: u64,
         order: FoldOrder,
-    ) -> Result<SelectedAlgorithm> {
+    ) -> SelectedAlgorithm {
         // A small join takes no longer than a few of these choices, so it is found by one
         // comparison with a threshold that the rules computed beforehand.
         match self.chosen().get(collective) {
             None if bytes < self.rules().joins_below(form, collective) => {
-                Ok(SelectedAlgorithm::join(form, collective, ChoiceReason::Open))
+                SelectedAlgorithm::join(form, collective, ChoiceReason::Open)
             }
             Some(Algorithm::Join) if self.rules().joins_directly() => {
-                Ok(SelectedAlgorithm::join(form, collective, ChoiceReason::Forced))
+                SelectedAlgorithm::join(form, collective, ChoiceReason::Forced)
             }
             _ => self.choose_and_log(form, collective, bytes, order),
         }
@@ -49,9 +45,9 @@ impl Communicator {
         &self,
         collective: Collective,
         form: CallForm,
-    ) -> Result<SelectedAlgorithm> {
+    ) -> SelectedAlgorithm {
         if self.joins_unknown_sizes(form) {
-            return Ok(SelectedAlgorithm::join(form, collective, ChoiceReason::Open));
+            return SelectedAlgorithm::join(form, collective, ChoiceReason::Open);
         }
         // The selection must be the same on all ranks, and no rank knows the total size.
         self.choose(form, collective, 0, FoldOrder::Any)
@@ -66,9 +62,6 @@ impl Communicator {
 
     /// Chooses the algorithm of a neighbour collective: direct or join.
     pub(crate) fn choose_neighbor(&self) -> Result<Algorithm> {
-        if let Some(refiner) = self.refiner() {
-            refiner.check_intact()?;
-        }
         let forced = self.chosen().neighbor;
         if let Some(other) = forced
             && !Algorithms::NEIGHBOR.contains(&other)
@@ -93,22 +86,13 @@ impl Communicator {
         collective: Collective,
         bytes: u64,
         order: FoldOrder,
-    ) -> Result<SelectedAlgorithm> {
-        if let Some(refiner) = self.refiner() {
-            refiner.check_intact()?;
-            if self.chosen().get(collective).is_none() {
-                self.refine(refiner, (form, collective, bytes))?;
-            }
-        }
+    ) -> SelectedAlgorithm {
         let selector = self.selector();
         let selected = selector.select(form, collective, bytes, order);
-        if let Purpose::Trial(engine) = self.purpose() {
-            return Ok(SelectedAlgorithm { engine: engine.or(selected.engine), ..selected });
-        }
         if self.rank() == 0 {
-            selector.log(&selected, bytes, order);
+            selector.log(&selected, bytes);
         }
-        Ok(selected)
+        selected
     }
 
     /// Explains which algorithm runs a blocking collective of `bytes` bytes, as [`Collective`]
@@ -146,7 +130,6 @@ impl Communicator {
     /// The selector of this communicator's algorithms.
     #[inline]
     pub(crate) fn selector(&self) -> Selector {
-        let refined = self.refiner().map(Refiner::rules);
-        Selector::new(refined.unwrap_or(self.rules()), *self.chosen())
+        Selector::new(self.rules(), *self.chosen())
     }
 }

@@ -12,14 +12,12 @@ use crate::placement::Placement;
 use crate::point_to_point::context::{MessageContext, RankEndpoint};
 use crate::selection::algorithms::Algorithms;
 use crate::selection::job_table::JobTable;
-use crate::selection::refiner::Refiner;
 use crate::selection::rules::SelectionRules;
 use bytemuck::Pod;
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::Signature;
 use goal::compile::compile;
 use goal::graph::Graph;
-use models::decision::CallForm;
 use models::decision::rules::MachineClass;
 use models::machine_file::Engine;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,16 +51,6 @@ const MOST_LINKED: u64 = 1024;
 pub struct Communicator {
     shared: Arc<Shared>,
     algorithms: Algorithms,
-    purpose: Purpose,
-}
-
-/// Purpose of the calls by a handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Calls of the program.
-    Program,
-    /// Calls of a trial, on this engine between nodes, which refine nothing.
-    Trial(Option<Engine>),
 }
 
 #[derive(Debug)]
@@ -77,8 +65,6 @@ struct Shared {
     topologies: AtomicU64,
     ports: AtomicU64,
     rules: &'static SelectionRules,
-    /// Refines the rules, if the job does that.
-    refiner: Option<Box<Refiner>>,
     /// Shared by all communicators of the job, because memory may outlive its communicator.
     deferred: DeferredBuffers,
     /// Context of the messages between two ranks.
@@ -121,12 +107,11 @@ impl Communicator {
             topologies: AtomicU64::new(0),
             ports: AtomicU64::new(0),
             rules,
-            refiner: Refiner::of(rules).map(Box::new),
             deferred,
             messages,
         };
         let shared = Arc::new(shared);
-        Communicator { shared, algorithms: Algorithms::default(), purpose: Purpose::Program }
+        Communicator { shared, algorithms: Algorithms::default() }
     }
 
     /// The ranks on this node: all of them, unless [`internode`](Self::internode) is some.
@@ -139,7 +124,7 @@ impl Communicator {
         self.shared.internode.as_ref()
     }
 
-    /// The rules that select algorithms, as they were when the job started.
+    /// The rules that select algorithms.
     #[inline]
     pub(crate) fn rules(&self) -> &'static SelectionRules {
         self.shared.rules
@@ -193,27 +178,7 @@ impl Communicator {
     /// ```
     #[must_use]
     pub fn with_algorithms(&self, algorithms: Algorithms) -> Self {
-        Communicator { shared: Arc::clone(&self.shared), algorithms, purpose: self.purpose }
-    }
-
-    /// The same communicator with other algorithms, for a trial on this engine between nodes.
-    pub(crate) fn in_trial(&self, algorithms: Algorithms, engine: Option<Engine>) -> Self {
-        Communicator {
-            shared: Arc::clone(&self.shared),
-            algorithms,
-            purpose: Purpose::Trial(engine),
-        }
-    }
-
-    /// Refines the rules by calls of this handle, if the job does that.
-    #[inline]
-    pub(crate) fn refiner(&self) -> Option<&Refiner> {
-        self.shared.refiner.as_deref().filter(|_| self.purpose == Purpose::Program)
-    }
-
-    /// Purpose of the calls by this handle.
-    pub(crate) fn purpose(&self) -> Purpose {
-        self.purpose
+        Communicator { shared: Arc::clone(&self.shared), algorithms }
     }
 
     #[inline]
@@ -349,16 +314,6 @@ impl Communicator {
         let left = self.lock_paths().insert(key, path.clone(), limit);
         drop(left);
         Ok(path)
-    }
-
-    /// Name of the backend between nodes that runs calls of this form by the path that the last call
-    /// found, whichever engine was selected: where that refuses a graph, another one runs it. The same
-    /// on all ranks, which register alike.
-    pub(crate) fn last_backend(&self, form: CallForm) -> Option<&'static str> {
-        match self.lock_paths().last_found()? {
-            ExecutionPath::Internode(schedule) => Some(schedule.backend_name(form)),
-            ExecutionPath::Flat(_) | ExecutionPath::Linked(_) => None,
-        }
     }
 
     fn lock_paths(&self) -> MutexGuard<'_, PathCache> {

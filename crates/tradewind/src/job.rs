@@ -164,17 +164,16 @@ fn agree_on_table(world: &Communicator, own: JobTable) -> Result<JobTable> {
         _ => Vec::new(),
     };
     // First the length: the buffers of a broadcast must have one length on all ranks.
-    let mut announced = [bytes.len() as u64, own.is_refined().into()];
-    world.bcast(&mut announced, 0)?;
-    let [length, is_refined] = announced;
+    let mut length = [bytes.len() as u64];
+    world.bcast(&mut length, 0)?;
     let mut bytes = bytes;
-    bytes.resize(length as usize, 0);
+    bytes.resize(length[0] as usize, 0);
     world.bcast(&mut bytes, 0)?;
     Ok(match (world.rank(), own) {
         (0, own) => own,
         // Another node's table may lie elsewhere; what counts is its content.
         (_, JobTable::Unusable(why)) if bytes.is_empty() => JobTable::Unusable(why),
-        _ => JobTable::of_bytes("the table of rank 0".as_ref(), &bytes, is_refined == 1),
+        _ => JobTable::of_bytes("the table of rank 0".as_ref(), &bytes),
     })
 }
 

@@ -128,7 +128,6 @@ mod selection;
 mod shape;
 mod split;
 mod streamed_blocks;
-mod trial;
 
 pub use buffer_error::BufferError;
 pub use buffers::{InPlace, Input, Output, SharedBuffer};

@@ -42,12 +42,6 @@ impl PathCache {
         Some(found.path.clone())
     }
 
-    /// The path that was found last.
-    pub(crate) fn last_found(&self) -> Option<&ExecutionPath> {
-        let cached = self.paths.values().max_by_key(|cached| cached.last_use)?;
-        Some(&cached.path)
-    }
-
     /// Adds a path, or replaces it. Returns the paths that leave the cache. The caller drops them after
     /// it has unlocked the cache, because the drop of a schedule takes other locks.
     pub(crate) fn insert(

@@ -4,6 +4,5 @@ pub(crate) mod algorithms;
 pub(crate) mod choice;
 pub(crate) mod explanation;
 pub(crate) mod job_table;
-pub(crate) mod refiner;
 pub(crate) mod rules;
 pub(crate) mod selector;

@@ -303,7 +303,7 @@ fn keep(directory: &Directory, out: &Path, is_look: bool) -> Result<(), Failure>
     for line in noisy_rows(&table) {
         eprintln!("tradewind: noisy: {line}");
     }
-    // A job that refines its table may write, too. A new file has nothing to lose.
+    // Another one may write, too. A new file has nothing to lose.
     let _lock = out.exists().then(|| models::file::lock(out)).transpose()?;
     match DecisionTable::read_for(out, &here) {
         Ok(old) if is_look => old.replaced_by(&table).write(out)?,

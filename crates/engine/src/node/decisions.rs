@@ -19,37 +19,31 @@ pub struct Decisions {
     pub path: PathBuf,
     /// The contents, or the reason why the file cannot be read.
     pub content: Result<Vec<u8>, String>,
-    /// The ranks refine the table while they run. They time algorithms together, so all do or none.
-    pub are_refined: bool,
 }
 
-/// Bits of the flags in the encoded form.
-mod flags {
-    pub(super) const READABLE: u8 = 1;
-    pub(super) const REFINED: u8 = 2;
-}
+/// Flag in the encoded form: contents follow, not a reason.
+const READABLE: u8 = 1;
 
 impl Decisions {
     /// Reads the file. Returns `None` if there is no file at `path` and `must_exist` is false.
-    pub fn read(path: PathBuf, must_exist: bool, are_refined: bool) -> Option<Self> {
+    pub fn read(path: PathBuf, must_exist: bool) -> Option<Self> {
         let content = match read(&path) {
             Ok(bytes) => Ok(bytes),
             Err(error) if error.kind() == ErrorKind::NotFound && !must_exist => return None,
             Err(error) => Err(error.to_string()),
         };
-        Some(Decisions { path, content, are_refined })
+        Some(Decisions { path, content })
     }
 
-    /// Encodes the length of the path, the path, flags, and the contents or the reason.
+    /// Encodes the length of the path, the path, a flag, and the contents or the reason.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let path = self.path.as_os_str().as_bytes();
         let (readable, rest) = match &self.content {
-            Ok(bytes) => (flags::READABLE, bytes.as_slice()),
+            Ok(bytes) => (READABLE, bytes.as_slice()),
             Err(why) => (0, why.as_bytes()),
         };
-        let refined = if self.are_refined { flags::REFINED } else { 0 };
         let length = (path.len() as u64).to_le_bytes();
-        [length.as_slice(), path, &[readable | refined], rest].concat()
+        [length.as_slice(), path, &[readable], rest].concat()
     }
 
     /// Decodes the bytes of [`encode`](Self::encode). Damaged bytes become an unreadable file.
@@ -59,7 +53,6 @@ impl Decisions {
             content: Err(
                 "the job's memory does not hold what its first process put there".to_owned()
             ),
-            are_refined: false,
         })
     }
 
@@ -69,9 +62,8 @@ impl Decisions {
             rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
         let (set, rest) = rest.split_first()?;
         let why = || String::from_utf8_lossy(rest).into_owned();
-        let content = if set & flags::READABLE != 0 { Ok(rest.to_vec()) } else { Err(why()) };
-        let are_refined = set & flags::REFINED != 0;
-        Some(Decisions { path: OsString::from_vec(path.to_vec()).into(), content, are_refined })
+        let content = if *set == READABLE { Ok(rest.to_vec()) } else { Err(why()) };
+        Some(Decisions { path: OsString::from_vec(path.to_vec()).into(), content })
     }
 }
 
@@ -95,10 +87,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_put_down_is_found(path in proptest::collection::vec(1u8.., 0..40), bytes: Vec<u8>, why: String, are_refined: bool) {
+        fn what_is_put_down_is_found(path in proptest::collection::vec(1u8.., 0..40), bytes: Vec<u8>, why: String) {
             let path = PathBuf::from(OsStr::from_bytes(&path));
             for content in [Ok(bytes.clone()), Err(why.clone())] {
-                let decisions = Decisions { path: path.clone(), content, are_refined };
+                let decisions = Decisions { path: path.clone(), content };
                 prop_assert_eq!(Decisions::decode(&decisions.encode()), decisions);
             }
         }

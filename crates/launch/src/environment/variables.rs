@@ -61,8 +61,6 @@ variables! {
         "Prints the algorithm of each collective and the reason for it.";
     DECISIONS = "TRADEWIND_DECISIONS", "path", "the user's file",
         "File with the measured decisions between algorithms; empty for none.";
-    REFINE = "TRADEWIND_REFINE", "1", "off",
-        "Refines these decisions: after a thousand calls of a collective and about one size, a blocking call first times the algorithms that the decisions compare. The variable counts where the job's first process has it.";
     SEGMENT_DIR = "TRADEWIND_SEGMENT_DIR", "directory", "anonymous memory",
         "Directory of the file with the memory that the ranks of a node share.";
     ARENA_MIB = "TRADEWIND_ARENA_MIB", "number", "4096",

@@ -134,7 +134,7 @@ fn range_at(models: &Models, query: &Query) -> Option<Range> {
     });
     let from = query.bytes;
     let time = Times::predicted(microseconds);
-    Some(Range { from, to: None, plan, engine, at: from, time, runner_up, held: None })
+    Some(Range { from, to: None, plan, engine, at: from, time, runner_up })
 }
 
 /// The first size above `good` that fails, if sizes fail from some point on; otherwise one that

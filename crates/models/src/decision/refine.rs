@@ -2,7 +2,6 @@
 
 use super::table::{Range, Row, RunnerUp, Times};
 use crate::machine_file::Engine;
-use crate::prediction::USUALLY_HELD;
 use collectives::{Algorithm, Choice};
 
 /// Factor of the best time up to which the plan of the models is kept: the table does not record
@@ -54,13 +53,11 @@ impl Row {
     /// about as fast as the best; otherwise the best one takes its place for the sizes from `window.0`
     /// up to `window.1`, which may have no end. Plans on another engine must be faster by more: than
     /// what was measured on the engine of the models, or than their plan is predicted to be there.
-    /// `held` is that of the ranks that measured, as of a [range](Range::held). `predict` returns the
-    /// models' time of a plan for these bytes.
+    /// `predict` returns the models' time of a plan for these bytes.
     pub fn refine(
         &mut self,
         bytes: u64,
         window: (u64, Option<u64>),
-        held: Option<u64>,
         measured: &[Measured],
         predict: impl Fn(Option<Engine>, &Choice) -> Option<f64>,
     ) {
@@ -110,7 +107,7 @@ impl Row {
             }
             _ => {
                 let (from, to) = window;
-                self.carve(Range { from, to, plan, engine, at: bytes, time, runner_up, held });
+                self.carve(Range { from, to, plan, engine, at: bytes, time, runner_up });
             }
         }
     }
@@ -154,10 +151,9 @@ impl Range {
         self.from <= bytes && self.to.is_none_or(|to| bytes < to)
     }
 
-    /// Returns `true` if both have one plan and engine, for jobs with the same connections.
+    /// Returns `true` if both have one plan and engine.
     fn is_same_choice(&self, other: &Range) -> bool {
-        let held = |range: &Range| range.held.unwrap_or(USUALLY_HELD);
-        (self.plan, self.engine, held(self)) == (other.plan, other.engine, held(other))
+        (self.plan, self.engine) == (other.plan, other.engine)
     }
 
     /// The first size beyond, or the largest number.

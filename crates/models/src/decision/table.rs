@@ -62,12 +62,6 @@ pub struct Range {
     /// The next best at that size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner_up: Option<RunnerUp>,
-    /// Bytes that each connection between ranks held where the plan was chosen; `None` for
-    /// [`USUALLY_HELD`](crate::prediction::USUALLY_HELD). Only plans that
-    /// [run in the ranks](crate::prediction::runs_in_ranks) depend on it.
-    // Since version 5.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<u64>,
 }
 
 /// A plan that was not chosen.

@@ -28,7 +28,6 @@ fn a_measured_winner_takes_the_sizes_around_its_own() {
     row.refine(
         8,
         (4, Some(32)),
-        None,
         &[exactly(Algorithm::Flat, 1.02), exactly(Algorithm::Chain, 1.0)],
         predict,
     );
@@ -40,10 +39,10 @@ fn a_measured_winner_takes_the_sizes_around_its_own() {
         (8, Some(chain))
     );
     // Slower than the best: the best takes its window, and joins what has the same plan.
-    row.refine(64, (32, Some(128)), None, &[exactly(flat, 2.0), exactly(chain, 1.0)], predict);
+    row.refine(64, (32, Some(128)), &[exactly(flat, 2.0), exactly(chain, 1.0)], predict);
     let expected = [(0, Some(32), flat, Some(Both)), (32, None, chain, Some(ByClock))];
     assert_eq!(ranges_of(&row), expected);
-    row.refine(1000, (500, None), None, &[exactly(flat, 1.0), exactly(chain, 2.0)], predict);
+    row.refine(1000, (500, None), &[exactly(flat, 1.0), exactly(chain, 2.0)], predict);
     let expected = [
         (0, Some(32), flat, Some(Both)),
         (32, Some(500), chain, Some(ByClock)),
@@ -73,7 +72,7 @@ fn another_engine_wins_by_more_than_a_quarter() {
             on(chain, Engine::Agent, 1.0),
             on(tree, Engine::Kernel, in_kernel),
         ];
-        row.refine(8, (0, None), None, &found, |_, _| None);
+        row.refine(8, (0, None), &found, |_, _| None);
         let chosen = (row.ranges[0].plan.algorithm, row.ranges[0].engine);
         assert_eq!(chosen, (expected.0, Some(expected.1)), "{in_kernel}");
     }
@@ -94,7 +93,7 @@ fn an_engine_that_was_timed_alone_does_not_win_over_a_faster_prediction() {
         let mut row = bcast_row(4, 1, vec![usual]);
         let found = [Measured { engine: Some(Engine::Kernel), ..measured(tree, [1.0; 3]) }];
         let predict = |engine, _: &Choice| predicted.filter(|_| engine == Some(Engine::Agent));
-        row.refine(8, (0, None), None, &found, predict);
+        row.refine(8, (0, None), &found, predict);
         let chosen = (row.ranges[0].plan.algorithm, row.ranges[0].engine);
         assert_eq!(chosen, (expected.0, Some(expected.1)), "{predicted:?}");
     }
@@ -105,7 +104,7 @@ fn a_flat_collective_wins_where_times_cannot_decide() {
     let chosen = |join, ring| {
         let mut row = bcast_row(4, 4, vec![range(0, None, Algorithm::Flat)]);
         let found = [measured(Algorithm::Chain, ring), measured(Algorithm::Join, join)];
-        row.refine(8, (0, None), None, &found, |_, _| None);
+        row.refine(8, (0, None), &found, |_, _| None);
         row.ranges[0].plan.algorithm
     };
     assert_eq!(chosen([19.4, 26.0, 27.4], [19.4, 22.5, 33.8]), Algorithm::Join);
@@ -132,7 +131,7 @@ proptest! {
             let low = place.checked_sub(1).map_or(0, |before| middle(&sizes[before]).min(*size));
             let high = sizes.get(place + 1).map(|next| middle(next).max(size + 1));
             let found = [measured(Algorithm::Ring, [*one; 3]), measured(Algorithm::Join, [*other; 3])];
-            row.refine(*size, (low, high), None, &found, |_, _| None);
+            row.refine(*size, (low, high), &found, |_, _| None);
         }
         prop_assert!(row.range(bytes).is_ok(), "{row:?}");
         let table = DecisionTable::new(fingerprint(), vec![row]);

@@ -31,7 +31,7 @@ pub(crate) fn query(operation: Collective, ranks: u32, ranks_per_node: u32, byte
 pub(crate) fn range(from: u64, to: Option<u64>, algorithm: Algorithm) -> Range {
     let plan = Choice::of(algorithm);
     let time = Times::predicted(1.0);
-    Range { from, to, plan, engine: None, at: from, time, runner_up: None, held: None }
+    Range { from, to, plan, engine: None, at: from, time, runner_up: None }
 }
 
 pub(crate) fn bcast_row(ranks: u32, ranks_per_node: u32, ranges: Vec<Range>) -> Row {

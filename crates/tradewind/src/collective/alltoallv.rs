@@ -111,14 +111,14 @@ impl Communicator {
     /// The call of a blocking alltoallv, if it is streamed.
     #[inline(always)]
     fn call_of_streamed_alltoallv(&self) -> Result<Option<Signature>> {
-        let choice = self.choose_of_different_sizes(CallForm::Blocking)?;
+        let choice = self.choose_of_different_sizes(CallForm::Blocking);
         Ok(self.streams_blocks(&choice).then(|| signature_of(CallKind::Alltoallv, &choice, None)))
     }
 
     /// Chooses the algorithm of an all-to-all with blocks of different sizes.
     #[inline(always)]
-    fn choose_of_different_sizes(&self, form: CallForm) -> Result<SelectedAlgorithm> {
-        Ok(of_different_sizes(self.choose_for_unknown_sizes(Collective::Alltoall, form)?))
+    fn choose_of_different_sizes(&self, form: CallForm) -> SelectedAlgorithm {
+        of_different_sizes(self.choose_for_unknown_sizes(Collective::Alltoall, form))
     }
 
     #[inline(always)]
@@ -167,10 +167,10 @@ impl Communicator {
     ) -> Result<ExecutionPath> {
         let (known, choice) = match sizes {
             BlockSizes::Known(form, known) => {
-                let choice = self.choose(form, Collective::Alltoall, 0, FoldOrder::Any)?;
+                let choice = self.choose(form, Collective::Alltoall, 0, FoldOrder::Any);
                 (Some(known), of_different_sizes(choice))
             }
-            BlockSizes::Own(form) => (None, self.choose_of_different_sizes(form)?),
+            BlockSizes::Own(form) => (None, self.choose_of_different_sizes(form)),
         };
         let call = signature_of(kind, &choice, known);
         if choice.is_join() {

@@ -21,7 +21,7 @@ impl Communicator {
     /// Fails if a rank is gone or in another collective.
     #[inline]
     pub fn barrier(&self) -> Result<()> {
-        let choice = self.choose(CallForm::Blocking, Collective::Barrier, 0, FoldOrder::Any)?;
+        let choice = self.choose(CallForm::Blocking, Collective::Barrier, 0, FoldOrder::Any);
         if choice.is_join() {
             return Ok(self.group().run_flat(&flat_barrier(&choice), &[], &mut [])?);
         }
@@ -50,7 +50,7 @@ impl Communicator {
 
     #[inline(always)]
     fn path_of_barrier(&self, form: CallForm) -> Result<ExecutionPath> {
-        let choice = self.choose(form, Collective::Barrier, 0, FoldOrder::Any)?;
+        let choice = self.choose(form, Collective::Barrier, 0, FoldOrder::Any);
         if choice.is_join() {
             return Ok(ExecutionPath::Flat(flat_barrier(&choice)));
         }

@@ -42,7 +42,7 @@ impl Communicator {
         let bytes = size_of_val(buffer) as u64;
         let is_root = self.rank() == root;
         self.check_root(root)?;
-        let choice = self.choose(CallForm::Blocking, Collective::Bcast, bytes, FoldOrder::Any)?;
+        let choice = self.choose(CallForm::Blocking, Collective::Bcast, bytes, FoldOrder::Any);
         if !choice.is_join() {
             let path = self.linked_bcast(&choice, bytes, root)?;
             return CollectivePlan::with_one_buffer(path, bytes, is_root).run(self, buffer);
@@ -94,7 +94,7 @@ impl Communicator {
     #[inline(always)]
     fn path_of_bcast(&self, form: CallForm, bytes: u64, root: u32) -> Result<ExecutionPath> {
         self.check_root(root)?;
-        let choice = self.choose(form, Collective::Bcast, bytes, FoldOrder::Any)?;
+        let choice = self.choose(form, Collective::Bcast, bytes, FoldOrder::Any);
         if choice.is_join() {
             return Ok(ExecutionPath::Flat(flat_bcast(&choice, bytes, root)));
         }

@@ -100,7 +100,7 @@ impl Communicator {
                 ));
             }
         };
-        let choice = self.choose(form, Collective::Exscan, bytes, known.order())?;
+        let choice = self.choose(form, Collective::Exscan, bytes, known.order());
         let arguments = choice.digest() << 16 | known.number();
         let call = Signature::new(CallKind::Exscan, bytes, arguments);
         if choice.is_join() {

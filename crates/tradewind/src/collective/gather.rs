@@ -142,7 +142,7 @@ impl Communicator {
         leaves_own: bool,
     ) -> Result<ExecutionPath> {
         self.check_root(root)?;
-        let choice = self.choose(form, Collective::Gather, bytes, FoldOrder::Any)?;
+        let choice = self.choose(form, Collective::Gather, bytes, FoldOrder::Any);
         let call = Signature::new(kind, bytes, choice.digest() << 32 | u64::from(root));
         if choice.is_join() {
             return Ok(ExecutionPath::Flat(FlatCollective {

@@ -104,7 +104,7 @@ impl Communicator {
         if root >= self.size() {
             return Ok(None);
         }
-        let choice = self.choose_for_unknown_sizes(Collective::Gather, CallForm::Blocking)?;
+        let choice = self.choose_for_unknown_sizes(Collective::Gather, CallForm::Blocking);
         Ok(self.streams_blocks(&choice).then(|| signature_of_gatherv(&choice, root)))
     }
 
@@ -125,7 +125,7 @@ impl Communicator {
             None
         };
         let own = counts.as_ref().map_or(own, |counts| counts.block(root));
-        let choice = self.choose_for_unknown_sizes(Collective::Gather, form)?;
+        let choice = self.choose_for_unknown_sizes(Collective::Gather, form);
         let call = signature_of_gatherv(&choice, root);
         let joins = choice.is_join();
         let path = if joins {

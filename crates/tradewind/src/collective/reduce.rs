@@ -108,7 +108,7 @@ impl Communicator {
                 return Ok(CollectivePlan::folded(path, shape, function, (count, count, bytes)));
             }
         };
-        let choice = self.choose(form, Collective::Reduce, bytes, known.order())?;
+        let choice = self.choose(form, Collective::Reduce, bytes, known.order());
         let arguments = choice.digest() << 48 ^ known.number() << 32 | u64::from(root);
         let call = Signature::new(CallKind::Reduce, bytes, arguments);
         if choice.is_join() {

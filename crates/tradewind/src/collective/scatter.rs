@@ -110,7 +110,7 @@ impl Communicator {
         self.check_root(root)?;
         let total = self.for_each_rank(bytes)?;
         let is_root = self.rank() == root;
-        let choice = self.choose(form, Collective::Scatter, bytes, FoldOrder::Any)?;
+        let choice = self.choose(form, Collective::Scatter, bytes, FoldOrder::Any);
         let call =
             Signature::new(CallKind::Scatter, bytes, choice.digest() << 32 | u64::from(root));
         let joins = choice.is_join();

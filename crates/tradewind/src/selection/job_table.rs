@@ -5,9 +5,8 @@
 
 use engine::Decisions;
 use engine::node::Node;
-use launch::environment::{Environment, Lookup, REFINE};
-use models::decision::{DecisionTable, Query, Row};
-use models::file::{self, FileError};
+use models::decision::DecisionTable;
+use models::file::FileError;
 use models::machine::Topology;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,29 +28,13 @@ pub(crate) struct UsedTable {
     /// Path of its file.
     pub(crate) path: Arc<Path>,
     pub(crate) table: Arc<DecisionTable>,
-    pub(crate) refinement: Refinement,
-}
-
-/// Whether a job refines its table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refinement {
-    /// It does not.
-    Off,
-    /// It does.
-    InMemory,
-    /// It does, and this process writes what was found to the file.
-    InFile,
 }
 
 impl JobTable {
-    /// The table in these bytes, of whichever machine, of a job that refines it or not; none if they
-    /// are no table.
-    pub(crate) fn of_bytes(path: &Path, bytes: &[u8], is_refined: bool) -> Self {
-        let refinement = if is_refined { Refinement::InMemory } else { Refinement::Off };
+    /// The table in these bytes, of whichever machine; none if they are no table.
+    pub(crate) fn of_bytes(path: &Path, bytes: &[u8]) -> Self {
         match DecisionTable::from_bytes(path, bytes) {
-            Ok(table) => {
-                JobTable::Table(UsedTable { path: path.into(), table: table.into(), refinement })
-            }
+            Ok(table) => JobTable::Table(UsedTable { path: path.into(), table: table.into() }),
             Err(_) => JobTable::None,
         }
     }
@@ -62,43 +45,11 @@ impl JobTable {
             JobTable::None | JobTable::Unusable(_) => None,
         }
     }
-
-    /// Returns `true` if the job refines the table.
-    pub(crate) fn is_refined(&self) -> bool {
-        matches!(self, JobTable::Table(used) if used.refinement != Refinement::Off)
-    }
-
-    /// Corrects the row of a query in the file, if that is this process's part. Other communicators
-    /// and jobs may have corrected it meanwhile, which stays.
-    pub(crate) fn correct_file(&self, query: &Query, correct: impl Fn(&Row) -> Row) {
-        let JobTable::Table(UsedTable { path, refinement: Refinement::InFile, .. }) = self else {
-            return;
-        };
-        let write = || -> Result<(), FileError> {
-            let _lock = file::lock(path)?;
-            let here = Topology::here().fingerprint().clone();
-            let table = DecisionTable::read_for(path, &here)?;
-            let Ok(row) = table.row(query) else { return Ok(()) };
-            let corrected = correct(row);
-            if corrected.ranges == row.ranges {
-                return Ok(());
-            }
-            // The row is one of a table.
-            let Ok(newer) = DecisionTable::new(here, vec![corrected]) else { return Ok(()) };
-            table.replaced_by(&newer).write(path)
-        };
-        if let Err(error) = write() {
-            log::warn!("the refined decisions are not written: {error}");
-        }
-    }
 }
 
 /// The job's decision table. Rank 0 warns of one that cannot be used.
 pub(crate) fn of_job(node: &Node, rank: u32) -> JobTable {
     let Some(decisions) = node.decisions().ok().flatten() else {
-        if rank == 0 && Environment.refines_decisions() {
-            log::warn!("{REFINE}: there is no decision table: `tradewind tune` writes one");
-        }
         return JobTable::None;
     };
     let read = table(&decisions);
@@ -117,16 +68,7 @@ pub(crate) fn of_job(node: &Node, rank: u32) -> JobTable {
     };
     match table {
         Ok(table) if use_it => {
-            let refinement = match (decisions.are_refined, rank) {
-                (false, _) => Refinement::Off,
-                (true, 0) => Refinement::InFile,
-                (true, _) => Refinement::InMemory,
-            };
-            JobTable::Table(UsedTable {
-                path: decisions.path.into(),
-                table: table.into(),
-                refinement,
-            })
+            JobTable::Table(UsedTable { path: decisions.path.into(), table: table.into() })
         }
         _ => JobTable::Unusable(warning.unwrap_or_default().into()),
     }

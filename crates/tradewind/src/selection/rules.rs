@@ -18,24 +18,18 @@ use models::machine_file::Engine;
 use models::prediction::{USUALLY_HELD, runs_in_ranks};
 use std::collections::HashSet;
 use std::num::{NonZeroU32, NonZeroU64};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Most segments of a message. Where a decision table has more, another plan runs.
 const MOST_SEGMENTS: u64 = 1024;
 
-/// Most corrections of rules by a process. Each keeps its row and 3 KiB, since rows are shared.
-const MOST_REFINED: usize = 512;
-
 /// Rows by form and collective, for one number of ranks and placement.
-type Rows = [Vec<Option<Arc<Row>>>; CallForm::ALL.len()];
+type Rows = [Vec<Option<Row>>; CallForm::ALL.len()];
 
 /// Selection rules for one number of ranks and placement.
 #[derive(Debug)]
 pub(crate) struct SelectionRules {
     table: JobTable,
-    /// The rules at the start of the job, if these have rows that it has refined since. The table is
-    /// that of the start in any case.
-    at_start: Option<&'static SelectionRules>,
     ranks: u32,
     engine: EngineKind,
     placement: Placement,
@@ -59,8 +53,8 @@ pub(crate) fn explanations_enabled() -> bool {
     Environment.get(EXPLAIN).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// All rules of this process, leaked: they are few, one for each number of ranks and placement, besides
-/// [`MOST_REFINED`], and requests refer to them without a reference count.
+/// All rules of this process, leaked: they are few, one for each number of ranks and placement, and
+/// requests refer to them without a reference count.
 static KNOWN: Mutex<Vec<&'static SelectionRules>> = Mutex::new(Vec::new());
 
 impl SelectionRules {
@@ -72,91 +66,39 @@ impl SelectionRules {
         placement: Placement,
     ) -> &'static Self {
         let wanted = (ranks, engine, placement);
-        let is_same = |rules: &SelectionRules| {
-            let is_same_shape = (rules.ranks, rules.engine, rules.placement) == wanted;
-            rules.at_start.is_none() && is_same_shape && rules.table == table
-        };
-        let new = || SelectionRules::new(table.clone(), wanted, explanations_enabled());
-        SelectionRules::known(is_same, new)
-    }
-
-    /// The known rules of which a predicate holds, else new ones, which are known from then on.
-    fn known(
-        is_same: impl Fn(&SelectionRules) -> bool,
-        new: impl FnOnce() -> SelectionRules,
-    ) -> &'static Self {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(rules) = known.iter().find(|rules| is_same(rules)) {
+        let is_same = |rules: &&&SelectionRules| {
+            (rules.ranks, rules.engine, rules.placement) == wanted && rules.table == table
+        };
+        if let Some(rules) = known.iter().find(is_same) {
             return rules;
         }
-        let rules: &'static SelectionRules = Box::leak(Box::new(new()));
+        let rules: &'static SelectionRules =
+            Box::leak(Box::new(SelectionRules::new(table, wanted, explanations_enabled())));
         known.push(rules);
         rules
     }
 
-    /// These rules with another row for their number of ranks.
-    pub(crate) fn with_row(&'static self, row: Row) -> &'static Self {
-        let at_start = self.at_start();
-        let mut rows = self.rows.clone();
-        let place = &mut rows[row.form as usize][row.operation as usize];
-        *place = Some(Arc::new(row));
-        let is_same = |one: &SelectionRules| {
-            let is_same_start = one.at_start.is_some_and(|start| std::ptr::eq(start, at_start));
-            is_same_start && one.rows == rows
-        };
-        let new = || {
-            let wanted = (self.ranks, self.engine, self.placement);
-            let explained = explanations_enabled();
-            let rules =
-                SelectionRules::with_rows(self.table.clone(), wanted, rows.clone(), explained);
-            SelectionRules { at_start: Some(at_start), ..rules }
-        };
-        SelectionRules::known(is_same, new)
-    }
-
-    /// Returns `true` if this process may correct rules once more.
-    pub(crate) fn may_refine() -> bool {
-        let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        known.iter().filter(|rules| rules.at_start.is_some()).count() < MOST_REFINED
-    }
-
-    /// The rules at the start of the job, before it refined any.
-    pub(crate) fn at_start(&'static self) -> &'static Self {
-        self.at_start.unwrap_or(self)
-    }
-
     fn new(
         table: JobTable,
-        wanted: (u32, EngineKind, Placement),
+        (ranks, engine, placement): (u32, EngineKind, Placement),
         explanations_enabled: bool,
     ) -> Self {
-        let (ranks, _, placement) = wanted;
         let row = |form: CallForm, operation: &Collective| {
             let query = query(form, *operation, ranks, placement, 0);
-            table.table()?.row(&query).ok().cloned().map(Arc::new)
+            table.table()?.row(&query).ok().cloned()
         };
         let rows = [CallForm::Blocking, CallForm::Nonblocking].map(|form| {
             Collective::ALL.iter().map(|operation| row(form, operation)).collect::<Vec<_>>()
         });
-        SelectionRules::with_rows(table, wanted, rows, explanations_enabled)
-    }
-
-    fn with_rows(
-        table: JobTable,
-        (ranks, engine, placement): (u32, EngineKind, Placement),
-        rows: Rows,
-        explanations_enabled: bool,
-    ) -> Self {
         let mut joins_below = [[0; Collective::ALL.len()]; CallForm::ALL.len()];
-        let is_refined = table.is_refined();
-        let joins_directly =
-            matches!(placement, Placement::OneNode(_)) && !explanations_enabled && !is_refined;
-        // With the caller engine, between nodes, and where decisions are printed or refined, every
-        // call takes the long way.
+        let joins_directly = matches!(placement, Placement::OneNode(_)) && !explanations_enabled;
+        // With the caller engine, between nodes, and where decisions are printed, every call takes the
+        // long way.
         if engine == EngineKind::Peers && joins_directly {
             for form in CallForm::ALL.iter().copied() {
                 for operation in Collective::ALL.iter().copied() {
-                    let own = rows[form as usize][operation as usize].as_deref();
+                    let own = rows[form as usize][operation as usize].as_ref();
                     let row = own.or_else(|| built_in(form, operation, ranks, placement));
                     joins_below[form as usize][operation as usize] = row.map_or(u64::MAX, joins);
                 }
@@ -164,7 +106,6 @@ impl SelectionRules {
         }
         SelectionRules {
             table,
-            at_start: None,
             ranks,
             engine,
             placement,
@@ -180,11 +121,6 @@ impl SelectionRules {
     /// The rules for another number of ranks, with the same table and engine.
     pub(crate) fn for_ranks(&self, ranks: u32, placement: Placement) -> &'static Self {
         SelectionRules::of(self.table.clone(), ranks, self.engine, placement)
-    }
-
-    /// The job's decision table.
-    pub(crate) fn table(&self) -> &JobTable {
-        &self.table
     }
 
     /// Placement of the ranks on nodes.
@@ -231,11 +167,11 @@ impl SelectionRules {
 
     /// The row of the table, if there is one.
     pub(crate) fn row(&self, form: CallForm, operation: Collective) -> Option<&Row> {
-        self.rows[form as usize][operation as usize].as_deref()
+        self.rows[form as usize][operation as usize].as_ref()
     }
 
     /// The range of the table, if there is one. A plan that runs in the ranks with the connections that
-    /// it was chosen for, and in the node services with those of this job, or the other way round, is
+    /// tables are made for, and in the node services with those of this job, or the other way round, is
     /// no choice for this job.
     pub(crate) fn range(
         &self,
@@ -247,14 +183,13 @@ impl SelectionRules {
         let query = self.query(form, operation, bytes);
         let runs_in_ranks =
             |held| range.engine != Some(Engine::Kernel) && runs_in_ranks(&range.plan, &query, held);
-        let chosen_for = range.held.unwrap_or(USUALLY_HELD);
         let here = self.held().unwrap_or(0);
-        (runs_in_ranks(chosen_for) == runs_in_ranks(here)).then_some(range)
+        (runs_in_ranks(USUALLY_HELD) == runs_in_ranks(here)).then_some(range)
     }
 
     /// Bytes that each connection between ranks with a node each holds; 0 where the node services run all
     /// nonblocking collectives, and `None` on one node.
-    pub(crate) fn held(&self) -> Option<u64> {
+    fn held(&self) -> Option<u64> {
         let Placement::Nodes(layout) = self.placement else { return None };
         Some(match layout.in_ranks {
             // Ranks that do not lie alike on all nodes count as one a node, too.
@@ -275,9 +210,6 @@ impl SelectionRules {
     fn built_in_row(&self, form: CallForm, operation: Collective) -> Option<&Row> {
         /// Largest size that the models are asked about; the plan for it goes on for longer ones.
         const LARGEST: u64 = 4 << 20;
-        if let Some(at_start) = self.at_start {
-            return at_start.built_in_row(form, operation);
-        }
         let Placement::Nodes(layout) = self.placement else {
             return built_in(form, operation, self.ranks, self.placement);
         };
@@ -355,7 +287,6 @@ impl SelectionRules {
                         Placement::OneNode(class) => class,
                         Placement::Nodes(_) => MachineClass::SharedCores,
                     };
-                    // The rows may be refined; the table is that of the job's start.
                     let row = self.row(form, collective);
                     let range = self.range(form, collective, bytes);
                     Reason::Decision(match row.zip(range) {
@@ -438,7 +369,7 @@ mod tests {
 
     /// Rules of a job with four nodes and these connections, whose table has one step for all sizes,
     /// chosen with connections that hold so many bytes.
-    fn rules(held: Option<u64>, in_ranks: InRanks) -> &'static SelectionRules {
+    fn rules(in_ranks: InRanks) -> &'static SelectionRules {
         let engine = Some(Engine::Agent);
         let range = Range {
             from: 0,
@@ -448,7 +379,6 @@ mod tests {
             at: 8,
             time: Times::predicted(1.0),
             runner_up: None,
-            held,
         };
         let row = Row {
             operation: Collective::Allreduce,
@@ -461,7 +391,7 @@ mod tests {
         };
         let table = DecisionTable::new(Fingerprint::default(), vec![row]).expect("it can be");
         let bytes = table.to_bytes().expect("it can be written");
-        let table = JobTable::of_bytes(Path::new("of/the/job"), &bytes, false);
+        let table = JobTable::of_bytes(Path::new("of/the/job"), &bytes);
         let backend = Engine::Agent.name();
         let layout = NodeLayout { nodes: 4, ranks_per_node: None, backend, in_ranks };
         SelectionRules::of(table, 4, EngineKind::Peers, Placement::Nodes(layout))
@@ -470,21 +400,15 @@ mod tests {
     #[test]
     fn a_plan_in_the_ranks_is_chosen_by_jobs_with_its_connections_only() {
         let connected = InRanks::Blocking(USUALLY_HELD);
-        let chooses = |held, in_ranks, bytes| {
-            rules(held, in_ranks)
-                .range(CallForm::Nonblocking, Collective::Allreduce, bytes)
-                .is_some()
+        let chooses = |in_ranks, bytes| {
+            rules(in_ranks).range(CallForm::Nonblocking, Collective::Allreduce, bytes).is_some()
         };
-        for (held, in_ranks, expected) in [
-            (None, connected, true),
-            (None, InRanks::Nothing, false),
-            (None, InRanks::Blocking(64), false),
-            (Some(0), connected, false),
-            (Some(0), InRanks::Nothing, true),
-        ] {
-            assert_eq!(chooses(held, in_ranks, 800), expected, "{held:?}, {in_ranks:?}");
+        for (in_ranks, expected) in
+            [(connected, true), (InRanks::Nothing, false), (InRanks::Blocking(64), false)]
+        {
+            assert_eq!(chooses(in_ranks, 800), expected, "{in_ranks:?}");
             // No connection holds it, so the services run it in any job.
-            assert!(chooses(held, in_ranks, 4 << 20), "{held:?}, {in_ranks:?}");
+            assert!(chooses(in_ranks, 4 << 20), "{in_ranks:?}");
         }
     }
 }

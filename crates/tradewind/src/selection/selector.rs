@@ -42,34 +42,15 @@ impl Selector {
         order: FoldOrder,
     ) -> Explanation {
         let selected = self.select(form, operation, bytes, order);
-        self.in_order(operation, order).rules.explain(&selected, bytes)
+        self.rules.explain(&selected, bytes)
     }
 
     /// Prints a selection that was not printed before, if selections are to be printed.
-    pub(crate) fn log(&self, selected: &SelectedAlgorithm, bytes: u64, order: FoldOrder) {
-        self.in_order(selected.collective, order).rules.log_decision(selected, bytes);
-    }
-
-    /// The selector for contributions in this order. Where it has an effect on the result, the rules
-    /// are those of the job's start: equal calls of one job have equal results.
-    fn in_order(&self, collective: Collective, order: FoldOrder) -> Self {
-        if order == FoldOrder::Any || !collective.is_reduction() {
-            return *self;
-        }
-        Selector { rules: self.rules.at_start(), ..*self }
+    pub(crate) fn log(&self, selected: &SelectedAlgorithm, bytes: u64) {
+        self.rules.log_decision(selected, bytes);
     }
 
     pub(crate) fn select(
-        &self,
-        form: CallForm,
-        collective: Collective,
-        bytes: u64,
-        order: FoldOrder,
-    ) -> SelectedAlgorithm {
-        self.in_order(collective, order).select_by_rules(form, collective, bytes, order)
-    }
-
-    fn select_by_rules(
         &self,
         form: CallForm,
         collective: Collective,

@@ -3,8 +3,6 @@
 //!
 //! The table's place is a variable of the environment, so each case runs in a process of its own.
 
-mod refinement;
-
 use collectives::{Algorithm, Choice, Collective};
 use models::decision::{DecisionTable, Range, Row, Times};
 use models::file::FileKind;
@@ -36,7 +34,6 @@ fn run(part: &str, decisions: Option<&Path>, more: Option<(&str, &str)>) -> Outp
     command
         .env_remove("TRADEWIND_DECISIONS")
         .env_remove("TRADEWIND_EXPLAIN")
-        .env_remove("TRADEWIND_REFINE")
         .env("XDG_CONFIG_HOME", "/nonexistent");
     if let Some(path) = decisions {
         command.env("TRADEWIND_DECISIONS", path);
@@ -133,7 +130,6 @@ fn table(fingerprint: Fingerprint, whole: bool) -> DecisionTable {
         at: from,
         time: Times::predicted(1.0),
         runner_up: None,
-        held: None,
     };
     let row = |form: CallForm, operation: Collective| {
         let ranges = match operation {
@@ -275,8 +271,7 @@ fn ranks_that_see_different_things_go_by_the_same() {
     use engine::Decisions;
     use engine::node::{EngineKind, JobOptions, Node};
     let bytes = table(here(), true).to_bytes().expect("a table can be written");
-    let decisions =
-        Decisions { path: "of/the/job.json".into(), content: Ok(bytes), are_refined: false };
+    let decisions = Decisions { path: "of/the/job.json".into(), content: Ok(bytes) };
     let usual = JobOptions::new(2, EngineKind::Peers);
     let options = JobOptions { decisions: Some(decisions.clone()), ..usual };
     let node = Node::create(&options).expect("space for a segment");

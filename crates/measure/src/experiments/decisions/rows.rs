@@ -93,7 +93,7 @@ fn refine(
     for (bytes, found) in measured {
         let at = Query { bytes, ..*query };
         let window = window(sizes, changes, bytes);
-        row.refine(bytes, window, None, &found, |engine, plan| models.price(engine, plan, &at));
+        row.refine(bytes, window, &found, |engine, plan| models.price(engine, plan, &at));
     }
 }
 
@@ -104,8 +104,7 @@ fn flat_row(query: &Query) -> Row {
     let engine = None;
     let time = Times::default();
     let runner_up = None;
-    let held = None;
-    let ranges = vec![Range { from: 0, to: None, plan, engine, at: 0, time, runner_up, held }];
+    let ranges = vec![Range { from: 0, to: None, plan, engine, at: 0, time, runner_up }];
     Row { operation, form, ranks, ranks_per_node, error: None, disturbed: None, ranges }
 }
 
