@@ -11,6 +11,7 @@ mod names;
 mod nodes;
 mod overlap;
 mod plogp;
+mod refused_options;
 mod report;
 mod schedule;
 mod shell_support;
