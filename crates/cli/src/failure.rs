@@ -87,11 +87,6 @@ pub(crate) enum Failure {
     /// There is nowhere to keep a decision table.
     #[error("there is no place for the decision table: name a file with --out, or set HOME")]
     NoPlace,
-    /// There are no parameters of this machine.
-    #[error(
-        "there are no parameters of this machine: name a file with --machine, or measure with `tradewind tune`"
-    )]
-    NoMachine,
     /// A machine's file lacks the parameters for a call.
     #[error("{}: has no parameters for a {query}: measure them with `tradewind measure plogp`", .path.display())]
     NoParameters { path: PathBuf, query: String },

@@ -4,6 +4,7 @@ use goal::arithmetic::UnknownName;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
+use std::str::FromStr;
 
 named_enum! {
     /// A collective operation.
@@ -372,6 +373,42 @@ impl fmt::Display for Choice {
             (None, Some(degree)) => write!(formatter, " of degree {degree}"),
             (None, None) => Ok(()),
         }
+    }
+}
+
+/// Text that names no [`Choice`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} is no plan: name an algorithm, as `chain`, with its levels, segments or degree, as \
+     `two-level segmented-chain in segments of 4096 bytes` or `dary of degree 3`"
+)]
+pub struct UnknownChoice {
+    text: String,
+}
+
+/// The inverse of the text that a choice is shown as.
+impl FromStr for Choice {
+    type Err = UnknownChoice;
+
+    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
+        let (levels, one_level) = match text.strip_prefix("two-level ") {
+            Some(rest) => (Levels::Two, rest),
+            None => (Levels::One, text),
+        };
+        let (name, tuning) = one_level.split_once(' ').unwrap_or((one_level, ""));
+        let between = |before, after| tuning.strip_prefix(before)?.strip_suffix(after);
+        let segment_bytes = between("in segments of ", " bytes").and_then(|text| text.parse().ok());
+        let degree = between("of degree ", "").and_then(|text| text.parse().ok());
+        let choice = name.parse().ok().map(|algorithm| Choice {
+            levels,
+            segment_bytes,
+            degree,
+            ..Choice::of(algorithm)
+        });
+        // What was left out is not shown again.
+        choice
+            .filter(|choice| choice.to_string() == text)
+            .ok_or_else(|| UnknownChoice { text: text.to_owned() })
     }
 }
 

@@ -87,7 +87,7 @@ pub mod scan;
 pub mod scatter;
 pub mod two_level;
 
-pub use algorithm::{Algorithm, Choice, Collective, Levels, Tuning};
+pub use algorithm::{Algorithm, Choice, Collective, Levels, Tuning, UnknownChoice};
 pub use build::{GraphSpec, build};
 pub use error::CollectiveError;
 pub use goal::arithmetic::UnknownName;

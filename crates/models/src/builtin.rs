@@ -11,6 +11,7 @@
 //! other networks, too, is their order: a blocking call costs less than the node service, the kernel
 //! starts fast, copies slowly, and combines more slowly still.
 
+use crate::file::FileError;
 use crate::machine::Fingerprint;
 use crate::machine_file::{Machine, Networks};
 use crate::prediction::Models;
@@ -25,9 +26,19 @@ pub const ROWS_FILE: &str = "one-node-decisions.json";
 /// See [`ONE_NODE_FILE`].
 pub const NODES_FILE: &str = "virtual-ethernet.json";
 
-const CONTENT: &[u8] = include_bytes!("builtin/virtual-ethernet.json");
+const ONE_NODE: &[u8] = include_bytes!("builtin/one-node.json");
+const NODES: &[u8] = include_bytes!("builtin/virtual-ethernet.json");
 
-/// The models of the built-in parameters.
+/// The built-in parameters of one node, or between nodes.
+///
+/// # Errors
+/// None for the files that are built in.
+pub fn machine(is_one_node: bool) -> Result<Machine, FileError> {
+    let content = if is_one_node { ONE_NODE } else { NODES };
+    Machine::from_bytes(Path::new("built-in parameters"), content)
+}
+
+/// The models of the built-in parameters between nodes.
 ///
 /// ```
 /// use models::builtin;
@@ -39,9 +50,8 @@ const CONTENT: &[u8] = include_bytes!("builtin/virtual-ethernet.json");
 /// ```
 pub fn models() -> &'static Models {
     static MODELS: LazyLock<Models> = LazyLock::new(|| {
-        let machine = Machine::from_bytes(Path::new("built-in parameters"), CONTENT);
         // The example above reads the file; without it nothing would be predicted.
-        Models::of(&machine.unwrap_or_else(|_| Machine::new(Fingerprint::default())))
+        Models::of(&machine(false).unwrap_or_else(|_| Machine::new(Fingerprint::default())))
     });
     &MODELS
 }

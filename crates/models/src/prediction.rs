@@ -327,15 +327,16 @@ impl Models {
         margin(error, error)
     }
 
-    /// Relative error of the models for calls like this one, where it is known: three quarters of
+    /// Relative error of the models for calls like this one, where it was measured: three quarters of
     /// the times that they were fitted to are nearer.
     pub fn error(&self, query: &Query) -> Option<f64> {
         let (_, level) = self.engines(query).next()?;
         if query.nodes() > 1 {
-            return level.error;
+            return level.error.filter(|error| *error > 0.0);
         }
         let inside = level.inside.as_ref()?;
-        Sharing::nearest(&inside.sharing, query.ranks).map(|sharing| sharing.error)
+        let nearest = Sharing::nearest(&inside.sharing, query.ranks)?;
+        nearest.has_error_of(query.ranks).then_some(nearest.error)
     }
 }
 

@@ -6,7 +6,7 @@
 //! loads. Every round measures all kinds; the result is the median of the rounds.
 //!
 //! ```sh
-//! cargo run --release -p queues --example bounce
+//! cargo run --release -p tradewind-queues --example bounce
 //! ```
 
 use std::error::Error;

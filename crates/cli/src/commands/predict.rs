@@ -7,8 +7,8 @@ use crate::failure::Failure;
 use crate::format::Format;
 use collectives::Collective;
 use comfy_table::Cell;
+use models::builtin;
 use models::decision::{CallForm, Query};
-use models::file::FileError;
 use models::machine_file::Machine;
 use models::prediction::{Models, Prediction, USUALLY_HELD};
 use serde::Serialize;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 /// Predicts how long each algorithm of a collective takes, for any number of ranks.
 ///
 /// The parameters come from a machine's file, which `tradewind tune` and `tradewind measure plogp`
-/// write. Nothing is measured.
+/// write; without one they are the built-in ones. Nothing is measured.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The collective.
@@ -47,10 +47,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES", default_value_t = USUALLY_HELD)]
     held: u64,
 
-    /// File of the machine [default: machine.json beside the decision table].
+    /// File of the machine [default: machine.json beside the decision table, else built-in parameters].
     #[arg(long, value_name = "FILE")]
     machine: Option<PathBuf>,
 }
+
+/// Name of the parameters where there is no file.
+const BUILT_IN: &str = "built-in parameters";
 
 /// One row of the output.
 #[derive(Debug, Serialize)]
@@ -75,12 +78,6 @@ struct Output {
 }
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
-    let path = arguments.machine.clone().or_else(|| {
-        service::decisions_path().map(|path| path.with_file_name(service::MACHINE_FILE))
-    });
-    let path = path.ok_or(Failure::NoMachine)?;
-    // Of any machine: predictions are for other machines, too.
-    let machine = Machine::read(&path).map_err(|error| unreadable(arguments, error))?;
     let Arguments { operation, ranks, bytes, .. } = *arguments;
     let query = Query {
         operation,
@@ -89,6 +86,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         ranks_per_node: arguments.ranks_per_node.unwrap_or(ranks),
         bytes,
     };
+    let (path, machine, is_built_in) = machine(arguments, &query)?;
     let models = Models::of(&machine).with_connected_ranks(arguments.held);
     let found = models.exact_candidates(&query);
     let Some(least) = found.first().map(|best| best.microseconds) else {
@@ -104,16 +102,33 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         query: query.to_string(),
         machine: path,
         model_error: models.error(&query),
-        note: note(&machine, &query),
+        note: note(&machine, &query, is_built_in),
         predictions: found.iter().map(row).collect(),
     };
     format.print(|| table(&output), &output)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns sentences where the parameters of one node were measured with another load of its cores,
-/// and where the measurement was disturbed.
-fn note(machine: &Machine, query: &Query) -> Option<String> {
+/// The parameters, the place that they are from, and whether they are the built-in ones: those of the
+/// named file, of the one beside the decision table, or built-in ones where that is missing.
+fn machine(arguments: &Arguments, query: &Query) -> Result<(PathBuf, Machine, bool), Failure> {
+    let default = || {
+        let path = service::decisions_path()?.with_file_name(service::MACHINE_FILE);
+        path.exists().then_some(path)
+    };
+    Ok(match arguments.machine.clone().or_else(default) {
+        // Of any machine: predictions are for other machines, too.
+        Some(path) => {
+            let machine = Machine::read(&path)?;
+            (path, machine, false)
+        }
+        None => (BUILT_IN.into(), builtin::machine(query.nodes() == 1)?, true),
+    })
+}
+
+/// Returns sentences where the parameters are built-in ones, where those of one node were measured with
+/// another load of its cores, and where the measurement was disturbed.
+fn note(machine: &Machine, query: &Query, is_built_in: bool) -> Option<String> {
     let Query { ranks, .. } = *query;
     let cores = machine.cores();
     let (these, measured) = if ranks > cores {
@@ -122,6 +137,12 @@ fn note(machine: &Machine, query: &Query) -> Option<String> {
         ("have a core each of", "ranks that share cores")
     };
     let mut notes = Vec::new();
+    if is_built_in {
+        notes.push(format!(
+            "no file of this machine: {}; `tradewind tune` measures this one",
+            machine.fingerprint.processor
+        ));
+    }
     if query.nodes() == 1 && !machine.has_ranks_like(ranks) {
         notes.push(format!(
             "{ranks} ranks {these} {cores} cores: only {measured} were measured on this machine"
@@ -129,14 +150,6 @@ fn note(machine: &Machine, query: &Query) -> Option<String> {
     }
     notes.extend(machine.disturbances().into_iter().map(|one| format!("noisy: {one}")));
     (!notes.is_empty()).then(|| notes.join("\n"))
-}
-
-/// The error of a machine's file. Where none was named, the way out is to measure.
-fn unreadable(arguments: &Arguments, error: FileError) -> Failure {
-    match error {
-        FileError::Unreadable { .. } if arguments.machine.is_none() => Failure::NoMachine,
-        error => error.into(),
-    }
 }
 
 fn table(output: &Output) -> String {
@@ -149,13 +162,15 @@ fn table(output: &Output) -> String {
             figure(format!("{:.2}", row.times_the_best)),
         ]);
     }
-    let error = output.model_error.map(|error| format!(" (model error ± {:.0} %)", 100.0 * error));
+    let error = match output.model_error {
+        Some(error) => format!("model error ± {:.0} %", 100.0 * error),
+        None => "model error not measured at this size".to_owned(),
+    };
     let note = output.note.as_ref().map(|note| format!("\n{note}"));
     format!(
-        "{}, by {}{}\n{table}{}",
+        "{}, by {} ({error})\n{table}{}",
         output.query,
         output.machine.display(),
-        error.unwrap_or_default(),
         note.unwrap_or_default()
     )
 }

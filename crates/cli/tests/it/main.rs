@@ -12,6 +12,7 @@ mod nodes;
 mod overlap;
 mod pages;
 mod plogp;
+mod refused_options;
 mod report;
 mod schedule;
 mod shell_support;

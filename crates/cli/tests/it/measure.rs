@@ -6,7 +6,6 @@ use std::process::{Command, Output};
 testing::tests![
     every_mechanism_has_a_row_for_each_size_that_it_carries,
     the_table_is_for_people,
-    what_cannot_be_measured_is_refused_before_ranks_are_started,
     a_job_that_cannot_be_run_is_no_row,
 ];
 
@@ -160,25 +159,6 @@ fn the_table_is_for_people() {
         2,
         "express to wide, wide to bulk:\n{table}"
     );
-}
-
-fn what_cannot_be_measured_is_refused_before_ranks_are_started() {
-    for (arguments, hint) in [
-        ("measure", "queues"),
-        ("measure queues --mechanisms pigeon", "choose among express"),
-        ("measure queues --threads 0", "the number of threads is 0"),
-        ("measure queues --threads 2 --mechanisms channel", "nothing is left to measure"),
-        ("measure queues --sizes 99999999999", "64 MiB"),
-        ("measure queues --sizes 8B", "8B"),
-        ("measure queues --rounds 6", "the number of rounds is 6"),
-        ("measure queues --row-ms 0", "the time for a row is 0 ms"),
-    ] {
-        let output = tradewind(arguments);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments}: {said}");
-        assert!(said.contains(hint), "{arguments}: {hint:?} is missing from {said}");
-        assert!(output.stdout.is_empty(), "{arguments}");
-    }
 }
 
 fn a_job_that_cannot_be_run_is_no_row() {

@@ -12,6 +12,8 @@ testing::tests![
     predictions_come_from_any_machine_s_file,
     predictions_say_that_a_measurement_was_disturbed,
     a_file_that_is_no_machine_s_is_one_line,
+    built_in_parameters_predict_where_there_is_no_file,
+    errors_of_models_are_shown_where_they_were_measured,
 ];
 testing::tests![
     needs(Nodes, Mpiexec):
@@ -19,6 +21,7 @@ testing::tests![
     experiments_run_between_nodes_and_are_gone_on_with,
 ];
 
+const ONE_NODE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tests/data/one-node.json");
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tests/data/two-nodes.json");
 
 fn tradewind(line: &str, out: Option<&Path>) -> Output {
@@ -169,10 +172,43 @@ fn a_file_that_is_no_machine_s_is_one_line() {
         assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
         assert!(said.contains("machine.json") && said.contains(problem), "{said}");
     }
-    let output = tradewind("predict bcast -n 4", None);
-    let said = text(&output.stderr);
-    assert!(
-        said.contains("name a file with --machine, or measure with `tradewind tune`"),
-        "{said}"
-    );
+}
+
+fn built_in_parameters_predict_where_there_is_no_file() {
+    for (line, parameters) in [
+        ("predict bcast -n 4", "one node of two cores"),
+        ("predict alltoall -n 4 --ranks-per-node 2", "one virtual Ethernet"),
+    ] {
+        let output = tradewind(line, None);
+        let shown = text(&output.stdout);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(shown.contains(", by built-in parameters (model error ± "), "{shown}");
+        let last = shown.lines().last().unwrap_or_default();
+        assert!(
+            last.starts_with("no file of this machine: ") && last.contains(parameters),
+            "{last}"
+        );
+    }
+}
+
+fn errors_of_models_are_shown_where_they_were_measured() {
+    let place = tempfile::tempdir().expect("space for files");
+    let path = place.path().join("machine.json");
+    let mut machine = Machine::read(Path::new(ONE_NODE)).expect("it is recorded");
+    let measured: Vec<u32> = machine.sharing.iter().map(|sharing| sharing.ranks).collect();
+    assert_eq!(measured, [2, 4, 8]);
+    let first_line = |ranks: u32, machine: &Machine| {
+        machine.write(&path).expect("space for a file");
+        let line = format!("predict barrier -n {ranks} --machine {}", path.display());
+        let shown = text(&tradewind(&line, None).stdout);
+        shown.lines().next().unwrap_or_default().to_owned()
+    };
+    for ranks in [2, 4, 8, 16] {
+        let line = first_line(ranks, &machine);
+        assert!(line.contains("(model error ± ") && !line.contains("± 0 %"), "{line}");
+    }
+    assert!(first_line(17, &machine).ends_with("(model error not measured at this size)"));
+    // As few times as constants: the fit meets all of them.
+    machine.sharing.iter_mut().for_each(|sharing| sharing.error = 0.0);
+    assert!(first_line(2, &machine).ends_with("(model error not measured at this size)"));
 }

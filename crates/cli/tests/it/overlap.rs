@@ -10,7 +10,6 @@ testing::tests![
     the_table_is_for_people,
     the_tour_ends_in_one_table_and_one_sentence,
     the_tour_needs_no_arguments,
-    what_cannot_be_measured_is_refused_before_ranks_are_started,
     a_job_that_cannot_be_run_is_no_row,
     a_rank_that_fails_stops_the_measurement,
 ];
@@ -168,28 +167,6 @@ fn the_tour_needs_no_arguments() {
     let found: Vec<_> =
         found.iter().map(|(op, _, engine)| (op.as_str(), engine.as_str())).collect();
     assert_eq!(found, expected.concat());
-}
-
-fn what_cannot_be_measured_is_refused_before_ranks_are_started() {
-    for (arguments, hint) in [
-        ("overlap --op reduce", "choose among barrier"),
-        ("overlap --engine kernel", "choose peers or caller"),
-        ("overlap --repetitions 0", "the number of repetitions is 0"),
-        ("overlap --op allreduce --bytes 12", "a multiple of 8"),
-        ("overlap --op bcast --bytes 0", "from 1"),
-        ("overlap --op bcast --bytes 8,99999999999", "1 GiB"),
-        ("overlap --compute-us 0", "the computation is 0 µs"),
-        ("overlap --compute-us nan", "the computation is NaN µs"),
-        ("overlap -n 0", "the number of ranks is 0, it must be from 1 to 4096"),
-        ("overlap -n -1", "the number of ranks is -1, it must be from 1 to 4096"),
-        ("tour -n 5000", "4096"),
-    ] {
-        let output = tradewind(arguments);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments}: {said}");
-        assert!(said.contains(hint), "{arguments}: {hint:?} is missing from {said}");
-        assert!(output.stdout.is_empty(), "{arguments}");
-    }
 }
 
 fn a_job_that_cannot_be_run_is_no_row() {

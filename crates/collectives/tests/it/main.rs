@@ -8,6 +8,7 @@ mod alltoall;
 mod arguments;
 mod barrier;
 mod bcast;
+mod choice;
 mod depth;
 mod evaluator;
 mod gather;

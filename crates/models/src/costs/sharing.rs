@@ -37,6 +37,16 @@ impl Sharing {
         all.iter().filter(is_alike).min_by_key(apart).or_else(|| all.iter().min_by_key(apart))
     }
 
+    /// Returns `true` if the error says something about calls among this number of ranks: if at least
+    /// half and at most twice as many were measured, with the same load of the cores, and more times
+    /// than a fit can meet exactly.
+    pub(crate) fn has_error_of(&self, ranks: u32) -> bool {
+        let is_near =
+            self.ranks <= ranks.saturating_mul(2) && ranks <= self.ranks.saturating_mul(2);
+        let is_alike = (self.ranks <= self.cores) == (ranks <= self.cores);
+        is_near && is_alike && self.error > 0.0
+    }
+
     /// Time of a plan, in microseconds; `None` if the plan is none for this call, or too large to
     /// be simulated.
     pub fn predict(

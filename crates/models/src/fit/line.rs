@@ -1,7 +1,7 @@
 //! a + b × x.
 
 use super::error::{FitError, usable};
-use crate::statistics::median;
+use crate::statistics::{median, percentile};
 use serde::{Deserialize, Serialize};
 
 /// A straight line a + b × x with its uncertainty.
@@ -97,7 +97,8 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Result<Line, FitError> {
     if slopes.is_empty() {
         return Err(FitError::NoSpread { what: "the same size" });
     }
-    let slope = median(&slopes);
+    slopes.sort_by(f64::total_cmp);
+    let slope = percentile(&slopes, 0.5);
     let rests: Vec<f64> = points.iter().map(|(x, y)| y - slope * x).collect();
     let intercept = median(&rests);
     let count = points.len() as f64;
@@ -119,7 +120,7 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Result<Line, FitError> {
     let deviations: Vec<f64> = rests.iter().map(|rest| (rest - intercept).abs()).collect();
     let spread = 1.2533 * 1.4826 * median(&deviations) / count.sqrt();
     let sizes: Vec<f64> = points.iter().map(|(x, _)| *x).collect();
-    let intercept_error = spread.hypot(slope_error * median(&sizes));
+    let intercept_error = spread.hypot(slope_error * median(&sizes).abs());
     Ok(Line { intercept, slope, intercept_error, slope_error })
 }
 

@@ -232,4 +232,106 @@ proptest! {
         prop_assert!(near(line.slope, b, 1e-6), "{line:?}");
         prop_assert!(near(line.intercept, a, 1e-4), "{line:?}");
     }
+
+    /// The interval of Sen by a plain reading of its definition.
+    #[test]
+    fn the_robust_line_is_that_of_its_definition(points in points()) {
+        let line = fit::theil_sen(&points).expect("fits");
+        let mut slopes = Vec::new();
+        for (one, other) in pairs(&points) {
+            if one.0 != other.0 {
+                slopes.push((other.1 - one.1) / (other.0 - one.0));
+            }
+        }
+        slopes.sort_by(f64::total_cmp);
+        let count = points.len() as f64;
+        let reach = (count * (count - 1.0) * (2.0 * count + 5.0) / 18.0).sqrt();
+        let at = |place: f64| slopes[(place.max(0.0) as usize).min(slopes.len() - 1)];
+        let middle = slopes.len() as f64 / 2.0;
+        let half = (at(middle + reach / 2.0) - at(middle - reach / 2.0)) / 2.0;
+        prop_assert!(near(line.slope_error, half, 1e-9 * (1.0 + half)), "{line:?}, not {half}");
+    }
+
+    #[test]
+    fn errors_are_not_negative_and_the_order_of_points_changes_nothing(
+        (points, shuffled) in points().prop_flat_map(|points| (Just(points.clone()), Just(points).prop_shuffle())),
+    ) {
+        let robust = [&points, &shuffled].map(|points| fit::theil_sen(points).expect("fits"));
+        prop_assert_eq!(robust[0], robust[1]);
+        let [one, other] =
+            [&points, &shuffled].map(|points| fit::line(points, Weights::Equal).expect("fits"));
+        let values = |line: fit::Line| {
+            [line.intercept, line.slope, line.intercept_error, line.slope_error]
+        };
+        for (one, other) in values(one).into_iter().zip(values(other)) {
+            prop_assert!(near(one, other, 1e-3 * (1.0 + one.abs())), "{one}, but {other}");
+        }
+        for line in robust.into_iter().chain([one, other]) {
+            prop_assert!(line.slope_error >= 0.0 && line.intercept_error >= 0.0, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn the_contention_ratio_does_not_depend_on_the_order_of_samples(
+        (samples, shuffled) in prop::collection::vec((0.1f64..10.0, 0.1f64..10.0, 0.1f64..40.0), 3..20)
+            .prop_flat_map(|samples| (Just(samples.clone()), Just(samples).prop_shuffle())),
+    ) {
+        let fitted = |samples: &[(f64, f64, f64)]| {
+            let samples: Vec<ContentionSample> = samples
+                .iter()
+                .map(|(lower, width, measured)| ContentionSample {
+                    bounds: alltoall::Bounds { lower: *lower, upper: lower + width },
+                    measured: *measured,
+                })
+                .collect();
+            fit::contention(&samples).expect("fits")
+        };
+        let (one, other) = (fitted(&samples), fitted(&shuffled));
+        prop_assert!(one.lower_quartile <= one.upper_quartile, "{one:?}");
+        prop_assert_eq!(one, other);
+    }
+}
+
+/// Points with at least two x.
+fn points() -> impl Strategy<Value = Vec<(f64, f64)>> {
+    let points = prop::collection::vec((0u32..50, 0.1f64..1e3), 3..40);
+    points.prop_map(|points| {
+        let mut points: Vec<_> = points.into_iter().map(|(x, y)| (f64::from(x), y)).collect();
+        points[0].0 = 51.0;
+        points
+    })
+}
+
+fn pairs(points: &[(f64, f64)]) -> impl Iterator<Item = ((f64, f64), (f64, f64))> {
+    let pairs = move |at: usize| points[at + 1..].iter().map(move |other| (points[at], *other));
+    (0..points.len()).flat_map(pairs)
+}
+
+/// With errors of a normal distribution, 68 % of the lines are within one standard error of the truth.
+#[test]
+fn two_thirds_of_the_lines_are_within_one_standard_error() {
+    // Knuth's generator for 64 bits; the sum of twelve uniform numbers is nearly normal.
+    let mut state = 1_u64;
+    let mut uniform = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005);
+        state = state.wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+    const FITS: usize = 400;
+    let mut within = [0; 4];
+    for _ in 0..FITS {
+        let points: Vec<_> =
+            (0..25).map(f64::from).map(|x| (x, 10.0 + 0.5 * x + normal())).collect();
+        let plain = fit::line(&points, Weights::Equal).expect("fits");
+        let robust = fit::theil_sen(&points).expect("fits");
+        for (place, line) in [plain, robust].into_iter().enumerate() {
+            within[2 * place] += usize::from(near(line.slope, 0.5, line.slope_error));
+            within[2 * place + 1] += usize::from(near(line.intercept, 10.0, line.intercept_error));
+        }
+    }
+    for count in within {
+        let share = count as f64 / FITS as f64;
+        assert!((0.58..0.78).contains(&share), "{within:?} of {FITS}");
+    }
 }

@@ -1,6 +1,6 @@
 //! Order statistics against what they mean.
 
-use models::statistics::{Deciles, median, percentile, pooled};
+use models::statistics::{Deciles, Sample, median, never_falling, percentile, pooled};
 use proptest::prelude::*;
 
 fn ascending() -> impl Strategy<Value = Vec<f64>> {
@@ -20,10 +20,58 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_the_values_does_not_matter(mut values in prop::collection::vec(-1e6..1e6f64, 0..100)) {
-        let before = Deciles::of(&values);
-        values.reverse();
-        prop_assert_eq!(Deciles::of(&values), before);
+    fn the_order_of_the_values_does_not_matter(
+        (values, shuffled) in prop::collection::vec(-1e6..1e6f64, 0..100)
+            .prop_flat_map(|values| (Just(values.clone()), Just(values).prop_shuffle())),
+    ) {
+        prop_assert_eq!(Deciles::of(&values), Deciles::of(&shuffled));
+        prop_assert_eq!(median(&values), median(&shuffled));
+        let (one, other) = (Sample::of(values), Sample::of(shuffled));
+        prop_assert_eq!(one.uncertainty(), other.uncertainty());
+        prop_assert_eq!(one.quantiles, other.quantiles);
+    }
+
+    /// At the shares of whole places a percentile is the value there, and between two it lies on a
+    /// straight line.
+    #[test]
+    fn a_percentile_is_that_of_its_definition(values in ascending(), share in 0.0..=1.0) {
+        let last = values.len() - 1;
+        for (place, value) in values.iter().enumerate() {
+            let share = if last == 0 { 0.5 } else { place as f64 / last as f64 };
+            prop_assert!((percentile(&values, share) - value).abs() <= 1e-6, "{}", place);
+        }
+        let place: f64 = share * last as f64;
+        let ends = [place.floor(), place.ceil()].map(|place| values[place as usize]);
+        let expected = ends[0] + (ends[1] - ends[0]) * place.fract();
+        prop_assert!((percentile(&values, share) - expected).abs() <= 1e-6);
+        let quantiles = Sample::of(values.clone()).quantiles;
+        prop_assert_eq!((quantiles.minimum, quantiles.maximum), (values[0], values[last]));
+        prop_assert_eq!(quantiles.p75, percentile(&values, 0.75));
+    }
+
+    #[test]
+    fn an_uncertainty_is_not_negative_and_that_of_its_definition(values in prop::collection::vec(-1e6..1e6f64, 0..100)) {
+        let sample = Sample::of(values.clone());
+        let Some(uncertainty) = sample.uncertainty() else {
+            prop_assert!(values.len() < 2);
+            return Ok(());
+        };
+        prop_assert!(uncertainty >= 0.0);
+        let mut sorted = values;
+        sorted.sort_by(f64::total_cmp);
+        let middle_half = percentile(&sorted, 0.75) - percentile(&sorted, 0.25);
+        let expected = 1.253 * 0.741 * middle_half / (sorted.len() as f64).sqrt();
+        prop_assert!((uncertainty - expected).abs() <= 1e-9 * (1.0 + expected));
+    }
+
+    #[test]
+    fn lowered_values_are_the_least_of_those_behind(values in prop::collection::vec(-1e6..1e6f64, 0..100)) {
+        let mut found = values.clone();
+        never_falling(&mut found);
+        for (place, found) in found.iter().enumerate() {
+            let least = values[place..].iter().copied().fold(f64::INFINITY, f64::min);
+            prop_assert_eq!(*found, least);
+        }
     }
 
     #[test]

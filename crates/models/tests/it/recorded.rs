@@ -10,7 +10,7 @@
 //! `sixteen-cores.csv` has the plans that `tradewind tune --check` timed on 16 cores. The constants of
 //! cooperative progress beside it are fitted to the simplest algorithm of each collective in it.
 
-use collectives::{Algorithm, Choice, Collective, Levels};
+use collectives::{Algorithm, Choice, Collective};
 use models::builtin;
 use models::calibration::{TimedCall, calibrate};
 use models::decision::rules::{self, MachineClass};
@@ -46,22 +46,9 @@ fn recorded(name: &str) -> Calls {
         );
         let engine = engine.parse::<Engine>().unwrap();
         let engine = Some(engine).filter(|engine| engine.is_between_nodes());
-        calls.entry(key).or_default().push((engine, plan_of(plan), time.parse().unwrap()));
+        calls.entry(key).or_default().push((engine, plan.parse().unwrap(), time.parse().unwrap()));
     }
     calls
-}
-
-fn plan_of(text: &str) -> Choice {
-    let (levels, text) = match text.strip_prefix("two-level ") {
-        Some(rest) => (Levels::Two, rest),
-        None => (Levels::One, text),
-    };
-    let (name, tuning) = text.split_once(' ').unwrap_or((text, ""));
-    let plan = Choice { levels, ..Choice::of(name.parse().unwrap()) };
-    let number = |before, after| tuning.strip_prefix(before)?.strip_suffix(after)?.parse().ok();
-    let segment_bytes = number("in segments of ", " bytes").and_then(std::num::NonZeroU64::new);
-    let degree = tuning.strip_prefix("of degree ").map(|degree| degree.parse().unwrap());
-    Choice { segment_bytes, degree, ..plan }
 }
 
 fn query(

@@ -10,6 +10,7 @@ testing::tests![
     no_dependency_points_back,
     modules_form_no_cycles,
     the_benchmarks_build_packages_of_the_workspace,
+    cargo_lines_name_packages_and_examples_of_the_workspace,
 ];
 
 /// Edges of a directed graph: for each vertex the vertices that it uses.
@@ -19,9 +20,8 @@ pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Dependencies between the crates of the workspace, by folder name: those of the libraries and
-/// programs, and those of tests, examples and benchmarks alone.
-fn dependencies() -> (Edges, Edges) {
+/// The packages of the workspace, as cargo describes them.
+fn packages() -> Vec<serde_json::Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .current_dir(workspace())
@@ -30,15 +30,21 @@ fn dependencies() -> (Edges, Edges) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: serde_json::Value =
         serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    metadata["packages"].as_array().expect("packages is a list").clone()
+}
+
+/// Dependencies between the crates of the workspace, by folder name: those of the libraries and
+/// programs, and those of tests, examples and benchmarks alone.
+fn dependencies() -> (Edges, Edges) {
     let folder = |package: &str| package.trim_start_matches("tradewind-").to_owned();
-    let packages = metadata["packages"].as_array().expect("packages is a list");
+    let packages = packages();
     let names: BTreeSet<String> = packages
         .iter()
         .map(|package| folder(package["name"].as_str().expect("a package has a name")))
         .collect();
     let mut normal = Edges::new();
     let mut tests = Edges::new();
-    for package in packages {
+    for package in &packages {
         let from = folder(package["name"].as_str().expect("a package has a name"));
         normal.entry(from.clone()).or_default();
         for dependency in package["dependencies"].as_array().expect("dependencies is a list") {
@@ -125,6 +131,95 @@ fn the_benchmarks_build_packages_of_the_workspace() {
             assert!(packages.contains_key(folder), "{file} builds {package}, which is no package");
         }
     }
+}
+
+/// Options of a `cargo run` or `cargo build` in a text that name a package or a target, in turn. The
+/// text is that of comments and pages, where a command may go on in the next line.
+fn cargo_lines(text: &str) -> Vec<Vec<(String, String)>> {
+    let marks = |mark: char| !(mark.is_alphanumeric() || matches!(mark, '-' | '_' | '/' | '$'));
+    let is_comment = |word: &&str| !matches!(*word, "//!" | "///" | "//" | "#" | "*");
+    let words: Vec<&str> = text.split_whitespace().filter(is_comment).collect();
+    let mut lines = Vec::new();
+    for (place, pair) in words.windows(2).enumerate() {
+        let is_start = pair[0].trim_matches(marks) == "cargo";
+        if !is_start || !["run", "build"].contains(&pair[1]) {
+            continue;
+        }
+        let mut options = Vec::new();
+        let mut rest = words[place + 2..].iter();
+        while let Some(option) = rest.next().filter(|word| word.starts_with('-')) {
+            let name = option.trim_end_matches(marks);
+            if ["-p", "--example", "--bin", "--features", "--manifest-path"].contains(&name) {
+                let value = rest.next().map_or("", |word| word.trim_matches(marks));
+                options.push((name.to_owned(), value.to_owned()));
+            }
+            // The end of a quotation ends the command.
+            if name != *option || name == "--" {
+                break;
+            }
+        }
+        lines.push(options);
+    }
+    lines
+}
+
+fn cargo_lines_name_packages_and_examples_of_the_workspace() {
+    let text =
+        "`cargo run --release -p one --example\n//! two` and\n cargo build -p one -p two\nls";
+    let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let expected = [
+        vec![option("-p", "one"), option("--example", "two")],
+        vec![option("-p", "one"), option("-p", "two")],
+    ];
+    assert_eq!(cargo_lines(text), expected);
+
+    let packages = packages();
+    let name = |of: &serde_json::Value| of["name"].as_str().unwrap_or_default().to_owned();
+    let examples = |package: &serde_json::Value| -> Vec<String> {
+        let targets = package["targets"].as_array().expect("targets is a list");
+        targets.iter().filter(|target| target["kind"][0] == "example").map(name).collect()
+    };
+    let (mut lines, mut wrong) = (0, Vec::new());
+    for path in texts(&workspace()) {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        for options in cargo_lines(&text) {
+            let of = |wanted: &str| {
+                let options = options.iter().filter(move |(name, _)| name == wanted);
+                options.map(|(_, value)| value.clone()).collect::<Vec<String>>()
+            };
+            lines += usize::from(!of("-p").is_empty());
+            let named = |value: &String| packages.iter().find(|one| name(one) == *value);
+            let unknown = of("-p").into_iter().filter(|value| named(value).is_none());
+            wrong.extend(unknown.map(|value| format!("{}: package {value}", path.display())));
+            let known: Vec<String> = of("-p").iter().filter_map(named).flat_map(examples).collect();
+            let missing = of("--example").into_iter().filter(|one| !known.contains(one));
+            wrong.extend(missing.map(|one| format!("{}: example {one}", path.display())));
+        }
+    }
+    assert!(lines > 15, "{lines} commands name a package");
+    assert!(wrong.is_empty(), "not in the workspace:\n{}", wrong.join("\n"));
+}
+
+/// Sources, pages and scripts below a folder, without this file and what git ignores.
+fn texts(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("it is readable") {
+        let path = entry.expect("it is readable").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let extension = path.extension().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_symlink() || (name.starts_with('.') && name != ".ci") {
+            continue;
+        } else if path.is_dir() {
+            if !["target", "corpus", "artifacts", "results", "shared"].contains(&name.as_str()) {
+                found.extend(texts(&path));
+            }
+        } else if ["rs", "md", "py", "sh", "c", "toml", ""].contains(&extension.as_str())
+            && !path.ends_with(file!())
+        {
+            found.push(path);
+        }
+    }
+    found
 }
 
 fn no_dependency_points_back() {

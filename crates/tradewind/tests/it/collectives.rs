@@ -6,11 +6,9 @@ use tradewind::{Algorithms, Collective, Communicator, DataType, Op, Result, loca
 
 testing::tests![
     no_rank_leaves_a_barrier_before_all_have_come,
-    allreduce_gives_every_rank_the_same_right_bits,
+    sums_have_the_same_bits_on_all_ranks,
     masks_are_combined_bit_by_bit,
     a_join_reduces_in_rank_order,
-    alltoall_gives_part_j_of_rank_i_to_rank_j,
-    bcast_gives_everyone_the_roots_buffer,
     neighbours_get_each_others_blocks,
     a_persistent_collective_can_be_started_again_and_again,
     a_long_call_that_waits_does_not_match_one_that_does_not,
@@ -19,8 +17,6 @@ testing::tests![
 ];
 
 const RANKS: [u32; 6] = [1, 2, 3, 4, 5, 8];
-/// Elements: nothing, inside a line, inside a cell, beyond it, beyond a chunk.
-const COUNTS: [usize; 6] = [0, 1, 5, 200, 1000, 40_000];
 
 fn every_job(body: impl Fn(&Communicator) -> Result<()> + Sync) {
     for kind in KINDS {
@@ -61,56 +57,34 @@ fn no_rank_leaves_a_barrier_before_all_have_come() {
     }
 }
 
-fn allreduce_gives_every_rank_the_same_right_bits() {
+/// Rounding makes the order of a sum visible; the longer vector is beyond a chunk.
+fn sums_have_the_same_bits_on_all_ranks() {
     every_job(|world| {
-        for count in COUNTS {
-            let value = |rank: u32, index: usize| (u64::from(rank) + 1) * (index as u64 + 3);
-            let mine: Vec<u64> = (0..count).map(|index| value(world.rank(), index)).collect();
-            let ranks = u64::from(world.size());
-            let expected: Vec<u64> =
-                (0..count as u64).map(|index| (index + 3) * (ranks * (ranks + 1) / 2)).collect();
+        for count in [5, 40_000] {
+            let mine: Vec<f64> =
+                (0..count).map(|index| 1.0 / f64::from(world.rank() + 3) + index as f64).collect();
             for algorithm in Collective::Allreduce.algorithms() {
                 let algorithms = Algorithms { allreduce: Some(*algorithm), ..Default::default() };
-                allreduce(&world.with_algorithms(algorithms), &mine, &expected)?;
+                let world = world.with_algorithms(algorithms);
+                let mut sum = vec![0.0; count];
+                world.allreduce(&mine, &mut sum, Op::Sum)?;
+                let parts = (0..world.size()).map(|rank| 1.0 / f64::from(rank + 3)).sum::<f64>();
+                for (index, value) in sum.iter().enumerate() {
+                    let expected = parts + f64::from(world.size()) * index as f64;
+                    assert!(
+                        (value - expected).abs() < 1e-6,
+                        "{algorithm}: {value}, not {expected}"
+                    );
+                }
+                let bits: Vec<u64> = sum.iter().map(|value| value.to_bits()).collect();
+                let (mut low, mut high) = (vec![0; count], vec![0; count]);
+                world.allreduce(&bits, &mut low, Op::Minimum)?;
+                world.allreduce(&bits, &mut high, Op::Maximum)?;
+                assert!(low == high, "{algorithm}, {count} elements");
             }
         }
         Ok(())
     });
-}
-
-fn allreduce(world: &Communicator, mine: &[u64], expected: &[u64]) -> Result<()> {
-    let count = mine.len();
-    let mut private = vec![u64::MAX; count];
-    world.allreduce(mine, &mut private, Op::Sum)?;
-    assert_eq!(private, expected);
-
-    // Every second rank works in place, the others do not: all must agree all the same.
-    for in_place in [0, 1, 2] {
-        let shared = in_place == 2 || world.rank() % 2 == in_place;
-        let mut result = vec![0; count];
-        if shared {
-            let mut from = world.alloc::<u64>(count)?;
-            from.copy_from_slice(mine);
-            let (from, to) = world.iallreduce(from, world.alloc::<u64>(count)?, Op::Sum)?.wait()?;
-            assert_eq!(&from[..], mine, "an input is left as it was");
-            result.copy_from_slice(&to);
-        } else {
-            world.iallreduce(mine, &mut result, Op::Sum)?.wait()?;
-        }
-        assert_eq!(result, expected, "in place: {shared}");
-    }
-
-    // Rounding makes the order visible: compare the bits of all ranks.
-    let floats: Vec<f64> =
-        (0..count).map(|index| 1.0 / f64::from(world.rank() + 3) + index as f64).collect();
-    let mut sum = vec![0.0; count];
-    world.allreduce(&floats, &mut sum, Op::Sum)?;
-    let bits: Vec<u64> = sum.iter().map(|value| value.to_bits()).collect();
-    let (mut low, mut high) = (vec![0; count], vec![0; count]);
-    world.allreduce(&bits, &mut low, Op::Minimum)?;
-    world.allreduce(&bits, &mut high, Op::Maximum)?;
-    assert_eq!(low, high);
-    Ok(())
 }
 
 type Combine = fn(u8, u8) -> u8;
@@ -158,86 +132,6 @@ fn a_join_reduces_in_rank_order() {
         }
         Ok(())
     });
-}
-
-fn alltoall_gives_part_j_of_rank_i_to_rank_j() {
-    every_job(|world| {
-        let (rank, size) = (world.rank(), world.size());
-        let block = |from: u32, to: u32, count: usize| {
-            let first = (from * 1000 + to) as usize * 10_000;
-            first..first + count
-        };
-        for count in [0, 1, 3, 70, 700, 9000] {
-            let mine: Vec<usize> = (0..size).flat_map(|to| block(rank, to, count)).collect();
-            let expected: Vec<usize> =
-                (0..size).flat_map(|from| block(from, rank, count)).collect();
-            for algorithm in Collective::Alltoall.algorithms() {
-                let algorithms = Algorithms { alltoall: Some(*algorithm), ..Default::default() };
-                alltoall(&world.with_algorithms(algorithms), &mine, &expected)?;
-            }
-        }
-        Ok(())
-    });
-}
-
-fn alltoall(world: &Communicator, mine: &[usize], expected: &[usize]) -> Result<()> {
-    let rank = world.rank();
-    for in_place in [0, 1, 2, 3] {
-        // 0, 1: every second rank in place; 2: all; 3: none, and all wait.
-        let mut result = vec![0; mine.len()];
-        if in_place == 2 || (in_place < 2 && rank % 2 == in_place) {
-            let mut from = world.alloc::<usize>(mine.len())?;
-            from.copy_from_slice(mine);
-            let (mut from, to) =
-                world.ialltoall(from, world.alloc::<usize>(mine.len())?)?.wait()?;
-            // The buffer is this rank's again: slower ranks must not see this.
-            from.fill(usize::MAX);
-            result.copy_from_slice(&to);
-        } else if in_place == 3 {
-            world.alltoall(mine, &mut result)?;
-        } else {
-            world.ialltoall(mine, &mut result)?.wait()?;
-        }
-        assert!(result == expected, "{} elements, buffers {in_place}", mine.len());
-    }
-    Ok(())
-}
-
-fn bcast_gives_everyone_the_roots_buffer() {
-    every_job(|world| {
-        for count in COUNTS {
-            for root in [0, world.size() / 2, world.size() - 1] {
-                let expected: Vec<u32> = (0..count as u32).map(|index| index ^ root).collect();
-                for algorithm in Collective::Bcast.algorithms() {
-                    let algorithms = Algorithms { bcast: Some(*algorithm), ..Default::default() };
-                    bcast(&world.with_algorithms(algorithms), &expected, root)?;
-                }
-            }
-        }
-        Ok(())
-    });
-}
-
-fn bcast(world: &Communicator, expected: &[u32], root: u32) -> Result<()> {
-    let count = expected.len();
-    let start = if world.rank() == root { expected.to_vec() } else { vec![u32::MAX; count] };
-    let mut private = start.clone();
-    world.bcast(&mut private, root)?;
-    assert_eq!(private, expected, "{:?}, count {count}, root {root}", world.algorithms().bcast);
-    for in_place in [0, 1, 2] {
-        let mut result = start.clone();
-        if in_place == 2 || world.rank() % 2 == in_place {
-            let mut buffer = world.alloc::<u32>(count)?;
-            buffer.copy_from_slice(&start);
-            let mut buffer = world.ibcast(buffer, root)?.wait()?;
-            result.copy_from_slice(&buffer);
-            buffer.fill(7);
-        } else {
-            world.ibcast(&mut result, root)?.wait()?;
-        }
-        assert!(result == expected, "count {count}, root {root}, buffers {in_place}");
-    }
-    Ok(())
 }
 
 fn neighbours_get_each_others_blocks() {

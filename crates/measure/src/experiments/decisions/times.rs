@@ -3,7 +3,7 @@
 use super::grid::{figure_of, shape_of};
 use super::purpose::Purpose;
 use crate::results::{Directory, Figure, Part, ResultsError, Role};
-use collectives::{Choice, Collective, Levels};
+use collectives::Collective;
 use models::calibration::TimedCall;
 use models::decision::{Measured, Query, pooled};
 use models::machine_file::Engine;
@@ -117,7 +117,7 @@ pub(super) fn timed_calls(
 pub(super) fn measured(figure: &Figure, engine: Option<Engine>) -> Vec<(u64, Vec<Measured>)> {
     let mut sizes: Vec<(u64, Vec<Measured>)> = Vec::new();
     for series in figure.series.iter().filter(|series| series.role == Role::Measured) {
-        let Some(plan) = plan_of(&series.name) else { continue };
+        let Ok(plan) = series.name.parse() else { continue };
         for point in &series.points {
             let quartiles = [point.lower_quartile, point.upper_quartile]
                 .map(|quartile| quartile.unwrap_or(point.median));
@@ -133,48 +133,11 @@ pub(super) fn measured(figure: &Figure, engine: Option<Engine>) -> Vec<(u64, Vec
     sizes
 }
 
-/// The plan that a text is of: the inverse of its `Display`.
-fn plan_of(text: &str) -> Option<Choice> {
-    let (levels, one_level) = match text.strip_prefix("two-level ") {
-        Some(rest) => (Levels::Two, rest),
-        None => (Levels::One, text),
-    };
-    let (name, tuning) = one_level.split_once(' ').unwrap_or((one_level, ""));
-    let plan = Choice { levels, ..Choice::of(name.parse().ok()?) };
-    let between = |before, after| tuning.strip_prefix(before)?.strip_suffix(after);
-    let plan = if let Some(bytes) = between("in segments of ", " bytes") {
-        Choice { segment_bytes: Some(bytes.parse().ok()?), ..plan }
-    } else if let Some(degree) = between("of degree ", "") {
-        Choice { degree: Some(degree.parse().ok()?), ..plan }
-    } else {
-        plan
-    };
-    (plan.to_string() == text).then_some(plan)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::experiments::decisions::grid::empty_figure;
     use crate::results::Point;
-    use std::num::{NonZeroU32, NonZeroU64};
-
-    #[test]
-    fn every_plan_is_found_by_its_text() {
-        for operation in Collective::ALL {
-            for algorithm in operation.algorithms().iter().copied() {
-                let segment_bytes = NonZeroU64::new(4096).filter(|_| algorithm.is_segmented());
-                let degree = NonZeroU32::new(3).filter(|_| algorithm.has_degree());
-                let plan = Choice { segment_bytes, degree, ..Choice::of(algorithm) };
-                assert_eq!(plan_of(&plan.to_string()), Some(plan));
-                let plan = Choice { levels: Levels::Two, ..plan };
-                assert_eq!(plan_of(&plan.to_string()), Some(plan));
-            }
-        }
-        for text in ["", "ringg", "ring in segments", "ring, predicted", "dary of degree many"] {
-            assert_eq!(plan_of(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn a_call_that_is_too_long_for_the_kernel_has_no_time_of_the_kernel() {

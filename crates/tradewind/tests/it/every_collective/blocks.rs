@@ -225,7 +225,8 @@ fn alltoall_and_alltoallv_exchange_blocks() {
     let all = Collective::Alltoall.algorithms();
     every_job(all, force, |world, turn| {
         let (rank, size) = (world.rank(), world.size());
-        for count in COUNTS {
+        // The longest blocks are beyond a chunk.
+        for count in COUNTS.into_iter().chain([9000]) {
             let (form, in_place) = turn.next(rank);
             let block = |from: u32, to: u32, count: usize| values(from * 100 + to, count);
             let mine: Vec<u64> = (0..size).flat_map(|to| block(rank, to, count)).collect();
@@ -319,9 +320,9 @@ fn bcast_gives_everyone_the_roots_buffer() {
     let force = |algorithm| Algorithms { bcast: Some(algorithm), ..Default::default() };
     every_job(Collective::Bcast.algorithms(), force, |world, turn| {
         let rank = world.rank();
-        for (count, root) in
-            COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root)))
-        {
+        // The longest message is beyond a chunk.
+        let counts = COUNTS.into_iter().chain([40_000]);
+        for (count, root) in counts.flat_map(|count| roots(world).map(|root| (count, root))) {
             let mut buffer =
                 if rank == root { values(root, count) } else { vec![UNTOUCHED; count] };
             match turn.next(rank).0 {
