@@ -194,6 +194,7 @@ impl World {
             .and_then(|()| communicators::open(abi, job.world().clone()))
             .map_err(|outcome| format!("the MPI library reports error {outcome}"))?;
         relief::open(job.world().clone());
+        requests::set_world(Some(job.world().clone()));
         requests::set_oversubscribed(!job.world().has_cores_for_all());
         Ok(job)
     }
@@ -330,6 +331,7 @@ fn end() {
     }
     let Some(job) = life.job else { return };
     relief::close();
+    requests::set_world(None);
     persistent::close(abi);
     requests::free_handles(abi);
     incomplete::close(abi);

@@ -71,7 +71,7 @@ impl Prepared {
         let key = (self.kind, self.origin);
         match (self.start)(Call { abi, served, lists, mode: Background }) {
             Ok(operation) => {
-                requests::activate(abi, key, operation, handle);
+                requests::activate(key, operation, handle);
                 clock.add_to(self.kind);
                 report::compare(self.kind, self.served.size());
                 0

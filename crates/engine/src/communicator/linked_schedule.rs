@@ -428,6 +428,11 @@ impl OwnerWork for LinkedSchedule {
     fn is_idle(&self) -> bool {
         self.window().is_some_and(|window| !window.has_queue() && window.executor.is_idle())
     }
+
+    fn has_queue(&self) -> bool {
+        // Without a place all runs are queued.
+        self.window().is_none_or(InflightWindow::has_queue)
+    }
 }
 
 impl Drop for LinkedSchedule {

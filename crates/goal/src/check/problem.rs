@@ -448,7 +448,7 @@ pub enum Problem {
     },
 }
 
-/// Whether a deadlock is due to the eager limit, in words.
+/// The part of the eager limit in a deadlock, in words.
 fn on_account_of(eager_limit: u64, least: Option<u64>) -> String {
     match least {
         Some(_) => format!(" when messages above {eager_limit} bytes wait for their receive"),

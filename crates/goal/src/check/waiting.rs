@@ -37,7 +37,7 @@ pub(super) fn least_eager_limit(graphs: &[Graph], pairing: &Pairing) -> Option<u
     Waits::of(graphs, pairing).least_eager_limit()
 }
 
-/// What each event waits for.
+/// The waits of all events for others.
 struct Waits {
     events: EventGraph,
     nodes: usize,

@@ -11,6 +11,7 @@ testing::tests![needs(Mpich):
     mpich_makes_progress,
     mpich_has_threads,
     mpich_has_persistent_collectives,
+    mpich_has_thousands_of_outstanding_collectives,
     starts_wait_for_memory,
     persistent_collectives_without_memory_are_left,
     the_standard_abi_precedes_symbols_of_others,
@@ -28,6 +29,7 @@ testing::tests![needs(OpenMpi):
     open_mpi_creates_communicators,
     open_mpi_makes_progress,
     open_mpi_has_threads,
+    open_mpi_has_thousands_of_outstanding_collectives,
     open_mpi_has_persistent_collectives,
 ];
 testing::tests![needs(Mpich, IntelMpi):
@@ -50,6 +52,25 @@ fn run(family: Family, program: &str, ranks: &[u32], taken: &[&str]) {
             }
         }
     }
+}
+
+fn outstanding(family: Family) {
+    for host in Host::all(family) {
+        for ranks in [2, 4] {
+            let finished = host.job("outstanding", ranks).argument("3000").preloaded();
+            let (taken, left) = finished.expect_success().calls("MPI_Iallreduce");
+            // Four orders, five times.
+            assert_eq!((taken, left), (20 * 1500 * u64::from(ranks), 0), "{host:?}");
+        }
+    }
+}
+
+fn mpich_has_thousands_of_outstanding_collectives() {
+    outstanding(Family::Mpich);
+}
+
+fn open_mpi_has_thousands_of_outstanding_collectives() {
+    outstanding(Family::OpenMpi);
 }
 
 fn completion(family: Family) {
