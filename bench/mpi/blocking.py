@@ -19,7 +19,7 @@ import turns
 def run(arguments, program, preloads):
     options = []
     if arguments.ranks <= os.cpu_count():
-        options = ["--bind-to" if turns.is_openmpi(arguments) else "-bind-to", "core"]
+        options = ["--bind-to" if turns.Host(arguments).family == "openmpi" else "-bind-to", "core"]
     decisions = str(arguments.table.absolute().with_name("decisions.json"))
     lines = turns.start(arguments, [program, *arguments.lengths], preloads, decisions, options)
     return {(words[0], int(words[1])): float(words[2]) for words in lines if len(words) == 3}

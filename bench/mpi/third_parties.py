@@ -21,6 +21,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import both
 from both import COMMAND, ROOT, WORK
 
 HERE = Path(__file__).resolve().parent
@@ -44,10 +45,10 @@ class Step:
 def environment(package):
     """Makes a virtual environment with an MPI library."""
     prefix = WORK / package
-    if not (prefix / "bin/mpiexec").exists():
-        what = f"the package {package} of Python, in {prefix}"
-        execute(what, [sys.executable, "-m", "venv", prefix])
-        execute(what, [prefix / "bin/pip", "install", "--quiet", package])
+    try:
+        both.environment(prefix, package)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise Missing(f"the package {package} of Python, in {prefix}: {error}") from error
 
 
 def execute(what, command, directory=None):
@@ -91,6 +92,18 @@ def mpich_sources():
     part.rename(folder)
 
 
+def provide_by_debian(provide):
+    """Calls the function, and again after the superuser has installed the packages that it names."""
+    try:
+        provide()
+    except Missing as missing:
+        if os.geteuid() != 0:
+            raise
+        packages = str(missing).partition("apt-get install ")[2].split()
+        execute(str(missing), ["apt-get", "install", "--yes", *packages])
+        provide()
+
+
 def hpcc():
     if not Path("/usr/bin/hpcc").exists() or not Path("/usr/bin/mpiexec.openmpi").exists():
         raise Missing("HPCC: apt-get install hpcc openmpi-bin")
@@ -99,7 +112,7 @@ def hpcc():
 def petsc():
     folders = sorted(Path("/usr/lib/petscdir").glob("petsc*/*-real"))
     if not folders or not Path("/usr/bin/mpiexec.openmpi").exists():
-        raise Missing("PETSc: apt-get install python3-petsc4py-real openmpi-bin")
+        raise Missing("PETSc: apt-get install python3-petsc4py-real python3-numpy openmpi-bin")
     os.environ.setdefault("PETSC_DIR", str(folders[0]))
 
 

@@ -1,53 +1,34 @@
 """Jobs of an MPI library without and with the preload library, in turns."""
 
 import argparse
-import os
 import subprocess
 import tempfile
 from pathlib import Path
 
+from both import Host, add_arguments
+
 HERE = Path(__file__).resolve().parent
-COMMAND = HERE.parent.parent / "target/release/tradewind"
 
 
 def parser(description):
     """The options of every comparison."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("prefix", type=Path)
+    add_arguments(parser)
     parser.add_argument("--compiler", type=Path)
     parser.add_argument("-n", "--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument(
-        "--command",
-        type=Path,
-        default=COMMAND,
-        help="the tradewind command (target/release/tradewind), such as that of an installed wheel",
-    )
     return parser
 
 
-def is_openmpi(arguments):
-    return (arguments.prefix / "bin/ompi_info").exists()
-
-
 def start(arguments, program, preloads, decisions, options=()):
-    """Runs one job; the words of each line that it prints. `program` has its arguments with it."""
-    launcher = [str(arguments.prefix / "bin/mpiexec"), *options]
-    if is_openmpi(arguments):
-        launcher.append("--oversubscribe")
-    ranks = [str(arguments.command.absolute()), "mpi", "--"] if preloads else []
-    environment = dict(
-        os.environ,
-        LD_LIBRARY_PATH=str(arguments.prefix / "lib"),
-        OMPI_ALLOW_RUN_AS_ROOT="1",
-        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-        TRADEWIND_DECISIONS=decisions,
+    """Runs one job; the words of each line that its ranks print. `program` has its arguments with it."""
+    variables = {"TRADEWIND_DECISIONS": decisions}
+    outcome = Host(arguments).run(
+        arguments.ranks, program, preloads, variables, options=options, reports=False
     )
-    command = launcher + ["-n", str(arguments.ranks)] + ranks + program
-    output = subprocess.run(
-        command, env=environment, check=True, capture_output=True, text=True, timeout=120
-    ).stdout
-    return [line.split() for line in output.splitlines()]
+    if outcome.status != 0:
+        raise SystemExit("\n".join([f"status {outcome.status}", *outcome.ranks]))
+    return [line.split() for text in outcome.ranks for line in text.splitlines()]
 
 
 def rounds(arguments, name, run):

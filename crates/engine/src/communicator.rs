@@ -154,6 +154,16 @@ impl Communicator {
         Ok(tasks == OwnTasks::Expected || self.member().has_own_work())
     }
 
+    /// Executes this rank's own tasks in all communicators of this node, among which is the start of
+    /// queued runs. Returns whether runs are still queued.
+    ///
+    /// # Errors
+    /// Returns an error if an operation of this rank fails.
+    pub fn advance_queued_runs(&self) -> Result<bool, Error> {
+        self.context.progress()?;
+        Ok(self.member().has_own_work() && self.member().has_queue())
+    }
+
     /// Makes later calls of this rank start a run that found no slot or no memory. A run for which
     /// no memory will be free fails, as if it had not been started.
     #[inline]
@@ -348,6 +358,10 @@ impl OwnerWork for Communicator {
     }
 
     fn is_idle(&self) -> bool {
-        !self.flat.has_queue()
+        !self.has_queue()
+    }
+
+    fn has_queue(&self) -> bool {
+        self.flat.has_queue()
     }
 }

@@ -43,4 +43,4 @@ pub use communicator::request::Request;
 pub use error::{Error, Exit, Outcome, Straggler};
 pub use memory::Swept;
 pub use node::decisions::Decisions;
-pub use wait::while_waiting;
+pub use wait::{sleep_after, while_waiting};

@@ -124,6 +124,13 @@ const YIELD_TIME: Duration = Duration::from_micros(300);
 /// core, and a wake-up then takes 100 µs and more.
 const YIELD_TIME_ALONE: Duration = Duration::from_millis(1);
 
+/// Returns how long a thread sleeps that has waited for this long, and calls another runtime between its
+/// looks; `None` while it should yield its core instead. `has_core` says whether every rank has a core.
+pub fn sleep_after(waited: Duration, has_core: bool) -> Option<Duration> {
+    let yield_time = if has_core { YIELD_TIME_ALONE } else { YIELD_TIME };
+    (waited > yield_time).then(|| driven_sleep(waited))
+}
+
 /// Number of polls and yields before a waiter sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpinPolicy {
@@ -350,6 +357,18 @@ pub(crate) fn for_slot(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_driving_thread_yields_at_first_and_then_sleeps_for_a_share_of_its_wait() {
+        for has_core in [false, true] {
+            assert_eq!(sleep_after(Duration::from_micros(200), has_core), None);
+            let long = Duration::from_millis(16);
+            assert_eq!(sleep_after(long, has_core), Some(long / 32));
+            assert_eq!(sleep_after(Duration::from_secs(60), has_core), Some(TASK_INTERVAL));
+        }
+        assert_eq!(sleep_after(YIELD_TIME_ALONE, true), None);
+        assert!(sleep_after(YIELD_TIME_ALONE, false).is_some());
+    }
 
     #[test]
     fn yields_end_with_the_deadline() {

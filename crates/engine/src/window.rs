@@ -236,10 +236,21 @@ impl<P: Executor> InflightWindow<P> {
             return true;
         }
         // Results that this rank has not fetched may occupy the slot. Other ranks' unfetched
-        // results are moved by their own later calls.
+        // results are moved by their own later calls. Slots become free in order: behind a run that
+        // stays, no result has to be moved now.
+        if !self.can_retire(starter, starter.window.consumed_by_all) {
+            return false;
+        }
         self.retire(starter);
         starter.window.refresh(self.executor.states());
         starter.window.fits(window)
+    }
+
+    /// Returns whether [`retire`](Self::retire) can take a run of this rank out of its slot.
+    fn can_retire(&self, starter: &Starter<P>, run: u64) -> bool {
+        let record = starter.records[(run & (self.slots - 1)) as usize].as_ref();
+        let is_complete = |record: &SlotRun<P>| self.executor.is_complete(run, &record.call);
+        !self.own().is_past(run) && record.is_some_and(is_complete)
     }
 
     /// Moves the results of this rank's finished, unfetched runs out of their slots.

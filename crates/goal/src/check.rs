@@ -155,3 +155,29 @@ pub fn global(graphs: &[Graph], options: &GlobalOptions) -> Result<(), Vec<Probl
     }
     report.finish()
 }
+
+/// Returns the least eager limit with which no operations of several ranks wait for each other for
+/// ever: [`global`] finds no such operations with it and with every larger one. `None` if they wait
+/// with every limit, or if the graphs have errors that [`global`] reports with every limit.
+///
+/// ```
+/// use goal::check;
+/// use goal::graph::{Block, Graph};
+///
+/// let mut graphs = [Graph::new(0, 2), Graph::new(1, 2)];
+/// for rank in 0..2 {
+///     // Each rank sends before it receives.
+///     let send = graphs[rank].send(Block::unplaced(300), 1 - rank as u32, 7);
+///     let receive = graphs[rank].receive(Block::unplaced(300), 1 - rank as u32, 7);
+///     graphs[rank].requires(receive, send);
+/// }
+/// assert_eq!(check::least_eager_limit(&graphs), Some(300));
+/// ```
+pub fn least_eager_limit(graphs: &[Graph]) -> Option<u64> {
+    match global(graphs, &GlobalOptions::default()) {
+        Ok(()) => {
+            waiting::least_eager_limit(graphs, &messages::check(graphs, &mut Report::default()))
+        }
+        Err(_) => None,
+    }
+}

@@ -65,20 +65,27 @@ pub(crate) fn test(request: Pointer, flag: *mut c_int, status: Pointer) -> c_int
     let Some(array) = Array::new(1, request, status) else { return leave() };
     match array.look(0) {
         Look::Foreign => {
-            requests::advance_all();
+            requests::make_progress();
             leave()
         }
         Look::Active => {
-            poke(array.abi);
+            test_in_vain(array.abi);
             write_flag(flag, false);
             0
         }
         Look::Complete(_) => {
+            requests::record_success();
             write_flag(flag, true);
             array.write_status(0, false);
             array.end(0)
         }
     }
+}
+
+/// The rest of a test that has found requests of this library active.
+fn test_in_vain(abi: &Abi) {
+    poke(abi);
+    requests::record_vain_test();
 }
 
 /// `MPI_Waitall`.
@@ -144,11 +151,12 @@ pub(crate) fn test_all(
     let Survey { complete: own, active } = array.survey();
     if active > 0 {
         let outcome = advance_library(&array, (count, flag));
+        requests::record_vain_test();
         write_flag(flag, false);
         return outcome;
     }
     if own.is_empty() {
-        requests::advance_all();
+        requests::make_progress();
         return leave();
     }
     let mut copy = array.without_own();
@@ -158,6 +166,7 @@ pub(crate) fn test_all(
     if outcome != 0 || unsafe { *flag } == 0 {
         return outcome;
     }
+    requests::record_success();
     let mut failures = Vec::new();
     for index in own {
         note(&mut failures, index, array.end(index));
@@ -257,10 +266,13 @@ pub(crate) fn test_any(
     let Some(array) = Array::new(count, requests, status) else { return library(requests, flag) };
     let found = any(&array, index, frees, library);
     write_flag(flag, found.is_some());
-    if found.is_none() {
-        write_number(index, array.abi.undefined);
-        poke(array.abi);
-        requests::advance_all();
+    match found {
+        Some(_) => requests::record_success(),
+        None => {
+            write_number(index, array.abi.undefined);
+            requests::make_progress();
+            test_in_vain(array.abi);
+        }
     }
     found.unwrap_or(0)
 }
@@ -336,8 +348,14 @@ pub(crate) fn test_some(
     }
     let Some(array) = Array::new(count, requests, statuses) else { return library(requests) };
     let outcome = some(&array, (outcount, indices), frees, library);
-    poke(array.abi);
-    requests::advance_all();
+    requests::make_progress();
+    // SAFETY: the number is written by now.
+    if outcome == 0 && unsafe { *outcount } == 0 {
+        test_in_vain(array.abi);
+    } else {
+        poke(array.abi);
+        requests::record_success();
+    }
     outcome
 }
 
@@ -356,7 +374,7 @@ pub(crate) fn get_status(passed: Handle, flag: *mut c_int, status: Pointer) -> c
     match array.look(0) {
         Look::Foreign => return leave(),
         Look::Active => {
-            poke(abi);
+            test_in_vain(abi);
             write_flag(flag, false);
         }
         Look::Complete(_) => {
@@ -391,7 +409,7 @@ pub(crate) fn get_status_all(
     }
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
     if array.survey().active > 0 {
-        poke(array.abi);
+        test_in_vain(array.abi);
         write_flag(flag, false);
         return 0;
     }

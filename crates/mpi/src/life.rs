@@ -227,6 +227,7 @@ impl World {
         communicators::open(abi, job.world().clone())
             .map_err(|outcome| format!("the MPI library reports error {outcome}"))?;
         relief::open(job.world().clone());
+        requests::set_world(Some(job.world().clone()));
         requests::set_oversubscribed(!job.world().has_cores_for_all());
         Ok(job)
     }
@@ -378,6 +379,7 @@ fn end() {
 fn end_service(abi: &Abi, job: Option<Job>) {
     let Some(job) = job else { return };
     relief::close();
+    requests::set_world(None);
     persistent::close(abi);
     requests::free_handles(abi);
     incomplete::close(abi);

@@ -22,8 +22,9 @@ use crate::kind::Kind;
 use crate::reductions::Fold;
 use crate::relief;
 use crate::report::{self, Clock};
-pub(crate) use pause::{Pause, set_oversubscribed};
-use progress::start_thread;
+pub(crate) use pause::{Pause, record_success, record_vain_test, set_oversubscribed};
+use progress::advance_queued;
+pub(crate) use progress::{make_progress, set_world};
 use shm::biased_mutex::BiasedMutex;
 use std::ffi::c_int;
 use std::sync::LazyLock;
@@ -156,8 +157,6 @@ struct Requests {
     operations: HandleMap<Box<Operation>>,
     /// Requests of the MPI library that no operation uses.
     spare: Vec<Handle>,
-    /// The thread of `progress` advances the queued operations, or is about to.
-    has_thread: bool,
 }
 
 // The start of a collective stores to a line that other ranks have read, and until that line has
@@ -375,17 +374,6 @@ impl Requests {
         }
         Some(operation)
     }
-
-    /// Advances tradewind's part of all operations. Returns whether one of them is queued then.
-    fn advance_all(&mut self) -> bool {
-        let active = |operation: &&mut Box<Operation>| operation.is_active();
-        let mut is_any_queued = false;
-        for operation in self.operations.values_mut().filter(active) {
-            operation.test();
-            is_any_queued |= operation.is_active() && operation.started.is_queued();
-        }
-        is_any_queued
-    }
 }
 
 /// The end of an operation.
@@ -431,11 +419,6 @@ pub(crate) fn free(handle: Handle) -> bool {
     with(|requests| requests.remove(handle)).is_some()
 }
 
-/// Advances tradewind's part of all operations; calls nothing of the MPI library.
-pub(crate) fn advance_all() {
-    with(|requests| requests.advance_all());
-}
-
 /// The threads that a new operation needs.
 struct Needs {
     progress: bool,
@@ -452,37 +435,13 @@ impl Needs {
     #[inline]
     fn fulfil(self) {
         if self.progress {
-            progress_queued();
+            advance_queued();
         }
         if self.relief {
-            relief::start(advance_all);
+            relief::start(|| {
+                make_progress();
+            });
         }
-    }
-}
-
-/// Makes a thread advance the operations while one of them is queued. A queued one starts in a
-/// later call of this rank, which may be inside a blocking function of the MPI library until then.
-/// A rank queues even its only active call where it is ahead of the others, such as the root of
-/// broadcasts.
-///
-/// An operation that is not queued needs no thread: it has contributed. If it occupies the place of
-/// another rank's next call, this rank has not started that call, or has queued it.
-#[cold]
-fn progress_queued() {
-    if with(|requests| std::mem::replace(&mut requests.has_thread, true)) {
-        return;
-    }
-    // With one hold of the lock: an operation that is entered later finds `has_thread` false, and
-    // wakes the thread.
-    let advance = move || {
-        with(|requests| {
-            requests.has_thread = requests.advance_all();
-            requests.has_thread
-        })
-    };
-    if let Err(error) = start_thread(advance) {
-        with(|requests| requests.has_thread = false);
-        log::warn!("no thread advances queued collectives: {error}");
     }
 }
 
@@ -500,7 +459,7 @@ pub(crate) fn free_handles(abi: &Abi) {
 /// Drives the MPI library, and advances all calls.
 pub(crate) fn drive_both(abi: &Abi) {
     poke(abi);
-    advance_all();
+    make_progress();
 }
 
 /// Waits until a request of this library is complete, and ends it; `None` for other requests. The
@@ -532,7 +491,7 @@ pub(crate) fn wait(
         if !next.is_some_and(|next| next.take(abi, handle)) {
             pause.rest(|| {
                 drive();
-                advance_all();
+                make_progress();
             });
         }
     }

@@ -216,6 +216,31 @@ impl Communicator {
         self.group().member().node().has_cores_for_all()
     }
 
+    /// Executes the tasks of this rank on its node, in all communicators of the job, as every wait and
+    /// every test of an incomplete collective does: starts queued collectives
+    /// ([`is_queued`](crate::Request::is_queued)), for instance. Never waits. Returns whether
+    /// collectives are still queued, so that the call has to be repeated.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(2, |world| {
+    ///     let requests: Vec<_> = (0..1000).map(|_| world.ibarrier()).collect::<Result<_, _>>()?;
+    ///     while world.progress()? {
+    ///         std::thread::yield_now();
+    ///     }
+    ///     assert!(requests.iter().all(|request| !request.is_queued()));
+    ///     tradewind::wait_all(requests)?;
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if an operation of this rank fails.
+    pub fn progress(&self) -> Result<bool> {
+        Ok(self.group().advance_queued_runs()?)
+    }
+
     /// Records a collective that another library runs on the same ranks, for programs that run
     /// some of their collectives there. All ranks must record the same ones. If another rank has
     /// started that collective here, a rank that waits for it gets [`Error::Mismatch`], and

@@ -135,7 +135,7 @@ pub use collectives::neighbor::balanced_dimensions;
 pub use collectives::{Algorithm, Collective, CollectiveError, UnknownName};
 pub use communicator::Communicator;
 pub use engine::node::EngineKind;
-pub use engine::while_waiting;
+pub use engine::{sleep_after, while_waiting};
 pub use error::{Error, Result};
 pub use failure::{Exit, Straggler};
 pub use goal::arithmetic::{DataType, Element};

@@ -3,21 +3,29 @@
 use crate::failure::Failure;
 use crate::format::Format;
 use crate::goal_file::{FileFormat, GoalFile};
-use goal::check::{GlobalOptions, global};
+use goal::check::{GlobalOptions, global, least_eager_limit};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Reports the errors of a GOAL file, text or binary: every invalid operation, with its line.
+///
+/// Operations of several ranks may wait for each other for ever if sends wait for their receives. Whether they
+/// do is decided for the eager limit that `tradewind exec` has with the same options, and the least
+/// limit with which the file runs is stated.
 #[derive(Debug, clap::Args)]
+#[command(after_help = JSON)]
 pub(crate) struct Arguments {
     /// The file; - is standard input.
     file: PathBuf,
 
-    /// Messages of up to this many bytes are sent without waiting for their receive [default: all].
-    #[arg(long, value_name = "BYTES")]
-    eager_bytes: Option<u64>,
+    #[command(flatten)]
+    eager_limit: super::values::EagerLimit,
 }
+
+const JSON: &str = "\
+With --format json: {file, format, ranks, operations, eager_bytes, least_eager_bytes, problems}. least_eager_bytes
+is null if the file runs with no eager limit.";
 
 #[derive(Serialize)]
 struct CheckReport {
@@ -25,28 +33,37 @@ struct CheckReport {
     format: Option<FileFormat>,
     ranks: usize,
     operations: usize,
+    eager_bytes: u64,
+    least_eager_bytes: Option<u64>,
     problems: Vec<String>,
 }
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     let file = arguments.file.display().to_string();
+    let eager_limit = arguments.eager_limit.bytes()?;
     let report = match GoalFile::read(&arguments.file) {
         Ok(read) => {
-            let options = arguments
-                .eager_bytes
-                .map_or_else(GlobalOptions::default, |eager_limit| GlobalOptions { eager_limit });
-            let problems = global(&read.graphs, &options).err().unwrap_or_default();
+            let problems = global(&read.graphs, &GlobalOptions { eager_limit }).err();
+            let problems = problems.unwrap_or_default();
             CheckReport {
                 file,
                 format: Some(read.format),
                 ranks: read.graphs.len(),
                 operations: read.operations(),
+                eager_bytes: eager_limit,
+                least_eager_bytes: least_eager_limit(&read.graphs),
                 problems: problems.iter().map(ToString::to_string).collect(),
             }
         }
-        Err(Failure::Malformed { problem, .. }) => {
-            CheckReport { file, format: None, ranks: 0, operations: 0, problems: vec![problem] }
-        }
+        Err(Failure::Malformed { problem, .. }) => CheckReport {
+            file,
+            format: None,
+            ranks: 0,
+            operations: 0,
+            eager_bytes: eager_limit,
+            least_eager_bytes: None,
+            problems: vec![problem],
+        },
         Err(failure) => return Err(failure),
     };
     format.print(|| describe(&report), &report)?;
@@ -56,7 +73,11 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
 fn describe(report: &CheckReport) -> String {
     let CheckReport { file, ranks, operations, problems, .. } = report;
     if problems.is_empty() {
-        return format!("{file}: {operations} operations on {ranks} ranks, nothing wrong");
+        let limits = match report.least_eager_bytes {
+            Some(least @ 1..) => format!("with eager limits from {least} bytes on"),
+            Some(0) | None => "with every eager limit".to_owned(),
+        };
+        return format!("{file}: {operations} operations on {ranks} ranks, nothing wrong {limits}");
     }
     problems.iter().map(|problem| format!("{file}: {problem}")).collect::<Vec<_>>().join("\n")
 }

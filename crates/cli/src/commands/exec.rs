@@ -54,10 +54,8 @@ pub(crate) struct Arguments {
     #[arg(value_parser = super::values::engine)]
     engine: EngineKind,
 
-    /// Send messages of up to this many bytes without waiting for their receive [default:
-    /// TRADEWIND_EAGER_BYTES or 4096].
-    #[arg(long, value_name = "BYTES", value_parser = super::values::number("bytes", 0..=u64::MAX))]
-    eager_bytes: Option<u64>,
+    #[command(flatten)]
+    eager_limit: super::values::EagerLimit,
 
     /// End the run after this many seconds, with exit status 124. Receives with a wildcard can take
     /// what others need.
@@ -113,7 +111,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     }
     let mut options = LaunchOptions::new(ranks, arguments.engine)?;
     options.job.skip_calc = arguments.calc == Calc::Skip;
-    options.job.eager_limit = arguments.eager_bytes.unwrap_or(options.job.eager_limit);
+    options.job.eager_limit = arguments.eager_limit.bytes()?;
     if let Err(problems) =
         global(&read.graphs, &GlobalOptions { eager_limit: options.job.eager_limit })
     {

@@ -1,6 +1,7 @@
 //! Values of options, which all commands read alike: numbers within bounds, and times.
 
 use engine::node::{EngineKind, RANK_LIMIT};
+use service::ServiceError;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -19,6 +20,26 @@ where
             let least = bounds.start();
             format!("the number of {things} is {text}, it must be from {least} to {}", bounds.end())
         })
+    }
+}
+
+/// The eager limit with which a GOAL file runs.
+#[derive(Debug, clap::Args)]
+pub(super) struct EagerLimit {
+    /// Send messages of up to this many bytes without waiting for their receive [default:
+    /// TRADEWIND_EAGER_BYTES or 4096].
+    #[arg(long, value_name = "BYTES", value_parser = number("bytes", 0..=u64::MAX))]
+    eager_bytes: Option<u64>,
+}
+
+impl EagerLimit {
+    /// The limit, by the option or that of a job on this node.
+    ///
+    /// # Errors
+    /// Returns an error if a variable of the environment has an invalid value.
+    pub(super) fn bytes(&self) -> Result<u64, ServiceError> {
+        let of_job = || Ok(service::job_options(1, EngineKind::Peers)?.eager_limit);
+        self.eager_bytes.map_or_else(of_job, Ok)
     }
 }
 

@@ -6,7 +6,8 @@ use std::process::{Command, Output, Stdio};
 testing::tests![
     a_good_file_has_nothing_wrong,
     every_problem_is_named_with_its_line,
-    long_messages_that_wait_for_each_other_are_found_when_asked_for,
+    check_decides_as_exec_whether_operations_wait_for_each_other,
+    check_says_when_no_eager_limit_helps,
     malformed_files_are_problems_and_missing_files_are_failures,
     a_file_can_come_from_standard_input,
     text_becomes_binary_and_text_again,
@@ -72,7 +73,8 @@ fn a_good_file_has_nothing_wrong() {
     let output = on("check", &[&folder.file("good.goal", GOOD)], &[]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(
-        text(&output.stdout).ends_with("3 operations on 2 ranks, nothing wrong\n"),
+        text(&output.stdout)
+            .ends_with("3 operations on 2 ranks, nothing wrong with every eager limit\n"),
         "{output:?}"
     );
 }
@@ -96,15 +98,57 @@ fn every_problem_is_named_with_its_line() {
     assert_eq!(report["problems"].as_array().expect("a list").len(), lines.lines().count());
 }
 
-fn long_messages_that_wait_for_each_other_are_found_when_asked_for() {
+/// A file in which both ranks execute the first operation before the second one, with this many
+/// bytes.
+fn crossed(first: &str, second: &str, bytes: u64) -> String {
+    let operation = |name: &str, other: u32| match name {
+        "send" => format!("send {bytes}b to {other}"),
+        _ => format!("recv {bytes}b from {other}"),
+    };
+    let rank = |rank: u32| {
+        let (first, second) = (operation(first, 1 - rank), operation(second, 1 - rank));
+        format!("rank {rank} {{\na: {first}\nb: {second}\nb requires a\n}}\n")
+    };
+    format!("num_ranks 2\n{}{}", rank(0), rank(1))
+}
+
+/// The limit is that of a run: the option, the variable, or 4096 bytes.
+fn check_decides_as_exec_whether_operations_wait_for_each_other() {
     let folder = Folder::new();
-    let exchange = "num_ranks 2\nrank 0 {\na: send 4096b to 1\nb: recv 4096b from 1\nb requires a\n}\n\
-                    rank 1 {\na: send 4096b to 0\nb: recv 4096b from 0\nb requires a\n}\n";
-    let path = folder.file("exchange.goal", exchange);
-    assert_eq!(on("check", &[&path], &[]).status.code(), Some(0));
-    let output = on("check", &[&path], &["--eager-bytes", "1024"]);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(text(&output.stdout).contains("1024"), "{output:?}");
+    let path = folder.file("exchange.goal", crossed("send", "recv", 5000));
+    let cases = [(None, None, false), (Some("4999"), None, false), (Some("5000"), None, true)];
+    for (option, variable, runs) in cases.into_iter().chain([(None, Some("5000"), true)]) {
+        for command in ["check", "exec"] {
+            let mut job = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+            job.arg(command).arg(&path).env_remove("TRADEWIND_EAGER_BYTES");
+            option.map(|bytes| job.args(["--eager-bytes", bytes]));
+            variable.map(|bytes| job.env("TRADEWIND_EAGER_BYTES", bytes));
+            let output = job.output().expect("cargo has built the command");
+            assert_eq!(output.status.success(), runs, "{command} {option:?}: {output:?}");
+            let way_out = "set the eager limit to 5000 bytes or more";
+            let said = text(&output.stdout) + &text(&output.stderr);
+            assert_eq!(said.contains(way_out), !runs, "{command} {option:?}: {said}");
+        }
+    }
+    let output = on("check", &[&path], &["--eager-bytes", "5000"]);
+    assert!(text(&output.stdout).contains("with eager limits from 5000 bytes on"), "{output:?}");
+    let report = json(&on("check", &[&path], &["--format", "json"]));
+    assert_eq!(report["least_eager_bytes"], 5000, "{report}");
+}
+
+fn check_says_when_no_eager_limit_helps() {
+    let folder = Folder::new();
+    let path = folder.file("answers.goal", crossed("recv", "send", 8));
+    for limit in ["0", "18446744073709551615"] {
+        let output = on("check", &[&path], &["--eager-bytes", limit]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = text(&output.stdout);
+        for part in ["with every eager limit", "rank 0", "rank 1", "line 4"] {
+            assert!(said.contains(part), "{part} in {said}");
+        }
+    }
+    let report = json(&on("check", &[&path], &["--format", "json"]));
+    assert!(report["least_eager_bytes"].is_null(), "{report}");
 }
 
 fn malformed_files_are_problems_and_missing_files_are_failures() {

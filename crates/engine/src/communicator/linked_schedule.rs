@@ -428,6 +428,11 @@ impl OwnerWork for LinkedSchedule {
     fn is_idle(&self) -> bool {
         self.placed.get().is_some_and(PlacedSchedule::is_idle)
     }
+
+    fn has_queue(&self) -> bool {
+        // Without a place all runs are queued.
+        self.window().is_none_or(InflightWindow::has_queue)
+    }
 }
 
 impl Drop for LinkedSchedule {

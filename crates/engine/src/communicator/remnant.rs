@@ -160,6 +160,11 @@ impl OwnerWork for DroppedRuns {
     fn is_idle(&self) -> bool {
         self.is_idle.load(Ordering::Relaxed)
     }
+
+    fn has_queue(&self) -> bool {
+        // Their requests have been dropped.
+        false
+    }
 }
 
 impl MemoryHolder for DroppedRuns {

@@ -102,6 +102,9 @@ pub(crate) trait OwnerWork: Send + Sync + std::fmt::Debug {
 
     /// Returns whether there will be no task until something is started and registered again.
     fn is_idle(&self) -> bool;
+
+    /// Returns whether runs with requests wait for a slot or for memory.
+    fn has_queue(&self) -> bool;
 }
 
 /// What other ranks still need of something that this rank has given up.
@@ -194,6 +197,16 @@ impl Member {
     pub(crate) fn has_own_work(&self) -> bool {
         // Relaxed: a hint. `progress` acquires the flag before it uses the list.
         self.has_own_work.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns whether runs of this rank are queued, in any of its communicators.
+    pub(crate) fn has_queue(&self) -> bool {
+        let own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
+        let works: SmallVec<[Arc<dyn OwnerWork>; 4]> =
+            own_work.iter().filter_map(Weak::upgrade).collect();
+        // The last reference to an object may be among these, and its end takes the lock.
+        drop(own_work);
+        works.iter().any(|work| work.has_queue())
     }
 
     /// Executes this rank's tasks in all its communicators, and continues the work of layers above.

@@ -430,16 +430,30 @@ pub enum Problem {
     },
     /// Operations of several ranks wait for each other.
     #[error(
-        "these operations wait for each other for ever when messages above {eager_limit} bytes wait for their receive: \
-         {}: let one of them start earlier, for instance a receive before the send that waits for it",
-        WaitCycle(.cycle)
+        "these operations wait for each other for ever{}: {}: let one of them start earlier, \
+         for instance a receive before the send that waits for it{}",
+        on_account_of(*.eager_limit, *.least),
+        WaitCycle(.cycle),
+        .least.map_or_else(String::new, |least| format!(", or set the eager limit to {least} bytes or more"))
     )]
     Deadlock {
         /// Messages above this length wait for their receive.
         eager_limit: u64,
-        /// Each waits for the one before it, the first for the last.
+        /// The least eager limit with which nothing waits for ever; `None` if some operations do with
+        /// every limit.
+        least: Option<u64>,
+        /// Each waits for the one before it, the first for the last. With every limit, where there is
+        /// such a cycle.
         cycle: Vec<VertexLocation>,
     },
+}
+
+/// The part of the eager limit in a deadlock, in words.
+fn on_account_of(eager_limit: u64, least: Option<u64>) -> String {
+    match least {
+        Some(_) => format!(" when messages above {eager_limit} bytes wait for their receive"),
+        None => ", with every eager limit".to_owned(),
+    }
 }
 
 fn remedy(read: List) -> &'static str {

@@ -18,38 +18,88 @@ use std::collections::HashMap;
 
 /// Adds a cycle of events, if there is one.
 pub(super) fn check(graphs: &[Graph], pairing: &Pairing, eager_limit: u64, report: &mut Report) {
-    let events = EventGraph::of(graphs);
-    let mut arcs = Vec::new();
-    for (graph, first) in graphs.iter().zip(&events.first) {
-        for index in 0..graph.vertices().len() {
-            arcs.push((start(first + index), completion(first + index)));
-        }
-        for edge in graph.edges() {
-            let before = first + edge.before.index();
-            let cause = match edge.until {
-                Until::Complete => completion(before),
-                Until::Started => start(before),
-            };
-            arcs.push((cause, start(first + edge.after.index())));
-        }
+    let waits = Waits::of(graphs, pairing);
+    if let Err(cycle) = waits.order(eager_limit) {
+        let least = waits.least_eager_limit();
+        // Where no limit helps, a cycle that none breaks.
+        let cycle = match least {
+            None => waits.order(u64::MAX).err().unwrap_or(cycle),
+            Some(_) => cycle,
+        };
+        let cycle = waits.events.places(graphs, &cycle);
+        report.add(|| Problem::Deadlock { eager_limit, least, cycle });
     }
-    for (send, receive) in &pairing.pairs {
-        let from = events.operation(send);
-        let to = events.operation(receive);
-        // The receive needs the payload, which exists once the send has started. Above the limit
-        // the send completes after its receive has started. So each of the two waits for the start
-        // of the other and never for its completion.
-        arcs.push((start(from), completion(to)));
-        if send.bytes > eager_limit {
-            arcs.push((start(to), completion(from)));
+}
+
+/// Returns the least eager limit with which no operations wait for each other; `None` if they do
+/// with every limit.
+pub(super) fn least_eager_limit(graphs: &[Graph], pairing: &Pairing) -> Option<u64> {
+    Waits::of(graphs, pairing).least_eager_limit()
+}
+
+/// The waits of all events for others.
+struct Waits {
+    events: EventGraph,
+    nodes: usize,
+    /// The arcs that exist with every eager limit, each with the event it leads from.
+    always: Vec<(usize, Arc)>,
+    /// The arcs of messages that wait for their receive, with the length of the message.
+    rendezvous: Vec<(u64, (usize, Arc))>,
+}
+
+impl Waits {
+    fn of(graphs: &[Graph], pairing: &Pairing) -> Self {
+        let events = EventGraph::of(graphs);
+        let (mut always, mut rendezvous) = (Vec::new(), Vec::new());
+        for (graph, first) in graphs.iter().zip(&events.first) {
+            for index in 0..graph.vertices().len() {
+                always.push(arc(start(first + index), completion(first + index)));
+            }
+            for edge in graph.edges() {
+                let before = first + edge.before.index();
+                let cause = match edge.until {
+                    Until::Complete => completion(before),
+                    Until::Started => start(before),
+                };
+                always.push(arc(cause, start(first + edge.after.index())));
+            }
         }
+        for (send, receive) in &pairing.pairs {
+            let from = events.operation(send);
+            let to = events.operation(receive);
+            // The receive needs the payload, which exists once the send has started. Above the limit
+            // the send completes after its receive has started. So each of the two waits for the
+            // start of the other and never for its completion.
+            always.push(arc(start(from), completion(to)));
+            rendezvous.push((send.bytes, arc(start(to), completion(from))));
+        }
+        let nodes = events.add_joins(graphs, &mut always);
+        Waits { events, nodes, always, rendezvous }
     }
-    let nodes = events.add_joins(graphs, &mut arcs);
-    let arcs: Vec<(usize, Arc)> =
-        arcs.into_iter().map(|(from, to)| (from, Arc { to, until_complete: true })).collect();
-    if let Err(cycle) = Digraph::new(nodes, &arcs).order() {
-        report.add(|| Problem::Deadlock { eager_limit, cycle: events.places(graphs, &cycle) });
+
+    /// The events in an order in which each follows all that it waits for.
+    ///
+    /// # Errors
+    /// The events of a cycle.
+    fn order(&self, eager_limit: u64) -> Result<Vec<usize>, Vec<usize>> {
+        let long = self.rendezvous.iter().filter(|(bytes, _)| *bytes > eager_limit);
+        let arcs: Vec<_> = self.always.iter().copied().chain(long.map(|(_, arc)| *arc)).collect();
+        Digraph::new(self.nodes, &arcs).order()
     }
+
+    fn least_eager_limit(&self) -> Option<u64> {
+        // A larger limit only removes arcs, and they change at lengths of messages alone.
+        let mut limits: Vec<u64> = self.rendezvous.iter().map(|(bytes, _)| *bytes).collect();
+        limits.push(0);
+        limits.sort_unstable();
+        limits.dedup();
+        let least = limits.partition_point(|limit| self.order(*limit).is_err());
+        limits.get(least).copied()
+    }
+}
+
+fn arc(from: usize, to: usize) -> (usize, Arc) {
+    (from, Arc { to, until_complete: true })
 }
 
 /// Operations of all ranks, numbered through.
@@ -86,7 +136,7 @@ impl EventGraph {
 
     /// Adds the arcs of joins, with one more event for each join. Returns the total number of
     /// events.
-    fn add_joins(&self, graphs: &[Graph], arcs: &mut Vec<(usize, usize)>) -> usize {
+    fn add_joins(&self, graphs: &[Graph], arcs: &mut Vec<(usize, Arc)>) -> usize {
         let mut joins = 0;
         for (graph, first) in graphs.iter().zip(&self.first) {
             for (number, (vertex, mode)) in joins::vertices(graph).enumerate() {
@@ -96,9 +146,9 @@ impl EventGraph {
                 let contributes =
                     !matches!(mode, JoinMode::Broadcast { root } if root != graph.rank());
                 if contributes {
-                    arcs.push((start(operation), join));
+                    arcs.push(arc(start(operation), join));
                 }
-                arcs.push((join, completion(operation)));
+                arcs.push(arc(join, completion(operation)));
                 joins = joins.max(number + 1);
             }
         }

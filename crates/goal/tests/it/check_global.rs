@@ -197,21 +197,70 @@ fn exchange(length: u64) -> Vec<Graph> {
 fn sends_above_the_limit_wait_for_their_receives() {
     assert!(problems(&exchange(LIMIT)).is_empty());
     let found = problem(&exchange(LIMIT + 1));
-    let Problem::Deadlock { cycle, eager_limit: LIMIT } = &found else { panic!("{found}") };
+    let Problem::Deadlock { cycle, eager_limit: LIMIT, least } = &found else { panic!("{found}") };
+    assert_eq!(*least, Some(LIMIT + 1), "{found}");
     let places: Vec<_> = cycle.iter().map(|place| (place.rank, place.vertex.0)).collect();
     assert_eq!(places, [(0, 0), (0, 1), (1, 0), (1, 1)]);
     assert!(check::global(&exchange(1 << 40), &GlobalOptions::default()).is_ok());
 }
 
-#[test]
-fn receives_that_wait_for_answers_to_later_sends_wait_for_ever() {
+/// Both ranks receive before they send.
+fn answers(length: u64) -> Vec<Graph> {
     let mut graphs = empty(2);
     for (rank, graph) in graphs.iter_mut().enumerate() {
-        let receive = graph.receive(bytes(1), 1 - rank as u32, 0);
-        let send = graph.send(bytes(1), 1 - rank as u32, 0);
+        let receive = graph.receive(bytes(length), 1 - rank as u32, 0);
+        let send = graph.send(bytes(length), 1 - rank as u32, 0);
         graph.requires(send, receive);
     }
-    assert!(matches!(problem(&graphs), Problem::Deadlock { cycle, .. } if cycle.len() == 4));
+    graphs
+}
+
+#[test]
+fn receives_that_wait_for_answers_to_later_sends_wait_for_ever() {
+    let graphs = answers(1);
+    let found = problem(&graphs);
+    assert!(matches!(&found, Problem::Deadlock { cycle, .. } if cycle.len() == 4), "{found}");
+    assert!(found.to_string().contains("with every eager limit"), "{found}");
+    assert_eq!(check::least_eager_limit(&graphs), None);
+}
+
+#[test]
+fn the_least_eager_limit_is_the_longest_message_that_must_not_wait() {
+    assert_eq!(check::least_eager_limit(&empty(3)), Some(0));
+    // One exchange after the other: each waits for itself only.
+    let mut graphs = exchange(300);
+    for (rank, graph) in graphs.iter_mut().enumerate() {
+        let peer = 1 - rank as u32;
+        let receive = graph.receive(bytes(9000), peer, 1);
+        let send = graph.send(bytes(9000), peer, 1);
+        let short = graph.send(bytes(7), peer, 2);
+        let last = graph.receive(bytes(7), peer, 2);
+        graph.requires(receive, Vertex(1));
+        graph.requires(send, Vertex(1));
+        graph.requires(short, send);
+        graph.requires(last, short);
+    }
+    // The long messages are received at once, whatever the limit.
+    assert_eq!(check::least_eager_limit(&graphs), Some(300));
+    for limit in [0, 6, 7, 299, 300, 301, 9000, u64::MAX] {
+        let outcome = check::global(&graphs, &GlobalOptions { eager_limit: limit });
+        assert_eq!(outcome.is_ok(), limit >= 300, "{limit}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_cycle_that_no_limit_breaks_is_named_before_others() {
+    let mut graphs = exchange(300);
+    for (rank, graph) in graphs.iter_mut().enumerate() {
+        let receive = graph.receive(bytes(1), 1 - rank as u32, 1);
+        let send = graph.send(bytes(1), 1 - rank as u32, 1);
+        graph.requires(send, receive);
+    }
+    let found = check::global(&graphs, &GlobalOptions { eager_limit: 0 }).expect_err("two cycles");
+    let [Problem::Deadlock { cycle, least: None, .. }] = &found[..] else { panic!("{found:?}") };
+    let mut vertices: Vec<_> = cycle.iter().map(|place| place.vertex.0).collect();
+    vertices.sort_unstable();
+    assert_eq!(vertices, [2, 2, 3, 3], "{found:?}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ testing::tests![needs(Mpich):
     mpich_has_threads,
     mpich_has_persistent_collectives,
     mpich_frees_what_ranks_that_lag_have_used,
+    mpich_has_thousands_of_outstanding_collectives,
     starts_wait_for_memory,
     persistent_collectives_without_memory_are_left,
     the_standard_abi_precedes_symbols_of_others,
@@ -29,6 +30,7 @@ testing::tests![needs(OpenMpi):
     open_mpi_creates_communicators,
     open_mpi_makes_progress,
     open_mpi_has_threads,
+    open_mpi_has_thousands_of_outstanding_collectives,
     open_mpi_has_persistent_collectives,
     open_mpi_frees_what_ranks_that_lag_have_used,
 ];
@@ -52,6 +54,25 @@ fn run(family: Family, program: &str, ranks: &[u32], taken: &[&str]) {
             }
         }
     }
+}
+
+fn outstanding(family: Family) {
+    for host in Host::all(family) {
+        for ranks in [2, 4] {
+            let finished = host.job("outstanding", ranks).argument("3000").preloaded();
+            let (taken, left) = finished.expect_success().calls("MPI_Iallreduce");
+            // Four orders, five times.
+            assert_eq!((taken, left), (20 * 1500 * u64::from(ranks), 0), "{host:?}");
+        }
+    }
+}
+
+fn mpich_has_thousands_of_outstanding_collectives() {
+    outstanding(Family::Mpich);
+}
+
+fn open_mpi_has_thousands_of_outstanding_collectives() {
+    outstanding(Family::OpenMpi);
 }
 
 fn completion(family: Family) {
