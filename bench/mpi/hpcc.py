@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from both import Host, add_arguments
+from jobs import Host, add_arguments
 
 EXAMPLE = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt")
 

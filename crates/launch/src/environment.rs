@@ -222,7 +222,7 @@ pub trait Lookup {
         self.get(REFINE).is_some_and(|value| !value.is_empty() && value != "0")
     }
 
-    /// Returns the file of blocking collectives of MPI libraries, beside that of decisions.
+    /// Returns the file of collectives of MPI libraries, beside that of decisions.
     fn mpi_table_file(&self) -> Option<PathBuf> {
         Some(self.decisions_file()?.path.with_file_name("mpi.json"))
     }

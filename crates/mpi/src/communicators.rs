@@ -26,8 +26,8 @@ pub(crate) struct Served {
     number: u64,
     /// The topology, if it has one.
     pub(crate) topology: Option<Topology>,
-    /// The sizes at which its blocking collectives run here; empty if none does.
-    blocking: SizesByKind,
+    /// The sizes at which its collectives run here.
+    sizes: &'static SizesByKind,
     /// Its number in `watch` after a call on it was recorded as left, and 0 before.
     watched: AtomicU64,
 }
@@ -36,8 +36,8 @@ impl Served {
     fn new(communicator: Communicator, topology: Option<Topology>) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let blocking = sizes_on((communicator.size(), communicator.nodes()));
-        Served { communicator, number, topology, blocking, watched: AtomicU64::new(0) }
+        let sizes = sizes_on((communicator.size(), communicator.nodes()));
+        Served { communicator, number, topology, sizes, watched: AtomicU64::new(0) }
     }
 
     /// The origin of a call on this communicator of the MPI library.
@@ -57,10 +57,10 @@ impl Served {
         }
     }
 
-    /// The sizes at which a blocking collective runs here, if there are any.
+    /// The sizes at which a collective runs here, if there are any.
     #[inline]
-    pub(crate) fn sizes(&self, kind: Kind) -> Option<&Sizes> {
-        self.blocking.get(kind.place_among_blocking())?.as_ref()
+    pub(crate) fn sizes(&self, kind: Kind) -> Option<&'static Sizes> {
+        self.sizes[kind as usize].as_ref()
     }
 
     pub(crate) fn size(&self) -> usize {

@@ -73,8 +73,8 @@ variables! {
         "Length in bytes from which two ranks of a node that exchange messages read each other's private memory, in one copy. Four times this length applies to messages in one direction, and to blocks that the sender copies for itself as well; 0 for never. Messages of 128 to 512 KiB between the ranks of a communicator of two take a shared buffer instead while the sender has one.";
     MPI = "TRADEWIND_MPI", "`off`", "on",
         "With `off`, the library that is loaded before an MPI program leaves all calls to the MPI library.";
-    MPI_ONLY = "TRADEWIND_MPI_ONLY", "list", "all nonblocking and persistent collectives, and blocking ones by the table of `tradewind tune --mpi`",
-        "Collectives of an MPI program that run on tradewind, such as `iallreduce,allreduce_init,allreduce`; `all` adds every blocking one. The value of rank 0 counts.";
+    MPI_ONLY = "TRADEWIND_MPI_ONLY", "list", "those that are faster on tradewind, by a built-in rule or the table of `tradewind tune --mpi`",
+        "Collectives of an MPI program that run on tradewind, such as `iallreduce,allreduce_init,allreduce`, at every length; `nonblocking` stands for all nonblocking and persistent ones, `all` for every one. The value of rank 0 counts.";
     MPI_REPORT = "TRADEWIND_MPI_REPORT", "1", "off",
         "Prints at the end of an MPI program which collectives ran on tradewind.";
     SERVICE = "TRADEWIND_SERVICE", "name", "set by `tradewind run`",

@@ -8,6 +8,7 @@ mod harness;
 mod node_service;
 mod nodes;
 mod programs;
+mod rule;
 mod settings;
 mod without;
 

