@@ -5,8 +5,9 @@
 //!
 //! * On the machine of the measurement, with a library of a measured major version, in a job and on a
 //!   communicator of a measured number of ranks: the sizes at which this measurement takes the call.
-//! * With such a library on another machine, or with other numbers of ranks: the sizes at which all
-//!   measurements of this library take it, those with a core for each rank and those without.
+//! * With such a library on another machine, with other numbers of ranks, or where this collective was
+//!   not measured: the sizes at which all measurements of this library take it, those with a core for
+//!   each rank and those without.
 //! * With an unknown library, or another major version: the sizes at which all measurements of all
 //!   libraries take it.
 //! * On communicators of more than [`MOST_RANKS`] ranks, and between nodes: none.
@@ -76,9 +77,10 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    fn taken(&self, collective: &str) -> Taken {
+    /// `None` if the collective was not measured.
+    fn taken(&self, collective: &str) -> Option<Taken> {
         let found = self.collectives.iter().find(|(name, _)| *name == collective);
-        found.map(|(_, taken)| taken.clone()).unwrap_or_default()
+        found.map(|(_, taken)| taken.clone())
     }
 }
 
@@ -108,7 +110,7 @@ impl<'a> Rule<'a> {
     /// use models::machine::Fingerprint;
     /// use models::mpi_table::rule::Rule;
     /// let text = "a machine\n\
-    ///             ranks 2 of 2, MPICH Version: 5\nBcast 1-1024\n\
+    ///             ranks 2 of 2, MPICH Version: 5\nBcast 1-1024\nIgatherv\n\
     ///             ranks 2 of 2, Open MPI v5\nBcast 8-65536\nIgatherv 1-16777216 any\n";
     /// let rule = Rule::of(text);
     /// let class = |library| rule.class(library, 2, &Fingerprint::default());
@@ -159,16 +161,16 @@ impl<'a> Rule<'a> {
         let library =
             job.library.and_then(|place| Some(*self.libraries().get(usize::from(place))?));
         let of_library = |group: &&Group| library.is_none_or(|library| library == group.library);
-        let mut groups = self.groups.iter().filter(of_library);
+        let groups = self.groups.iter().filter(of_library);
         let is_same = |group: &&Group| group.job == job.ranks && group.ranks == ranks;
-        if library.is_some()
-            && job.is_recorded_machine
-            && let Some(measured) = groups.clone().find(is_same)
-        {
-            return measured.taken(collective);
+        let measured = groups.clone().find(is_same).and_then(|group| group.taken(collective));
+        match measured.filter(|_| library.is_some() && job.is_recorded_machine) {
+            Some(measured) => measured,
+            None => {
+                let all = groups.filter_map(|group| group.taken(collective));
+                all.reduce(|all, one| all.and(&one)).unwrap_or_default()
+            }
         }
-        let Some(first) = groups.next() else { return Taken::default() };
-        groups.fold(first.taken(collective), |all, group| all.and(&group.taken(collective)))
     }
 
     /// The text of a rule that follows from a measurement.
@@ -183,9 +185,6 @@ impl<'a> Rule<'a> {
             let _ = writeln!(text, "{GROUP}{ranks} of {job}, {library}");
             for row in group {
                 let taken = Taken::of(row);
-                if taken.ranges.is_empty() {
-                    continue;
-                }
                 text.push_str(&row.collective);
                 for range in &taken.ranges {
                     let _ = write!(text, " {}-{}", range.start(), range.end());
