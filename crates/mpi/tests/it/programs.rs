@@ -151,7 +151,8 @@ fn persistent(family: Family) {
             let every = host.job("persistent_collectives", ranks).preloaded().expect_success();
             let job = host.job("persistent", ranks);
             // The others are left to the MPI library, also where they are started together.
-            let job = job.variable("TRADEWIND_MPI_ONLY", "allreduce_init");
+            let job =
+                job.variable("TRADEWIND_MPI_ONLY", "allreduce_init,iallreduce,ibarrier,barrier");
             let life = job.preloaded().expect_success();
             // Libraries before MPI 4 have none.
             if life.output.contains("no persistent collectives") {
