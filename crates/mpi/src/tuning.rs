@@ -324,7 +324,7 @@ impl Measurement {
         let own: Vec<f64> = (0..rounds)
             .flat_map(|round| {
                 // Each side first in every other round of a root.
-                let order = if round / group.size % 2 == 0 { [0, 1] } else { [1, 0] };
+                let order = if (round / group.size).is_multiple_of(2) { [0, 1] } else { [1, 0] };
                 let mut times = [0.0; 2];
                 order.into_iter().for_each(|side| times[side] = time(sides[side], round));
                 times
