@@ -38,8 +38,8 @@ assert total[0] == world.size * (world.size + 1) / 2, total
 PROGRAM
 cd "$work"
 export LD_LIBRARY_PATH=$work/environment/lib
-for command in "tradewind mpi --report -- mpiexec -n 2 python program.py" \
-    "mpiexec -n 2 python -m tradewind mpi --report -- python program.py"; do
+for command in "tradewind mpi --report --only iallreduce -- mpiexec -n 2 python program.py" \
+    "mpiexec -n 2 python -m tradewind mpi --report --only iallreduce -- python program.py"; do
     # The words of the command are separate arguments.
     # shellcheck disable=SC2086
     report=$(timeout 60 $command 2>&1) || { echo "$report" >&2; exit 1; }

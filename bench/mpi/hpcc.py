@@ -14,21 +14,21 @@ import sys
 import tempfile
 from pathlib import Path
 
-from both import Host, add_arguments
+from jobs import Host, add_arguments
 
 EXAMPLE = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt")
 
 
-def run(host, ranks, preloaded, size, program="/usr/bin/hpcc", reports=True):
+def run(host, ranks, preloaded, size, program="/usr/bin/hpcc", **options):
     """Runs HPCC with a matrix of `size` rows. Returns the outcome and what it has checked: successes,
-    numbers of failures and of errors."""
+    numbers of failures and of errors. `options` are those of a job."""
     with tempfile.TemporaryDirectory() as directory:
         rows = 1 if ranks < 4 else 2
         text = EXAMPLE.read_text()
         for name, value in ("Ns", size), ("Ps", rows), ("Qs", ranks // rows):
             text = re.sub(rf"^[\d ]+(?=\s+{name}$)", f"{value:<13}", text, flags=re.M)
         Path(directory, "hpccinf.txt").write_text(text)
-        outcome = host.run(ranks, [program], preloaded, None, directory, reports=reports)
+        outcome = host.run(ranks, [program], preloaded, None, directory, **options)
         output = Path(directory, "hpccoutf.txt")
         results = output.read_text() if output.exists() else ""
     checked = re.findall(r"^.*(?:Success|Failures?|[Ee]rrors?|PASSED|FAILED).*$", results, re.M)

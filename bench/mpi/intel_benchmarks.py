@@ -14,7 +14,7 @@ import argparse
 import re
 import sys
 
-from both import Host, add_arguments
+from jobs import Host, add_arguments
 
 NONBLOCKING = (
     "Ibarrier Ibcast Igather Igatherv Iscatter Iscatterv Iallgather Iallgatherv Ialltoall "

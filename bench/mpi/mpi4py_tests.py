@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from both import Host, add_arguments, environment
+from jobs import Host, add_arguments, environment
 
 # Collectives, requests, communicators and threads.
 CHOSEN = ["cco", "request", "attr", "comm", "grequest", "thread", "session", "p2p_buf", "errhandler"]

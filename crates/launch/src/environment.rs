@@ -217,7 +217,7 @@ pub trait Lookup {
         Some(DecisionsFile { path, is_named: false })
     }
 
-    /// Returns the file of blocking collectives of MPI libraries, beside that of decisions.
+    /// Returns the file of collectives of MPI libraries, beside that of decisions.
     fn mpi_table_file(&self) -> Option<PathBuf> {
         Some(self.decisions_file()?.path.with_file_name("mpi.json"))
     }

@@ -36,13 +36,13 @@ impl FileKind {
         oldest: 3,
         remedy: "write a new one with `tradewind tune`",
     };
-    /// Blocking collectives of MPI libraries: [`MpiTable`](crate::mpi_table::MpiTable).
+    /// Collectives of MPI libraries: [`MpiTable`](crate::mpi_table::MpiTable).
     pub const MPI_TABLE: FileKind = FileKind {
         name: "tradewind table of MPI calls",
-        version: 2,
+        version: 3,
         oldest: 1,
         remedy: "write a new one with `mpiexec -n RANKS tradewind tune --mpi`, without which \
-                 blocking collectives are left to the MPI library",
+                 the built-in rule decides",
     };
 
     /// "versions 3 to 6".

@@ -1,8 +1,11 @@
-//! The table of blocking collectives that run faster on tradewind than in an MPI library.
+//! The table of collectives that run faster on tradewind than in an MPI library.
 //!
 //! A row has the times of one collective on a communicator of one size, in jobs of one size, because
 //! ranks that share cores take longer. A call is taken over between sizes
-//! that were measured, and only where tradewind is surely faster at both.
+//! that were measured, and only where tradewind is surely faster at both. [`rule`] has what holds
+//! where a user has measured nothing.
+
+pub mod rule;
 
 use crate::file::{self, FileError, FileKind};
 use crate::machine::Fingerprint;
@@ -12,7 +15,7 @@ use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// Blocking collectives of MPI libraries on one machine.
+/// Collectives of MPI libraries on one machine.
 ///
 /// ```
 /// use models::machine::Fingerprint;
@@ -31,6 +34,7 @@ use std::path::Path;
 /// };
 /// // One repetition at 64 KiB took longer.
 /// assert_eq!(row.taken(), [1..=1024]);
+/// // A call of unknown size may be longer than all of these.
 /// assert!(!row.is_taken_at_any_size());
 /// let table = MpiTable::new(Fingerprint::default(), vec![row]);
 /// assert_eq!(table.rows("MPICH 5", 4).count(), 1);
@@ -65,12 +69,31 @@ pub struct MpiRow {
 pub struct MpiSize {
     /// Bytes of the longest buffer, or of a block in exchanges with neighbours.
     pub bytes: u64,
-    /// Median time of the MPI library, in microseconds: of blocking collectives that of the slowest
-    /// rank, of nonblocking ones the mean of all ranks.
+    /// Median time of the MPI library, in microseconds: that of the slowest rank. Of a nonblocking
+    /// collective it is the time inside the start and the completion, beside a computation.
     pub library: f64,
-    /// The same of a blocking collective, as the mean of all ranks. Files of version 1 have none.
+    /// The same as the mean of all ranks. Files of version 1 have none, and those of version 2 none
+    /// of nonblocking collectives, whose `library` is the mean there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library_mean: Option<f64>,
+    /// Median time of tradewind, in microseconds.
+    pub tradewind: f64,
+    /// Median of the ratios of repetitions in turns, tradewind to the library.
+    pub ratio: f64,
+    /// Upper quartile of these ratios.
+    pub upper: f64,
+    /// The same of a nonblocking collective where a rank is late by a part of the computation, each in
+    /// turn. Files of versions 1 and 2 have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<MpiTimes>,
+}
+
+/// Times in one situation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MpiTimes {
+    /// Median time of the MPI library, in microseconds.
+    pub library: f64,
     /// Median time of tradewind, in microseconds.
     pub tradewind: f64,
     /// Median of the ratios of repetitions in turns, tradewind to the library.
@@ -86,28 +109,94 @@ const MOST_RATIO: f64 = 0.92;
 /// Largest upper quartile of the ratios.
 const MOST_UPPER: f64 = 1.0;
 
+/// Largest median ratio in one situation of a nonblocking call that is faster in the other.
+const MOST_EQUAL_RATIO: f64 = 1.0;
+
+/// Largest upper quartile of the ratios there.
+const MOST_EQUAL_UPPER: f64 = 1.05;
+
 /// Distance of a median ratio from [`MOST_RATIO`] within which more repetitions decide.
 const CLOSE: f64 = 0.08;
 
-impl MpiSize {
-    /// The times at a size: the medians of the library and of tradewind, and the ratios of
-    /// repetitions in turns.
-    pub fn new(bytes: u64, (library, tradewind): (f64, f64), ratios: &[f64]) -> Self {
+/// The same for [`MOST_EQUAL_RATIO`].
+const CLOSE_TO_EQUAL: f64 = 0.04;
+
+/// A call of unknown length may be as long as memory allows. A measurement says something about it
+/// from this size on.
+const LONG: u64 = 16 << 20;
+
+impl MpiTimes {
+    /// The medians of the library and of tradewind, and the ratios of repetitions in turns.
+    pub fn new((library, tradewind): (f64, f64), ratios: &[f64]) -> Self {
         let quantiles = Sample::of(ratios.to_vec()).quantiles;
-        let ratio = quantiles.median;
-        let upper = quantiles.p75;
-        MpiSize { bytes, library, library_mean: None, tradewind, ratio, upper }
+        MpiTimes { library, tradewind, ratio: quantiles.median, upper: quantiles.p75 }
     }
 
-    /// Returns whether further repetitions may change the decision.
-    pub fn is_close(&self) -> bool {
+    /// Returns whether tradewind is surely faster.
+    fn is_faster(&self) -> bool {
+        self.ratio <= MOST_RATIO && self.upper <= MOST_UPPER
+    }
+
+    /// Returns whether tradewind is not slower.
+    fn is_equal(&self) -> bool {
+        self.ratio <= MOST_EQUAL_RATIO && self.upper <= MOST_EQUAL_UPPER
+    }
+
+    /// Returns whether further repetitions may change [`is_faster`](Self::is_faster).
+    fn is_nearly_faster(&self) -> bool {
         let is_near = (self.ratio - MOST_RATIO).abs() <= CLOSE;
         is_near || (self.ratio <= MOST_RATIO && self.upper > MOST_UPPER)
     }
 
-    /// Returns whether tradewind is surely faster.
-    pub fn is_faster(&self) -> bool {
-        self.ratio <= MOST_RATIO && self.upper <= MOST_UPPER
+    /// Returns whether further repetitions may change [`is_equal`](Self::is_equal).
+    fn is_nearly_equal(&self) -> bool {
+        let is_near = (self.ratio - MOST_EQUAL_RATIO).abs() <= CLOSE_TO_EQUAL;
+        is_near || (self.ratio <= MOST_EQUAL_RATIO && self.upper > MOST_EQUAL_UPPER)
+    }
+}
+
+impl MpiSize {
+    /// The times at a size: the medians of the library and of tradewind, and the ratios of
+    /// repetitions in turns.
+    pub fn new(bytes: u64, times: (f64, f64), ratios: &[f64]) -> Self {
+        let MpiTimes { library, tradewind, ratio, upper } = MpiTimes::new(times, ratios);
+        MpiSize { bytes, library, library_mean: None, tradewind, ratio, upper, late: None }
+    }
+
+    /// The times where ranks start together.
+    fn together(&self) -> MpiTimes {
+        let MpiSize { library, tradewind, ratio, upper, .. } = *self;
+        MpiTimes { library, tradewind, ratio, upper }
+    }
+
+    /// Returns whether further repetitions may change the decision.
+    pub fn is_close(&self) -> bool {
+        let together = self.together();
+        match self.late {
+            None => together.is_nearly_faster(),
+            Some(late) => {
+                let situations = [together, late];
+                let may_be_equal = |one: &MpiTimes| one.is_equal() || one.is_nearly_equal();
+                situations.iter().all(may_be_equal)
+                    && (situations.iter().any(MpiTimes::is_nearly_equal)
+                        || !situations.iter().any(MpiTimes::is_faster)
+                            && situations.iter().any(MpiTimes::is_nearly_faster))
+            }
+        }
+    }
+
+    /// Returns whether calls of this size are taken over: a blocking one if tradewind is surely faster,
+    /// a nonblocking one if it is so in one situation and not slower in the other.
+    pub fn is_taken(&self) -> bool {
+        let together = self.together();
+        match self.late {
+            None => together.is_faster(),
+            Some(late) => {
+                let situations = [together, late];
+                situations.iter().any(MpiTimes::is_faster)
+                    && situations.iter().all(MpiTimes::is_equal)
+            }
+        }
     }
 }
 
@@ -117,24 +206,26 @@ impl MpiRow {
     /// MPI libraries end them at once.
     pub fn taken(&self) -> Vec<RangeInclusive<u64>> {
         let mut ranges: Vec<RangeInclusive<u64>> = Vec::new();
-        let mut was_faster = false;
+        let mut was_taken = false;
         for (index, size) in self.sizes.iter().enumerate() {
-            let is_faster = size.is_faster();
-            if is_faster {
+            let is_taken = size.is_taken();
+            if is_taken {
                 let from = if index == 0 { size.bytes.min(1) } else { size.bytes };
-                match ranges.last_mut().filter(|_| was_faster) {
+                match ranges.last_mut().filter(|_| was_taken) {
                     Some(range) => *range = *range.start()..=size.bytes,
                     None => ranges.push(from..=size.bytes),
                 }
             }
-            was_faster = is_faster;
+            was_taken = is_taken;
         }
         ranges
     }
 
-    /// Returns whether tradewind is faster at all sizes. Calls of unknown size are taken over then.
+    /// Returns whether calls are taken over at all sizes, up to long ones. Calls of unknown size are
+    /// taken over then.
     pub fn is_taken_at_any_size(&self) -> bool {
-        !self.sizes.is_empty() && self.sizes.iter().all(MpiSize::is_faster)
+        let is_long = self.sizes.last().is_some_and(|size| size.bytes >= LONG);
+        is_long && self.sizes.iter().all(MpiSize::is_taken)
     }
 
     fn key(&self) -> (&str, u32, u32, &str) {
@@ -143,6 +234,16 @@ impl MpiRow {
 }
 
 impl MpiTable {
+    /// All rows.
+    pub fn all_rows(&self) -> &[MpiRow] {
+        &self.rows
+    }
+
+    /// The machine on which they were measured.
+    pub fn machine(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
     /// A table of these rows.
     pub fn new(fingerprint: Fingerprint, rows: Vec<MpiRow>) -> Self {
         MpiTable { fingerprint, rows }

@@ -68,7 +68,7 @@ macro_rules! handles {
     }};
 }
 
-/// The [`Decisive`](crate::blocking::Decisive) block of a call.
+/// The [`Decisive`](crate::selection::Decisive) block of a call.
 macro_rules! decisive {
     () => {
         Decisive::None
@@ -91,7 +91,7 @@ macro_rules! examine {
 
         match host::$host.known() {
             // SAFETY: the program's arguments, for the function of this name.
-            Some(function) if !blocking::is_examined(Kind::$kind) => unsafe {
+            Some(function) if !selection::is_examined(Kind::$kind) => unsafe {
                 function($($argument),*)
             },
             // SAFETY: the program's arguments, which fulfil what the MPI standard demands.
@@ -100,12 +100,17 @@ macro_rules! examine {
     }};
 }
 
-/// Runs a blocking call here if it is selected, and leaves it otherwise. `start` and `leave` are
+/// Runs a call here, by `run`, if it is selected, and leaves it otherwise. `start` and `leave` are
 /// formed where they are called: they hold the arguments, which otherwise stay in registers.
 macro_rules! run_or_leave {
-    ($kind:ident, $communicator:ident, $decisive:expr, $start:expr, $leave:expr) => {
-        match blocking::select(Kind::$kind, $communicator, $decisive) {
-            Some(selected) => blocking::run(Kind::$kind, selected, $start, $leave),
+    ($kind:ident, $communicator:ident, $decisive:expr, $run:ident::$function:ident($($request:ident)?),
+        $start:expr, $leave:expr) => {
+        match selection::select(Kind::$kind, $communicator, $decisive) {
+            // SAFETY: the program passes the address of a handle as that of a request.
+            #[allow(unused_unsafe, reason = "blocking calls have no request")]
+            Some(selected) => unsafe {
+                $run::$function(Kind::$kind, selected, $($request,)? $start, $leave)
+            },
             None => ($leave)(),
         }
     };
@@ -113,7 +118,7 @@ macro_rules! run_or_leave {
 
 /// Defines blocking, nonblocking and persistent collectives, with counts `N` and displacements `D`
 /// in both forms. `start` translates the arguments for tradewind. The brackets name
-/// the [`Decisive`](crate::blocking::Decisive) block, if the call has one.
+/// the [`Decisive`](crate::selection::Decisive) block, if the call has one.
 macro_rules! collectives {
     ($($blocking:ident $blocking_large:ident
         $host:ident $host_large:ident $init:ident $init_large:ident
@@ -131,7 +136,7 @@ macro_rules! collectives {
                 $int_blocking $profiling_blocking($($argument: $type,)* communicator: Handle) {
                     examine!($blocking $blocking($($argument: $type,)* communicator: Handle) {
                         run_or_leave!(
-                            $blocking, communicator, decisive!($($($decisive)*)?),
+                            $blocking, communicator, decisive!($($($decisive)*)?), blocking::run(),
                             move |$call| $start,
                             move || pass!($blocking($($argument,)* communicator))
                         )
@@ -139,16 +144,15 @@ macro_rules! collectives {
                 }
 
                 $int $profiling_int($($argument: $type,)* communicator: Handle, request: Pointer) {
-                    // SAFETY: the program passes the address of a handle.
-                    unsafe {
-                        take(
-                            Kind::$host,
-                            communicator,
-                            request,
-                            |$call| $start,
-                            || call!($host($($argument,)* communicator, request)),
+                    examine!($host $host(
+                        $($argument: $type,)* communicator: Handle, request: Pointer
+                    ) {
+                        run_or_leave!(
+                            $host, communicator, decisive!($($($decisive)*)?), take::take(request),
+                            move |$call| $start,
+                            move || pass!($host($($argument,)* communicator, request))
                         )
-                    }
+                    })
                 }
 
                 $int_init $profiling_int_init(
@@ -181,7 +185,7 @@ macro_rules! collectives {
                 ) {
                     examine!($blocking $blocking_large($($argument: $type,)* communicator: Handle) {
                         run_or_leave!(
-                            $blocking, communicator, decisive!($($($decisive)*)?),
+                            $blocking, communicator, decisive!($($($decisive)*)?), blocking::run(),
                             move |$call| $start,
                             move || match host::$blocking_large.find() {
                                 Some(_) => pass!($blocking_large($($argument,)* communicator)),
@@ -197,15 +201,22 @@ macro_rules! collectives {
                 }
 
                 $large $profiling_large($($argument: $type,)* communicator: Handle, request: Pointer) {
-                    let leave = || match host::$host_large.find() {
-                        Some(_) => call!($host_large($($argument,)* communicator, request)),
-                        None => without_large!(
-                            $lists $host $host $host_large ($($argument),*)
-                            communicator, (request, Form::Nonblocking), [communicator, request]
-                        ),
-                    };
-                    // SAFETY: the program passes the address of a handle.
-                    unsafe { take(Kind::$host, communicator, request, |$call| $start, leave) }
+                    examine!($host $host_large(
+                        $($argument: $type,)* communicator: Handle, request: Pointer
+                    ) {
+                        run_or_leave!(
+                            $host, communicator, decisive!($($($decisive)*)?), take::take(request),
+                            move |$call| $start,
+                            move || match host::$host_large.find() {
+                                Some(_) => pass!($host_large($($argument,)* communicator, request)),
+                                None => without_large!(
+                                    $lists $host $host $host_large ($($argument),*)
+                                    communicator, (request, Form::Nonblocking),
+                                    [communicator, request]
+                                ),
+                            }
+                        )
+                    })
                 }
 
                 $large_init $profiling_large_init(

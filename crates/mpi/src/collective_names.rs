@@ -1,7 +1,7 @@
 //! The names of the collectives: blocking, nonblocking and persistent.
 #![allow(non_snake_case, reason = "the names and rules of MPI")]
 
-use crate::blocking::{self, Decisive};
+use crate::blocking;
 use crate::collective_forms::{
     AddHandle, Narrow, collectives, decisive, examine, handles, run_or_leave, without_large,
 };
@@ -12,7 +12,8 @@ use crate::kind::Kind;
 use crate::names::export;
 use crate::narrow::{self, Form};
 use crate::neighbors;
-use crate::take::{prepare, take};
+use crate::selection::{self, Decisive};
+use crate::take::{self, prepare};
 use std::ffi::c_int;
 
 fn elements(at: Pointer, count: impl Into<i64>, datatype: Handle) -> Elements {
@@ -306,7 +307,7 @@ export! {
     MPI_Barrier PMPI_Barrier(communicator: Handle) {
         examine!(Barrier Barrier(communicator: Handle) {
             run_or_leave!(
-                Barrier, communicator, Decisive::None,
+                Barrier, communicator, Decisive::None, blocking::run(),
                 collectives::barrier,
                 move || pass!(Barrier(communicator))
             )
@@ -314,9 +315,13 @@ export! {
     }
 
     MPI_Ibarrier PMPI_Ibarrier(communicator: Handle, request: Pointer) {
-        let leave = || call!(Ibarrier(communicator, request));
-        // SAFETY: the program passes the address of a handle.
-        unsafe { take(Kind::Ibarrier, communicator, request, collectives::barrier, leave) }
+        examine!(Ibarrier Ibarrier(communicator: Handle, request: Pointer) {
+            run_or_leave!(
+                Ibarrier, communicator, Decisive::None, take::take(request),
+                collectives::barrier,
+                move || pass!(Ibarrier(communicator, request))
+            )
+        })
     }
 
     MPI_Barrier_init PMPI_Barrier_init(communicator: Handle, info: Handle, request: Pointer) {

@@ -84,11 +84,6 @@ impl<M: Mode> Call<M> {
         self.mode.check_length(bytes, self.served.size())
     }
 
-    /// As [`check_length`](Self::check_length), for a block of an all-to-all with equal blocks.
-    pub(crate) fn check_block(self, bytes: usize) -> Result<(), Refusal> {
-        self.mode.check_block(bytes)
-    }
-
     /// Leaves a call to the MPI library because only some ranks have the lengths of its blocks.
     pub(crate) fn check_unknown_lengths(self) -> Result<(), Refusal> {
         report::note_length(None);
@@ -287,7 +282,6 @@ pub(crate) fn alltoall<M: Mode>(call: Call<M>, send: Elements, receive: Elements
     let Call { abi, served, .. } = call;
     let area = call.area(receive, served.size())?;
     call.check_length(area.bytes(), 1)?;
-    call.check_block(area.bytes() / served.size())?;
     call.check_elements_apart(send, receive)?;
     let communicator = call.communicator()?;
     let output = Output::of(abi, area.clone());

@@ -30,8 +30,8 @@ pub(crate) struct Served {
     number: u64,
     /// The topology, if it has one.
     pub(crate) topology: Option<Topology>,
-    /// The sizes at which its blocking collectives run here; empty if none does.
-    blocking: SizesByKind,
+    /// The sizes at which its collectives run here.
+    sizes: &'static SizesByKind,
     /// Its number in `watch` after a call on it was recorded as left, and 0 before.
     watched: AtomicU64,
     /// True after a collective that has failed because of a failed process.
@@ -42,12 +42,12 @@ impl Served {
     fn new(communicator: Communicator, topology: Option<Topology>) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let blocking = sizes_on((communicator.size(), communicator.nodes()));
+        let sizes = sizes_on((communicator.size(), communicator.nodes()));
         Served {
             communicator,
             number,
             topology,
-            blocking,
+            sizes,
             watched: AtomicU64::new(0),
             is_failed: Arc::default(),
         }
@@ -78,10 +78,10 @@ impl Served {
             && (self.is_failed.load(Ordering::Relaxed) || failures::is_revoked(communicator))
     }
 
-    /// The sizes at which a blocking collective runs here, if there are any.
+    /// The sizes at which a collective runs here, if there are any.
     #[inline]
-    pub(crate) fn sizes(&self, kind: Kind) -> Option<&Sizes> {
-        self.blocking.get(kind.place_among_blocking())?.as_ref()
+    pub(crate) fn sizes(&self, kind: Kind) -> Option<&'static Sizes> {
+        self.sizes[kind as usize].as_ref()
     }
 
     pub(crate) fn size(&self) -> usize {

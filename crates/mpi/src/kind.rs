@@ -56,11 +56,11 @@ impl Kind {
         self as u32 >= Kind::Barrier as u32
     }
 
-    /// The length of a blocking one counts the blocks of all ranks.
+    /// The length of a call counts the blocks of all ranks.
     pub(crate) fn counts_all_blocks(self) -> bool {
         use Kind::*;
         matches!(
-            self,
+            self.blocking_form(),
             Gather
                 | Scatter
                 | Allgather
@@ -68,6 +68,23 @@ impl Kind {
                 | Alltoall
                 | Reduce_scatter
                 | Reduce_scatter_block
+        )
+    }
+
+    /// Calls with lengths that only some ranks have. They run here if that is faster at all lengths.
+    pub(crate) fn has_unknown_lengths(self) -> bool {
+        use Kind::*;
+        matches!(
+            self.blocking_form(),
+            Gatherv
+                | Scatterv
+                | Alltoallv
+                | Alltoallw
+                | Neighbor_allgather
+                | Neighbor_allgatherv
+                | Neighbor_alltoall
+                | Neighbor_alltoallv
+                | Neighbor_alltoallw
         )
     }
 
@@ -84,8 +101,8 @@ impl Kind {
         Kind::BLOCKING[self as usize % Kind::BLOCKING.len()]
     }
 
-    /// The place of a blocking one among them.
-    pub(crate) fn place_among_blocking(self) -> usize {
-        (self as usize).wrapping_sub(Kind::Barrier as usize)
+    /// The form of a kind, nonblocking, persistent or blocking, and its place among all of that form.
+    pub(crate) const fn place(self) -> (usize, usize) {
+        (self as usize / Kind::BLOCKING.len(), self as usize % Kind::BLOCKING.len())
     }
 }

@@ -56,6 +56,7 @@ pub(crate) mod relief;
 mod report;
 pub(crate) mod request_array;
 pub(crate) mod requests;
+pub(crate) mod selection;
 pub(crate) mod settings;
 pub(crate) mod status_queries;
 pub(crate) mod table;

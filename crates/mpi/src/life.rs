@@ -1,15 +1,14 @@
 //! The beginning and the end of the MPI library.
 
 use crate::abi::{Abi, abi, library_name, library_version};
-use crate::blocking;
 use crate::communicators;
 use crate::failures;
 use crate::host::{Handle, Pointer, call};
-use crate::kind::Kind;
 use crate::request_array::examine_empty_status;
+use crate::selection;
 use crate::settings::Settings;
 use crate::table::{Parts, Takeover};
-use crate::{buffers, incomplete, persistent, presence, relief, report, requests, take};
+use crate::{buffers, incomplete, persistent, presence, relief, report, requests};
 use launch::environment::{Environment, Lookup};
 use std::ffi::{CStr, OsStr, c_int};
 use std::io::Write;
@@ -85,7 +84,7 @@ pub(crate) fn enter(settings: impl FnOnce() -> Settings) {
     let reports = agreement.reports;
     if reports {
         report::measure_times();
-        blocking::count_left();
+        selection::count_left();
     }
     let job = world.join(&agreement, &settings);
     let joined = if failures::agree_on_own(job.is_ok()) {
@@ -140,8 +139,8 @@ struct Agreement {
     /// Any rank asks for the report, which is collective.
     reports: bool,
     is_on: bool,
-    /// The calls that are taken over whatever their length, as rank 0 has them.
-    kinds: u128,
+    /// The calls that the user has chosen, as rank 0 has them.
+    chosen: Option<u128>,
 }
 
 /// What a rank has received when it has joined.
@@ -190,7 +189,7 @@ impl World {
         let ranks = self.ranks.cast_unsigned();
         let command = own_command();
         // The first exchange carries the table of rank 0 as well.
-        let parts = Parts { sizes: settings.uses_table, times: agreement.reports };
+        let parts = Parts { sizes: settings.chosen.is_none(), times: agreement.reports };
         let mut table = Some(self.own_table(parts));
         let mut received = None;
         let job = Job::join(rank, ranks, command.as_deref(), |own| match table.take() {
@@ -217,13 +216,11 @@ impl World {
         let Received { job, table } = received;
         buffers::examine_predefined_types(abi);
         examine_empty_status(abi);
-        take::set_kinds(agreement.kinds);
         // The table is of jobs on one node: with others, the ranks of a node are fewer.
         let table = if job.world().nodes() == 1 { table.as_slice() } else { &[] };
-        let takeover = Takeover::from_message(table);
-        // With a choice of the user's, no table counts.
-        let is_chosen = agreement.kinds != Kind::ALL_BACKGROUND;
-        blocking::set(takeover.with_forced(agreement.kinds & Kind::ALL_BLOCKING), is_chosen);
+        let chosen = agreement.chosen.unwrap_or_default();
+        let takeover = Takeover::from_message(table).with_forced(chosen);
+        selection::set(takeover, agreement.chosen.is_some());
         communicators::open(abi, job.world().clone())
             .map_err(|outcome| format!("the MPI library reports error {outcome}"))?;
         relief::open(job.world().clone());
@@ -232,22 +229,27 @@ impl World {
         Ok(job)
     }
 
-    /// The part of this rank's table that concerns the job, as a message. Rank 0's counts.
+    /// What decides about the calls of the job, as a message. Rank 0's counts.
     fn own_table(&self, parts: Parts) -> Vec<u8> {
-        let path = Environment.mpi_table_file().filter(|path| path.is_file());
-        let Some(path) = path.filter(|_| self.rank == 0 && (parts.sizes || parts.times)) else {
+        if self.rank != 0 {
             return Vec::new();
+        }
+        let library = library_name();
+        let job = (&library[..], self.ranks.cast_unsigned());
+        let by_rule = Takeover::of_rule(job, parts);
+        let path = Environment.mpi_table_file().filter(|path| path.is_file());
+        let Some(path) = path.filter(|_| parts.sizes || parts.times) else {
+            return by_rule.to_message();
         };
-        let job = self.ranks.cast_unsigned();
-        match Takeover::read(&path, (&library_name(), job), parts) {
+        match by_rule.with_table(&path, job, parts) {
             Ok(takeover) => takeover.to_message(),
-            Err(error) if !parts.sizes => {
-                log::warn!("the report has no times of the MPI library: {error}");
-                Vec::new()
-            }
             Err(error) => {
-                log::warn!("blocking collectives are left to the MPI library: {error}");
-                Vec::new()
+                let what = match parts.sizes {
+                    true => "the built-in rule decides which calls run on tradewind",
+                    false => "the report has no times of the MPI library",
+                };
+                log::warn!("{what}: {error}");
+                Takeover::of_rule(job, parts).to_message()
             }
         }
     }
@@ -256,17 +258,20 @@ impl World {
     /// millisecond of start-up where ranks share cores.
     fn agree(&self, settings: &Settings) -> Agreement {
         let is_silent = c_int::from(!settings.reports);
-        // The set of rank 0 in thirds, which are no negative numbers and below those of the others.
-        let third = |number: u32| match self.rank {
-            0 => (settings.kinds >> (22 * number) & 0x3f_ffff) as c_int,
-            _ => c_int::MAX,
-        };
-        let own = [is_silent, c_int::from(settings.is_on), third(0), third(1), third(2)];
-        let Some([is_silent, is_on, thirds @ ..]) = self.minimum(own) else {
-            return Agreement { reports: false, is_on: false, kinds: 0 };
+        // Of rank 0: whether the user has chosen, and the set in thirds. They are no negative numbers,
+        // and below those of the others.
+        let of_first = |number: u128| if self.rank == 0 { number as c_int } else { c_int::MAX };
+        let kinds = settings.chosen.unwrap_or_default();
+        let third = |number: u32| of_first(kinds >> (22 * number) & 0x3f_ffff);
+        let is_chosen = of_first(u128::from(settings.chosen.is_some()));
+        let is_on = c_int::from(settings.is_on);
+        let own = [is_silent, is_on, is_chosen, third(0), third(1), third(2)];
+        let Some([is_silent, is_on, is_chosen, thirds @ ..]) = self.minimum(own) else {
+            return Agreement { reports: false, is_on: false, chosen: None };
         };
         let kinds = (0..).zip(thirds).map(|(number, third)| (third as u128) << (22 * number));
-        Agreement { reports: is_silent == 0, is_on: is_on == 1, kinds: kinds.sum() }
+        let chosen = (is_chosen == 1).then(|| kinds.sum());
+        Agreement { reports: is_silent == 0, is_on: is_on == 1, chosen }
     }
 
     /// Returns the minimum over all ranks of each number, unless the MPI library fails.

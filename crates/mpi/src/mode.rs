@@ -18,29 +18,11 @@ use tradewind::{Communicator, Input, OpOnBytes, Output, while_waiting};
 /// nonblocking call is copied into shared memory.
 const MOST_BYTES: usize = 256 << 20;
 
-/// Longest block, in bytes, of an all-to-all that is taken over. Each rank copies longer ones in at
-/// the start and out at the end, which took up to twice as long as the exchange of the MPI
-/// libraries (docs/mpi.md).
-const MOST_BYTES_OF_EXCHANGE: usize = 32 << 10;
-
-/// Leaves a call to the MPI library if its data are too long, which all ranks find alike.
-fn check_length(bytes: usize, times: usize) -> Result<(), Refusal> {
-    match bytes.checked_mul(times) {
-        Some(all) if all <= MOST_BYTES => Ok(()),
-        _ => Err(Refusal::Left(Reason::Length)),
-    }
-}
-
-/// As [`check_length`], for a block of an all-to-all with equal blocks.
-fn check_block(bytes: usize) -> Result<(), Refusal> {
-    if bytes <= MOST_BYTES_OF_EXCHANGE { Ok(()) } else { Err(Refusal::Left(Reason::Length)) }
-}
-
-/// Nonblocking and persistent calls.
+/// Nonblocking and persistent calls, of sizes at which tradewind is faster than the MPI library.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Background;
+pub(crate) struct Background(pub(crate) &'static Sizes);
 
-/// Blocking calls: those of sizes at which tradewind is faster than the MPI library.
+/// Blocking calls, likewise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blocking(pub(crate) &'static Sizes);
 
@@ -65,22 +47,33 @@ macro_rules! modes {
                 rest: Option<Rest>,
             ) -> Self::Operation;
 
+            /// The sizes at which calls run here.
+            fn sizes(self) -> &'static Sizes;
+
             /// Leaves a call to the MPI library because of its length, which all ranks find alike:
             /// `bytes`, `times` over.
-            fn check_length(self, bytes: usize, times: usize) -> Result<(), Refusal>;
-
-            /// As [`check_length`](Self::check_length), for a block that every rank receives from
-            /// every one.
-            fn check_block(self, bytes: usize) -> Result<(), Refusal>;
+            fn check_length(self, bytes: usize, times: usize) -> Result<(), Refusal> {
+                match bytes.checked_mul(times).filter(|all| *all <= MOST_BYTES) {
+                    None => Err(Refusal::Left(Reason::Length)),
+                    Some(all) if self.sizes().contain(all as u64) => Ok(()),
+                    Some(_) => Err(Refusal::Left(Reason::Slower)),
+                }
+            }
 
             /// Leaves a call to the MPI library because only some ranks have its lengths.
             fn check_unknown_lengths(self, served: &Served) -> Result<(), Refusal>;
 
-            /// Leaves a reduction to the MPI library because only that library has its operation.
-            fn check_operation_of_library(self) -> Result<(), Refusal>;
+            /// Leaves a reduction to the MPI library because only that library has its operation: its
+            /// time depends on that, and is not measured.
+            fn check_operation_of_library(self) -> Result<(), Refusal> {
+                let is_forced = self.sizes().is_forced;
+                if is_forced { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
+            }
 
-            /// Leaves a call to the MPI library because only pairs of neighbours have its lengths.
-            fn check_lengths_of_pairs(self) -> Result<(), Refusal>;
+            /// Leaves a call to the MPI library because only pairs of ranks have its lengths.
+            fn check_lengths_of_pairs(self) -> Result<(), Refusal> {
+                if self.sizes().all { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
+            }
 
             /// An exchange with the neighbours, of blocks of one length that are sent and of one
             /// that are received.
@@ -128,29 +121,17 @@ macro_rules! modes {
                 Operation::new(begun, input, rest)
             }
 
-            fn check_length(self, bytes: usize, times: usize) -> Result<(), Refusal> {
-                check_length(bytes, times)
+            #[inline]
+            fn sizes(self) -> &'static Sizes {
+                self.0
             }
 
-            fn check_block(self, bytes: usize) -> Result<(), Refusal> {
-                check_block(bytes)
-            }
-
-            /// The start would wait until all ranks of several nodes agree on the lengths.
+            /// Between nodes the start would wait until all ranks agree on the lengths.
             fn check_unknown_lengths(self, served: &Served) -> Result<(), Refusal> {
                 match served.communicator.nodes() {
-                    1 => Ok(()),
+                    1 => self.check_lengths_of_pairs(),
                     _ => Err(Refusal::Left(Reason::Nodes)),
                 }
-            }
-
-            fn check_operation_of_library(self) -> Result<(), Refusal> {
-                Ok(())
-            }
-
-            /// Each rank plans its part alone, also between nodes.
-            fn check_lengths_of_pairs(self) -> Result<(), Refusal> {
-                Ok(())
             }
 
             fn exchange(
@@ -209,28 +190,12 @@ macro_rules! modes {
             }
 
             #[inline]
-            fn check_length(self, bytes: usize, times: usize) -> Result<(), Refusal> {
-                check_length(bytes, times)?;
-                let is_taken = self.0.contain((bytes * times) as u64);
-                if is_taken { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
-            }
-
-            /// The length of the whole buffer decides.
-            fn check_block(self, _bytes: usize) -> Result<(), Refusal> {
-                Ok(())
+            fn sizes(self) -> &'static Sizes {
+                self.0
             }
 
             fn check_unknown_lengths(self, _served: &Served) -> Result<(), Refusal> {
                 self.check_lengths_of_pairs()
-            }
-
-            /// Their time depends on the operation, which is not measured.
-            fn check_operation_of_library(self) -> Result<(), Refusal> {
-                if self.0.is_forced { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
-            }
-
-            fn check_lengths_of_pairs(self) -> Result<(), Refusal> {
-                if self.0.all { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
             }
 
             fn exchange(

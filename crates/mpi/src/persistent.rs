@@ -17,6 +17,7 @@ use crate::mode::Background;
 use crate::refusal::{Refusal, failed};
 use crate::report::{self, Clock};
 use crate::requests;
+use crate::table::FORCED;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -73,7 +74,8 @@ impl Prepared {
             unsafe { (&*std::ptr::from_ref(&self.served), &*std::ptr::from_ref(&self.lists)) };
         let lists = Lists::Kept(lists);
         let key = (self.kind, self.origin);
-        match (self.start)(Call { abi, served, lists, mode: Background }) {
+        // The initialization has decided by the length.
+        match (self.start)(Call { abi, served, lists, mode: Background(&FORCED) }) {
             Ok(operation) => {
                 requests::activate(key, operation, handle);
                 clock.add_to(self.kind);

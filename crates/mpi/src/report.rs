@@ -27,19 +27,18 @@ pub(crate) enum Reason {
     Arguments,
     /// The form is not served.
     Form,
-    /// The communicator has ranks on several nodes, and the start would wait for them.
+    /// The communicator has ranks on several nodes, where nothing has been measured, or where the
+    /// start would wait for them.
     Nodes,
     /// A rank has no shared memory for the communicator of a persistent collective.
     Memory,
-    /// No table says which blocking calls are faster here.
-    NoTable,
-    /// By the table the blocking call is not surely faster here.
+    /// By the table or the rule the call is not surely faster here.
     Slower,
     /// The communicator was revoked, or one of its processes has failed.
     Failure,
 }
 
-const REASONS: usize = 10;
+const REASONS: usize = 9;
 
 struct Counts {
     taken: AtomicU64,
@@ -189,7 +188,6 @@ const REASON_NAMES: [&str; REASONS] = [
     "form",
     "nodes",
     "memory",
-    "no table",
     "not faster",
     "failure",
 ];

@@ -7,11 +7,9 @@ use launch::environment::{Environment, Lookup, MPI, MPI_ONLY, MPI_REPORT};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) is_on: bool,
-    /// The calls that are taken over whatever their length, a bit for each [`Kind`]. Others are not
-    /// taken over, unless the table decides.
-    pub(crate) kinds: u128,
-    /// The table decides about blocking calls.
-    pub(crate) uses_table: bool,
+    /// The calls that the user has chosen, a bit for each [`Kind`], which are taken over whatever
+    /// their length. `None` if the table and the rule decide.
+    pub(crate) chosen: Option<u128>,
     pub(crate) reports: bool,
 }
 
@@ -22,23 +20,21 @@ impl Settings {
         let is_on = !text(MPI).is_some_and(|value| value.eq_ignore_ascii_case("off"));
         let only = text(MPI_ONLY).filter(|value| !value.trim().is_empty());
         let reports = text(MPI_REPORT).is_some_and(|value| !value.is_empty() && value != "0");
-        Settings {
-            is_on,
-            kinds: only.as_deref().map_or(Kind::ALL_BACKGROUND, bits),
-            uses_table: only.is_none(),
-            reports,
-        }
+        Settings { is_on, chosen: only.as_deref().map(bits), reports }
     }
 
     /// Takes every call.
     pub(crate) fn for_measurements() -> Self {
         let kinds = Kind::ALL_BACKGROUND | Kind::ALL_BLOCKING;
-        Settings { is_on: true, kinds, uses_table: false, reports: false }
+        Settings { is_on: true, chosen: Some(kinds), reports: false }
     }
 }
 
-/// Stands for all collectives, blocking ones too.
+/// Stands for all collectives.
 const ALL: &str = "all";
+
+/// Stands for all nonblocking and persistent ones.
+const NONBLOCKING: &str = "nonblocking";
 
 fn bits(list: &str) -> u128 {
     list.split(',').map(str::trim).filter(|name| !name.is_empty()).fold(0, |bits, name| {
@@ -46,6 +42,9 @@ fn bits(list: &str) -> u128 {
         let name = name.strip_prefix("mpi_").unwrap_or(&name);
         if name == ALL {
             return Kind::ALL_BACKGROUND | Kind::ALL_BLOCKING;
+        }
+        if name == NONBLOCKING {
+            return bits | Kind::ALL_BACKGROUND;
         }
         match Kind::ALL.iter().find(|kind| kind.name().eq_ignore_ascii_case(name)) {
             Some(kind) => bits | kind.bit(),

@@ -1,28 +1,28 @@
-//! The blocking collectives that run here: those that are faster than the MPI library's, by the
-//! table of `tradewind tune --mpi`, or those that the user names.
+//! The collectives that run here: those that are faster than the MPI library's, by the table of
+//! `tradewind tune --mpi` or else by the built-in rule, or those that the user names.
 //!
-//! Rank 0 reads the table and sends what concerns the job to all ranks, so all decide alike. For a
-//! report it also sends the measured times of the MPI library.
+//! The rule (`rule.txt`) follows from the rows of such tables, of MPICH 5, Open MPI 5 and Intel MPI
+//! 2021 in jobs of 2 ranks on 2 cores and of 4 ranks on 2 cores, in private memory:
+//! `tests/data/mpi-rows.json`, with which a test compares it. [`models::mpi_table::rule`] says what it
+//! means for other libraries, machines and numbers of ranks.
+//!
+//! Rank 0 reads the user's table and sends what concerns the job to all ranks, so all decide alike.
+//! The rule is in each rank; what it depends on is sent, too. For a report rank 0 also sends the
+//! measured times of the MPI library.
 
 use crate::kind::Kind;
 use models::file::FileError;
 use models::machine::Topology;
+use models::mpi_table::rule::{JobClass, MOST_RANKS, Rule, Taken};
 use models::mpi_table::{MpiRow, MpiTable};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Calls with lengths that only some ranks have. They run here if that is faster at all lengths.
-const HAVE_UNKNOWN_LENGTHS: [Kind; 7] = [
-    Kind::Gatherv,
-    Kind::Scatterv,
-    Kind::Alltoallv,
-    Kind::Neighbor_allgather,
-    Kind::Neighbor_allgatherv,
-    Kind::Neighbor_alltoall,
-    Kind::Neighbor_alltoallv,
-];
+/// The text of the built-in rule.
+const RULE: &str = include_str!("rule.txt");
 
-/// The sizes at which one blocking collective on one communicator runs here.
+/// The sizes at which one collective on one communicator runs here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sizes {
     /// First and last sizes in bytes, ascending.
@@ -33,9 +33,10 @@ pub(crate) struct Sizes {
     pub(crate) is_forced: bool,
 }
 
-impl Sizes {
-    const FORCED: Sizes = Sizes { ranges: Vec::new(), all: true, is_forced: true };
+/// The sizes of a collective that the user names.
+pub(crate) static FORCED: Sizes = Sizes { ranges: Vec::new(), all: true, is_forced: true };
 
+impl Sizes {
     #[inline]
     pub(crate) fn contain(&self, bytes: u64) -> bool {
         let mut ranges = self.ranges.iter();
@@ -43,8 +44,15 @@ impl Sizes {
     }
 }
 
-/// The sizes of all blocking collectives on one communicator.
-pub(crate) type SizesByKind = Box<[Option<Sizes>]>;
+impl From<Taken> for Sizes {
+    fn from(taken: Taken) -> Self {
+        let ranges = taken.ranges.iter().map(|range| (*range.start(), *range.end()));
+        Sizes { ranges: ranges.collect(), all: taken.at_any_size, is_forced: false }
+    }
+}
+
+/// The sizes of all collectives on communicators of one size, by [`Kind`]; `None` if none runs here.
+pub(crate) type SizesByKind = [Option<Sizes>; Kind::ALL.len()];
 
 /// Rows of one collective on communicators of one size.
 #[derive(Clone, Debug)]
@@ -52,26 +60,27 @@ struct Entry {
     /// Blocking or nonblocking.
     kind: Kind,
     ranks: u32,
-    /// The sizes at which a blocking one runs here.
-    sizes: Sizes,
+    /// The sizes at which it runs here; `None` if the rule decides.
+    sizes: Option<Sizes>,
     /// Times of the MPI library by ascending size, in nanoseconds.
     times: Vec<(u64, u64)>,
 }
 
-/// The blocking collectives of a job that run here.
+/// The collectives of a job that run here.
 #[derive(Debug, Default)]
 pub(crate) struct Takeover {
     /// Collectives that the user names, a bit for each kind.
     forced: u128,
-    /// There is a table, which may select none.
-    pub(crate) is_measured: bool,
+    /// The class of the job, by which the rule decides where no entry does; `None` if the user has
+    /// chosen, and between nodes.
+    pub(crate) class: Option<JobClass>,
     entries: Vec<Entry>,
 }
 
 /// The parts of the table that a job uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
-    /// The sizes at which blocking collectives run here.
+    /// The sizes at which collectives run here.
     pub(crate) sizes: bool,
     /// The times of the MPI library.
     pub(crate) times: bool,
@@ -80,8 +89,15 @@ pub(crate) struct Parts {
 static TAKEOVER: OnceLock<Takeover> = OnceLock::new();
 
 impl Takeover {
-    /// The entries of a table for a job of this number of ranks with this library.
-    pub(crate) fn read(
+    /// The decisions of the rule for a job of this number of ranks with this library.
+    pub(crate) fn of_rule((library, job): (&str, u32), parts: Parts) -> Self {
+        let class = || Rule::of(RULE).class(library, job, Topology::here().fingerprint());
+        Takeover { class: parts.sizes.then(class), ..Takeover::default() }
+    }
+
+    /// The same with the entries of a table, which come before the rule.
+    pub(crate) fn with_table(
+        self,
         path: &Path,
         (library, job): (&str, u32),
         parts: Parts,
@@ -89,23 +105,22 @@ impl Takeover {
         let table = MpiTable::read_for(path, Topology::here().fingerprint())?;
         let rows = table.rows(library, job);
         let entries = rows.filter_map(|row| Entry::of(row, parts)).collect();
-        Ok(Takeover { forced: 0, is_measured: parts.sizes, entries })
+        Ok(Takeover { entries, ..self })
     }
 
-    /// The entries in a message of rank 0; those before the first that is incomplete. Without a table
-    /// it is empty.
+    /// What a message of rank 0 says: the entries before the first that is incomplete.
     pub(crate) fn from_message(message: &[u8]) -> Self {
         let mut words = message
             .chunks_exact(8)
             .map(|word| u64::from_le_bytes(*word.first_chunk().unwrap_or(&[0; 8])));
-        let is_measured = words.next() == Some(1);
+        let class = words.next().and_then(class_of_word);
         let entries = std::iter::from_fn(|| Entry::next_in(&mut words)).collect();
-        Takeover { forced: 0, is_measured, entries }
+        Takeover { forced: 0, class, entries }
     }
 
-    /// The entries as a message: whether it is a table for decisions, and the entries.
+    /// The class of the job and the entries as a message.
     pub(crate) fn to_message(&self) -> Vec<u8> {
-        let mut words = vec![u64::from(self.is_measured)];
+        let mut words = vec![self.class.map_or(0, word_of_class)];
         self.entries.iter().for_each(|entry| entry.add_to(&mut words));
         words.into_iter().flat_map(u64::to_le_bytes).collect()
     }
@@ -117,60 +132,84 @@ impl Takeover {
 
     /// The kinds of which some calls run here, a bit for each.
     pub(crate) fn kinds(&self) -> u128 {
-        let entries = self.entries.iter().filter(|entry| entry.runs_here());
-        let forced = self.forced & Kind::ALL_BLOCKING;
-        entries.fold(forced, |kinds, entry| kinds | entry.kind.bit())
+        let by_rule = 2..=self.class.map_or(2, |class| class.ranks.min(MOST_RANKS));
+        let ranks = by_rule.chain(self.entries.iter().map(|entry| entry.ranks));
+        let ranks: BTreeSet<u32> = ranks.collect();
+        ranks.into_iter().fold(self.forced, |kinds, ranks| {
+            let sizes = self.sizes_on((ranks, 1));
+            let taken = Kind::ALL.iter().filter(|kind| sizes[**kind as usize].is_some());
+            taken.fold(kinds, |kinds, kind| kinds | kind.bit())
+        })
     }
 
     fn entry(&self, kind: Kind, ranks: u32) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.kind == kind && entry.ranks == ranks)
     }
 
-    fn sizes(&self, kind: Kind, ranks: u32) -> Option<Sizes> {
-        if self.forced & kind.bit() != 0 {
-            return Some(Sizes::FORCED);
-        }
-        let found = self.entry(kind, ranks).filter(|entry| entry.runs_here())?;
-        Some(found.sizes.clone())
+    /// The sizes on a communicator of this number of ranks on this number of nodes. Between nodes
+    /// nothing has been measured, and blocking collectives are left.
+    fn sizes_on(&self, (ranks, nodes): (u32, u32)) -> SizesByKind {
+        let rule = self.class.filter(|_| nodes == 1).map(|class| (class, Rule::of(RULE)));
+        std::array::from_fn(|place| {
+            let kind = Kind::ALL[place];
+            if self.forced & kind.bit() != 0 && (nodes == 1 || !kind.is_blocking()) {
+                return Some(FORCED.clone());
+            }
+            let (class, rule) = rule.as_ref()?;
+            let form = kind.measured_form();
+            let measured = self.entry(form, ranks).and_then(|entry| entry.sizes.clone());
+            let by_rule = || Sizes::from(rule.taken(*class, ranks, form.name()));
+            let sizes = measured.unwrap_or_else(by_rule);
+            // A part of the sizes decides nothing about calls whose size only some ranks have.
+            let decides = sizes.all || !kind.has_unknown_lengths();
+            (decides && !sizes.ranges.is_empty()).then_some(sizes)
+        })
     }
+}
+
+/// A class of jobs as a word, which is not 0.
+fn word_of_class(class: JobClass) -> u64 {
+    let JobClass { ranks, library, is_recorded_machine } = class;
+    let library = library.map_or(0, |place| u64::from(place) + 1);
+    1 << 63 | u64::from(is_recorded_machine) << 62 | library << 32 | u64::from(ranks)
+}
+
+fn class_of_word(word: u64) -> Option<JobClass> {
+    let library = (word >> 32 & 0x1ff).checked_sub(1).and_then(|place| u8::try_from(place).ok());
+    let is_recorded_machine = word >> 62 & 1 == 1;
+    (word >> 63 == 1).then_some(JobClass { ranks: word as u32, library, is_recorded_machine })
 }
 
 impl Entry {
     /// The parts of a row that the job uses; `None` if there is nothing in them.
     fn of(row: &MpiRow, parts: Parts) -> Option<Self> {
         let kind = *Kind::ALL.iter().find(|kind| kind.name() == row.collective)?;
-        let mut entry =
-            Entry { kind, ranks: row.ranks, sizes: Sizes::default(), times: Vec::new() };
-        let all = row.is_taken_at_any_size();
-        let decides = parts.sizes && Kind::BLOCKING.contains(&kind);
-        if decides && (all || !HAVE_UNKNOWN_LENGTHS.contains(&kind)) {
-            let taken = row.taken();
-            entry.sizes.ranges = taken.iter().map(|one| (*one.start(), *one.end())).collect();
-            entry.sizes.all = all;
-        }
+        // Older tables have no times of nonblocking calls where a rank is late.
+        let decides = kind.is_blocking() || row.sizes.iter().all(|size| size.late.is_some());
+        let sizes = (parts.sizes && decides).then(|| Sizes::from(Taken::of(row)));
+        let mut entry = Entry { kind, ranks: row.ranks, sizes, times: Vec::new() };
         if parts.times {
             // As the report has them, which are means of all ranks.
             let times = row.sizes.iter().map(|size| {
-                let time = if kind.is_blocking() { size.library_mean } else { Some(size.library) };
-                Some((size.bytes, (1e3 * time?) as u64))
+                // In older tables the times of nonblocking calls are means.
+                let older = || (!kind.is_blocking() && size.late.is_none()).then_some(size.library);
+                Some((size.bytes, (1e3 * size.library_mean.or_else(older)?) as u64))
             });
             entry.times = times.collect::<Option<_>>().unwrap_or_default();
         }
-        (entry.runs_here() || !entry.times.is_empty()).then_some(entry)
-    }
-
-    /// Returns whether there are sizes at which the collective runs here.
-    fn runs_here(&self) -> bool {
-        !self.sizes.ranges.is_empty()
+        (entry.sizes.is_some() || !entry.times.is_empty()).then_some(entry)
     }
 
     /// Adds the entry to a message: a word with its call and the lengths of its lists, and the lists.
     fn add_to(&self, words: &mut Vec<u64>) {
         let Entry { kind, ranks, sizes, times } = self;
-        let lengths = (sizes.ranges.len() as u64) << 56 | (times.len() as u64) << 48;
-        let call = u64::from(sizes.all) << 40 | (*kind as u64) << 32 | u64::from(*ranks);
+        let ranges = sizes.as_ref().map(|sizes| &sizes.ranges[..]).unwrap_or_default();
+        let all = u64::from(sizes.as_ref().is_some_and(|sizes| sizes.all));
+        let decides = u64::from(sizes.is_some());
+        let lengths = (ranges.len() as u64) << 56 | (times.len() as u64) << 48;
+        let call = decides << 41 | all << 40 | (*kind as u64) << 32 | u64::from(*ranks);
         words.push(lengths | call);
-        let pairs = sizes.ranges.iter().chain(times);
+        let pairs = ranges.iter().chain(times);
         words.extend(pairs.flat_map(|(first, second)| [*first, *second]));
     }
 
@@ -184,6 +223,7 @@ impl Entry {
         let times = pairs(head >> 48)?;
         let kind = *Kind::ALL.get((head >> 32 & 0xff) as usize)?;
         let sizes = Sizes { ranges, all: head >> 40 & 1 == 1, is_forced: false };
+        let sizes = (head >> 41 & 1 == 1).then_some(sizes);
         Some(Entry { kind, ranks: head as u32, sizes, times })
     }
 
@@ -205,11 +245,15 @@ pub(crate) fn set(takeover: Takeover) {
     TAKEOVER.get_or_init(|| takeover);
 }
 
-/// The sizes of all blocking collectives on a communicator of this number of ranks on this number
-/// of nodes. Between nodes nothing has been measured.
-pub(crate) fn sizes_on((ranks, nodes): (u32, u32)) -> SizesByKind {
-    let Some(takeover) = TAKEOVER.get().filter(|_| nodes == 1) else { return Box::default() };
-    Kind::BLOCKING.iter().map(|kind| takeover.sizes(*kind, ranks)).collect()
+/// The sizes on communicators of this number of ranks on this number of nodes. They are kept for all
+/// of them.
+pub(crate) fn sizes_on((ranks, nodes): (u32, u32)) -> &'static SizesByKind {
+    static NONE: SizesByKind = [const { None }; Kind::ALL.len()];
+    static KNOWN: Mutex<BTreeMap<(u32, bool), &SizesByKind>> = Mutex::new(BTreeMap::new());
+    let Some(takeover) = TAKEOVER.get() else { return &NONE };
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let sizes = || Box::leak(Box::new(takeover.sizes_on((ranks, nodes)))) as &SizesByKind;
+    known.entry((ranks, nodes == 1)).or_insert_with(sizes)
 }
 
 /// The time in nanoseconds that a call of this length has taken in the MPI library, as measured on
@@ -217,75 +261,4 @@ pub(crate) fn sizes_on((ranks, nodes): (u32, u32)) -> SizesByKind {
 /// form.
 pub(crate) fn library_time(kind: Kind, ranks: u32, bytes: u64) -> Option<u64> {
     TAKEOVER.get()?.entry(kind.measured_form(), ranks)?.time(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use models::mpi_table::MpiSize;
-
-    fn row(collective: &str, ratio: f64) -> MpiRow {
-        // The times of the slowest ranks of blocking collectives are not those of reports.
-        let is_blocking = !collective.starts_with('I');
-        let slowest = if is_blocking { 1.5 } else { 1.0 };
-        let size = |bytes, time| MpiSize {
-            library_mean: is_blocking.then_some(time),
-            ..MpiSize::new(bytes, (slowest * time, ratio * slowest * time), &[ratio])
-        };
-        let sizes = vec![size(8, 1.0), size(1024, 2.0), size(65536, 10.0)];
-        MpiRow { library: String::new(), job: 4, ranks: 2, collective: collective.into(), sizes }
-    }
-
-    fn sent(parts: Parts) -> Takeover {
-        let rows = [row("Allreduce", 0.5), row("Bcast", 2.0), row("Iallreduce", 0.5)];
-        let entries = rows.iter().filter_map(|row| Entry::of(row, parts)).collect();
-        let own = Takeover { forced: 0, is_measured: parts.sizes, entries };
-        Takeover::from_message(&own.to_message())
-    }
-
-    #[test]
-    fn jobs_receive_the_parts_that_they_use() {
-        for (sizes, times) in [(false, false), (false, true), (true, false), (true, true)] {
-            let sent = sent(Parts { sizes, times });
-            assert_eq!(sent.is_measured, sizes);
-            let decided = if sizes { Kind::Allreduce.bit() } else { 0 };
-            assert_eq!(sent.kinds(), decided);
-            let contained = sent.sizes(Kind::Allreduce, 2).map(|sizes| sizes.contain(65536));
-            assert_eq!(contained, sizes.then_some(true));
-            let without_data = sent.sizes(Kind::Allreduce, 2).map(|sizes| sizes.contain(0));
-            assert_eq!(without_data, sizes.then_some(false));
-            for kind in [Kind::Allreduce, Kind::Bcast, Kind::Iallreduce] {
-                let time = sent.entry(kind, 2).and_then(|entry| entry.time(1024));
-                assert_eq!(time, times.then_some(2000), "{kind:?}");
-            }
-            assert!(sent.entry(Kind::Allreduce, 4).is_none());
-        }
-    }
-
-    #[test]
-    fn older_tables_have_no_times_of_blocking_collectives_for_reports() {
-        let mut old = row("Allreduce", 2.0);
-        old.sizes.iter_mut().for_each(|size| size.library_mean = None);
-        assert!(Entry::of(&old, Parts { sizes: true, times: true }).is_none());
-    }
-
-    #[test]
-    fn times_lie_between_the_measured_ones() {
-        let sent = sent(Parts { sizes: false, times: true });
-        let entry = sent.entry(Kind::Iallreduce, 2).expect("it is sent");
-        let times = [0, 8, 516, 1024, 33280, 65536, 65537].map(|bytes| entry.time(bytes));
-        let expected = [1000, 1000, 1500, 2000, 6000, 10_000].map(Some);
-        assert_eq!(times[..6], expected);
-        assert_eq!(times[6], None);
-    }
-
-    #[test]
-    fn an_incomplete_message_ends_before_its_last_entry() {
-        let own = sent(Parts { sizes: true, times: true });
-        let message = own.to_message();
-        for length in (0..message.len()).step_by(8) {
-            let part = Takeover::from_message(&message[..length]);
-            assert!(part.entries.len() < own.entries.len());
-        }
-    }
 }

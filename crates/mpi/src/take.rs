@@ -1,9 +1,8 @@
-//! The decision of each call: taken over, or left to the MPI library.
+//! The nonblocking and persistent collectives that run here.
 
-use crate::abi::{Abi, abi};
 use crate::collectives::{Call, Start};
-use crate::communicators::{Served, is_active, own, served};
-use crate::host::{self, Handle, Pointer};
+use crate::communicators::own;
+use crate::host::{Handle, Pointer};
 use crate::kind::Kind;
 use crate::lists::{KeptLists, Lists};
 use crate::mode::Background;
@@ -11,61 +10,28 @@ use crate::persistent::{self, Prepared};
 use crate::refusal::{Refusal, failed};
 use crate::report::{self, Clock, Reason};
 use crate::requests::launch;
+use crate::selection::{Decisive, Selected, select};
 use std::cell::RefCell;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU64, Ordering};
 use tradewind::Error;
 
-/// The calls that are taken over, a bit for each kind; the same on all ranks.
-static KINDS: AtomicU64 = AtomicU64::new(u64::MAX);
-
-pub(crate) fn set_kinds(bits: u128) {
-    // They are fewer than 64, and come first.
-    KINDS.store((bits & Kind::ALL_BACKGROUND) as u64, Ordering::Relaxed);
-}
-
-/// The counterpart of the communicator of a call, if calls of this kind on it run here.
-#[inline]
-fn find(kind: Kind, abi: &Abi, communicator: Handle) -> Result<&'static Served, Reason> {
-    match served(abi, communicator) {
-        None => Err(Reason::Communicator),
-        Some(_) if u128::from(KINDS.load(Ordering::Relaxed)) & kind.bit() == 0 => {
-            Err(Reason::Excluded)
-        }
-        // The MPI library reports it.
-        Some(served) if served.has_failed(communicator) => Err(Reason::Failure),
-        Some(served) => Ok(served),
-    }
-}
-
-/// Starts a nonblocking call here if tradewind serves its communicator and `start` accepts it;
-/// otherwise calls `leave`, which calls the MPI library.
+/// Starts a selected nonblocking call here if `start` accepts it; otherwise calls `leave`, which
+/// calls the MPI library. It is not inlined, so that calls that are not selected save fewer registers.
 ///
 /// # Safety
 /// `request` points to memory for a handle.
-#[inline]
+#[inline(never)]
 pub(crate) unsafe fn take(
     kind: Kind,
-    passed: Handle,
+    Selected { abi, communicator, served, sizes }: Selected,
     request: Pointer,
     start: impl FnOnce(Call) -> Start,
     leave: impl FnOnce() -> c_int,
 ) -> c_int {
-    if !is_active() || host::is_inside() {
-        return leave();
-    }
-    let Some(abi) = abi() else { return leave() };
-    let communicator = abi.handle(passed);
     let clock = Clock::start();
-    let served = match find(kind, abi, communicator) {
-        Ok(served) => served,
-        Err(reason) => {
-            report::left(kind, reason);
-            return leave();
-        }
-    };
     let origin = served.origin(communicator);
-    let reason = match start(Call { abi, served, lists: Lists::Passed, mode: Background }) {
+    let mode = Background(sizes);
+    let reason = match start(Call { abi, served, lists: Lists::Passed, mode }) {
         Ok(operation) => {
             // SAFETY: the caller's promise.
             let outcome = unsafe { launch(abi, (kind, origin), operation, request) };
@@ -96,9 +62,9 @@ fn concerns_all_ranks(error: &Error) -> bool {
     )
 }
 
-/// Initializes a persistent collective here if tradewind serves its communicator and `start`
-/// accepts it; otherwise calls `leave`, which calls the MPI library. `handles` are those of the
-/// call's types and of its operation. Waits for the other ranks, as MPI allows an initialization.
+/// Initializes a persistent collective here if it is selected and `start` accepts it; otherwise calls
+/// `leave`, which calls the MPI library. `handles` are those of the call's types and of its operation.
+/// Waits for the other ranks, as MPI allows an initialization.
 ///
 /// # Safety
 /// `request` points to memory for a handle.
@@ -109,23 +75,13 @@ pub(crate) unsafe fn prepare(
     start: impl Fn(Call) -> Start + 'static,
     leave: impl FnOnce() -> c_int,
 ) -> c_int {
-    if !is_active() || host::is_inside() {
-        return leave();
-    }
-    let Some(abi) = abi() else { return leave() };
-    let communicator = abi.handle(passed);
-    let served = match find(kind, abi, communicator) {
-        Ok(served) => served,
-        Err(reason) => {
-            report::left(kind, reason);
-            return leave();
-        }
-    };
+    let Some(selected) = select(kind, passed, Decisive::None) else { return leave() };
+    let Selected { abi, communicator, served, sizes } = selected;
     let origin = served.origin(communicator);
     let copies = RefCell::new(KeptLists::default());
     // SAFETY: the examination uses the copies only during the call.
     let lists = Lists::Copied(unsafe { &*std::ptr::from_ref(&copies) });
-    let examined = start(Call { abi, served, lists, mode: Background });
+    let examined = start(Call { abi, served, lists, mode: Background(sizes) });
     let refusal = match examined {
         // All other reasons are the same on all ranks.
         Err(Refusal::Left(reason)) if reason != Reason::Arguments => Refusal::Left(reason),

@@ -1,5 +1,10 @@
-//! Measurement of collectives, here and in the MPI library in turns: of the blocking ones for the
-//! table by which later jobs take them over, and of the nonblocking ones for their reports.
+//! Measurement of collectives, here and in the MPI library in turns, for the table by which later jobs
+//! take them over, and for their reports.
+//!
+//! A blocking collective is timed in calls that follow one another, with each rank as root in turn. A
+//! nonblocking one is timed beside a computation as long as the call alone, in two situations: the ranks
+//! start together, and each in turn is late by half of the computation. Each repetition has one root,
+//! as many programs do, so what one rank saves at the cost of another does not count.
 //!
 //! `tradewind tune --mpi` calls [`tradewind_mpi_tune`] in each rank of a job.
 
@@ -11,9 +16,9 @@ use crate::host::{Handle, Pointer, call};
 use crate::kind::Kind;
 use crate::life;
 use crate::settings::Settings;
-use calls::{BLOCKS, Calls, Group, Side, blocks_in_buffer, blocks_of, length};
+use calls::{Calls, Group, LONG_BLOCK, Load, Side, blocks_in_buffer, blocks_of, length};
 use models::machine::Topology;
-use models::mpi_table::{MpiRow, MpiSize, MpiTable};
+use models::mpi_table::{MpiRow, MpiSize, MpiTable, MpiTimes};
 use models::statistics::median;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::fmt::Write as _;
@@ -25,12 +30,22 @@ use tradewind::{DataType, Op};
 /// Repetitions in turns.
 const ROUNDS: usize = 9;
 
+/// The same of calls that take milliseconds, as in libraries that wait without yielding the core.
+const ROUNDS_OF_SLOW: usize = 3;
+
+/// Time of a slow call, in seconds.
+const SLOW: f64 = 0.002;
+
 /// Most times the repetitions are made where their result is close to the limit of the decision.
 const MOST_BATCHES: usize = 3;
 
 /// Bytes of each of a rank's two buffers, at most. With many ranks the longest blocks are then left
 /// out of collectives with a block for each of them.
-const MOST_BYTES: usize = 16 << 20;
+const MOST_BYTES: usize = 64 << 20;
+
+/// Longest computation beside a nonblocking call, in seconds. Calls that take longer mostly wait for
+/// other ranks to get a core.
+const LONGEST_COMPUTATION: f64 = 0.001;
 
 /// Most calls in a repetition.
 const MOST_CALLS: f64 = 2000.0;
@@ -82,9 +97,11 @@ fn measure_and_keep(out: &Path, time: Duration) -> Result<Option<String>, String
     let abi = abi().ok_or("the MPI library is not known")?;
     let world = communicators::served(abi, abi.comm_world).ok_or("tradewind runs nothing here")?;
     if world.communicator.nodes() != 1 {
-        return Err("the ranks are on several nodes, where blocking collectives are left to the \
-                    MPI library"
-            .into());
+        return Err(
+            "the ranks are on several nodes, where collectives are left to the MPI library, \
+                    unless TRADEWIND_MPI_ONLY names them"
+                .into(),
+        );
     }
     let job = Measurement::new(abi, (world.rank(), world.size()), time);
     let rows = job.rows();
@@ -121,7 +138,7 @@ impl Measurement {
         let mut elements = abi.elements.iter();
         let double = elements.find(|(element, _)| *element == DataType::F64);
         // An exchange with two neighbours has two blocks.
-        let longest = (BLOCKS[BLOCKS.len() - 1] * ranks.max(2)).min(MOST_BYTES) / 8;
+        let longest = (LONG_BLOCK * ranks.max(2)).min(MOST_BYTES) / 8;
         Measurement {
             abi,
             rank,
@@ -146,14 +163,19 @@ impl Measurement {
         let groups: Vec<Group> = sizes.into_iter().map(|size| self.group(size)).collect();
         let mut measured: Vec<Kind> =
             Kind::ALL.iter().copied().filter(|kind| blocks_of(*kind).is_some()).collect();
-        // The blocking ones first: their times decide.
-        measured.sort_by_key(|kind| !kind.is_blocking());
-        let lengths: usize =
-            measured.iter().filter_map(|kind| blocks_of(*kind)).map(<[_]>::len).sum();
-        let count = groups.len() * lengths * 2 * ROUNDS;
+        // The barriers first, and of all others the nonblocking ones, which the rule leaves more often.
+        let order = |kind: &Kind| {
+            let is_barrier = kind.blocking_form() == Kind::Barrier;
+            (!is_barrier, kind.is_blocking() != is_barrier)
+        };
+        measured.sort_by_key(order);
+        let situations = |kind: &Kind| if kind.is_blocking() { 1 } else { 2 };
+        let times = |kind: &Kind| Some(blocks_of(*kind)?.len() * situations(kind));
+        let times: usize = measured.iter().filter_map(times).sum();
+        let count = groups.len() * times * 2 * ROUNDS;
         let share = self.time.as_secs_f64() / count as f64;
         let mut rows = Vec::new();
-        for of_kind in measured.chunk_by(|one, other| one.is_blocking() == other.is_blocking()) {
+        for of_kind in measured.chunk_by(|one, other| order(one) == order(other)) {
             for group in &groups {
                 rows.extend(of_kind.iter().filter_map(|kind| self.row(group, *kind, share)));
             }
@@ -167,16 +189,24 @@ impl Measurement {
     fn row(&mut self, group: &Group, kind: Kind, share: f64) -> Option<MpiRow> {
         let blocks = blocks_of(kind).unwrap_or_default();
         let fits = |block: &&usize| **block * blocks_in_buffer(kind, group.size) <= MOST_BYTES;
-        let blocks = blocks.iter().take_while(fits);
-        let sizes: Option<Vec<MpiSize>> = blocks
-            .map(|block| (!self.is_over()).then(|| self.times(group, (kind, *block), share)))
-            .collect();
+        let mut sizes = Vec::new();
+        for block in blocks.iter().take_while(fits) {
+            if self.is_over() {
+                return None;
+            }
+            sizes.push(self.times(group, (kind, *block), share));
+            // One length at which calls are left decides about all of unknown length. The times are
+            // the same on all ranks.
+            if kind.has_unknown_lengths() && sizes.last().is_some_and(|size| !size.is_taken()) {
+                break;
+            }
+        }
         Some(MpiRow {
             library: library_name(),
             job: self.ranks as u32,
             ranks: group.size as u32,
             collective: kind.name().to_owned(),
-            sizes: sizes?,
+            sizes,
         })
     }
 
@@ -205,7 +235,7 @@ impl Measurement {
         }
         // SAFETY: the variable is as large as the handles of every ABI.
         let ring = unsafe { abi.read(ring_at, 0) };
-        Group { communicator, ring, size, takes_part }
+        Group { communicator, ring, size, rank: self.rank % size, takes_part }
     }
 
     /// Returns whether the time is over, alike on all ranks.
@@ -240,51 +270,98 @@ impl Measurement {
     fn times(&mut self, group: &Group, (kind, block): (Kind, usize), share: f64) -> MpiSize {
         let buffers = (self.sent.as_mut_ptr().cast(), self.received.as_mut_ptr().cast());
         let calls = Calls::new(self.abi, group, (kind, block), (self.double, self.sum), buffers);
-        let repeat = |side, count, computation| match group.takes_part {
-            true => calls.repeat(side, count, computation),
-            false => 0.0,
-        };
         let sides = [Side::Library, Side::Here];
         let first = sides.map(|side| {
-            repeat(side, WARM_UP, 0.0);
-            repeat(side, 2, 0.0)
+            let repeat = |count| calls.repeat(side, count, Load::default());
+            repeat(WARM_UP);
+            repeat(2)
         });
         let slowest = self.largest(&first).into_iter().fold(1e-9, f64::max);
         let count = (share / slowest).clamp(1.0, MOST_CALLS) as usize;
-        // A nonblocking one is timed beside a computation that takes as long as the call alone.
-        let alone = match kind.is_blocking() {
-            true => 0.0,
-            false => self.largest(&[repeat(Side::Library, count.div_ceil(8), 0.0)])[0],
-        };
-        let count = if kind.is_blocking() { count } else { count.div_ceil(3) };
-        let (mut all, mut means) = (Vec::new(), Vec::new());
-        loop {
-            let own: Vec<f64> = (0..ROUNDS)
-                .flat_map(|round| {
-                    // In turns, and each side first in every other round.
-                    let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-                    let mut times = [0.0; 2];
-                    let time = |side: usize| times[side] = repeat(sides[side], count, alone);
-                    order.into_iter().for_each(time);
-                    times
-                })
-                .collect();
-            // The same on all ranks, so all of them end together.
-            let mean = self.mean(group, &own);
-            means.extend_from_slice(&mean);
-            // A blocking call lasts until the slowest rank has its result. Reports have means of all
-            // ranks, of both kinds.
-            all.extend(if kind.is_blocking() { self.largest(&own) } else { mean });
-            let ratios: Vec<f64> = all.chunks(2).map(|pair| pair[1] / pair[0]).collect();
-            let bytes = length(kind, block, group.size) as u64;
-            let times = (median_of(&all, Side::Library), median_of(&all, Side::Here));
-            let library_mean = kind.is_blocking().then(|| median_of(&means, Side::Library));
-            let result = MpiSize { library_mean, ..MpiSize::new(bytes, times, &ratios) };
-            let is_sure = !kind.is_blocking() || !result.is_close();
-            if is_sure || all.len() >= MOST_BATCHES * 2 * ROUNDS {
-                return result;
+        let rounds = if slowest > SLOW { ROUNDS_OF_SLOW } else { ROUNDS };
+        let bytes = length(kind, block, group.size) as u64;
+        if kind.is_blocking() {
+            let mut samples = Samples::default();
+            loop {
+                self.repeat(&mut samples, group, rounds, |side, _| {
+                    calls.repeat(side, count, Load::default())
+                });
+                let size = samples.size(bytes);
+                if !size.is_close() || samples.count >= MOST_BATCHES * rounds {
+                    return size;
+                }
             }
         }
+        // Beside a computation that takes as long as the call alone.
+        let alone = calls.repeat(Side::Library, count.div_ceil(8), Load::default());
+        let computation = self.largest(&[alone])[0].min(LONGEST_COMPUTATION);
+        let count = count.div_ceil(3).next_multiple_of(group.size);
+        let mut situations = [false, true].map(|is_late| (is_late, Samples::default()));
+        loop {
+            for (is_late, samples) in &mut situations {
+                self.repeat(samples, group, rounds, |side, round| {
+                    let root = round % group.size;
+                    calls.repeat(side, count, Load { computation, is_late: *is_late, root })
+                });
+            }
+            let [(_, together), (_, late)] = &situations;
+            let size = MpiSize { late: Some(late.times()), ..together.size(bytes) };
+            if !size.is_close() || together.count >= MOST_BATCHES * rounds {
+                return size;
+            }
+        }
+    }
+
+    /// Adds repetitions in turns, of which `time` makes one and returns its time.
+    fn repeat(
+        &self,
+        samples: &mut Samples,
+        group: &Group,
+        rounds: usize,
+        time: impl Fn(Side, usize) -> f64,
+    ) {
+        let sides = [Side::Library, Side::Here];
+        let own: Vec<f64> = (0..rounds)
+            .flat_map(|round| {
+                // Each side first in every other round of a root.
+                let order = if (round / group.size).is_multiple_of(2) { [0, 1] } else { [1, 0] };
+                let mut times = [0.0; 2];
+                order.into_iter().for_each(|side| times[side] = time(sides[side], round));
+                times
+            })
+            .collect();
+        // The same on all ranks, so all of them decide alike how often they repeat. A call lasts until
+        // the slowest rank has its result; reports have means of all ranks.
+        samples.slowest.extend(self.largest(&own));
+        samples.means.extend(self.mean(group, &own));
+        samples.count += rounds;
+    }
+}
+
+/// Times of repetitions in seconds, of both sides in turns.
+#[derive(Default)]
+struct Samples {
+    slowest: Vec<f64>,
+    means: Vec<f64>,
+    /// Number of repetitions.
+    count: usize,
+}
+
+impl Samples {
+    fn times(&self) -> MpiTimes {
+        let medians =
+            (median_of(&self.slowest, Side::Library), median_of(&self.slowest, Side::Here));
+        MpiTimes::new(medians, &self.ratios())
+    }
+
+    fn size(&self, bytes: u64) -> MpiSize {
+        let MpiTimes { library, tradewind, .. } = self.times();
+        let library_mean = Some(median_of(&self.means, Side::Library));
+        MpiSize { library_mean, ..MpiSize::new(bytes, (library, tradewind), &self.ratios()) }
+    }
+
+    fn ratios(&self) -> Vec<f64> {
+        self.slowest.chunks(2).map(|pair| pair[1] / pair[0]).collect()
     }
 }
 
@@ -302,16 +379,19 @@ fn text(rows: &[MpiRow], out: &Path) -> String {
     for row in rows {
         let _ = write!(text, "MPI_{:<22}{:>6}  ", row.collective, row.ranks);
         for size in &row.sizes {
-            let decides = Kind::BLOCKING.iter().any(|kind| kind.name() == row.collective);
-            let mark = if decides && size.is_faster() { "*" } else { "" };
-            let _ = write!(text, " {}: {:.2}{mark}", size.bytes, size.ratio);
+            let mark = if size.is_taken() { "*" } else { "" };
+            let _ = write!(text, " {}: {:.2}", size.bytes, size.ratio);
+            let _ = match size.late {
+                Some(late) => write!(text, "/{:.2}{mark}", late.ratio),
+                None => write!(text, "{mark}"),
+            };
         }
         text.push('\n');
     }
     text.push_str(
         "* runs on tradewind from now on, as calls do between two such sizes\n\
          MPI_I...: the time inside the start and the completion, beside a computation that takes as \
-         long as the call alone\n",
+         long as the call alone; the second ratio is that where a rank is late\n",
     );
     let _ = writeln!(text, "written to {}", out.display());
     text

@@ -1,4 +1,4 @@
-//! `tradewind mpi`: runs an unmodified MPI program with its nonblocking collectives on tradewind.
+//! `tradewind mpi`: runs an unmodified MPI program with collectives on tradewind that are faster there.
 
 use crate::failure::Failure;
 use ::launch::environment::{COMMAND, MPI_ONLY, MPI_REPORT};
@@ -9,8 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Runs an unmodified MPI program: its nonblocking collectives run on tradewind, in the background,
-/// and blocking ones where `tradewind tune --mpi` has found tradewind faster.
+/// Runs an unmodified MPI program: those of its collectives run on tradewind that are faster there,
+/// nonblocking ones in the background, by a built-in rule or by what `tradewind tune --mpi` has measured.
 ///
 /// The program may be a launcher, `tradewind mpi -- mpiexec -n 4 ./program`, or what a launcher
 /// starts, `mpiexec -n 4 tradewind mpi -- ./program`; all ranks of a job need the command alike.
@@ -28,8 +28,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     report: bool,
 
-    /// Run only these collectives on tradewind; blocking ones that are named run there at every
-    /// length. `all` stands for all of them.
+    /// Run these collectives on tradewind, at every length, and no others. `nonblocking` stands for all
+    /// nonblocking and persistent ones, `all` for all of them.
     #[arg(long, value_name = "IALLREDUCE,...")]
     only: Option<OsString>,
 

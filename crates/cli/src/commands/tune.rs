@@ -85,8 +85,8 @@ pub(crate) struct Arguments {
     #[arg(conflicts_with = "ranks")]
     nodes: Option<u32>,
 
-    /// Times the blocking collectives of an MPI library and tradewind's in turns: `tradewind mpi`
-    /// takes over those that are faster from then on [default of --out: mpi.json beside the decision
+    /// Times the collectives of an MPI library and tradewind's in turns: `tradewind mpi` takes over
+    /// those that are faster from then on, instead of those of its built-in rule [default of --out: mpi.json beside the decision
     /// table]. In a job (mpiexec -n 4 tradewind tune --mpi) for its number of ranks; otherwise it
     /// starts a job for each number of --ranks. DIR is the directory of the library, with bin and
     /// lib [default: that of the launcher, else the one that the loader finds].

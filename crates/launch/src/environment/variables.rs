@@ -71,8 +71,8 @@ variables! {
         "Length in bytes from which ranks of a node that exchange messages read each other's private memory, in one copy; four times this length for messages in one direction; 0 for never.";
     MPI = "TRADEWIND_MPI", "`off`", "on",
         "With `off`, the library that is loaded before an MPI program leaves all calls to the MPI library.";
-    MPI_ONLY = "TRADEWIND_MPI_ONLY", "list", "all nonblocking and persistent collectives, and blocking ones by the table of `tradewind tune --mpi`",
-        "Collectives of an MPI program that run on tradewind, such as `iallreduce,allreduce_init,allreduce`; `all` adds every blocking one. The value of rank 0 counts.";
+    MPI_ONLY = "TRADEWIND_MPI_ONLY", "list", "those that are faster on tradewind, by a built-in rule or the table of `tradewind tune --mpi`",
+        "Collectives of an MPI program that run on tradewind, such as `iallreduce,allreduce_init,allreduce`, at every length; `nonblocking` stands for all nonblocking and persistent ones, `all` for every one. The value of rank 0 counts.";
     MPI_REPORT = "TRADEWIND_MPI_REPORT", "1", "off",
         "Prints at the end of an MPI program which collectives ran on tradewind.";
     SERVICE = "TRADEWIND_SERVICE", "name", "set by `tradewind run`",

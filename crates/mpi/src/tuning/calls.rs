@@ -9,11 +9,15 @@ use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
 /// Bytes of a block, of which collectives send or receive one for each rank, or one in all.
-pub(super) const BLOCKS: [usize; 8] =
-    [8, 128, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+const BLOCKS: [usize; 8] = [8, 128, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-/// The same for nonblocking collectives.
-const BLOCKS_OF_REPORTS: [usize; 5] = [8, 1 << 10, 16 << 10, 128 << 10, 1 << 20];
+/// The longest block of calls of which only some ranks have the lengths: it decides about calls of
+/// any length.
+pub(super) const LONG_BLOCK: usize = 16 << 20;
+
+/// The blocks of such calls.
+const BLOCKS_OF_UNKNOWN: [usize; 9] =
+    [8, 128, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, LONG_BLOCK];
 
 /// A communicator for the measured collectives.
 pub(super) struct Group {
@@ -21,6 +25,8 @@ pub(super) struct Group {
     /// The same ranks as a ring.
     pub(super) ring: Handle,
     pub(super) size: usize,
+    /// The rank of this process in it.
+    pub(super) rank: usize,
     /// This rank is in a group of that size.
     pub(super) takes_part: bool,
 }
@@ -32,22 +38,25 @@ pub(super) enum Side {
     Here,
 }
 
-/// The blocks with which a kind is measured; `None` for those that are not: persistent ones, and
-/// nonblocking ones of which a rank has not the lengths that the table counts.
+/// What a nonblocking call is timed beside.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Load {
+    /// Seconds of computation between start and completion.
+    pub(super) computation: f64,
+    /// Each rank in turn starts late, by half of the computation.
+    pub(super) is_late: bool,
+    pub(super) root: usize,
+}
+
+/// The blocks with which a kind is measured; `None` for persistent ones, which go by the nonblocking
+/// ones, and for those with lists of types, which are read in each call.
 pub(super) fn blocks_of(kind: Kind) -> Option<&'static [usize]> {
     match kind.blocking_form() {
         _ if kind.measured_form() != kind => None,
         Kind::Barrier => Some(&[0]),
-        // Their lists of types are read in each call: no table says when that is worth it.
         Kind::Alltoallw | Kind::Neighbor_alltoallw => None,
-        _ if kind.is_blocking() => Some(&BLOCKS),
-        Kind::Gatherv
-        | Kind::Scatterv
-        | Kind::Alltoallv
-        | Kind::Neighbor_allgatherv
-        | Kind::Neighbor_alltoallv => None,
-        // Reports need fewer than decisions do.
-        _ => Some(&BLOCKS_OF_REPORTS),
+        _ if kind.has_unknown_lengths() => Some(&BLOCKS_OF_UNKNOWN),
+        _ => Some(&BLOCKS),
     }
 }
 
@@ -70,7 +79,15 @@ pub(super) fn blocks_in_buffer(kind: Kind, ranks: usize) -> usize {
 
 /// The length of a call as the decision sees it.
 pub(super) fn length(kind: Kind, block: usize, ranks: usize) -> usize {
-    if kind.blocking_form().counts_all_blocks() { block * ranks } else { block }
+    if kind.counts_all_blocks() { block * ranks } else { block }
+}
+
+/// Computes for this time.
+fn compute(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        std::hint::spin_loop();
+    }
 }
 
 /// Calls of one collective, with blocks of one size.
@@ -80,6 +97,8 @@ pub(super) struct Calls {
     communicator: Handle,
     ring: Handle,
     size: usize,
+    rank: usize,
+    takes_part: bool,
     sent: Pointer,
     received: Pointer,
     byte: Handle,
@@ -109,6 +128,8 @@ impl Calls {
             communicator: group.communicator,
             ring: group.ring,
             size: group.size,
+            rank: group.rank,
+            takes_part: group.takes_part,
             sent,
             received,
             byte: abi.byte,
@@ -122,32 +143,41 @@ impl Calls {
         }
     }
 
-    /// Calls the collective `count` times, with each rank as root in turn, and returns the time of a
-    /// call in seconds. Of a nonblocking one it is the time inside the start and the completion,
-    /// between which the rank computes for this many seconds.
-    pub(super) fn repeat(&self, side: Side, count: usize, computation: f64) -> f64 {
-        let roots = (0..count).map(|call| (call % self.size) as c_int);
+    /// Calls the collective `count` times, and returns the time of a call in seconds. A blocking one
+    /// has each rank as root in turn. Of a nonblocking one it is the time inside the start and the
+    /// completion.
+    pub(super) fn repeat(&self, side: Side, count: usize, load: Load) -> f64 {
+        if !self.takes_part {
+            return 0.0;
+        }
         if self.kind.is_blocking() {
             call!(Barrier(self.communicator));
             let begun = Instant::now();
-            roots.for_each(|root| _ = self.call(side, root, std::ptr::null_mut()));
+            for number in 0..count {
+                self.call(side, (number % self.size) as c_int, std::ptr::null_mut());
+            }
             return begun.elapsed().as_secs_f64() / count as f64;
         }
-        let computation = Duration::from_secs_f64(computation);
-        roots.map(|root| self.expose(side, root, computation)).sum::<f64>() / count as f64
+        let computation = Duration::from_secs_f64(load.computation);
+        let exposed = (0..count).map(|number| {
+            let is_late = load.is_late && number % self.size == self.rank;
+            let delay = if is_late { computation / 2 } else { Duration::ZERO };
+            self.expose(side, load.root as c_int, (delay, computation))
+        });
+        exposed.sum::<f64>() / count as f64
     }
 
-    /// Calls a nonblocking collective, and returns the time inside its start and its completion.
-    fn expose(&self, side: Side, root: c_int, computation: Duration) -> f64 {
+    /// Calls a nonblocking collective after a delay, and returns the time inside its start and its
+    /// completion.
+    fn expose(&self, side: Side, root: c_int, (delay, load): (Duration, Duration)) -> f64 {
         let mut in_memory: isize = 0;
         let request: Pointer = (&raw mut in_memory).cast();
         call!(Barrier(self.communicator));
+        compute(delay);
         let begun = Instant::now();
         self.call(side, root, request);
         let started = Instant::now();
-        while started.elapsed() < computation {
-            std::hint::spin_loop();
-        }
+        compute(load);
         let computed = Instant::now();
         let status = self.abi.ignored_status();
         match side {

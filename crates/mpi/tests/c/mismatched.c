@@ -30,6 +30,13 @@ int main(int argc, char **argv) {
         MPI_Ibcast(data, longest, MPI_BYTE, 0, copy, &request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         free(data);
+    } else if (!strcmp(argv[1], "long_ialltoall")) {
+        int block = rank == 0 ? 1 : LONGEST / size;
+        char *data = malloc(2 * (size_t)LONGEST);
+        MPI_Request request;
+        MPI_Ialltoall(data, block, MPI_BYTE, data + LONGEST, block, MPI_BYTE, copy, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        free(data);
     } else {
         MPI_Request request;
         MPI_Ialltoall(in, count, MPI_DOUBLE, out, count, MPI_DOUBLE, copy, &request);

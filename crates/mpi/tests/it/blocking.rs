@@ -1,4 +1,4 @@
-//! Blocking collectives: all of them here, and those that a measured table selects.
+//! Blocking collectives: all of them here, and calls that a measured table selects.
 
 use crate::harness::{Finished, Host, Job};
 use crate::programs::COLLECTIVES;
@@ -8,9 +8,8 @@ use testing::mpi::Family;
 testing::tests![needs(Mpich):
     mpich_has_every_blocking_collective,
     blocking_calls_drive_messages,
-    a_table_selects_blocking_calls,
+    a_table_selects_calls,
     reports_name_the_times_of_the_library,
-    without_a_table_blocking_calls_are_left,
     an_unusable_table_is_named_once,
     mpich_ends_mismatched_collectives,
 ];
@@ -115,10 +114,16 @@ impl Table {
         let of = |collective: &&str| {
             row["collective"] = (*collective).into();
             for size in row["sizes"].as_array_mut().expect("a row has sizes") {
-                // Of blocking collectives the other time is that of the slowest rank.
-                let is_blocking = !collective.starts_with('I');
-                let time = if is_blocking { "library_mean" } else { "library" };
-                (size["library"], size[time]) = (1.0.into(), LIBRARY_TIME.into());
+                // The other time is that of the slowest rank.
+                (size["library"], size["library_mean"]) = (1.0.into(), LIBRARY_TIME.into());
+                let ratio = size["ratio"].clone();
+                let late = serde_json::json!({
+                    "library": 1.0, "tradewind": ratio, "ratio": ratio, "upper": ratio,
+                });
+                size.as_object_mut().expect("a size has fields").remove("late");
+                if collective.starts_with('I') {
+                    size["late"] = late;
+                }
             }
             row.clone()
         };
@@ -134,30 +139,52 @@ impl Table {
     fn job(&self, host: Host, program: &str, ranks: u32) -> Job {
         let decisions = self.directory.path().join("decisions.json");
         let name = decisions.to_str().expect("the name is UTF-8");
-        host.job(program, ranks).variable("TRADEWIND_DECISIONS", name)
+        host.job(program, ranks)
+            .variable("TRADEWIND_DECISIONS", name)
+            .variable("TRADEWIND_MPI_ONLY", "")
     }
 }
 
-fn a_table_selects_blocking_calls() {
+/// The calls of a program where no table decides.
+fn calls_by_rule(host: Host, ranks: u32) -> [(u64, u64); 2] {
+    let job = host.job("blocking", ranks).variable("TRADEWIND_MPI_ONLY", "");
+    let finished = job.preloaded().expect_success();
+    ["MPI_Allreduce", "MPI_Iallreduce"].map(|name| finished.calls(name))
+}
+
+fn a_table_selects_calls() {
     let host = Host::of_debian().unwrap_or_else(|| Host::all(Family::Mpich)[0]);
     let mut table = Table::measure(host);
-    table.set(&["Allreduce"], [0.5, 0.5, 1.5]);
-    let finished = table.job(host, "blocking", 2).preloaded().expect_success();
-    assert_eq!(finished.calls("MPI_Allreduce"), (40, 20), "{finished:?}");
-    assert_eq!(finished.calls("MPI_Iallreduce"), (60, 0), "{finished:?}");
+    let calls = |table: &Table, ranks| {
+        let finished = table.job(host, "blocking", ranks).preloaded().expect_success();
+        let calls = ["MPI_Allreduce", "MPI_Iallreduce"].map(|name| finished.calls(name));
+        (calls, finished)
+    };
+    table.set(&["Allreduce", "Iallreduce"], [0.5, 0.5, 1.5]);
+    let (taken, finished) = calls(&table, 2);
+    assert_eq!(taken, [(40, 20), (60, 0)], "{finished:?}");
     assert!(finished.errors.contains("not faster 20"), "{finished:?}");
     // The table has no jobs of three ranks.
-    let finished = table.job(host, "blocking", 3).preloaded().expect_success();
-    assert_eq!(finished.calls("MPI_Allreduce"), (0, 90), "{finished:?}");
+    let (taken, finished) = calls(&table, 3);
+    assert_eq!(taken, calls_by_rule(host, 3), "{finished:?}");
     // A choice of the user's comes first.
     let job = table.job(host, "blocking", 2).variable("TRADEWIND_MPI_ONLY", "ibarrier");
     let finished = job.preloaded().expect_success();
     assert_eq!(finished.calls("MPI_Allreduce"), (0, 60), "{finished:?}");
+    assert_eq!(finished.calls("MPI_Iallreduce"), (0, 60), "{finished:?}");
     // Short calls are left by their number of elements.
-    table.set(&["Allreduce"], [1.5, 0.5, 0.5]);
-    let finished = table.job(host, "blocking", 2).preloaded().expect_success();
-    assert_eq!(finished.calls("MPI_Allreduce"), (40, 20), "{finished:?}");
+    table.set(&["Allreduce", "Iallreduce"], [1.5, 0.5, 0.5]);
+    let (taken, finished) = calls(&table, 2);
+    assert_eq!(taken, [(40, 20), (0, 60)], "{finished:?}");
     assert!(finished.errors.contains("not faster 20"), "{finished:?}");
+    // Tables of older versions have no times of nonblocking calls where a rank is late.
+    let rows = table.content["content"]["rows"].as_array_mut().expect("a table has rows");
+    for size in rows.iter_mut().flat_map(|row| row["sizes"].as_array_mut().expect("a list")) {
+        size.as_object_mut().expect("a size has fields").remove("late");
+    }
+    table.write(&table.content.to_string());
+    let (taken, finished) = calls(&table, 2);
+    assert_eq!(taken, [(40, 20), calls_by_rule(host, 2)[1]], "{finished:?}");
 }
 
 fn reports_name_the_times_of_the_library() {
@@ -179,7 +206,8 @@ fn reports_name_the_times_of_the_library() {
     assert!(in_line(&finished, "MPI_Iallreduce", " 777.25 µs"), "{finished:?}");
     assert!(!in_line(&finished, "MPI_Allreduce", "µs"), "{finished:?}");
     // The table has no jobs of three ranks.
-    let finished = table.job(host, "blocking", 3).preloaded().expect_success();
+    let job = table.job(host, "blocking", 3).variable("TRADEWIND_MPI_ONLY", "iallreduce");
+    let finished = job.preloaded().expect_success();
     assert!(in_line(&finished, "MPI_Iallreduce", "not measured"), "{finished:?}");
     assert!(finished.errors.contains("`tradewind tune --mpi`"), "{finished:?}");
     // The measurement has exchanges on rings, and data without gaps.
@@ -196,7 +224,7 @@ fn reports_name_the_times_of_the_library() {
 fn mismatched_collectives_end(family: Family) {
     for host in Host::all(family) {
         let mut table = Table::measure(host);
-        table.set(&["Allreduce", "Bcast"], [0.5, 0.5, 1.5]);
+        table.set(&["Allreduce", "Bcast", "Ialltoall"], [0.5, 0.5, 1.5]);
         for collective in ["allreduce", "bcast", "ialltoall"] {
             for handler in [&[][..], &["return"]] {
                 let job = table.job(host, "mismatched", 2).argument(collective);
@@ -237,12 +265,6 @@ fn every_name_is_taken() {
     }
 }
 
-fn without_a_table_blocking_calls_are_left() {
-    let finished = Host::all(Family::Mpich)[0].job("blocking", 2).preloaded().expect_success();
-    assert_eq!(finished.calls("MPI_Allreduce"), (0, 60), "{finished:?}");
-    assert!(finished.errors.contains("no table 60"), "{finished:?}");
-}
-
 fn an_unusable_table_is_named_once() {
     let host = Host::all(Family::Mpich)[0];
     let mut table = Table::measure(host);
@@ -260,12 +282,13 @@ fn an_unusable_table_is_named_once() {
         (with("/format", "tradewind machine".into()), "is a `tradewind machine` file"),
         (with("/version", 99.into()), "from a newer tradewind"),
     ];
+    let [by_rule, _] = calls_by_rule(host, 2);
     for (text, why) in unusable {
         table.write(&text);
         let finished = table.job(host, "blocking", 2).preloaded().expect_success();
         let lines = finished.errors.lines().filter(|line| line.contains("mpi.json"));
         let lines: Vec<&str> = lines.collect();
         assert!(lines.len() == 1 && lines[0].contains(why), "{why}: {finished:?}");
-        assert_eq!(finished.calls("MPI_Allreduce"), (0, 60), "{finished:?}");
+        assert_eq!(finished.calls("MPI_Allreduce"), by_rule, "{finished:?}");
     }
 }

@@ -140,6 +140,13 @@ impl Host {
         program.clone()
     }
 
+    /// Name of the library as the preload library finds it, without what follows its version.
+    pub(crate) fn version(self) -> String {
+        let finished = self.job("version", 1).plain().expect_success();
+        let line = finished.output.lines().next().unwrap_or_default().split(',').next();
+        line.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
     /// A job of `ranks` ranks of a program of `tests/c`.
     pub(crate) fn job(self, name: &str, ranks: u32) -> Job {
         Job::of(self.installation, self.build(name), ranks)
@@ -214,6 +221,8 @@ impl Job {
         }
         command.args(["-n", &ranks.to_string()]);
         command.env("TRADEWIND_DECISIONS", "").env("TRADEWIND_MPI_REPORT", "1");
+        // Whatever is faster here, the tests are of calls that run on tradewind.
+        command.env("TRADEWIND_MPI_ONLY", "nonblocking");
         command.env("TRADEWIND_COMMAND", std::env::current_exe().expect("this program has a path"));
         let (tool, arguments) = (Vec::new(), Vec::new());
         Job { command, tool, program, arguments, _directory: None }

@@ -10,6 +10,7 @@ mod node_service;
 mod nodes;
 mod presence;
 mod programs;
+mod rule;
 mod settings;
 mod starts;
 mod survivors;

