@@ -108,44 +108,30 @@ class Host:
                 return str(path)
         raise SystemExit(f"there is no {name} in {self.prefix / 'bin'}")
 
-<<<<<<< HEAD:bench/mpi/both.py
     def run(
-        self, ranks, words, preloaded, variables=None, directory=None, options=(), reports=True
+        self, ranks, words, preloaded, variables=None, directory=None, is_timed=False, reports=None
     ):
-        """Runs a job. Its ranks execute `words`, and report their calls. `options` are those of the
-        launcher."""
-        launcher = [self.file("mpiexec"), *options]
-=======
-    def run(self, ranks, words, preloaded, variables=None, directory=None, is_timed=False):
         """Runs a job. Its ranks execute `words`. All nonblocking collectives run on tradewind, and the
-        outcome has the calls; in a timed job the built-in rule or a table decides, there is no report,
-        and ranks that have a core each are bound to it."""
+        outcome has the calls; in a timed job the built-in rule or a table decides, there is a report
+        only if `reports` says so, and ranks that have a core each are bound to it."""
         launcher = [self.file("mpiexec")]
         if is_timed and ranks <= os.cpu_count():
             launcher += ["--bind-to" if self.family == "openmpi" else "-bind-to", "core"]
->>>>>>> 28c287622bb95b0ce0ea7b0565134c1d0c38f001:bench/mpi/jobs.py
         if self.family == "openmpi":
             launcher.append("--oversubscribe")
         environment = dict(
             os.environ,
             OMPI_ALLOW_RUN_AS_ROOT="1",
             OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-<<<<<<< HEAD:bench/mpi/both.py
-            **{"TRADEWIND_DECISIONS": "", **(variables or {})},
-=======
             TRADEWIND_DECISIONS="",
             TRADEWIND_MPI_ONLY="" if is_timed else os.environ.get("TRADEWIND_MPI_ONLY", "nonblocking"),
->>>>>>> 28c287622bb95b0ce0ea7b0565134c1d0c38f001:bench/mpi/jobs.py
         )
         environment.update(variables or {})
         if self.prefix != Path("/usr"):
             environment["LD_LIBRARY_PATH"] = str(self.prefix / "lib")
-<<<<<<< HEAD:bench/mpi/both.py
-        before = [str(self.command), "mpi", *["--report"][:reports], "--"] if preloaded else []
-=======
-        reports = [] if is_timed else ["--report"]
-        before = [str(self.command), "mpi", *reports, "--"] if preloaded else []
->>>>>>> 28c287622bb95b0ce0ea7b0565134c1d0c38f001:bench/mpi/jobs.py
+        has_report = not is_timed if reports is None else reports
+        report = ["--report"] if has_report else []
+        before = [str(self.command), "mpi", *report, "--"] if preloaded else []
         with tempfile.TemporaryDirectory() as texts:
             environment["RANKS_DIRECTORY"] = texts
             shell = ["sh", "-c", OUTPUT_BY_RANK, "sh"]
