@@ -112,6 +112,11 @@ impl Abi {
         }
     }
 
+    /// Returns whether this is the ABI of the MPI standard.
+    pub(crate) fn is_standard(&self) -> bool {
+        self.name == STANDARD
+    }
+
     /// The handle of an operation that tradewind has, or the null handle.
     pub(crate) fn operation(&self, op: Op) -> Handle {
         let mut all = self.operations.iter();
@@ -144,6 +149,9 @@ impl Abi {
 pub(crate) fn abi() -> Option<&'static Abi> {
     ABI.get().map_or_else(look_up, Option::as_ref)
 }
+
+/// The name of the ABI of the MPI standard.
+const STANDARD: &str = "MPI standard";
 
 static ABI: OnceLock<Option<Abi>> = OnceLock::new();
 
@@ -304,7 +312,7 @@ fn standard() -> Abi {
         (F64, 0x2da),
     ];
     Abi {
-        name: "MPI standard",
+        name: STANDARD,
         narrow: false,
         comm_null: 0x100,
         comm_world: 0x101,

@@ -18,10 +18,11 @@
 //! rank publishes one while another one, seconds late, is between its last look-up and its
 //! publication.)
 //!
-//! Where the MPI library has no name service, nothing is checked, on all ranks alike. Nor are
-//! processes that the program has spawned: all of them have the environment of one call.
+//! Where the MPI library has no name service, nothing is checked, on all ranks alike. Nor is it with
+//! the standard ABI of Intel MPI, which ignores error handlers, so that the first look-up of a name
+//! that is not there would end the job; nor are processes that the program has spawned: all of them have the environment of one call.
 
-use crate::abi::Abi;
+use crate::abi::{Abi, library_version};
 use crate::failures::with_errors_returned;
 use crate::host::{Pointer, call};
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -66,7 +67,7 @@ pub(crate) struct Missing {
 /// Returns when all ranks of the world are known to have this library, or that some lack it.
 /// Every rank that calls this returns alike.
 pub(crate) fn check(abi: &Abi, (rank, ranks): (u32, u32)) -> Result<(), Missing> {
-    if ranks < 2 || is_spawned(abi) {
+    if ranks < 2 || is_spawned(abi) || ignores_error_handlers(abi) {
         return Ok(());
     }
     let check = || Check { abi, job: job(), rank, ranks, begin: Instant::now() }.run();
@@ -92,6 +93,10 @@ fn is_spawned(abi: &Abi) -> bool {
     let at: Pointer = (&raw mut parent).cast();
     // SAFETY: the variable is as large as the handles of every ABI.
     call!(Comm_get_parent(at)) == 0 && unsafe { abi.read(at, 0) } != abi.comm_null
+}
+
+fn ignores_error_handlers(abi: &Abi) -> bool {
+    abi.is_standard() && library_version().contains("Intel(R) MPI")
 }
 
 /// The job's name where the launcher's name service may know several jobs.

@@ -105,6 +105,8 @@ fn open_mpi_and_prrte_start_the_examples() {
     let open_mpi = found.iter().find(with_both).expect("the runner has made sure of it");
     for program in ["mpirun", "prterun"] {
         let mut command = launcher(&site, &open_mpi.prefix.join("bin").join(program));
+        // The package for Python lies elsewhere than it was built for, which only mpirun finds out.
+        command.env("PRTE_PREFIX", &open_mpi.prefix).env("PMIX_PREFIX", &open_mpi.prefix);
         command.args(["--allow-run-as-root", "--prtemca", "plm_ssh_agent"]).arg(site.reach());
         command.arg("--hostfile").arg(&hosts).args(["-n", "4"]);
         run(&site, command);
