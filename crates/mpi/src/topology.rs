@@ -83,15 +83,6 @@ impl Topology {
         let [sent, received] = lengths;
         let all_sent = || vec![sent; self.destinations];
         let all_received = || vec![received; self.sources];
-        if neighbors.communicator().nodes() > 1 {
-            // A preparation would wait for the other ranks.
-            return match form {
-                Form::Allgather => neighbors.ineighbor_allgatherv(input, output, &all_received()),
-                Form::Alltoall => {
-                    neighbors.ineighbor_alltoallv(input, &all_sent(), output, &all_received())
-                }
-            };
-        }
         let mut prepared = self.prepared.lock();
         let last = &mut prepared[form as usize];
         if let Some((known, exchange)) = last

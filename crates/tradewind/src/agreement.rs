@@ -114,7 +114,10 @@ impl Communicator {
         let register = || {
             let schedule = compile(&allgather_graph(internode.rank(), internode.ranks())?)?;
             let general = &internode.job().backends.general;
-            InternodeSchedule::register(internode, general, &schedule, call, false)
+            // Its runs are blocking ones. An exchange of pairs that another rank starts for the same call
+            // then differs in its form, also on one backend.
+            let is_beside_others = unattended::has_exchanges_of_pairs(internode);
+            InternodeSchedule::register(internode, general, &schedule, call, is_beside_others)
         };
         match self.cached_path(key, || Ok(ExecutionPath::Internode(register()?)))? {
             ExecutionPath::Internode(schedule) => Ok(schedule),

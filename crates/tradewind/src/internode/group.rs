@@ -40,8 +40,8 @@ pub(crate) struct Backends {
     pub(crate) general: Arc<dyn Backend>,
     /// Preferred for the schedules that they accept, in this order.
     pub(crate) special: Vec<Arc<dyn Backend>>,
-    /// Runs blocking collectives instead of the general backend, if there is one, and nonblocking
-    /// ones that need no thread.
+    /// Runs blocking collectives instead of the general backend, if there is one, and
+    /// [some](super::unattended) nonblocking ones.
     pub(crate) blocking: Option<Arc<DirectBackend>>,
     /// True if that one runs nonblocking collectives as well.
     pub(crate) all_in_ranks: bool,

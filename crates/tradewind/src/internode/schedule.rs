@@ -2,6 +2,7 @@
 
 use super::group::InternodeGroup;
 use super::recording::Recording;
+use super::unattended;
 use crate::error::{Error, Result};
 use engine::signature::Signature;
 use goal::graph::Access;
@@ -21,8 +22,8 @@ pub(crate) struct InternodeSchedule {
     /// For blocking calls, if the ranks run them themselves.
     blocking: Option<Registration>,
     direct: Option<Arc<DirectBackend>>,
-    /// True if the ranks run nonblocking calls themselves because these need no thread, while other
-    /// collectives run on the general backend.
+    /// True if the ranks run nonblocking calls themselves, while other collectives run on the general
+    /// backend.
     is_unattended: bool,
     pub(super) call: Signature,
     pub(super) buffers: Vec<BufferRecord>,
@@ -71,15 +72,17 @@ impl InternodeSchedule {
         Ok(Arc::new(InternodeSchedule { recording, ..registered }))
     }
 
-    /// Registers a schedule with the general backend, at a time at which other ranks may register
-    /// none. Profiles have no runs of it, because its number would differ.
+    /// Registers this rank's part of an exchange of which only pairs of ranks have the lengths, at a
+    /// time at which other ranks may register none. The backend follows from what all ranks have.
+    /// Profiles have no runs of it, because its number would differ.
     pub(crate) fn register_alone(
         internode: &Arc<InternodeGroup>,
         schedule: &Schedule,
         call: Signature,
     ) -> Result<Arc<Self>> {
         let general = &internode.job().backends.general;
-        Ok(Arc::new(Self::add(internode, general, schedule, call, false)?))
+        let is_unattended = unattended::has_exchanges_of_pairs(internode);
+        Ok(Arc::new(Self::add(internode, general, schedule, call, is_unattended)?))
     }
 
     fn add(
@@ -87,7 +90,7 @@ impl InternodeSchedule {
         backend: &Arc<dyn Backend>,
         schedule: &Schedule,
         call: Signature,
-        needs_no_thread: bool,
+        is_unattended: bool,
     ) -> Result<Self> {
         if schedule.view().operations().iter().any(|record| record.kind() == Kind::Join) {
             return Err(Error::NeedsSharedMemory { what: "joins of a user-defined schedule" });
@@ -98,7 +101,7 @@ impl InternodeSchedule {
         let is_general = Arc::ptr_eq(backend, &backends.general);
         let direct = backends.blocking.clone().filter(|_| is_general);
         let in_ranks = direct.clone().map(|direct| direct as Arc<dyn Backend>);
-        let is_unattended = needs_no_thread && direct.is_some();
+        let is_unattended = is_unattended && direct.is_some();
         let (background, of_blocking) = match &in_ranks {
             // On one backend, messages of the two forms differ in their signatures.
             Some(direct) if backends.all_in_ranks || is_unattended => (direct, call.blocking()),

@@ -10,6 +10,11 @@
 //! state delays the others, and one that is killed fails them, where the agent would complete its
 //! part. In any other state it may be killed: what its system has is sent, because the node service
 //! has copies of its connections.
+//!
+//! In an exchange of blocks whose lengths only pairs of ranks have, no rank knows what the others
+//! send. Such an exchange also takes one step, so the ranks execute it themselves whatever the
+//! lengths are, if no two of them share a node. A background thread of the rank executes what the
+//! connections do not hold.
 
 use super::group::InternodeGroup;
 use crate::error::Result;
@@ -47,6 +52,14 @@ pub(crate) fn is_unattended(
         }
     }
     Ok(true)
+}
+
+/// Returns true if the ranks run a nonblocking exchange themselves of which only pairs of them have
+/// the lengths. The same on all ranks, which do not ask each other.
+pub(crate) fn has_exchanges_of_pairs(internode: &InternodeGroup) -> bool {
+    let mut nodes = internode.nodes_of_ranks();
+    nodes.sort_unstable();
+    backend(internode).is_some() && nodes.is_sorted_by(|one, next| one < next)
 }
 
 /// Returns true if this rank's part of a collective needs no thread. The ranks run it themselves if

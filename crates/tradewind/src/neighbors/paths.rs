@@ -44,6 +44,9 @@ pub struct Neighbors {
     pub(super) communicator: Communicator,
     /// The handle that links: its schedules are dropped with the topology.
     linking: Communicator,
+    /// The handle with the schedules that this rank registers alone. In the cache of linked ones they
+    /// would displace some that other ranks keep.
+    alone: Communicator,
     pub(super) neighborhood: Neighborhood,
     edges: Arc<Edges>,
     /// Neighbours of all ranks, where a collective may need them.
@@ -121,8 +124,8 @@ impl Neighbors {
     ) -> Self {
         let edges = Arc::new(Edges::of(communicator.rank(), &neighborhood));
         let number = communicator.next_topology();
-        let linking = communicator.with_own_cache();
-        Neighbors { communicator, linking, neighborhood, edges, all: Arc::new(all), number }
+        let [linking, alone] = [(); 2].map(|()| communicator.with_own_cache());
+        Neighbors { communicator, linking, alone, neighborhood, edges, all: Arc::new(all), number }
     }
 
     /// Bytes of a block of elements `T`, computed from the lengths of both buffers.
@@ -259,10 +262,11 @@ impl Neighbors {
         let algorithm = self.communicator.choose_neighbor()?;
         let form = planned.form();
         let joins = algorithm == Algorithm::Join || self.communicator.joins_unknown_sizes(form);
+        // Also of a preparation, because its starts match those of nonblocking calls.
         let alone = self
             .communicator
             .internode()
-            .filter(|one| planned == Planned::Nonblocking && one.accepts_every_schedule());
+            .filter(|one| form == CallForm::Nonblocking && one.accepts_every_schedule());
         // Part of the signature, so that a call gets a mismatch beside one of another form, which
         // links otherwise.
         let linking = u64::from(joins) << 62 | u64::from(alone.is_some()) << 61;
@@ -287,7 +291,7 @@ impl Neighbors {
         };
         if let Some(internode) = alone {
             let key = self.link_key(call, [&sent.bytes[..], &received.bytes[..]].concat());
-            let path = self.linking.path_of_own_sizes(internode, key, own_graph)?;
+            let path = self.alone.path_of_own_sizes(internode, key, own_graph)?;
             return Ok((path, shape, None));
         }
         // If the sizes of another rank have changed, a rank with unchanged sizes links again, too.
@@ -403,7 +407,7 @@ pub(super) enum Planned {
     Blocking,
     /// A start, for which each rank plans alone where it can.
     Nonblocking,
-    /// A preparation, which may wait, for many starts.
+    /// A preparation for many starts, of which each may match a nonblocking one of another rank.
     Persistent,
 }
 

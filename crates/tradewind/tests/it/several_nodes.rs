@@ -1,6 +1,7 @@
 //! Communicators whose ranks are on several nodes, simulated in this process.
 
 mod choices;
+mod lengths_of_pairs;
 mod other_libraries;
 
 use std::time::Duration;

@@ -267,9 +267,9 @@ fn blocks_with_sizes_that_only_their_ranks_have_are_exchanged_in_the_ranks() {
     };
     assert_eq!(engines(&[1, 1], 1), ["direct"]);
     assert_eq!(engines(&[1, 1, 1], 1), ["direct"]);
-    // The connections hold the block of rank 1, but not that of rank 2.
+    // The connections hold the block of rank 1, but not that of rank 2, which rank 1 cannot know.
     let most = (1 << 18) + (1 << 14) - 11;
-    assert_eq!(engines(&[1, 1, 1], most), ["agent"]);
+    assert_eq!(engines(&[1, 1, 1], most), ["direct"]);
     assert_eq!(engines(&[1, 2], 1), ["agent"], "two ranks share a node");
 }
 
