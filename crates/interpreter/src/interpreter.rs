@@ -220,11 +220,6 @@ impl Interpreter {
         self.run.set_eager_budget(bytes);
     }
 
-    /// Adds a payload buffer to the pool from which sends take theirs, which avoids allocations.
-    pub fn recycle(&mut self, payload: Vec<u8>) {
-        self.run.recycle(payload);
-    }
-
     /// Ends the run in any state, discards its messages and effects, and returns the buffers (none
     /// if the run was not started). The next run can start.
     pub fn reset(&mut self) -> Vec<Vec<u8>> {

@@ -1,6 +1,7 @@
 //! State of a run, and the execution of operations.
 
 mod messages;
+mod payload_pool;
 
 use crate::effect::{Effect, Event, Handle, Packet};
 use crate::error::{EventError, Failure};
@@ -12,6 +13,7 @@ use crate::matching::{
 };
 use crate::memory::RunMemory;
 use goal::schedule::{Kind, OperationRecord, ScheduleView};
+use payload_pool::PayloadPool;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
@@ -46,11 +48,6 @@ enum RunStage {
     Over,
 }
 
-/// Largest number of payload buffers in the pool.
-const SPARE_PAYLOADS: usize = 64;
-/// Largest capacity of a payload buffer in the pool.
-const SPARE_BYTES: usize = 64 << 10;
-
 /// All state that changes during a run. Every method must be called with the same schedule.
 #[derive(Debug)]
 pub(crate) struct ScheduleRun {
@@ -82,7 +79,7 @@ pub(crate) struct ScheduleRun {
     effects: VecDeque<Effect>,
     /// The first division by zero.
     failure: Option<Failure>,
-    spare: Vec<Vec<u8>>,
+    payloads: PayloadPool,
 }
 
 impl ScheduleRun {
@@ -112,7 +109,7 @@ impl ScheduleRun {
             fetching: HashMap::new(),
             effects: VecDeque::new(),
             failure: None,
-            spare: Vec::new(),
+            payloads: PayloadPool::of(view, limits.in_place),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Messages: sending, posting, matching, and the rendezvous protocol.
 
+use super::payload_pool::is_copied;
 use super::*;
 use goal::schedule::BlockRecord;
 
@@ -79,7 +80,7 @@ impl ScheduleRun {
         let OperationRecord { peer, bytes, .. } = *record;
         // A copied payload frees its blocks at once, so the send is complete. A payload in place
         // must be contiguous, and its block is in use until `Event::Sent`.
-        if bytes < self.in_place || view.destination(record).len() != 1 {
+        if is_copied(view, record, self.in_place) {
             let packet = packet(self.payload(view, record));
             self.effects.push_back(Effect::Transmit { peer, packet });
             return true;
@@ -167,18 +168,9 @@ impl ScheduleRun {
 
     /// Returns a copy of the bytes an operation sends, in a buffer from the pool.
     fn payload(&mut self, view: &ScheduleView<'_>, record: &OperationRecord) -> Vec<u8> {
-        let mut payload = self.spare.pop().unwrap_or_default();
-        payload.clear();
-        payload.reserve_exact(record.bytes as usize);
+        let mut payload = self.payloads.take(record.bytes as usize);
         self.memory.gather(view.destination(record), &mut payload);
         payload
-    }
-
-    pub(crate) fn recycle(&mut self, payload: Vec<u8>) {
-        // Bounded in number and size: the lengths are those of other ranks' messages.
-        if self.spare.len() < SPARE_PAYLOADS && (1..=SPARE_BYTES).contains(&payload.capacity()) {
-            self.spare.push(payload);
-        }
     }
 
     /// Posts a receive, or accepts the message that has already arrived for it.
@@ -285,7 +277,7 @@ impl ScheduleRun {
         match message.content {
             PayloadLocation::Payload(payload) => {
                 self.memory.scatter(view.destination(record), &payload);
-                self.recycle(payload);
+                self.payloads.put(payload);
                 return self.complete(view, operation);
             }
             PayloadLocation::AtSender(send) => {
@@ -348,7 +340,7 @@ impl ScheduleRun {
         self.expect_peer(receive, sender.unwrap_or(source), source)?;
         self.expect_length(receive, record.bytes, &payload)?;
         self.memory.scatter(view.destination(record), &payload);
-        self.recycle(payload);
+        self.payloads.put(payload);
         self.complete(view, receive.0);
         Ok(())
     }

@@ -295,8 +295,9 @@ impl Neighbors {
             return Ok((path, shape, None));
         }
         // If the sizes of another rank have changed, a rank with unchanged sizes links again, too.
+        // The signature has the number of the topology, so its own cache keeps the schedule.
         let sizes =
-            self.communicator.allgather_word(digest(&[sent.digest(), received.digest()]), call)?;
+            self.linking.allgather_word(digest(&[sent.digest(), received.digest()]), call)?;
         let path = self.linking.path_of_own_graph(self.link_key(call, sizes), own_graph)?;
         Ok((path, shape, None))
     }
