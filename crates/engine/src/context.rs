@@ -78,8 +78,8 @@ pub(crate) struct Context {
     pub(crate) wakeup: Wakeup,
     /// Number of collectives started on this communicator.
     sequence: AtomicU64,
-    /// Number of exchanges; locked during an exchange.
-    exchanges: Mutex<u64>,
+    /// Locked during an exchange.
+    exchanges: Mutex<ExchangeTurns>,
     /// Shared with schedules that were dropped before their blocks were found.
     pub(crate) pending_links: Arc<PendingLinks>,
     /// The profile, and the communicator's name in it.
@@ -115,7 +115,7 @@ impl Context {
             state_at,
             wakeup: Wakeup { words: Arc::new(words) },
             sequence: AtomicU64::new(0),
-            exchanges: Mutex::new(0),
+            exchanges: Mutex::default(),
             pending_links: Arc::default(),
         })
     }
@@ -237,6 +237,12 @@ impl Context {
         found.ok_or_else(|| memory.shortage(bytes))
     }
 
+    /// As [`allocate_for_all`](Self::allocate_for_all), for a word that all ranks get in an
+    /// exchange: also those that could not allocate take part in it.
+    pub(crate) fn offer_to_all(&self, bytes: u64, sequence: u64) -> Offer {
+        Offer::of(self.allocate_for_all(bytes, sequence))
+    }
+
     /// Checks for a mismatch or a failed rank that prevents a collective from completing. `arrived`
     /// returns whether a rank that left in order had done its part before.
     pub(crate) fn check_liveness(
@@ -274,10 +280,87 @@ impl Context {
     }
 }
 
+/// Memory that one rank offers to all ranks of a call, or why it has none.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    word: u64,
+    /// Known to this rank only.
+    failure: Option<Error>,
+}
+
+/// Word of an offer where the rank is short of memory.
+const NO_MEMORY: u64 = u64::MAX;
+
+/// Word of an offer where something else has failed.
+const FAILED: u64 = u64::MAX - 1;
+
+impl Offer {
+    /// The offer of a rank from which none is expected.
+    pub(crate) fn none() -> Self {
+        Offer { word: 0, failure: None }
+    }
+
+    pub(crate) fn of(allocated: Result<Offset, Error>) -> Self {
+        match allocated {
+            Ok(at) => Offer { word: at.0, failure: None },
+            Err(error) if error.is_shortage() => Offer { word: NO_MEMORY, failure: Some(error) },
+            Err(error) => Offer { word: FAILED, failure: Some(error) },
+        }
+    }
+
+    /// Returns the word for the exchange.
+    pub(crate) fn word(&self) -> u64 {
+        self.word
+    }
+
+    /// Returns the memory of the `word` that `rank` has offered. If that rank is short of memory, all
+    /// get the same error of this purpose; if something else has failed there, only the others do.
+    pub(crate) fn accept(
+        self,
+        (rank, word): (u32, u64),
+        purpose: impl FnOnce() -> String,
+    ) -> Result<Offset, Error> {
+        match (word, self.failure) {
+            (NO_MEMORY, _) => Err(Error::NoMemory(format!(
+                "rank {rank} of the communicator has no memory for {}: set TRADEWIND_ARENA_MIB to \
+                 more",
+                purpose()
+            ))),
+            (FAILED, Some(error)) => Err(error),
+            (FAILED, None) => Err(Error::Environment(format!(
+                "rank {rank} of the communicator has failed to allocate {}: see its own error",
+                purpose()
+            ))),
+            (at, _) => Ok(Offset(at)),
+        }
+    }
+
+    /// As [`accept`](Self::accept), where every rank offers memory.
+    pub(crate) fn accept_all(
+        self,
+        words: impl Iterator<Item = u64>,
+        purpose: impl FnOnce() -> String,
+    ) -> Result<(), Error> {
+        let is_failed = |&(_, word): &(u32, u64)| word >= FAILED;
+        let failed = (0..).zip(words).find(is_failed);
+        failed.map_or(Ok(()), |failed| self.accept(failed, purpose).map(drop))
+    }
+}
+
+/// This rank's exchanges so far.
+#[derive(Debug, Default)]
+struct ExchangeTurns {
+    next: u64,
+    /// One ended on this rank alone, after its arrival: the wait was given up, or an operation of this
+    /// rank has failed. The next one would add a second arrival to it, and the others would take the
+    /// words of a rank that has not arrived for those of this exchange.
+    is_broken: bool,
+}
+
 /// The exchanges of one collective. The lock keeps those of two threads apart.
 pub(crate) struct Exchanges<'a> {
     context: &'a Context,
-    turns: MutexGuard<'a, u64>,
+    turns: MutexGuard<'a, ExchangeTurns>,
 }
 
 impl Exchanges<'_> {
@@ -289,9 +372,12 @@ impl Exchanges<'_> {
         sequence: u64,
         call: Signature,
     ) -> Result<Vec<[u64; EXCHANGE_WORDS]>, Error> {
+        if self.turns.is_broken {
+            return Err(Error::Broken);
+        }
         // The turn counts even if the exchange fails, as on the other ranks.
-        let turn = *self.turns;
-        *self.turns += 1;
+        let turn = self.turns.next;
+        self.turns.next += 1;
         let context = self.context;
         let liveness = context.member.liveness(&context.members);
         let check_liveness = || {
@@ -299,13 +385,22 @@ impl Exchanges<'_> {
             context.state.find_mismatch_before(turn, sequence, call)?;
             liveness.check(|rank| context.state.has_exchanged(rank, turn))
         };
-        context.state.exchange(
+        let outcome = context.state.exchange(
             turn,
             words,
             (sequence, call),
             context.member.node().spin_policy(),
             || context.progress(),
             check_liveness,
-        )
+        );
+        self.turns.is_broken = match &outcome {
+            // The ranks have read the same words: all are done with the exchange.
+            Ok(_) => false,
+            Err(Error::Mismatch { .. }) => !context.state.is_exchanged(turn),
+            // These errors are those of each later exchange, and name the cause.
+            Err(Error::RankFailed { .. } | Error::ServiceFailed) => false,
+            Err(_) => true,
+        };
+        outcome
     }
 }

@@ -318,6 +318,17 @@ impl CommunicatorState {
         self.progress[rank as usize].exchanged.load(Ordering::Acquire) > turn
     }
 
+    /// Returns whether all ranks have arrived at the exchange of this turn, so that they read the same
+    /// words.
+    pub(crate) fn is_exchanged(&self, turn: u64) -> bool {
+        self.exchange_line.arrivals.reached(self.arrivals_after(turn))
+    }
+
+    /// Every exchange adds one arrival of each rank, so the count needs no reset.
+    fn arrivals_after(&self, turn: u64) -> u32 {
+        ((turn + 1).wrapping_mul(u64::from(self.layout.ranks))) as u32
+    }
+
     /// Checks the collectives in this rank's journal for one that some ranks have started here and
     /// others in another library.
     pub(crate) fn find_external_mismatch(&self) -> Result<(), Error> {
@@ -387,9 +398,8 @@ impl CommunicatorState {
         }
         // Release: pairs with the Acquire in `find_mismatch_before`.
         self.progress[self.rank as usize].exchanged.store(turn + 1, Ordering::Release);
-        // Every exchange adds one arrival of each rank, so the count needs no reset. A rank that
-        // dies before its arrival is found by the liveness check of the waiting ranks.
-        let threshold = ((turn + 1).wrapping_mul(u64::from(ranks))) as u32;
+        // A rank that dies before its arrival is found by the liveness check of the waiting ranks.
+        let threshold = self.arrivals_after(turn);
         // Relaxed stores above: the completion word publishes them (Release and Acquire).
         self.exchange_line.arrivals.add_threshold(1, threshold);
         wait::until(

@@ -36,14 +36,35 @@ const DRIVEN_EVERY: u32 = 64;
 /// Drives another runtime, and returns whether the wait goes on.
 type Drive = fn() -> ControlFlow<()>;
 
+/// What is driven while a thread waits.
+#[derive(Clone, Copy)]
+struct Driven {
+    drive: Drive,
+    /// Where the drive breaks, the wait is given up.
+    ends_waits: bool,
+}
+
 thread_local! {
-    static DRIVE: Cell<Option<Drive>> = const { Cell::new(None) };
+    static DRIVEN: Cell<Option<Driven>> = const { Cell::new(None) };
+}
+
+/// Restores what was driven, also after a panic.
+struct Restored(Option<Driven>);
+
+impl Drop for Restored {
+    #[inline]
+    fn drop(&mut self) {
+        DRIVEN.set(self.0);
+    }
 }
 
 /// Executes `call`, and `drive` again and again while this thread waits for other ranks inside it:
 /// another runtime may have work that only its own calls advance, and another rank may wait for
 /// that work before it arrives here. `drive` must call nothing of this crate. Where it breaks, the
 /// wait ends with [`Error::GivenUp`]: the other runtime knows that another rank does not arrive.
+/// After a given-up call in which ranks exchange words, such as a split or a link, later ones of
+/// that communicator fail on this rank with [`Error::Broken`]: it has arrived for the others, and
+/// cannot take that back.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -59,26 +80,25 @@ thread_local! {
 /// ```
 #[inline]
 pub fn while_waiting<T>(drive: Drive, call: impl FnOnce() -> T) -> T {
-    /// Restores the value also if the call panics.
-    struct Restored(Option<Drive>);
+    let _restored = Restored(DRIVEN.replace(Some(Driven { drive, ends_waits: true })));
+    call()
+}
 
-    impl Drop for Restored {
-        #[inline]
-        fn drop(&mut self) {
-            DRIVE.set(self.0);
-        }
-    }
-
-    let _restored = Restored(DRIVE.replace(Some(drive)));
+/// Executes `call`, whose waits are not given up: they go on, and drive the other runtime, after it
+/// has broken off.
+pub(crate) fn never_given_up<T>(call: impl FnOnce() -> T) -> T {
+    let before = DRIVEN.get();
+    let _restored = Restored(before);
+    DRIVEN.set(before.map(|driven| Driven { ends_waits: false, ..driven }));
     call()
 }
 
 /// Drives the other runtime of this thread. Returns whether there is one.
 fn drive_other_runtime() -> Result<bool, Error> {
-    match DRIVE.get().map(|drive| drive()) {
-        None => Ok(false),
-        Some(ControlFlow::Continue(())) => Ok(true),
-        Some(ControlFlow::Break(())) => Err(Error::GivenUp),
+    let Some(Driven { drive, ends_waits }) = DRIVEN.get() else { return Ok(false) };
+    match drive() {
+        ControlFlow::Break(()) if ends_waits => Err(Error::GivenUp),
+        _ => Ok(true),
     }
 }
 

@@ -130,7 +130,7 @@ impl KernelJob {
 /// Response of the service to a rank.
 pub(crate) enum Entry {
     /// The rank is admitted. The resources are those of a job on several nodes.
-    Admitted(Segment, Option<InternodeResources>),
+    Admitted(Segment, Option<Box<InternodeResources>>),
     /// The job has ended.
     Over,
 }
@@ -230,7 +230,8 @@ pub(crate) fn request_entry(
                 Err(why) => Err(why),
             };
             let address = AgentAddress { node, address };
-            Ok(Entry::Admitted(job, Some(InternodeResources { region, doorbell, address, slot })))
+            let resources = InternodeResources { region, doorbell, address, slot };
+            Ok(Entry::Admitted(job, Some(Box::new(resources))))
         }
         Some(Answer::Refused(why)) => Err(ServiceError::Refused(why)),
         Some(Answer::Over) => Ok(Entry::Over),
@@ -241,7 +242,7 @@ pub(crate) fn request_entry(
 /// Maps the resources of an admitted rank.
 pub(crate) fn join(
     segment: Segment,
-    resources: Option<InternodeResources>,
+    resources: Option<Box<InternodeResources>>,
     connection: &Connection,
     (rank, ranks): (u32, u32),
     job: Option<KernelJob>,
@@ -253,7 +254,8 @@ pub(crate) fn join(
     member.watch_service(ProcessHandle::open(pid)?);
     let mut agent = None;
     let mut kernel = Err(ONE_NODE.into());
-    if let Some(InternodeResources { region, doorbell, address, slot }) = resources {
+    if let Some(resources) = resources {
+        let InternodeResources { region, doorbell, address, slot } = *resources;
         let region = SharedRegion::open(Arc::new(region))?;
         let service = ProcessHandle::open(pid)?;
         agent = Some(Arc::new(AgentClient::new(region, doorbell, address, Some(service))?));

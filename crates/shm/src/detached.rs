@@ -4,7 +4,9 @@
 //! number that it does not know, its handler of SIGCHLD would be called, and, if it reaps all
 //! children or ignores their ends, the library could not wait for its own. So the process is the
 //! child of a second one, which ends at once and which no `wait` of the program sees: its end
-//! sends no signal (clone(2), `__WCLONE`). The system then makes the process a child of init.
+//! sends no signal (clone(2), `__WCLONE`). The system then makes the process a child of init: of the
+//! process 1 of the namespace, so a program that is this one itself does get a child, and reaps it
+//! as the other orphans.
 //!
 //! Both steps share the memory of this process until the program is executed, as posix_spawn(3)
 //! does: nothing is copied, however large the process is. Nothing depends on that: a tool that
@@ -22,6 +24,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A process that [`start`] has started.
@@ -55,20 +59,16 @@ pub struct Detached {
 ///
 /// # Errors
 /// If the program cannot be executed, the system refuses a process, or no line comes within the
-/// limit.
+/// limit. In the last case the processes of its session's first group are killed.
 pub fn start(command: &Command, keeps_descriptors: bool, limit: Duration) -> Result<Detached> {
     let (output, writing) = pipe_with(PipeFlags::CLOEXEC)?;
     let (output, writing) = (above_standard(output)?, above_standard(writing)?);
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let null = above_standard(null.map_err(|error| named("/dev/null", error.into()))?)?;
     let program = Program::of(command, [&null, &writing, &null], keeps_descriptors)?;
-    let reaper = Reaper::suspend();
-    let between = program.start()?;
+    program.start()?;
     drop(writing);
-    let line = first_line(&output, limit);
-    between.end();
-    drop(reaper);
-    match line? {
+    match first_line(&output, limit).inspect_err(|_| program.end())? {
         // The program was not executed; the process has written the reason.
         line if line.first() == Some(&0) => {
             let number = line.get(1..5).and_then(|bytes| bytes.try_into().ok());
@@ -127,10 +127,14 @@ fn first_line(output: &OwnedFd, limit: Duration) -> Result<Vec<u8>> {
 /// the process would become its child.
 struct Reaper {
     was_one: bool,
+    /// Two threads that start processes would restore each other's setting.
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Reaper {
     fn suspend() -> Self {
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut is_one: c_int = 0;
         // SAFETY: the first call writes one integer to a variable of that type, the second changes
         // an attribute of this process.
@@ -139,7 +143,7 @@ impl Reaper {
                 && is_one != 0
                 && libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 0) == 0
         };
-        Reaper { was_one }
+        Reaper { was_one, _turn: turn }
     }
 }
 
@@ -163,6 +167,9 @@ struct Program {
     /// Standard input, output and error.
     standard: [RawFd; 3],
     keeps_descriptors: bool,
+    /// The process that executes the program, written in the process between. 0 while it is not
+    /// known, which it remains where memory is copied.
+    process: AtomicI32,
 }
 
 /// Stack of a process that shares this process's memory. Two are in use at a time.
@@ -201,16 +208,19 @@ impl Program {
             variables,
             standard: standard.map(|descriptor| descriptor.as_raw_fd()),
             keeps_descriptors,
+            process: AtomicI32::new(0),
         })
     }
 
-    /// Starts the process between this one and the program. Returns when the program is executed or
-    /// has failed, or, where memory is copied, at once.
-    fn start(&self) -> Result<Between<'_>> {
+    /// Starts the process between this one and the program, and waits for its end. Returns when the
+    /// program is executed or has failed, or, where memory is copied, at any time.
+    fn start(&self) -> Result<()> {
+        // Until the process between has ended: its end gives its child to a reaper.
+        let _reaper = Reaper::suspend();
         let mut stack = vec![0u128; 2 * STACK_BYTES / size_of::<u128>()];
         let mask = block_signals();
-        // SAFETY: the stack is that of no other thread, and lives as long as `Between`, so longer
-        // than the process uses it. `between` allocates nothing and unwinds nowhere; signals are
+        // SAFETY: the stack is that of no other thread, and lives until the process between has ended,
+        // and the program is executed on one of its own. `between` allocates nothing and unwinds nowhere; signals are
         // blocked in it. Without a signal at its end, number 0, no `wait` of the program sees it.
         let pid = unsafe {
             libc::clone(
@@ -222,7 +232,20 @@ impl Program {
         };
         let outcome = if pid < 0 { Err(Error::last_os_error()) } else { Ok(pid) };
         set_mask(mask);
-        Ok(Between { pid: outcome?, _program: self, _stack: stack })
+        wait_for_end(outcome?);
+        Ok(())
+    }
+
+    /// Kills the process that executes the program, and what it has started in its process group.
+    fn end(&self) {
+        // Relaxed: the wait for the end of the process between has published the number.
+        let process = self.process.load(Ordering::Relaxed);
+        if process > 0 {
+            // SAFETY: the call sends a signal to a process group: that of the session which the
+            // process has begun before the program. As long as a process of it holds the pipe, its
+            // number is given to no other.
+            unsafe { libc::kill(-process, libc::SIGKILL) };
+        }
     }
 
     /// Executes the program, or writes why that fails.
@@ -295,6 +318,7 @@ extern "C" fn between(program: *mut c_void) -> c_int {
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         libc::clone(execute, below, flags, ptr::from_ref(program).cast_mut().cast())
     };
+    program.process.store(pid, Ordering::Relaxed);
     // SAFETY: the descriptors are those of this process, whose table is its own.
     unsafe {
         if pid < 0 {
@@ -315,23 +339,14 @@ extern "C" fn execute(program: *mut c_void) -> c_int {
     unsafe { libc::syscall(libc::SYS_exit_group, 127) as c_int }
 }
 
-/// The process between this one and the program. It uses the stack until the first line has come.
-struct Between<'a> {
-    pid: libc::pid_t,
-    _program: &'a Program,
-    _stack: Vec<u128>,
-}
-
-impl Between<'_> {
-    /// Waits for the end of the process, which is near.
-    fn end(self) {
-        loop {
-            // SAFETY: the call waits for this process and writes nothing.
-            let outcome = unsafe { libc::waitpid(self.pid, ptr::null_mut(), libc::__WCLONE) };
-            let is_interrupted = Error::last_os_error().kind() == ErrorKind::Interrupted;
-            if outcome >= 0 || !is_interrupted {
-                return;
-            }
+/// Waits for the end of a process without a signal at its end, which is near.
+fn wait_for_end(pid: libc::pid_t) {
+    loop {
+        // SAFETY: the call waits for this process and writes nothing.
+        let outcome = unsafe { libc::waitpid(pid, ptr::null_mut(), libc::__WCLONE) };
+        let is_interrupted = Error::last_os_error().kind() == ErrorKind::Interrupted;
+        if outcome >= 0 || !is_interrupted {
+            return;
         }
     }
 }
@@ -413,7 +428,19 @@ mod tests {
         let refused = outcome("/dev/null").expect_err("no program");
         assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
         assert_eq!(outcome("true").expect("every system has it").line, "");
-        let slow = start(&shell("exec sleep 1"), false, Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_process_that_prints_nothing_in_time_is_killed() {
+        let (reading, writing) = pipe_with(PipeFlags::empty()).expect("two descriptors");
+        // Without this end in this process, the pipe ends with the processes.
+        let number = writing.as_raw_fd();
+        let script = format!("exec 3>&{number}; sleep 1000 & exec sleep 1000");
+        let slow = start(&shell(&script), true, Duration::from_millis(1));
         assert_eq!(slow.expect_err("no line").kind(), ErrorKind::TimedOut);
+        drop(writing);
+        let limit = Timespec::try_from(LIMIT).expect("a minute");
+        let ended = poll(&mut [PollFd::new(&reading, PollFlags::IN)], Some(&limit));
+        assert_eq!(ended.expect("an open pipe"), 1, "its end");
     }
 }

@@ -51,7 +51,7 @@ impl ProcessId {
 }
 
 /// Liveness check of a peer process. It keeps the pidfd of the last process that it checked, so
-/// that repeated checks of the same peer cost one system call.
+/// that repeated checks of the same peer cost few system calls.
 #[derive(Debug, Default)]
 pub struct ProcessWatch {
     watched: Option<(ProcessId, ProcessHandle)>,

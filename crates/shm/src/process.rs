@@ -139,8 +139,8 @@ impl ProcessHandle {
         self.start_time
     }
 
-    /// Returns whether all threads of the process have ended, waited for or not: one system call
-    /// that never blocks, as long as they have not. To sleep until then, poll the handle's
+    /// Returns whether all threads of the process have ended, waited for or not, without blocking. As
+    /// long as they have not, these are two system calls, and a few more before Linux 6.9. To sleep until then, poll the handle's
     /// descriptor for reading.
     pub fn has_exited(&self) -> bool {
         let mut watched = [PollFd::new(&self.pidfd, PollFlags::IN)];
@@ -148,10 +148,16 @@ impl ProcessHandle {
         loop {
             match poll(&mut watched, Some(&now)) {
                 Err(Errno::INTR) => {}
-                // A descriptor that the program has closed, or replaced by a file, is ready too.
-                Ok(1..) => return self.pidfd.is_intact() || self.is_gone(),
+                // What the program has closed, or replaced by another file, says nothing, whether or
+                // not it is ready.
+                Ok(ready) => {
+                    return match self.pidfd.is_intact() {
+                        true => ready > 0,
+                        false => self.is_gone(),
+                    };
+                }
                 // An error (out of memory) carries no information about the process.
-                _ => return false,
+                Err(_) => return false,
             }
         }
     }

@@ -12,6 +12,7 @@ use crate::failure::Straggler;
 use engine::InputReaders;
 use engine::communicator::Communicator as NodeCommunicator;
 use shm::owned::OwnedBytes;
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 /// Bytes of a buffer that move to a copy before a change while other ranks read them.
@@ -61,30 +62,37 @@ impl CopyOnWriteBytes {
     #[inline]
     pub(crate) fn make_writable(&mut self) {
         if !self.readers.is_empty() {
-            // Without a deadline no rank is left that reads.
-            self.detach_readers(None);
+            let Ok(()) = self.detach_readers::<Infallible>(|readers, bytes| {
+                readers.wait_until_done(bytes);
+                Ok(())
+            });
         }
     }
 
     /// Prepares a change of the bytes here, for at most `limit`.
     pub(crate) fn make_writable_within(&mut self, limit: Duration) -> Result<()> {
         // Without a deadline if it lies beyond the clock's range.
-        let waiting_for = self.detach_readers(Instant::now().checked_add(limit));
-        if waiting_for.is_empty() {
-            return Ok(());
-        }
-        let waiting_for = waiting_for.into_iter().map(Straggler::from).collect();
-        Err(Error::Timeout { after: limit, waiting_for })
+        let deadline = Instant::now().checked_add(limit);
+        self.detach_readers(|readers, bytes| {
+            let waiting_for = readers.wait(bytes, deadline)?;
+            if waiting_for.is_empty() {
+                return Ok(());
+            }
+            let waiting_for = waiting_for.into_iter().map(Straggler::from).collect();
+            Err(Error::Timeout { after: limit, waiting_for })
+        })
     }
 
-    /// Moves to a copy, or waits for the readers, at most until the deadline. Returns the ranks
-    /// that still read.
+    /// Moves to a copy, or waits for the readers, which `wait` does for those of one collective. If
+    /// it fails, the ranks may read on.
     #[cold]
-    fn detach_readers(&mut self, deadline: Option<Instant>) -> Vec<engine::Straggler> {
-        let none = Vec::new();
+    fn detach_readers<E>(
+        &mut self,
+        wait: impl Fn(&InputReaders, u64) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
         self.readers.retain(|readers| !readers.are_done());
         let (Some(memory), Some(first)) = (&mut self.memory, self.readers.first()) else {
-            return none;
+            return Ok(());
         };
         self.deferred.sweep();
         match first.copy(memory, self.alignment) {
@@ -92,21 +100,17 @@ impl CopyOnWriteBytes {
                 let read = std::mem::replace(memory, copy);
                 let readers = std::mem::take(&mut self.readers);
                 self.deferred.free_once(move || are_done(&readers), read);
-                none
             }
             // The memory is full.
             Err(_) => {
                 let bytes = memory.bytes();
                 while let Some(readers) = self.readers.last() {
-                    let waiting_for = readers.wait(bytes, deadline);
-                    if !waiting_for.is_empty() {
-                        return waiting_for;
-                    }
+                    wait(readers, bytes)?;
                     self.readers.pop();
                 }
-                none
             }
         }
+        Ok(())
     }
 
     /// Adds ranks that read the bytes in place.

@@ -10,9 +10,9 @@ use std::process::ExitCode;
 
 /// Reports the errors of a GOAL file, text or binary: every invalid operation, with its line.
 ///
-/// Operations of several ranks may wait for each other for ever if sends wait for their receives. Whether they
-/// do is decided for the eager limit that `tradewind exec` has with the same options, and the least
-/// limit with which the file runs is stated.
+/// Operations of several ranks may wait for each other for ever if sends wait for their receives.
+/// Whether they do is decided for the eager limit that `tradewind exec` has with the same options, and
+/// the least limit with which the file runs is stated.
 #[derive(Debug, clap::Args)]
 #[command(after_help = JSON)]
 pub(crate) struct Arguments {
@@ -24,8 +24,8 @@ pub(crate) struct Arguments {
 }
 
 const JSON: &str = "\
-With --format json: {file, format, ranks, operations, eager_bytes, least_eager_bytes, problems}. least_eager_bytes
-is null if the file runs with no eager limit.";
+With --format json: {file, format, ranks, operations, eager_bytes, least_eager_bytes, problems}.
+least_eager_bytes is null if no eager limit lets the file run, or if it cannot be read.";
 
 #[derive(Serialize)]
 struct CheckReport {
@@ -73,9 +73,9 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
 fn describe(report: &CheckReport) -> String {
     let CheckReport { file, ranks, operations, problems, .. } = report;
     if problems.is_empty() {
-        let limits = match report.least_eager_bytes {
-            Some(least @ 1..) => format!("with eager limits from {least} bytes on"),
-            Some(0) | None => "with every eager limit".to_owned(),
+        let limits = match report.least_eager_bytes.unwrap_or_default() {
+            0 => "with every eager limit".to_owned(),
+            least => format!("with eager limits from {least} bytes on"),
         };
         return format!("{file}: {operations} operations on {ranks} ranks, nothing wrong {limits}");
     }

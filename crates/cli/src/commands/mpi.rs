@@ -1,4 +1,5 @@
-//! `tradewind mpi`: runs an unmodified MPI program with collectives on tradewind that are faster there.
+//! `tradewind mpi`: runs an unmodified MPI program, with those collectives on tradewind that are faster
+//! there.
 
 use crate::failure::Failure;
 use ::launch::environment::{COMMAND, MPI_ONLY, MPI_REPORT};
@@ -10,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Runs an unmodified MPI program: those of its collectives run on tradewind that are faster there,
-/// nonblocking ones in the background, by a built-in rule or by what `tradewind tune --mpi` has measured.
+/// nonblocking ones in the background, by a built-in rule or by what `tradewind tune --mpi` has
+/// measured.
 ///
 /// The program may be a launcher, `tradewind mpi -- mpiexec -n 4 ./program`, or what a launcher
 /// starts, `mpiexec -n 4 tradewind mpi -- ./program`; all ranks of a job need the command alike.
@@ -28,8 +30,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     report: bool,
 
-    /// Run these collectives on tradewind, at every length, and no others. `nonblocking` stands for all
-    /// nonblocking and persistent ones, `all` for all of them.
+    /// Run these collectives on tradewind, at every length, and no others. `nonblocking` stands for
+    /// all nonblocking and persistent ones, `all` for all of them.
     #[arg(long, value_name = "IALLREDUCE,...")]
     only: Option<OsString>,
 
@@ -95,9 +97,9 @@ fn preload(library: &Path, others: Option<&OsStr>) -> OsString {
     all
 }
 
-/// Options by which the address sanitizer, with which the program may be built, accepts a library that
-/// is loaded before its own. The order does not matter to it: this one replaces no function that the
-/// sanitizer replaces. What the user has set counts.
+/// Options by which the address sanitizer, with which the program may be built, accepts a library
+/// that is loaded before its own. The order does not matter to it: this one replaces no function that
+/// the sanitizer replaces. What the user has set counts.
 fn in_any_order(set: Option<&OsStr>) -> OsString {
     let mut all = OsString::from("verify_asan_link_order=0");
     if let Some(set) = set {

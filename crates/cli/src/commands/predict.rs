@@ -41,13 +41,14 @@ pub(crate) struct Arguments {
     #[arg(long)]
     nonblocking: bool,
 
-    /// Bytes that each connection between ranks holds, which decides whether ranks with a node each run
-    /// short nonblocking collectives themselves. 0 for jobs in which the node services run all
+    /// Bytes that each connection between ranks holds, which decides whether ranks with a node each
+    /// run short nonblocking collectives themselves. 0 for jobs in which the node services run all
     /// (TRADEWIND_INTERNODE=agent, libfabric).
     #[arg(long, value_name = "BYTES", default_value_t = USUALLY_HELD)]
     held: u64,
 
-    /// File of the machine [default: machine.json beside the decision table, else built-in parameters].
+    /// File of the machine [default: machine.json beside the decision table, else built-in
+    /// parameters].
     #[arg(long, value_name = "FILE")]
     machine: Option<PathBuf>,
 }
@@ -109,8 +110,8 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-/// The parameters, the place that they are from, and whether they are the built-in ones: those of the
-/// named file, of the one beside the decision table, or built-in ones where that is missing.
+/// The parameters, the place that they are from, and whether they are the built-in ones: those of
+/// the named file, of the one beside the decision table, or built-in ones where that is missing.
 fn machine(arguments: &Arguments, query: &Query) -> Result<(PathBuf, Machine, bool), Failure> {
     let default = || {
         let path = service::decisions_path()?.with_file_name(service::MACHINE_FILE);
@@ -126,8 +127,8 @@ fn machine(arguments: &Arguments, query: &Query) -> Result<(PathBuf, Machine, bo
     })
 }
 
-/// Returns sentences where the parameters are built-in ones, where those of one node were measured with
-/// another load of its cores, and where the measurement was disturbed.
+/// Returns sentences where the parameters are built-in ones, where those of one node were measured
+/// with another load of its cores, and where the measurement was disturbed.
 fn note(machine: &Machine, query: &Query, is_built_in: bool) -> Option<String> {
     let Query { ranks, .. } = *query;
     let cores = machine.cores();
@@ -164,7 +165,7 @@ fn table(output: &Output) -> String {
     }
     let error = match output.model_error {
         Some(error) => format!("model error ± {:.0} %", 100.0 * error),
-        None => "model error not measured at this size".to_owned(),
+        None => "model error not measured for such calls".to_owned(),
     };
     let note = output.note.as_ref().map(|note| format!("\n{note}"));
     format!(

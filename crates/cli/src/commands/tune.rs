@@ -86,10 +86,11 @@ pub(crate) struct Arguments {
     nodes: Option<u32>,
 
     /// Times the collectives of an MPI library and tradewind's in turns: `tradewind mpi` takes over
-    /// those that are faster from then on, instead of those of its built-in rule [default of --out: mpi.json beside the decision
-    /// table]. In a job (mpiexec -n 4 tradewind tune --mpi) for its number of ranks; otherwise it
-    /// starts a job for each number of --ranks. DIR is the directory of the library, with bin and
-    /// lib [default: that of the launcher, else the one that the loader finds].
+    /// those that are faster from then on, instead of those of its built-in rule [default of --out:
+    /// mpi.json beside the decision table]. In a job (mpiexec -n 4 tradewind tune --mpi) for its
+    /// number of ranks; otherwise it starts a job for each number of --ranks. DIR is the directory of
+    /// the library, with bin and lib [default: that of the launcher, else the one that the loader
+    /// finds].
     #[arg(long, value_name = "DIR", num_args = 0..=1)]
     #[arg(conflicts_with_all = ["nodes", "check", "models_only", "measure_all"])]
     mpi: Option<Option<PathBuf>>,
@@ -107,8 +108,8 @@ pub(crate) struct Arguments {
 }
 
 const AFTER: &str = "\
-With TRADEWIND_EXPLAIN=1 a program prints the algorithm of each collective and the reason for it. With TRADEWIND_DECISIONS
-set to an empty value it uses no table.";
+With TRADEWIND_EXPLAIN=1 a program prints the algorithm of each collective and the reason for it.
+With TRADEWIND_DECISIONS set to an empty value it uses no table.";
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     if let Some(directory) = &arguments.mpi {
@@ -303,7 +304,7 @@ fn keep(directory: &Directory, out: &Path, is_look: bool) -> Result<(), Failure>
     for line in noisy_rows(&table) {
         eprintln!("tradewind: noisy: {line}");
     }
-    // Another one may write, too. A new file has nothing to lose.
+    // Another `tradewind tune` may write, too. A new file has nothing to lose.
     let _lock = out.exists().then(|| models::file::lock(out)).transpose()?;
     match DecisionTable::read_for(out, &here) {
         Ok(old) if is_look => old.replaced_by(&table).write(out)?,
@@ -418,7 +419,8 @@ fn warn_of_crowds(ranks: &[u32]) {
     let cores = shm::process::allowed_cores().len();
     for ranks in ranks.iter().filter(|ranks| **ranks as usize > USUAL * cores) {
         eprintln!(
-            "tradewind: {ranks} ranks share {cores} cores: this takes long, and what it finds out is mostly how they take turns"
+            "tradewind: {ranks} ranks share {cores} cores: this takes long, and what it finds out is \
+             mostly how they take turns"
         );
     }
 }

@@ -175,14 +175,16 @@ fn a_file_that_is_no_machine_s_is_one_line() {
 }
 
 fn built_in_parameters_predict_where_there_is_no_file() {
-    for (line, parameters) in [
-        ("predict bcast -n 4", "one node of two cores"),
-        ("predict alltoall -n 4 --ranks-per-node 2", "one virtual Ethernet"),
+    // The parameters between nodes were fitted to times directly, without an error.
+    for (line, parameters, error) in [
+        ("predict bcast -n 4", "one node of two cores", "± "),
+        ("predict alltoall -n 4 --ranks-per-node 2", "one virtual Ethernet", "not measured"),
     ] {
         let output = tradewind(line, None);
         let shown = text(&output.stdout);
         assert!(output.status.success(), "{}", text(&output.stderr));
-        assert!(shown.contains(", by built-in parameters (model error ± "), "{shown}");
+        let start = format!(", by built-in parameters (model error {error}");
+        assert!(shown.contains(&start), "{shown}");
         let last = shown.lines().last().unwrap_or_default();
         assert!(
             last.starts_with("no file of this machine: ") && last.contains(parameters),
@@ -207,8 +209,8 @@ fn errors_of_models_are_shown_where_they_were_measured() {
         let line = first_line(ranks, &machine);
         assert!(line.contains("(model error ± ") && !line.contains("± 0 %"), "{line}");
     }
-    assert!(first_line(17, &machine).ends_with("(model error not measured at this size)"));
+    assert!(first_line(17, &machine).ends_with("(model error not measured for such calls)"));
     // As few times as constants: the fit meets all of them.
     machine.sharing.iter_mut().for_each(|sharing| sharing.error = 0.0);
-    assert!(first_line(2, &machine).ends_with("(model error not measured at this size)"));
+    assert!(first_line(2, &machine).ends_with("(model error not measured for such calls)"));
 }

@@ -42,8 +42,12 @@ impl InputReaders {
     /// Waits until they are done, for a change of an input of `bytes` bytes that finds no memory
     /// for a copy, at most until the deadline. The other ranks move their results to private memory
     /// meanwhile, in any wait or test. Returns the ranks that are not done.
+    ///
+    /// # Errors
+    /// [`Error::GivenUp`] if the other runtime of this thread ends the wait
+    /// ([`while_waiting`](crate::while_waiting)).
     #[cold]
-    pub fn wait(&self, bytes: u64, deadline: Option<Instant>) -> Vec<Straggler> {
+    pub fn wait(&self, bytes: u64, deadline: Option<Instant>) -> Result<Vec<Straggler>, Error> {
         let context = &self.communicator.context;
         let turn = context.member.memory().enqueue(bytes);
         context.member.memory().record_shortage();
@@ -52,9 +56,8 @@ impl InputReaders {
             let _ = context.progress();
             Ok(self.are_done())
         };
-        // `are_done` and the liveness check return no error, and a rank that fails is done. A wait
-        // that is given up ends as at the deadline.
-        let _ = wait::for_slot(
+        // No liveness check: a rank that fails is done.
+        let outcome = wait::for_slot(
             context.member.node().spin_policy(),
             deadline,
             || context.wait_for(self.sequence),
@@ -62,8 +65,19 @@ impl InputReaders {
             || Ok(()),
         );
         drop(turn);
+        outcome?;
         let readers = (0..context.size()).filter(|rank| !self.is_done(*rank));
-        readers.map(|rank| context.straggler(rank)).collect()
+        Ok(readers.map(|rank| context.straggler(rank)).collect())
+    }
+
+    /// As [`wait`](Self::wait), until they are done: the caller changes the input afterwards,
+    /// whatever the other runtime of this thread knows.
+    #[cold]
+    pub fn wait_until_done(&self, bytes: u64) {
+        while !self.are_done() {
+            // Neither given up nor at a deadline, so the first wait is the last.
+            let _ = wait::never_given_up(|| self.wait(bytes, None));
+        }
     }
 
     fn is_done(&self, rank: u32) -> bool {

@@ -3,6 +3,7 @@
 use crate::communicator::Communicator;
 use crate::communicator::linked_schedule::LinkedSchedule;
 use crate::communicator::placement::{Block, LinkSite, UnplacedSchedule};
+use crate::context::Offer;
 use crate::error::Error;
 use crate::linked::block::{LinkIdentity, hash_of};
 use crate::linked::frame::ProgramLayout;
@@ -40,16 +41,15 @@ impl Communicator {
         let allocate = || arena.allocate(bytes.len() as u64, 64);
         let at = context.member.with_reclaim(allocate).map_err(Error::from);
         let placed = at.and_then(|at| memory.write(at, bytes).map(|()| at).map_err(Error::from));
+        let own = placed.as_ref().ok().copied();
         // A rank without memory takes part in both exchanges as well. Otherwise the others would
         // wait for it instead of reporting the cause.
-        let mine = match &placed {
-            Ok(at) => [at.0, bytes.len() as u64, 0, 0, 0, 0],
-            Err(_) => [0, 0, 1, 0, 0, 0],
-        };
+        let offer = Offer::of(placed);
+        let mine = [offer.word(), bytes.len() as u64, 0, 0, 0, 0];
         // All ranks read the same schedules and compute the same tables, so the rest is the place of
         // the block.
         let all = exchanges.run(mine, sequence, call)?;
-        let linked = self.read_and_link(&all, placed.as_ref().err()).map(|linked| {
+        let linked = self.read_and_link(&all, offer).map(|linked| {
             let layout = ProgramLayout::new(&linked);
             (linked, layout)
         });
@@ -57,24 +57,17 @@ impl Communicator {
         // All ranks link the same bytes, so they agree on the result: either all of them expect a
         // block or none does.
         let block = match &linked {
-            Ok(_) if context.rank == 0 => {
-                context.allocate_for_all(needed, sequence).map_or(u64::MAX, |at| at.0)
-            }
-            _ => 0,
+            Ok(_) if context.rank == 0 => context.offer_to_all(needed, sequence),
+            _ => Offer::none(),
         };
-        let answers = exchanges.run([block, 0, 0, 0, 0, 0], sequence, call)?;
+        let answers = exchanges.run([block.word(), 0, 0, 0, 0, 0], sequence, call)?;
         // All ranks have arrived at the second exchange, so they have read the schedule.
-        if let Ok(at) = placed {
+        if let Some(at) = own {
             arena.free(at)?;
         }
         let (linked, layout) = linked?;
-        let block = Offset(answers[0][0]);
-        if block.0 == u64::MAX {
-            return Err(Error::NoMemory(format!(
-                "rank 0 of the communicator has no memory for the {needed} bytes that runs of this \
-                 schedule need: set TRADEWIND_ARENA_MIB to more"
-            )));
-        }
+        let purpose = || format!("the {needed} bytes that runs of this schedule need");
+        let block = block.accept((0, answers[0][0]), purpose)?;
         let is_own = context.rank == 0;
         let block = Block { at: block, is_own };
         let runs = RunQueue::default();
@@ -143,19 +136,9 @@ impl Communicator {
         }
     }
 
-    /// Reads every rank's schedule and links them. `own` is the error that prevented this rank from
-    /// offering its schedule.
-    fn read_and_link(
-        &self,
-        all: &[[u64; EXCHANGE_WORDS]],
-        own: Option<&Error>,
-    ) -> Result<Linked, Error> {
-        if let Some(rank) = all.iter().position(|words| words[2] != 0) {
-            let why = own.map_or_else(|| "see its own message".to_owned(), ToString::to_string);
-            return Err(Error::NoMemory(format!(
-                "rank {rank} has no memory for its schedule: {why}"
-            )));
-        }
+    /// Reads every rank's schedule and links them. `own` is what this rank has offered.
+    fn read_and_link(&self, all: &[[u64; EXCHANGE_WORDS]], own: Offer) -> Result<Linked, Error> {
+        own.accept_all(all.iter().map(|words| words[0]), || "its schedule".to_owned())?;
         let memory = self.context.member.node().memory();
         let read = |words: &[u64; EXCHANGE_WORDS]| -> Result<Schedule, Error> {
             Ok(memory.inspect(Offset(words[0]), words[1], Schedule::from_bytes)??)

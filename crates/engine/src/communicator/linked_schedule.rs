@@ -15,7 +15,7 @@ use crate::wait::{self, CountReached};
 use crate::window::{InflightWindow, RunNumber, StartedRun};
 use goal::graph::Access;
 use goal::schedule::Schedule;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Instant;
 
 /// A schedule linked with the schedules of the other ranks.
@@ -120,6 +120,16 @@ impl LinkedSchedule {
 
     fn placement(&self) -> MutexGuard<'_, Placement> {
         self.placement.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the placement, unless it is locked: the caller may be the search for the block of this
+    /// schedule, or hold a lock that this search takes.
+    fn try_placement(&self) -> Option<MutexGuard<'_, Placement>> {
+        match self.placement.try_lock() {
+            Ok(placement) => Some(placement),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Starts a run: now, or when there is a block and a slot. Never waits.
@@ -409,8 +419,7 @@ impl MemoryHolder for LinkedSchedule {
         if let Some(window) = self.window() {
             return window.reclaim(is_blocked);
         }
-        // Not locked: the caller may be the search for the block of this schedule.
-        let Ok(placement) = self.placement.try_lock() else { return Pending::Awaited };
+        let Some(placement) = self.try_placement() else { return Pending::Awaited };
         match &*placement {
             Placement::Unplaced(unplaced) => unplaced.pending(is_blocked),
             Placement::Placed | Placement::Failed(_) => Pending::Nothing,
@@ -426,12 +435,26 @@ impl OwnerWork for LinkedSchedule {
     }
 
     fn is_idle(&self) -> bool {
-        self.placed.get().is_some_and(PlacedSchedule::is_idle)
+        match self.placed.get() {
+            Some(placed) => placed.is_idle(),
+            None => self.try_placement().is_some_and(|placement| match &*placement {
+                Placement::Unplaced(_) | Placement::Placed => false,
+                Placement::Failed(_) => true,
+            }),
+        }
     }
 
     fn has_queue(&self) -> bool {
-        // Without a place all runs are queued.
-        self.window().is_none_or(InflightWindow::has_queue)
+        if let Some(window) = self.window() {
+            return window.has_queue();
+        }
+        // Without a place all runs are queued. Another thread that holds the lock may queue one.
+        self.try_placement().is_none_or(|placement| match &*placement {
+            Placement::Unplaced(unplaced) => !unplaced.runs.is_empty(),
+            // By another thread of this rank, after the look above.
+            Placement::Placed => true,
+            Placement::Failed(_) => false,
+        })
     }
 }
 

@@ -1,14 +1,11 @@
 //! Splitting a communicator into smaller ones.
 
 use crate::communicator::Communicator;
+use crate::context::Offer;
 use crate::error::Error;
 use crate::signature::{CallKind, Signature};
 use crate::state::StateLayout;
-use shm::segment::Offset;
 use std::sync::Arc;
-
-/// State offset of a new communicator without memory.
-const NO_MEMORY: u64 = u64::MAX;
 
 impl Communicator {
     /// Creates a communicator for each colour, with ranks ordered by key, then by rank in this
@@ -16,7 +13,8 @@ impl Communicator {
     ///
     /// # Errors
     /// Returns an error if a rank has failed or is in another collective, or if the first rank of a
-    /// new communicator has no memory for it.
+    /// new communicator has no memory for it. Other errors of that rank are its own, and the others
+    /// are told that it has one.
     pub fn split(
         self: &Arc<Self>,
         color: Option<u32>,
@@ -36,27 +34,22 @@ impl Communicator {
         chosen.sort_by_key(|rank| (all[*rank as usize][2].cast_signed(), *rank));
         let is_leader = chosen.first() == Some(&self.rank());
         let bytes = StateLayout::new(chosen.len().max(1) as u32).bytes();
-        let state = match is_leader {
-            true => context.allocate_for_all(bytes, sequence).map_or(NO_MEMORY, |at| at.0),
-            false => 0,
+        let offer = match is_leader {
+            true => context.offer_to_all(bytes, sequence),
+            false => Offer::none(),
         };
         // The leader names the communicator for the profile, so all its ranks use one name.
         let trace = member.trace().filter(|_| is_leader);
         let name = trace.map_or(0, |trace| trace.name_communicator(member.rank()));
         // All ranks take part, also those without a colour and leaders without memory: the others
         // would wait for them.
-        let answers = exchanges.run([state, name, 0, 0, 0, 0], sequence, call)?;
+        let answers = exchanges.run([offer.word(), name, 0, 0, 0, 0], sequence, call)?;
         let Some(leader) = chosen.first() else { return Ok(None) };
         let [state, name, ..] = answers[*leader as usize];
-        if state == NO_MEMORY {
-            return Err(Error::NoMemory(format!(
-                "rank {leader} has no memory for a communicator of {} ranks ({bytes} bytes): \
-                 set TRADEWIND_ARENA_MIB to more",
-                chosen.len()
-            )));
-        }
+        let purpose = || format!("one of {} ranks ({bytes} bytes)", chosen.len());
+        let state = offer.accept((*leader, state), purpose)?;
         let rank = chosen.iter().position(|rank| *rank == self.rank()).unwrap_or(0) as u32;
         let members = chosen.iter().map(|rank| context.members[*rank as usize]).collect();
-        Communicator::new(Arc::clone(member), members, rank, Offset(state), name).map(Some)
+        Communicator::new(Arc::clone(member), members, rank, state, name).map(Some)
     }
 }

@@ -256,10 +256,18 @@ impl Member {
     /// that it has ever linked.
     #[cold]
     fn unregister_idle(&self) {
+        // The last reference to an object may be among these, and its end takes the lock: dropped
+        // after the guard, which is declared later.
+        let mut works: SmallVec<[Arc<dyn OwnerWork>; 4]> = SmallVec::new();
         let mut own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
         // Tested again under the lock: an object started meanwhile is either seen here or
         // registered afterwards.
-        own_work.retain(|work| work.upgrade().is_some_and(|work| !work.is_idle()));
+        own_work.retain(|work| {
+            let Some(work) = work.upgrade() else { return false };
+            let is_busy = !work.is_idle();
+            works.push(work);
+            is_busy
+        });
         if own_work.is_empty() {
             // Relaxed: `register` sets the flag under the same lock.
             self.has_own_work.store(0, Ordering::Relaxed);

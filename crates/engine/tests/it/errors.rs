@@ -1,7 +1,10 @@
-//! Texts of errors.
+//! Errors: their texts, and calls after them.
 
-use engine::Error;
+use crate::ranks::{members, on_each};
+use engine::node::EngineKind;
 use engine::signature::{CallKind, Signature};
+use engine::{Error, Exit, while_waiting};
+use std::ops::ControlFlow;
 
 #[test]
 fn a_mismatch_names_the_smaller_party() {
@@ -36,4 +39,26 @@ fn a_mismatch_of_arguments_shows_them() {
         error.to_string(),
         "rank 0 is in allreduce #2 of 8 bytes, rank 1 is in allreduce #2 of 16 bytes"
     );
+}
+
+/// The other rank arrives after this one has given up, and waits for what does not come.
+#[test]
+fn a_split_after_one_that_was_given_up_fails() {
+    let members = members(2, EngineKind::Peers).expect("the job has memory");
+    on_each(members, |communicator, barrier| {
+        if communicator.rank() == 0 {
+            let split = || communicator.split(Some(0), 0);
+            let given_up = while_waiting(|| ControlFlow::Break(()), split);
+            assert!(matches!(given_up, Err(Error::GivenUp)), "{given_up:?}");
+            let broken = communicator.split(Some(0), 0);
+            assert!(matches!(broken, Err(Error::Broken)), "{broken:?}");
+            barrier.wait();
+            return Ok(());
+        }
+        barrier.wait();
+        let alone = communicator.split(Some(0), 0);
+        assert!(matches!(alone, Err(Error::RankFailed { rank: 0, how: Exit::Left })), "{alone:?}");
+        Ok(())
+    })
+    .expect("no rank fails");
 }

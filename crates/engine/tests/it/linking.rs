@@ -73,7 +73,9 @@ fn a_rank_without_memory_takes_the_block_of_the_other_one() {
         }
         let hoard = hoard(&communicator);
         let schedule = communicator.link_all(swap(8), call(CallKind::Alltoall))?;
+        assert!(!communicator.advance_queued_runs()?, "there is no run");
         let request = start(&schedule, 1)?;
+        assert!(communicator.advance_queued_runs()?, "the run has no block");
         let abandoned = start(&schedule, 2)?;
         assert!(!request.test()?, "it has neither a block nor a partner");
         drop(abandoned);

@@ -32,11 +32,12 @@ pub(crate) fn set_world(world: Option<Communicator>) {
 }
 
 /// Advances tradewind's part of all collectives; calls nothing of the MPI library. Returns whether
-/// collectives are queued then.
+/// collectives are queued then and may start without a call of the program: not after an error, which
+/// may last.
 pub(crate) fn make_progress() -> bool {
     let world = WORLD.read().unwrap_or_else(PoisonError::into_inner);
     // An error belongs to the wait for the collective.
-    world.as_ref().is_some_and(|world| world.progress().unwrap_or(true))
+    world.as_ref().is_some_and(|world| world.progress().unwrap_or(false))
 }
 
 /// Makes a thread advance the collectives while one of them is queued, after one has been.

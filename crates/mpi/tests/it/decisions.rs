@@ -50,7 +50,7 @@ const EXCHANGES: &[&str] = &[
 const DIVIDED: [&str; 4] = ["start", "root", "type", "neighbors"];
 
 /// Settings that the second rank alone has.
-const SETTINGS: [(&str, &str); 10] = [
+const SETTINGS: [(&str, &str); 9] = [
     ("TRADEWIND_MPI", "off"),
     ("TRADEWIND_MPI_ONLY", "ibarrier"),
     ("TRADEWIND_ENGINE", "caller"),
@@ -58,7 +58,6 @@ const SETTINGS: [(&str, &str); 10] = [
     ("TRADEWIND_EAGER_BYTES", "64"),
     ("TRADEWIND_SINGLE_COPY", "0"),
     ("TRADEWIND_DECISIONS", "/no/such/file"),
-    ("TRADEWIND_REFINE", "1"),
     ("TRADEWIND_NODE", "another"),
     ("TRADEWIND_INTERNODE", "agent"),
 ];

@@ -24,8 +24,10 @@ testing::tests![
     a_stopped_rank_is_waited_for,
     started_sends_arrive_although_the_node_service_is_killed_after_its_last_rank,
     only_the_last_rank_of_a_node_waits_to_leave,
+    an_embedded_service_ends_with_its_output_before_all_ranks_have_joined,
+    an_embedded_service_stays_for_ranks_that_have_joined,
 ];
-testing::parts![child_is_a_node_service, child_is_a_rank,];
+testing::parts![child_is_a_node_service, child_is_an_embedded_service, child_is_a_rank,];
 
 /// Prefix of the lines that a child prints for its test.
 const REPORT: &str = "report: ";
@@ -33,7 +35,8 @@ const REPORT: &str = "report: ";
 /// A child process, which ends with this value.
 struct Process {
     child: Child,
-    output: BufReader<ChildStdout>,
+    /// `None` once this process has closed it.
+    output: Option<BufReader<ChildStdout>>,
     input: Option<ChildStdin>,
 }
 
@@ -46,17 +49,18 @@ impl Process {
             .stdout(Stdio::piped())
             .spawn()
             .expect("this program");
-        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let output = child.stdout.take().map(BufReader::new);
         let input = child.stdin.take();
         Process { child, output, input }
     }
 
     /// Returns the rest of the next line with this prefix.
     fn read_line(&mut self, prefix: &str) -> String {
+        let output = self.output.as_mut().expect("open output");
         loop {
             let mut line = String::new();
             assert_ne!(
-                self.output.read_line(&mut line).expect("text"),
+                output.read_line(&mut line).expect("text"),
                 0,
                 "it ended without {prefix:?}"
             );
@@ -109,11 +113,14 @@ struct Job {
 
 impl Job {
     fn start(count: u32, each: u32) -> Job {
+        Job::start_with("nodes::child_is_a_node_service", count, each)
+    }
+
+    /// Starts a job with services that run this part.
+    fn start_with(service: &str, count: u32, each: u32) -> Job {
         let name = shm::broker::unguessable_name("tradewind-test").expect("random bytes");
         let mut services: Vec<Process> = (0..count)
-            .map(|node| {
-                Process::start("nodes::child_is_a_node_service", &format!("{name}-{node} {each}"))
-            })
+            .map(|node| Process::start(service, &format!("{name}-{node} {each}")))
             .collect();
         let addresses: Vec<SocketAddr> = services
             .iter_mut()
@@ -168,6 +175,15 @@ impl Job {
 
 /// CHILD: a part of the other tests: a node service
 fn child_is_a_node_service() {
+    serve_here(false);
+}
+
+/// CHILD: a part of the other tests: a node service in another runtime
+fn child_is_an_embedded_service() {
+    serve_here(true);
+}
+
+fn serve_here(is_embedded: bool) {
     let argument = argument();
     let (name, ranks) = argument.split_once(' ').expect("two words");
     let request = ServeOptions {
@@ -176,7 +192,7 @@ fn child_is_a_node_service() {
         engine: EngineKind::Peers,
         cores: 1,
         listen: Some(Ipv4Addr::LOCALHOST.into()),
-        is_embedded: false,
+        is_embedded,
     };
     serve(&request).expect("a new name");
 }
@@ -396,5 +412,22 @@ fn only_the_last_rank_of_a_node_waits_to_leave() {
     let received: Vec<String> =
         job.ranks[1..].iter_mut().map(|rank| rank.execute("receive")).collect();
     assert_eq!(received, ["done", "done", "done"]);
+    job.end();
+}
+
+fn an_embedded_service_ends_with_its_output_before_all_ranks_have_joined() {
+    let name = shm::broker::unguessable_name("tradewind-test").expect("random bytes");
+    let mut service = Process::start("nodes::child_is_an_embedded_service", &format!("{name} 2"));
+    service.read_line("ready ");
+    service.output = None;
+    assert!(service.end(), "it has reported an error");
+}
+
+fn an_embedded_service_stays_for_ranks_that_have_joined() {
+    let mut job = Job::start_with("nodes::child_is_an_embedded_service", 2, 2);
+    assert!(job.execute_all("hundred").iter().all(|outcome| outcome == "done"));
+    job.services.iter_mut().for_each(|service| service.output = None);
+    // The services run these collectives.
+    assert!(job.execute_all("hundred").iter().all(|outcome| outcome == "done"));
     job.end();
 }

@@ -1,16 +1,20 @@
 //! Guarantees across processes, tested with several processes.
 
 use crate::child_process::{argument, child, open, path_of, until};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Pid, Signal, kill_process};
 use shm::completion::Completion;
 use shm::process::{ProcessError, ProcessHandle, ProcessState};
 use shm::segment::{Backing, Offset, Segment};
 use shm::sync::{AtomicU64, Ordering};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 
 testing::tests![
     an_addition_wakes_sleepers_in_all_processes,
     a_handle_reports_every_state_of_a_process,
+    a_handle_with_a_replaced_descriptor_reports_the_end,
     unused_process_numbers_are_errors,
     a_process_name_that_resembles_a_status_is_parsed,
     a_process_outlives_its_main_thread,
@@ -98,6 +102,26 @@ fn a_handle_reports_every_state_of_a_process() {
     assert!(matches!(handle.kill(), Err(ProcessError::NoSuchProcess { .. })));
     assert!(matches!(handle.cpu_time(), Err(ProcessError::NoSuchProcess { .. })));
     assert!(matches!(ProcessHandle::open(handle.pid()), Err(ProcessError::NoSuchProcess { .. })));
+}
+
+/// A program closes what it does not know and opens files of its own, here ones that are never ready.
+fn a_handle_with_a_replaced_descriptor_reports_the_end() {
+    let event = eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor");
+    let (pipe, _writing) = rustix::pipe::pipe().expect("two descriptors");
+    for other in [event, pipe] {
+        let (mut child, handle) = idle_process();
+        let number = handle.as_fd().as_raw_fd();
+        // SAFETY: the number is that of the handle, which a program replaces like this.
+        let mut replaced = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
+        rustix::io::dup2(&other, &mut replaced).expect("both are open");
+        assert!(!handle.has_exited(), "it lives");
+        child.kill().expect("a child");
+        child.wait().expect("a child");
+        assert!(handle.has_exited());
+        drop(handle);
+        // The handle has left the number to its new owner, which closes it once.
+        drop(ManuallyDrop::into_inner(replaced));
+    }
 }
 
 fn unused_process_numbers_are_errors() {
