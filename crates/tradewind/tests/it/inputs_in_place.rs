@@ -1,9 +1,11 @@
 //! Inputs in memory of the segment that other ranks read after their owner has them back.
 
+use std::ops::ControlFlow;
 use std::sync::Barrier;
 use std::time::Duration;
 use tradewind::{
     Algorithm, Algorithms, Communicator, Error, Op, Request, Result, SharedBuffer, local,
+    while_waiting,
 };
 
 testing::tests![
@@ -285,8 +287,12 @@ fn a_change_that_waits_for_readers_may_have_a_deadline() {
             let ranks: Vec<u32> = waiting_for.iter().map(|straggler| straggler.rank).collect();
             assert_eq!((*after, &ranks[..]), (SHORT, &[1][..]));
             assert!(error.is_timeout() && mine.iter().all(|element| *element == value(0, 3)));
+            let give_up = || ControlFlow::Break(());
+            let given_up = while_waiting(give_up, || mine.writable_within(LONG).map(drop));
+            assert!(matches!(given_up, Err(Error::GivenUp)), "{given_up:?}");
             barrier.wait();
-            mine.writable_within(LONG)?.fill(7);
+            // What fails cannot be reported here, so the change waits for the read all the same.
+            while_waiting(give_up, || mine.fill(7));
             // With space no rank is waited for.
             let mut mine = world.iallreduce(mine, &mut sum, Op::Sum)?.wait()?.0;
             drop(kept);
