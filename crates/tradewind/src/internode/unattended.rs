@@ -11,10 +11,9 @@
 //! part. In any other state it may be killed: what its system has is sent, because the node service
 //! has copies of its connections.
 //!
-//! In an exchange of blocks whose lengths only pairs of ranks have, no rank knows what the others
-//! send. Such an exchange also takes one step, so the ranks execute it themselves whatever the
-//! lengths are, if no two of them share a node. A background thread of the rank executes what the
-//! connections do not hold.
+//! An exchange whose lengths only pairs of ranks have also takes one step, and the choice must not
+//! depend on the lengths. The ranks execute it themselves if no two of them share a node. A
+//! background thread of the rank executes what the connections do not hold.
 
 use super::group::InternodeGroup;
 use crate::error::Result;
