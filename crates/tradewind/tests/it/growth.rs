@@ -61,6 +61,6 @@ fn rounds_of_a_job() {
 /// Runs a row. Returns the growth if it is more than chance.
 fn grown(job: Kind, row: &Row, rounds: Rounds) -> Option<String> {
     let growth = rounds::measure(job, row, rounds);
-    rounds.is_long().then(|| eprintln!("{job}: {growth}"));
-    growth.is_excessive(job).then(|| growth.to_string())
+    rounds.are_shown.then(|| eprintln!("{job}: {growth}"));
+    growth.is_excessive(job, rounds).then(|| growth.to_string())
 }

@@ -21,19 +21,17 @@ pub(super) struct Row {
 pub(super) struct Rounds {
     first: usize,
     more: usize,
+    /// True if the memory of all rows is to be shown.
+    pub(super) are_shown: bool,
 }
 
 impl Rounds {
+    /// A third of them, then the rest: what grows with the rounds triples.
     pub(super) fn of_environment() -> Self {
         let wanted = std::env::var("TRADEWIND_GROWTH_ROUNDS").ok();
-        match wanted.and_then(|text| text.parse::<usize>().ok()) {
-            Some(all) => Rounds { first: 1000, more: all.saturating_sub(1000) },
-            None => Rounds { first: 100, more: 200 },
-        }
-    }
-
-    pub(super) fn is_long(self) -> bool {
-        self.first == 1000
+        let wanted = wanted.and_then(|text| text.parse::<usize>().ok());
+        let all = wanted.unwrap_or(300);
+        Rounds { first: all / 3, more: all - all / 3, are_shown: wanted.is_some() }
     }
 }
 
@@ -95,14 +93,21 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    pub(super) fn is_excessive(&self, job: Kind) -> bool {
+    pub(super) fn is_excessive(&self, job: Kind, rounds: Rounds) -> bool {
         /// Pages that an allocator keeps.
         const PAGES: i64 = 768;
-        /// Those of node services as well, and the buffers that both sides of a connection keep.
-        const BETWEEN_NODES: i64 = 6 << 10;
+        /// Those of node services and of the ranks' own threads as well.
+        const PAGES_BETWEEN_NODES: i64 = 2 << 10;
+        /// What the ranks and agents of a job keep for a round that makes communicators: the number
+        /// of runs of each, for the reports of exits. A job has fewer than 65,536 communicators
+        /// between nodes, so that it is bounded.
+        const COUNTS: i64 = 1;
         /// Objects that other ranks still used in the last rounds.
         const ARENA: i64 = 2 << 10;
-        let process = if matches!(job, Kind::OneNode(_)) { PAGES } else { BETWEEN_NODES };
+        let process = match job {
+            Kind::OneNode(_) => PAGES,
+            _ => PAGES_BETWEEN_NODES + COUNTS * rounds.more as i64,
+        };
         self.last.process - self.first.process > process
             || self.last.arena - self.first.arena > ARENA
     }
