@@ -96,14 +96,19 @@ impl Growth {
     pub(super) fn is_excessive(&self, job: Kind, rounds: Rounds) -> bool {
         /// Pages that an allocator keeps.
         const PAGES: i64 = 768;
+        /// Those of node services and of the ranks' own threads as well.
+        const PAGES_BETWEEN_NODES: i64 = 2 << 10;
         /// What the ranks and agents of a job keep for a round that makes communicators: the number
         /// of runs of each, for the reports of exits. A job has fewer than 65,536 communicators
         /// between nodes, so that it is bounded.
         const COUNTS: i64 = 1;
         /// Objects that other ranks still used in the last rounds.
         const ARENA: i64 = 2 << 10;
-        let counts = if matches!(job, Kind::OneNode(_)) { 0 } else { COUNTS };
-        self.last.process - self.first.process > PAGES + counts * rounds.more as i64
+        let process = match job {
+            Kind::OneNode(_) => PAGES,
+            _ => PAGES_BETWEEN_NODES + COUNTS * rounds.more as i64,
+        };
+        self.last.process - self.first.process > process
             || self.last.arena - self.first.arena > ARENA
     }
 }
