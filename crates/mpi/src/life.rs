@@ -8,7 +8,9 @@ use crate::request_array::examine_empty_status;
 use crate::selection;
 use crate::settings::Settings;
 use crate::table::{Parts, Takeover};
-use crate::{buffers, incomplete, persistent, presence, relief, report, requests};
+use crate::{
+    buffers, incomplete, persistent, presence, private, relief, report, requests, tolerance,
+};
 use launch::environment::{Environment, Lookup};
 use std::ffi::{CStr, OsStr, c_int};
 use std::io::Write;
@@ -78,7 +80,7 @@ pub(crate) fn enter(settings: impl FnOnce() -> Settings) {
     };
     // Read when warnings are printed.
     let settings = settings();
-    failures::examine();
+    tolerance::examine();
     let Some(world) = World::open(abi, settings.is_on) else { return };
     let agreement = world.agree(&settings);
     let reports = agreement.reports;
@@ -123,7 +125,7 @@ fn end_in_finalize(abi: &Abi) -> Result<(), c_int> {
     let mut keyval = communicators::create_keyval(delete)?;
     let outcome = call!(Comm_set_attr(abi.comm_self, keyval, std::ptr::null_mut()));
     call!(Comm_free_keyval(&raw mut keyval));
-    communicators::check(outcome)
+    private::check(outcome)
 }
 
 /// The ranks of `MPI_COMM_WORLD`, on a communicator of this library's own.
@@ -168,11 +170,11 @@ impl World {
             }
             return None;
         }
-        if let Err(outcome) = communicators::open_private(abi, rank) {
+        if let Err(outcome) = private::open_private(abi, rank) {
             log::warn!("nothing runs on tradewind: the MPI library reports error {outcome}");
             return None;
         }
-        let (communicator, _) = communicators::private();
+        let (communicator, _) = private::private();
         Some(World { abi, communicator, rank, ranks })
     }
 
@@ -221,8 +223,7 @@ impl World {
         let chosen = agreement.chosen.unwrap_or_default();
         let takeover = Takeover::from_message(table).with_forced(chosen);
         selection::set(takeover, agreement.chosen.is_some());
-        communicators::open(abi, job.world().clone())
-            .map_err(|outcome| format!("the MPI library reports error {outcome}"))?;
+        communicators::open(abi, job.world().clone())?;
         relief::open(job.world().clone());
         requests::set_world(Some(job.world().clone()));
         requests::set_oversubscribed(!job.world().has_cores_for_all());
@@ -377,7 +378,7 @@ fn end() {
     }
     presence::close(abi);
     end_service(abi, life.job);
-    communicators::close_private(abi);
+    private::close_private(abi);
 }
 
 /// Ends the service of the communicators of the job, if they are served.

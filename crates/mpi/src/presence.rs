@@ -22,8 +22,8 @@
 //! processes that the program has spawned: all of them have the environment of one call.
 
 use crate::abi::Abi;
-use crate::failures::with_errors_returned;
 use crate::host::{Pointer, call};
+use crate::tolerance::with_errors_returned;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt::Write;
 use std::sync::Mutex;

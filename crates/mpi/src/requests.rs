@@ -14,14 +14,16 @@ mod progress;
 
 use crate::abi::Abi;
 use crate::buffers::{Area, Staging};
-use crate::communicators::{Origin, poke, private};
 use crate::failures;
 use crate::handles::HandleMap;
 use crate::host::{Handle, Pointer, call};
 use crate::kind::Kind;
+use crate::origin::Origin;
+use crate::private::{poke, private};
 use crate::reductions::Fold;
 use crate::relief;
 use crate::report::{self, Clock};
+use crate::tolerance::is_on;
 pub(crate) use pause::{Pause, record_success, record_vain_test, set_oversubscribed};
 use progress::advance_queued;
 pub(crate) use progress::{make_progress, set_world};
@@ -343,7 +345,7 @@ fn advance(operation: &mut Operation) -> (Look, Option<Next>) {
         }
         State::Active if !is_complete => {
             // Only an MPI library that goes on after failures knows of some.
-            (Look::Active, origin.filter(|_| failures::is_on()).map(Next::AskRevoked))
+            (Look::Active, origin.filter(|_| is_on()).map(Next::AskRevoked))
         }
         state => match operation.rest.take() {
             Some(rest) => {
