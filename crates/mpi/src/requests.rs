@@ -24,7 +24,7 @@ use crate::reductions::Fold;
 use crate::relief;
 use crate::report::{self, Clock};
 use crate::tolerance::is_on;
-pub(crate) use pause::{Pause, record_success, record_vain_test, set_oversubscribed};
+pub(crate) use pause::{Pause, leave_waits, record_success, record_vain_test, set_oversubscribed};
 use progress::advance_queued;
 pub(crate) use progress::{make_progress, set_world};
 use shm::biased_mutex::BiasedMutex;
@@ -440,9 +440,7 @@ impl Needs {
             advance_queued();
         }
         if self.relief {
-            relief::start(|| {
-                make_progress();
-            });
+            relief::start(make_progress);
         }
     }
 }
@@ -458,7 +456,7 @@ pub(crate) fn free_handles(abi: &Abi) {
     }
 }
 
-/// Drives the MPI library, and advances all calls.
+/// Drives the MPI library, and executes this rank's tasks of collectives.
 pub(crate) fn drive_both(abi: &Abi) {
     poke(abi);
     make_progress();
