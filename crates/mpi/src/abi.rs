@@ -173,6 +173,9 @@ fn detect() -> Option<Abi> {
     ["MPICH", "Intel(R) MPI", "MVAPICH"].iter().any(|name| text.contains(name)).then(mpich)
 }
 
+/// Name of the ABI of the MPI standard.
+pub(crate) const STANDARD: &str = "MPI standard";
+
 /// The text of `MPI_Get_library_version`, empty if there is none.
 pub(crate) fn library_version() -> String {
     let mut text = [0 as c_char; 8192];
@@ -304,7 +307,7 @@ fn standard() -> Abi {
         (F64, 0x2da),
     ];
     Abi {
-        name: "MPI standard",
+        name: STANDARD,
         narrow: false,
         comm_null: 0x100,
         comm_world: 0x101,

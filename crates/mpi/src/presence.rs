@@ -20,13 +20,13 @@
 //!
 //! Where a rank finds no name service, because it can publish no name at all, it checks nothing. A
 //! rank whose announcement alone fails counts as one that lacks the library, as the others see it,
-//! and obeys their verdict. Processes that the program has spawned are not checked: all of them have
+//! and obeys their verdict. Nothing is checked where a look-up may end the job. Processes that the program has spawned are not checked: all of them have
 //! the environment of one call.
 //!
 //! The names stay until MPI_Finalize. If ranks lack the library, a rank that ends before the last one
 //! has decided leaves its names to the end of the launcher.
 
-use crate::abi::Abi;
+use crate::abi::{Abi, STANDARD, library_version};
 use crate::host::{Pointer, call};
 use crate::tolerance::with_errors_returned;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -74,7 +74,7 @@ pub(crate) struct Missing {
 /// Returns when all ranks of the world are known to have this library, or that some lack it.
 /// Every rank that calls this returns alike.
 pub(crate) fn check(abi: &Abi, (rank, ranks): (u32, u32)) -> Result<(), Missing> {
-    if ranks < 2 || is_spawned(abi) {
+    if ranks < 2 || is_spawned(abi) || aborts_without_a_name(abi) {
         return Ok(());
     }
     let check = || Check { abi, job: job(), rank, ranks, begin: Instant::now() }.run();
@@ -98,6 +98,12 @@ pub(crate) fn close(abi: &Abi) {
     if !published.is_empty() {
         with_errors_returned(abi, abi.comm_self, withdraw);
     }
+}
+
+/// Returns whether the look-up of a name that is not there ends the job, whatever the error handlers
+/// are: so does Intel MPI 2021 in programs with the ABI of the MPI standard.
+fn aborts_without_a_name(abi: &Abi) -> bool {
+    abi.name == STANDARD && library_version().contains("Intel")
 }
 
 fn is_spawned(abi: &Abi) -> bool {
