@@ -112,11 +112,6 @@ impl Abi {
         }
     }
 
-    /// Returns whether this is the ABI of the MPI standard.
-    pub(crate) fn is_standard(&self) -> bool {
-        self.name == STANDARD
-    }
-
     /// The handle of an operation that tradewind has, or the null handle.
     pub(crate) fn operation(&self, op: Op) -> Handle {
         let mut all = self.operations.iter();
@@ -150,9 +145,6 @@ pub(crate) fn abi() -> Option<&'static Abi> {
     ABI.get().map_or_else(look_up, Option::as_ref)
 }
 
-/// The name of the ABI of the MPI standard.
-const STANDARD: &str = "MPI standard";
-
 static ABI: OnceLock<Option<Abi>> = OnceLock::new();
 
 #[cold]
@@ -180,6 +172,9 @@ fn detect() -> Option<Abi> {
     let text = library_version();
     ["MPICH", "Intel(R) MPI", "MVAPICH"].iter().any(|name| text.contains(name)).then(mpich)
 }
+
+/// Name of the ABI of the MPI standard.
+pub(crate) const STANDARD: &str = "MPI standard";
 
 /// The text of `MPI_Get_library_version`, empty if there is none.
 pub(crate) fn library_version() -> String {

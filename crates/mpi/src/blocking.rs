@@ -1,13 +1,13 @@
 //! The blocking collectives that run here.
 
 use crate::collectives::{Call, Start};
-use crate::failures;
 use crate::kind::Kind;
 use crate::lists::Lists;
 use crate::mode::Blocking;
-use crate::refusal::{Refusal, failed};
+use crate::refusal::Refusal;
 use crate::report::{self, Clock, Reason};
 use crate::selection::Selected;
+use crate::tolerance;
 use std::ffi::c_int;
 
 /// Runs a selected call here if `start` accepts it; otherwise calls `leave`, which calls the MPI
@@ -21,7 +21,7 @@ pub(crate) fn run(
 ) -> c_int {
     let Selected { abi, communicator, served, sizes } = selected;
     let clock = Clock::start();
-    let awaited = failures::awaiting(communicator);
+    let awaited = tolerance::awaiting(communicator);
     let started = start(Call { abi, served, lists: Lists::Passed, mode: Blocking(sizes) });
     drop(awaited);
     let reason = match started {
@@ -36,7 +36,7 @@ pub(crate) fn run(
             reason
         }
         Err(Refusal::Failed(error)) => {
-            return failed(abi, (kind, served.origin(communicator)), &error);
+            return served.fail(abi, (kind, served.origin(communicator)), &error);
         }
         // Only examinations end so.
         Err(Refusal::Accepted) => Reason::Form,

@@ -5,58 +5,52 @@
 //! (`MPI_Comm_create_group`, sessions, spawned processes, `MPI_Comm_idup`), have none: all ranks
 //! leave their collectives to the MPI library.
 
-use crate::abi::{Abi, abi};
+use crate::abi::Abi;
 use crate::failures;
 use crate::host::{self, Handle, Pointer, Thread, call, pass};
 use crate::kind::Kind;
+use crate::origin::{Mark, Origin};
+use crate::private::{check, drive, translated_rank};
 use crate::refusal::Refusal;
 use crate::report::Reason;
 use crate::table::{Sizes, SizesByKind, sizes_on};
+use crate::tolerance;
 use crate::topology::Topology;
 use crate::watch;
-use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::ops::ControlFlow;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use tradewind::{Communicator, Error, Op, while_waiting};
 
 /// A communicator that tradewind serves.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) communicator: Communicator,
-    /// Its number among those of this process.
-    number: u64,
     /// The topology, if it has one.
     pub(crate) topology: Option<Topology>,
     /// The sizes at which its collectives run here.
     sizes: &'static SizesByKind,
     /// Its number in `watch` after a call on it was recorded as left, and 0 before.
     watched: AtomicU64,
-    /// True after a collective that has failed because of a failed process.
-    is_failed: Arc<AtomicBool>,
+    /// What is known of failures on it.
+    mark: Arc<Mark>,
 }
 
 impl Served {
     fn new(communicator: Communicator, topology: Option<Topology>) -> Self {
-        static NUMBERS: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Served::with_mark(communicator, topology, Mark::new())
+    }
+
+    fn with_mark(communicator: Communicator, topology: Option<Topology>, mark: Arc<Mark>) -> Self {
         let sizes = sizes_on((communicator.size(), communicator.nodes()));
-        Served {
-            communicator,
-            number,
-            topology,
-            sizes,
-            watched: AtomicU64::new(0),
-            is_failed: Arc::default(),
-        }
+        Served { communicator, topology, sizes, watched: AtomicU64::new(0), mark }
     }
 
     /// The origin of a call on this communicator of the MPI library.
     #[inline]
     pub(crate) fn origin(&self, communicator: Handle) -> Origin {
-        Origin { communicator, number: self.number }
+        self.mark.origin(communicator)
     }
 
     /// Records a call that is left to the MPI library because of its arguments. All ranks of a
@@ -66,16 +60,25 @@ impl Served {
         self.communicator.record_external_collective();
         // Relaxed: this thread has stored it, or another one that the program synchronizes with.
         if self.watched.load(Ordering::Relaxed) == 0 {
-            self.watched.store(watch::begin(&self.communicator), Ordering::Relaxed);
+            self.watched.store(watch::begin(&self.communicator, &self.mark), Ordering::Relaxed);
         }
+    }
+
+    /// Reports that a call has failed before its end, and returns its error code. A failure that
+    /// this rank alone has is recorded, because other ranks may wait.
+    #[cold]
+    pub(crate) fn fail(&self, abi: &Abi, call: (Kind, Origin), error: &Error) -> c_int {
+        if !failures::concerns_all_ranks(error) {
+            self.record_external_collective();
+        }
+        failures::report(abi, call, error)
     }
 
     /// Returns whether the MPI library fails collectives on this communicator, whose handle is
     /// passed.
     #[inline]
     pub(crate) fn has_failed(&self, communicator: Handle) -> bool {
-        failures::is_on()
-            && (self.is_failed.load(Ordering::Relaxed) || failures::is_revoked(communicator))
+        tolerance::is_on() && (self.mark.is_failed() || tolerance::is_revoked(communicator))
     }
 
     /// The sizes at which a collective runs here, if there are any.
@@ -93,61 +96,8 @@ impl Served {
     }
 }
 
-/// The communicator of a call: its error handler receives the call's error.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
-    communicator: Handle,
-    number: u64,
-}
-
-impl Origin {
-    /// Calls the error handler of the communicator, or that of MPI_COMM_SELF if the program has
-    /// freed the communicator, as it may while the call is active.
-    pub(crate) fn report(self, abi: &Abi, error: c_int) {
-        let is_there = attached().contains_key(&self.number);
-        let communicator = if is_there { self.communicator } else { abi.comm_self };
-        // Without the mark: collectives that the handler starts are decided like all others.
-        pass!(Comm_call_errhandler(communicator, error));
-    }
-
-    /// The error class of collectives on the communicator, if it was revoked, or a collective on it
-    /// has failed because of a failed process; `None` if the program has freed it.
-    pub(crate) fn failure(self, abi: &Abi) -> Option<c_int> {
-        // The lock keeps the communicator: freeing it takes the number out. The MPI library takes
-        // no lock for its answer.
-        let attached = attached();
-        let is_failed = attached.get(&self.number)?;
-        if failures::is_revoked(self.communicator) {
-            return Some(abi.error_revoked);
-        }
-        is_failed.load(Ordering::Relaxed).then_some(abi.error_process_failed)
-    }
-
-    /// Records that a collective has failed because of a failed process, if the MPI library goes on
-    /// after that: it fails all later ones.
-    pub(crate) fn record_failure(self) {
-        if failures::is_on()
-            && let Some(is_failed) = attached().get(&self.number)
-        {
-            is_failed.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// The handle of the communicator, unless the program has freed it.
-    pub(crate) fn existing(self) -> Option<Handle> {
-        attached().contains_key(&self.number).then_some(self.communicator)
-    }
-}
-
-/// Numbers of the counterparts of existing communicators, and their marks of a failure.
-fn attached() -> MutexGuard<'static, BTreeMap<u64, Arc<AtomicBool>>> {
-    static ATTACHED: Mutex<BTreeMap<u64, Arc<AtomicBool>>> = Mutex::new(BTreeMap::new());
-    ATTACHED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Drop for Served {
     fn drop(&mut self) {
-        attached().remove(&self.number);
         watch::end(*self.watched.get_mut());
     }
 }
@@ -155,11 +105,6 @@ impl Drop for Served {
 /// The counterpart of the world, while tradewind serves communicators; otherwise null.
 static WORLD: AtomicPtr<Served> = AtomicPtr::new(ptr::null_mut());
 static KEYVAL: AtomicI32 = AtomicI32::new(0);
-/// A duplicate of the world for this library's own calls, whose errors are returned. No message is
-/// sent on it while the program runs.
-static PRIVATE: AtomicIsize = AtomicIsize::new(0);
-/// This process's rank in the world.
-static RANK: AtomicI32 = AtomicI32::new(0);
 
 /// Returns whether calls may be taken over.
 #[inline]
@@ -226,36 +171,27 @@ fn look_up(abi: &Abi, communicator: Handle) -> Option<&'static Served> {
     (outcome == 0 && is_set != 0).then(|| unsafe { &*value })
 }
 
-/// Drives the MPI library. A probe for messages that never come makes progress in all of them; on a
-/// duplicate of MPI_COMM_SELF it makes none in MPICH 4.0.2.
-pub(crate) fn poke(abi: &Abi) {
-    let mut found = 0;
-    let (communicator, own) = private();
-    // Where a process has failed, a probe for messages of any source ends before it makes progress.
-    let source = if failures::is_on() { own } else { abi.any_source };
-    let tag = abi.any_tag;
-    call!(Iprobe(source, tag, communicator, &raw mut found, abi.ignored_status()));
-}
-
-/// Drives the MPI library: another rank may wait for a message that the program has started before
-/// this call. Returns whether the call of this thread still waits for other ranks.
-pub(crate) fn drive() -> ControlFlow<()> {
-    let Some(abi) = abi() else { return ControlFlow::Continue(()) };
-    poke(abi);
-    failures::flow()
-}
-
-/// The communicator of this library's own calls, and this process's rank in it.
-pub(crate) fn private() -> (Handle, c_int) {
-    (PRIVATE.load(Ordering::Relaxed), RANK.load(Ordering::Relaxed))
-}
-
-/// Sets the world up. Collective over the world.
-pub(crate) fn open(abi: &Abi, world: Communicator) -> Result<(), c_int> {
-    KEYVAL.store(create_keyval(delete_attribute)?, Ordering::Relaxed);
-    let world = attach(abi.comm_world, Served::new(world, None))?;
-    WORLD.store(world, Ordering::Release);
-    Ok(())
+/// Sets the world up, unless a rank cannot. Collective over the world.
+pub(crate) fn open(abi: &Abi, world: Communicator) -> Result<(), String> {
+    let text = |outcome| format!("the MPI library reports error {outcome}");
+    let opened = create_keyval(delete_attribute).and_then(|keyval| {
+        KEYVAL.store(keyval, Ordering::Relaxed);
+        attach(abi.comm_world, Served::new(world.clone(), None))
+    });
+    let obstacle = opened.err().map(text);
+    let voter = Served::new(world, None);
+    let agreed = while_waiting(drive, || all_have_done(&voter, obstacle.as_deref()));
+    match (opened, agreed) {
+        (Ok(world), Ok(true)) => {
+            WORLD.store(world, Ordering::Release);
+            Ok(())
+        }
+        (Ok(_), agreed) => {
+            detach(abi.comm_world);
+            Err(agreed.map_or_else(|error| error.to_string(), |_| "a rank could not".to_owned()))
+        }
+        (Err(outcome), _) => Err(text(outcome)),
+    }
 }
 
 /// The delete function of an attribute.
@@ -270,20 +206,6 @@ pub(crate) fn create_keyval(delete: Delete) -> Result<c_int, c_int> {
     Ok(keyval)
 }
 
-/// Creates the communicator of this library's own calls. Collective over the world.
-pub(crate) fn open_private(abi: &Abi, rank: c_int) -> Result<(), c_int> {
-    RANK.store(rank, Ordering::Relaxed);
-    let mut in_memory: isize = 0;
-    let at: Pointer = (&raw mut in_memory).cast();
-    let world = abi.comm_world;
-    check(failures::with_errors_returned(abi, world, || call!(Comm_dup(world, at))))?;
-    // SAFETY: the variable is as large as the handles of every ABI.
-    let private = unsafe { abi.read(at, 0) };
-    check(call!(Comm_set_errhandler(private, abi.errors_return)))?;
-    PRIVATE.store(private, Ordering::Relaxed);
-    Ok(())
-}
-
 /// Ends the service of all communicators, before the MPI library is finalized.
 pub(crate) fn close(abi: &Abi) {
     WORLD.store(ptr::null_mut(), Ordering::Release);
@@ -292,29 +214,17 @@ pub(crate) fn close(abi: &Abi) {
     call!(Comm_free_keyval(&raw mut keyval));
 }
 
-/// Frees the communicator of this library's own calls.
-pub(crate) fn close_private(abi: &Abi) {
-    let mut in_memory: isize = 0;
-    let at: Pointer = (&raw mut in_memory).cast();
-    // SAFETY: the variable is as large as the handles of every ABI.
-    unsafe { abi.write(at, 0, PRIVATE.load(Ordering::Relaxed)) };
-    call!(Comm_free(at));
-}
-
-pub(crate) fn check(outcome: c_int) -> Result<(), c_int> {
-    if outcome == 0 { Ok(()) } else { Err(outcome) }
-}
-
 fn attach(communicator: Handle, served: Served) -> Result<*mut Served, c_int> {
     CHANGES.fetch_add(1, Ordering::Relaxed);
-    attached().insert(served.number, Arc::clone(&served.is_failed));
+    served.mark.enter(communicator);
     let value = Box::into_raw(Box::new(served));
     let keyval = KEYVAL.load(Ordering::Relaxed);
     match check(call!(Comm_set_attr(communicator, keyval, value.cast()))) {
         Ok(()) => Ok(value),
         Err(outcome) => {
             // SAFETY: the MPI library has not kept the pointer.
-            drop(unsafe { Box::from_raw(value) });
+            let served = unsafe { Box::from_raw(value) };
+            served.mark.remove();
             Err(outcome)
         }
     }
@@ -343,7 +253,9 @@ unsafe extern "C" fn delete_attribute(
 ) -> c_int {
     CHANGES.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the value is from `attach`, and the MPI library deletes an attribute once.
-    drop(unsafe { Box::from_raw(value.cast::<Served>()) });
+    let served = unsafe { Box::from_raw(value.cast::<Served>()) };
+    served.mark.remove();
+    drop(served);
     0
 }
 
@@ -356,13 +268,18 @@ pub(crate) unsafe fn created(abi: &Abi, parent: Handle, created: Pointer) {
     let Some(parent_served) = served(abi, parent) else { return };
     // SAFETY: the caller's promise.
     let new = unsafe { abi.read(created, 0) };
-    let awaited = failures::awaiting(parent);
+    let awaited = tolerance::awaiting(parent);
     let is_set_up = while_waiting(drive, || set_up(abi, (parent, parent_served), new));
     drop(awaited);
     match &is_set_up {
         // The watch of the rank whose call has failed reports a mismatch.
         Ok(_) | Err(Error::Mismatch { .. }) => {}
-        Err(error) => failures::log_left(error),
+        Err(error) => {
+            if matches!(error, Error::RankFailed { .. } | Error::NodeUnreachable { .. }) {
+                parent_served.mark.record_failure();
+            }
+            failures::log_left(error);
+        }
     }
     if new == abi.comm_null || is_single(new) {
         return;
@@ -373,12 +290,20 @@ pub(crate) unsafe fn created(abi: &Abi, parent: Handle, created: Pointer) {
     }
 }
 
-/// Records that a call that would create a communicator has failed on this rank. Where it has not,
-/// ranks wait for this one.
-pub(crate) fn not_created(abi: &Abi, parent: Handle) {
-    if let Some(served) = served(abi, parent) {
-        served.record_external_collective();
+/// Records that a call that would create a communicator has failed on this rank with this error.
+/// Where it has not, ranks wait for this one.
+pub(crate) fn not_created(abi: &Abi, parent: Handle, outcome: c_int) {
+    let Some(served) = served(abi, parent) else { return };
+    let class = failures::class(outcome);
+    let classes = [abi.error_process_failed, abi.error_revoked];
+    if tolerance::is_on() && (served.has_failed(parent) || classes.contains(&class)) {
+        // The program goes on after it, and the others learn of the failure while they wait.
+        if class == abi.error_process_failed {
+            served.mark.record_failure();
+        }
+        return;
     }
+    served.record_external_collective();
 }
 
 /// Returns whether a communicator has this rank alone.
@@ -425,35 +350,71 @@ fn all_have_done(served: &Served, obstacle: Option<&str>) -> tradewind::Result<b
     Ok(first == [none])
 }
 
+/// Makes the counterpart of a communicator in two steps: `make` creates it, and `finish`, on the
+/// ranks that are in it, may wait for them. If one rank of the parent fails in either, all of them
+/// leave the communicator to the MPI library, and this returns `None`. `text` says what has hindered
+/// this rank, as [`all_have_done`] prints it. Collective over the parent.
+fn made_by_all<T>(
+    parent: &Served,
+    make: impl FnOnce() -> tradewind::Result<Option<Communicator>>,
+    finish: impl FnOnce(Communicator) -> tradewind::Result<T>,
+    text: impl Fn(&Error) -> String,
+) -> tradewind::Result<Option<Option<T>>> {
+    let made = make();
+    // On one node no rank waits in the second step, so one vote after both is enough.
+    let made = match parent.communicator.nodes() {
+        1 => made,
+        _ => match voted(parent, made, &text)? {
+            Some(made) => Ok(made),
+            None => return Ok(None),
+        },
+    };
+    voted(parent, made.and_then(|new| new.map(finish).transpose()), text)
+}
+
+/// Returns what this rank has made, or `None` if one rank could not.
+fn voted<T>(
+    parent: &Served,
+    made: tradewind::Result<T>,
+    text: impl Fn(&Error) -> String,
+) -> tradewind::Result<Option<T>> {
+    let obstacle = made.as_ref().err().map(text);
+    match (all_have_done(parent, obstacle.as_deref()), made) {
+        (Ok(true), made) => made.map(Some),
+        (Ok(false), _) => Ok(None),
+        // The first error has the cause.
+        (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
+    }
+}
+
 /// Returns a communicator of the same ranks and topology for one persistent collective. MPI matches
 /// persistent collectives in the order of their initializations, and ranks may start them in
-/// different orders. Collective over the communicator; if one rank does not accept the collective,
-/// all ranks leave it to the MPI library.
+/// different orders. Collective over the communicator; if one rank does not accept the collective, or
+/// cannot make the communicator, all ranks leave it to the MPI library.
 pub(crate) fn own(
     abi: &Abi,
     (handle, served): (Handle, &Served),
     is_accepted: bool,
 ) -> Result<Served, Refusal> {
-    let _awaited = failures::awaiting(handle);
+    let _awaited = tolerance::awaiting(handle);
     while_waiting(drive, || {
         if !all_have_done(served, if is_accepted { None } else { Some("") })? {
             return Err(Refusal::Left(Reason::Arguments));
         }
-        let made = served.communicator.dup().and_then(|communicator| {
+        let finish = |communicator: Communicator| {
             let topology = match served.topology {
                 Some(_) => Topology::of(abi, handle, &communicator)?,
                 None => None,
             };
-            Ok(Served::new(communicator, topology))
-        });
-        // All ranks of one node learn that the first one has no memory for the communicator. Of
-        // several nodes, one may have none.
-        let is_short = matches!(made, Err(Error::NoMemory(_)));
-        let is_left = match served.communicator.nodes() {
-            1 => is_short,
-            _ => !all_have_done(served, if is_short { Some("") } else { None })?,
+            Ok(Served::with_mark(communicator, topology, Arc::clone(&served.mark)))
         };
-        if is_left { Err(Refusal::Left(Reason::Memory)) } else { Ok(made?) }
+        // The report counts those without memory.
+        let text = |error: &Error| match error {
+            Error::NoMemory(_) => String::new(),
+            error => error.to_string(),
+        };
+        let made = made_by_all(served, || served.communicator.dup().map(Some), finish, text)?;
+        made.flatten().ok_or(Refusal::Left(Reason::Memory))
     })
 }
 
@@ -461,14 +422,42 @@ pub(crate) fn own(
 /// well as others that the same call has created. Returns whether this rank has a counterpart of it.
 fn set_up(abi: &Abi, (parent, served): (Handle, &Served), new: Handle) -> tradewind::Result<bool> {
     gather_ranks(served)?;
-    let built = build(abi, (parent, served), new);
-    let obstacle = built.as_ref().err().map(String::as_str);
-    let agreed = all_have_done(served, obstacle);
-    let is_built = built == Ok(true);
-    if !matches!(agreed, Ok(true)) && is_built {
-        detach(new);
+    let make = || {
+        let place = if new == abi.comm_null { None } else { place(abi, parent, new) };
+        let color = place.map(|(first, _)| first);
+        served.communicator.split(color, place.map_or(0, |(_, rank)| rank))
+    };
+    let finish = |communicator: Communicator| {
+        let topology = Topology::of(abi, new, &communicator)?;
+        Attached::new(new, Served::new(communicator, topology))
+    };
+    let built = made_by_all(served, make, finish, Error::to_string)?.flatten();
+    let is_built = built.is_some();
+    if let Some(attached) = built {
+        attached.keep();
     }
-    Ok(agreed? && is_built)
+    Ok(is_built)
+}
+
+/// A communicator with a counterpart, which is taken from it unless it is kept.
+struct Attached(Handle);
+
+impl Attached {
+    fn new(communicator: Handle, served: Served) -> tradewind::Result<Self> {
+        let text = |outcome| format!("MPI_Comm_set_attr has failed with error {outcome}");
+        attach(communicator, served).map_err(|outcome| Error::NoMemory(text(outcome)))?;
+        Ok(Attached(communicator))
+    }
+
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        detach(self.0);
+    }
 }
 
 /// Takes the counterpart from a communicator.
@@ -476,40 +465,14 @@ fn detach(communicator: Handle) {
     call!(Comm_delete_attr(communicator, KEYVAL.load(Ordering::Relaxed)));
 }
 
-/// Attaches the counterpart of a new communicator, if there is one of several ranks. Returns whether
-/// this rank has it, or what has hindered the rank.
-fn build(abi: &Abi, (parent, served): (Handle, &Served), new: Handle) -> Result<bool, String> {
-    let place = if new == abi.comm_null { None } else { place(abi, parent, new) };
-    let color = place.map(|(first, _)| first);
-    let key = place.map_or(0, |(_, rank)| rank);
-    let text = |error: Error| error.to_string();
-    let Some(communicator) = served.communicator.split(color, key).map_err(text)? else {
-        return Ok(false);
-    };
-    let topology = Topology::of(abi, new, &communicator).map_err(text)?;
-    let attached = attach(new, Served::new(communicator, topology));
-    attached.map_err(|outcome| format!("MPI_Comm_set_attr has failed with error {outcome}"))?;
-    Ok(true)
-}
-
 /// The rank in the parent of the first rank of a new communicator, which distinguishes it from
 /// others of the same call, and this process's rank in it. `None` for a single rank.
 fn place(abi: &Abi, parent: Handle, new: Handle) -> Option<(u32, i64)> {
-    let (mut size, mut rank, mut first) = (0, 0, 0);
-    call!(Comm_size(new, &raw mut size));
-    call!(Comm_rank(new, &raw mut rank));
-    if size < 2 {
+    if is_single(new) {
         return None;
     }
-    let mut groups = [0isize; 2];
-    let [of_new, of_parent] = groups.each_mut().map(|group| (&raw mut *group).cast());
-    call!(Comm_group(new, of_new));
-    call!(Comm_group(parent, of_parent));
-    let zero = 0;
-    // SAFETY: the variables are as large as the handles of every ABI.
-    let (from, to) = unsafe { (abi.read(of_new, 0), abi.read(of_parent, 0)) };
-    call!(Group_translate_ranks(from, 1, &raw const zero, to, &raw mut first));
-    call!(Group_free(of_new));
-    call!(Group_free(of_parent));
+    let mut rank = 0;
+    call!(Comm_rank(new, &raw mut rank));
+    let first = translated_rank(abi, (new, 0), parent)?;
     Some((u32::try_from(first).ok()?, i64::from(rank)))
 }

@@ -6,10 +6,10 @@
 //! library is driven, and while it waits for another one, tradewind is.
 
 use crate::abi::{Abi, abi};
-use crate::communicators::poke;
 use crate::host::{self, Handle, Pointer, call, pass};
 use crate::incomplete::Incomplete;
 use crate::persistent;
+use crate::private::poke;
 use crate::request_array::{Array, Survey, write_flag, write_number};
 use crate::requests::{self, Look, Pause, is_idle, is_own};
 use crate::status_queries::{look_all, look_any, look_some};

@@ -323,6 +323,7 @@ mod table {
         Comm_get_errhandler(Handle, Pointer);
         Comm_set_errhandler(Handle, Handle);
         Errhandler_free(Pointer);
+        Error_class(c_int, *mut c_int);
         Comm_get_parent(Pointer);
         Publish_name(*const c_char, Handle, *const c_char);
         Unpublish_name(*const c_char, Handle, *const c_char);

@@ -8,22 +8,36 @@ use crate::request_array::examine_empty_status;
 use crate::selection;
 use crate::settings::Settings;
 use crate::table::{Parts, Takeover};
-use crate::{buffers, incomplete, persistent, presence, relief, report, requests};
+use crate::tolerance::{is_on, with_errors_returned};
+use crate::{
+    buffers, incomplete, persistent, presence, private, relief, report, requests, tolerance,
+};
 use launch::environment::{Environment, Lookup};
 use std::ffi::{CStr, OsStr, c_int};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 use tradewind::{DataType, Job, Op};
 
 /// State between initialization and finalization.
-struct Life {
-    /// Present if the world is served.
-    job: Option<Job>,
-    /// Description for the report.
-    served: String,
-    reports: bool,
+enum Life {
+    /// The communicator of this library's own calls is there.
+    Open {
+        /// Present if the world is served.
+        job: Option<Job>,
+        /// Description for the report.
+        served: String,
+        reports: bool,
+    },
+    /// Nothing of this library is collective.
+    Unopened {
+        /// The report, on a rank that knows the reason.
+        served: Option<String>,
+        /// Time before the ranks looked for each other.
+        begin: Instant,
+    },
 }
 
 static LIFE: Mutex<Option<Life>> = Mutex::new(None);
@@ -78,9 +92,16 @@ pub(crate) fn enter(settings: impl FnOnce() -> Settings) {
     };
     // Read when warnings are printed.
     let settings = settings();
-    failures::examine();
-    let Some(world) = World::open(abi, settings.is_on) else { return };
-    let agreement = world.agree(&settings);
+    tolerance::examine();
+    let begin = Instant::now();
+    let opened = World::open(abi, settings.is_on);
+    let (world, agreement) = match opened.and_then(|world| world.agree(&settings)) {
+        Ok(agreed) => agreed,
+        Err(why) => {
+            let served = why.filter(|_| settings.reports).map(left_because);
+            return keep(abi, Life::Unopened { served, begin });
+        }
+    };
     let reports = agreement.reports;
     if reports {
         report::measure_times();
@@ -102,9 +123,18 @@ pub(crate) fn enter(settings: impl FnOnce() -> Settings) {
                 format!("collectives of {} ranks of {nodes}, {} ABI", world.ranks, abi.name);
             (Some(job), served)
         }
-        Err(why) => (None, format!("all collectives are left to the MPI library: {why}")),
+        Err(why) => (None, left_because(why)),
     };
-    let life = Life { job, served, reports };
+    keep(abi, Life::Open { job, served, reports });
+}
+
+/// The line of the report where nothing is served.
+fn left_because(why: String) -> String {
+    format!("all collectives are left to the MPI library: {why}")
+}
+
+/// Keeps the state until MPI_Finalize ends it.
+fn keep(abi: &Abi, life: Life) {
     *LIFE.lock().unwrap_or_else(PoisonError::into_inner) = Some(life);
     if let Err(outcome) = end_in_finalize(abi) {
         log::warn!("MPI_Finalize does not end tradewind's part: error {outcome}");
@@ -123,13 +153,15 @@ fn end_in_finalize(abi: &Abi) -> Result<(), c_int> {
     let mut keyval = communicators::create_keyval(delete)?;
     let outcome = call!(Comm_set_attr(abi.comm_self, keyval, std::ptr::null_mut()));
     call!(Comm_free_keyval(&raw mut keyval));
-    communicators::check(outcome)
+    private::check(outcome)
 }
 
 /// The ranks of `MPI_COMM_WORLD`, on a communicator of this library's own.
 struct World {
     abi: &'static Abi,
     communicator: Handle,
+    /// False if this rank could not create the communicator, which then is MPI_COMM_WORLD.
+    is_open: bool,
     rank: c_int,
     ranks: c_int,
 }
@@ -138,6 +170,7 @@ struct World {
 struct Agreement {
     /// Any rank asks for the report, which is collective.
     reports: bool,
+    /// No rank has switched the library off.
     is_on: bool,
     /// The calls that the user has chosen, as rank 0 has them.
     chosen: Option<u128>,
@@ -156,24 +189,28 @@ const BLOCK: usize = 1024;
 const LENGTH: usize = 4;
 
 impl World {
-    /// Collective over the ranks of the world that have this library. Returns `None` if some ranks
-    /// lack it: nothing of this library is collective then.
-    fn open(abi: &'static Abi, is_on: bool) -> Option<Self> {
+    /// Collective over the ranks of the world that have this library. Fails if some ranks lack it:
+    /// nothing of this library is collective then. One rank knows the reason.
+    fn open(abi: &'static Abi, warns: bool) -> Result<Self, Option<String>> {
         let (mut rank, mut ranks) = (0, 0);
         call!(Comm_rank(abi.comm_world, &raw mut rank));
         call!(Comm_size(abi.comm_world, &raw mut ranks));
         if let Err(missing) = presence::check(abi, (rank.cast_unsigned(), ranks.cast_unsigned())) {
-            if let Some(found) = missing.found.filter(|_| is_on) {
-                log::warn!("{found}");
-            }
-            return None;
+            let found = missing.found.as_ref();
+            found.filter(|_| warns).inspect(|found| log::warn!("{found}"));
+            return Err(found.map(|_| "some ranks were started without `tradewind mpi`".into()));
         }
-        if let Err(outcome) = communicators::open_private(abi, rank) {
+        let opened = private::open_private(abi, rank);
+        if let Err(outcome) = opened {
             log::warn!("nothing runs on tradewind: the MPI library reports error {outcome}");
-            return None;
         }
-        let (communicator, _) = communicators::private();
-        Some(World { abi, communicator, rank, ranks })
+        let is_open = opened.is_ok();
+        if !is_open && is_on() {
+            // A failed process; the others learn of it.
+            return Err(None);
+        }
+        let communicator = if is_open { private::private().0 } else { abi.comm_world };
+        Ok(World { abi, communicator, is_open, rank, ranks })
     }
 
     /// Joins a job with all ranks of the world. Every rank returns alike, unless the MPI library
@@ -221,8 +258,7 @@ impl World {
         let chosen = agreement.chosen.unwrap_or_default();
         let takeover = Takeover::from_message(table).with_forced(chosen);
         selection::set(takeover, agreement.chosen.is_some());
-        communicators::open(abi, job.world().clone())
-            .map_err(|outcome| format!("the MPI library reports error {outcome}"))?;
+        communicators::open(abi, job.world().clone())?;
         relief::open(job.world().clone());
         requests::set_world(Some(job.world().clone()));
         requests::set_oversubscribed(!job.world().has_cores_for_all());
@@ -255,8 +291,11 @@ impl World {
     }
 
     /// Returns the settings of all ranks, agreed on in one call: each call costs about a
-    /// millisecond of start-up where ranks share cores.
-    fn agree(&self, settings: &Settings) -> Agreement {
+    /// millisecond of start-up where ranks share cores. Fails if a rank has no communicator, or the
+    /// MPI library fails.
+    fn agree(self, settings: &Settings) -> Result<(Self, Agreement), Option<String>> {
+        // Of rank 0: the line is about all ranks.
+        let why = |text: &str| (self.rank == 0).then(|| text.to_owned());
         let is_silent = c_int::from(!settings.reports);
         // Of rank 0: whether the user has chosen, and the set in thirds. They are no negative numbers,
         // and below those of the others.
@@ -265,13 +304,17 @@ impl World {
         let third = |number: u32| of_first(kinds >> (22 * number) & 0x3f_ffff);
         let is_chosen = of_first(u128::from(settings.chosen.is_some()));
         let is_on = c_int::from(settings.is_on);
-        let own = [is_silent, is_on, is_chosen, third(0), third(1), third(2)];
-        let Some([is_silent, is_on, is_chosen, thirds @ ..]) = self.minimum(own) else {
-            return Agreement { reports: false, is_on: false, chosen: None };
+        let is_open = c_int::from(self.is_open);
+        let own = [is_open, is_silent, is_on, is_chosen, third(0), third(1), third(2)];
+        let Some([is_open, is_silent, is_on, is_chosen, thirds @ ..]) = self.minimum(own) else {
+            return Err(why("the ranks could not exchange their settings"));
         };
+        if is_open == 0 {
+            return Err(why("a rank could not duplicate MPI_COMM_WORLD"));
+        }
         let kinds = (0..).zip(thirds).map(|(number, third)| (third as u128) << (22 * number));
         let chosen = (is_chosen == 1).then(|| kinds.sum());
-        Agreement { reports: is_silent == 0, is_on: is_on == 1, chosen }
+        Ok((self, Agreement { reports: is_silent == 0, is_on: is_on == 1, chosen }))
     }
 
     /// Returns the minimum over all ranks of each number, unless the MPI library fails.
@@ -281,7 +324,12 @@ impl World {
         let to: Pointer = least.as_mut_ptr().cast();
         let minimum = self.abi.operation(Op::Minimum);
         let int = self.abi.int;
-        let outcome = call!(Allreduce(from, to, N as c_int, int, minimum, self.communicator));
+        // Where the MPI library goes on after failures, one may end a call on some ranks only, and
+        // only the communicator of this library's own may then be revoked.
+        let communicator = if is_on() { self.communicator } else { self.abi.comm_world };
+        let outcome = with_errors_returned(self.abi, communicator, || {
+            call!(Allreduce(from, to, N as c_int, int, minimum, communicator))
+        });
         succeeded(outcome).then_some(least)
     }
 
@@ -370,14 +418,24 @@ pub(crate) fn finalize() -> c_int {
 fn end() {
     let life = LIFE.lock().unwrap_or_else(PoisonError::into_inner).take();
     let (Some(life), Some(abi)) = (life, abi()) else { return };
-    if life.reports
-        && let Some(types) = types_of_report(abi)
-    {
-        report::print(abi, types, &life.served);
+    match life {
+        Life::Open { job, served, reports } => {
+            if let Some(types) = types_of_report(abi).filter(|_| reports) {
+                report::print(abi, types, &served);
+            }
+            presence::close(abi);
+            end_service(abi, job);
+            private::close_private(abi);
+        }
+        Life::Unopened { served, begin } => {
+            if let Some(served) = served {
+                report::print_alone(&served);
+            }
+            if presence::is_over(begin) {
+                presence::close(abi);
+            }
+        }
     }
-    presence::close(abi);
-    end_service(abi, life.job);
-    communicators::close_private(abi);
 }
 
 /// Ends the service of the communicators of the job, if they are served.

@@ -5,7 +5,8 @@
 
 use crate::abi::Abi;
 use crate::buffers::Staging;
-use crate::communicators::{Served, drive};
+use crate::communicators::Served;
+use crate::private::drive;
 use crate::refusal::Refusal;
 use crate::report::Reason;
 use crate::requests::{Operation, Rest, Started};

@@ -217,7 +217,7 @@ fn created(outcome: c_int, parent: Handle, new: Pointer) -> c_int {
         match outcome {
             // SAFETY: the MPI library has written the handle.
             0 => unsafe { communicators::created(abi, parent, new) },
-            _ => communicators::not_created(abi, parent),
+            _ => communicators::not_created(abi, parent, outcome),
         }
     }
     outcome

@@ -7,14 +7,15 @@
 
 use crate::abi::{Abi, abi};
 use crate::collectives::{Call, Start};
-use crate::communicators::{Origin, Served};
+use crate::communicators::Served;
 use crate::handles::HandleMap;
 use crate::host::{Handle, Pointer, call, pass};
 use crate::kept::{self, Object};
 use crate::kind::Kind;
 use crate::lists::{KeptLists, Lists};
 use crate::mode::Background;
-use crate::refusal::{Refusal, failed};
+use crate::origin::Origin;
+use crate::refusal::Refusal;
 use crate::report::{self, Clock};
 use crate::requests;
 use crate::table::FORCED;
@@ -82,7 +83,7 @@ impl Prepared {
                 report::compare(self.kind, self.served.size());
                 0
             }
-            Err(Refusal::Failed(error)) => failed(abi, key, &error),
+            Err(Refusal::Failed(error)) => self.served.fail(abi, key, &error),
             // The initialization has found the same arguments good.
             Err(Refusal::Left(_) | Refusal::Accepted) => {
                 log::error!("MPI_Start: arguments of MPI_{} have changed", self.kind.name());

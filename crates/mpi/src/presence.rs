@@ -18,13 +18,17 @@
 //! rank publishes one while another one, seconds late, is between its last look-up and its
 //! publication.)
 //!
-//! Where the MPI library has no name service, nothing is checked, on all ranks alike. Nor is it with
-//! the standard ABI of Intel MPI, which ignores error handlers, so that the first look-up of a name
-//! that is not there would end the job; nor are processes that the program has spawned: all of them have the environment of one call.
+//! Where a rank finds no name service, because it can publish no name at all, it checks nothing. A
+//! rank whose announcement alone fails counts as one that lacks the library, as the others see it,
+//! and obeys their verdict. Nothing is checked where a look-up may end the job. Processes that the program has spawned are not checked: all of them have
+//! the environment of one call.
+//!
+//! The names stay until MPI_Finalize. If ranks lack the library, a rank that ends before the last one
+//! has decided leaves its names to the end of the launcher.
 
-use crate::abi::{Abi, library_version};
-use crate::failures::with_errors_returned;
+use crate::abi::{Abi, STANDARD, library_version};
 use crate::host::{Pointer, call};
+use crate::tolerance::with_errors_returned;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -58,6 +62,9 @@ const MOST_LISTED: usize = 160;
 /// Names that this process has published, with their values.
 static PUBLISHED: Mutex<Vec<(CString, CString)>> = Mutex::new(Vec::new());
 
+/// Attempts to publish a name, after which there is no name service.
+const ATTEMPTS: u32 = 3;
+
 /// Ranks without this library.
 pub(crate) struct Missing {
     /// Their description, on the rank that has found them.
@@ -67,11 +74,16 @@ pub(crate) struct Missing {
 /// Returns when all ranks of the world are known to have this library, or that some lack it.
 /// Every rank that calls this returns alike.
 pub(crate) fn check(abi: &Abi, (rank, ranks): (u32, u32)) -> Result<(), Missing> {
-    if ranks < 2 || is_spawned(abi) || ignores_error_handlers(abi) {
+    if ranks < 2 || is_spawned(abi) || aborts_without_a_name(abi) {
         return Ok(());
     }
     let check = || Check { abi, job: job(), rank, ranks, begin: Instant::now() }.run();
     with_errors_returned(abi, abi.comm_world, || with_errors_returned(abi, abi.comm_self, check))
+}
+
+/// Returns whether no rank looks for names any more, if the check has begun at this time.
+pub(crate) fn is_over(begin: Instant) -> bool {
+    begin.elapsed() > LIMIT + EXAMINATION
 }
 
 /// Takes the names of this process back.
@@ -88,6 +100,12 @@ pub(crate) fn close(abi: &Abi) {
     }
 }
 
+/// Returns whether the look-up of a name that is not there ends the job, whatever the error handlers
+/// are: so does Intel MPI 2021 in programs with the ABI of the MPI standard.
+fn aborts_without_a_name(abi: &Abi) -> bool {
+    abi.name == STANDARD && library_version().contains("Intel")
+}
+
 fn is_spawned(abi: &Abi) -> bool {
     let mut parent: isize = 0;
     let at: Pointer = (&raw mut parent).cast();
@@ -95,13 +113,9 @@ fn is_spawned(abi: &Abi) -> bool {
     call!(Comm_get_parent(at)) == 0 && unsafe { abi.read(at, 0) } != abi.comm_null
 }
 
-fn ignores_error_handlers(abi: &Abi) -> bool {
-    abi.is_standard() && library_version().contains("Intel(R) MPI")
-}
-
 /// The job's name where the launcher's name service may know several jobs.
 fn job() -> String {
-    let names = ["PMIX_NAMESPACE", "I_MPI_HYDRA_UUID"];
+    let names = ["PMIX_NAMESPACE", "PMI_JOBID", "I_MPI_HYDRA_UUID"];
     let job = names.into_iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
     job.replace(|letter: char| letter.is_whitespace() || letter == '=', "-")
 }
@@ -116,6 +130,11 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn run(&self) -> Result<(), Missing> {
+        let has_children = 2 * self.rank + 1 < self.ranks;
+        // Without a name service, no child is to be awaited.
+        if has_children && !self.has_service() {
+            return Ok(());
+        }
         let children = [2 * self.rank + 1, 2 * self.rank + 2].map(|child| child.to_string());
         let mut children =
             children.iter().take(self.ranks.saturating_sub(2 * self.rank + 1) as usize);
@@ -123,7 +142,7 @@ impl Check<'_> {
             .all(|child| self.awaited(child, ANNOUNCED).is_some_and(|value| value == COMPLETE));
         let own = if is_complete { COMPLETE } else { PARTIAL };
         if !self.publish(&self.rank.to_string(), own) {
-            return Ok(());
+            return self.obey_others();
         }
         let (verdict, is_own) = match (self.rank, is_complete) {
             (0, true) => self.decide(COMPLETE),
@@ -142,8 +161,29 @@ impl Check<'_> {
         Err(Missing { found: is_own.then(|| self.describe(&verdict)) })
     }
 
+    /// Returns whether the launcher has a name service for this rank.
+    fn has_service(&self) -> bool {
+        let process = std::process::id();
+        (0..ATTEMPTS).any(|attempt| {
+            let name = format!("probe-{}-{process}-{attempt}", self.rank);
+            self.publish(&name, PARTIAL)
+        })
+    }
+
+    /// The outcome of a rank that could not announce itself: that of the others, if they decide.
+    fn obey_others(&self) -> Result<(), Missing> {
+        match self.has_service().then(|| self.awaited(VERDICT, LIMIT)).flatten() {
+            Some(verdict) if verdict != COMPLETE => Err(Missing { found: None }),
+            _ => Ok(()),
+        }
+    }
+
     fn decide_without_first(&self) -> (String, bool) {
-        let has_lower = (0..self.rank).any(|lower| self.look_up(&lower.to_string()).is_some());
+        // Where the time ends before a lower rank is found, there may be one.
+        let lower = (0..self.rank).map(|lower| {
+            self.begin.elapsed() > LIMIT || self.look_up(&lower.to_string()).is_some()
+        });
+        let has_lower = lower.into_iter().any(|is_there| is_there);
         match has_lower.then(|| self.awaited(VERDICT, LIMIT)) {
             None => self.decide(&self.examine()),
             Some(Some(verdict)) => (verdict, false),
@@ -157,7 +197,8 @@ impl Check<'_> {
             return (verdict, false);
         }
         let is_first = self.publish(VERDICT, own);
-        let verdict = self.look_up(VERDICT).unwrap_or_else(|| own.to_owned());
+        // Others do not know a verdict that nobody finds, and decide that some ranks are missing.
+        let verdict = self.look_up(VERDICT).unwrap_or_else(|| UNKNOWN.to_owned());
         let is_own = is_first && verdict == own;
         (verdict, is_own)
     }

@@ -150,6 +150,11 @@ pub(crate) fn compare(kind: Kind, ranks: usize) {
 /// Number of values of a collective in the sum over all ranks.
 const VALUES: usize = REASONS + 4;
 
+/// Prints the report of a job in which no rank counts calls.
+pub(crate) fn print_alone(served: &str) {
+    eprintln!("tradewind: {served}");
+}
+
 /// Sums the counts of all ranks that have not failed at the first of them, which prints them. `sum` is
 /// the handle of MPI_SUM and `element` that of a type of 64 bits.
 pub(crate) fn print(abi: &Abi, (element, sum): (Handle, Handle), served: &str) {

@@ -14,15 +14,17 @@ mod progress;
 
 use crate::abi::Abi;
 use crate::buffers::{Area, Staging};
-use crate::communicators::{Origin, poke, private};
 use crate::failures;
 use crate::handles::HandleMap;
 use crate::host::{Handle, Pointer, call};
 use crate::kind::Kind;
+use crate::origin::Origin;
+use crate::private::{poke, private};
 use crate::reductions::Fold;
 use crate::relief;
 use crate::report::{self, Clock};
-pub(crate) use pause::{Pause, record_success, record_vain_test, set_oversubscribed};
+use crate::tolerance::is_on;
+pub(crate) use pause::{Pause, leave_waits, record_success, record_vain_test, set_oversubscribed};
 use progress::advance_queued;
 pub(crate) use progress::{make_progress, set_world};
 use shm::biased_mutex::BiasedMutex;
@@ -343,7 +345,7 @@ fn advance(operation: &mut Operation) -> (Look, Option<Next>) {
         }
         State::Active if !is_complete => {
             // Only an MPI library that goes on after failures knows of some.
-            (Look::Active, origin.filter(|_| failures::is_on()).map(Next::AskRevoked))
+            (Look::Active, origin.filter(|_| is_on()).map(Next::AskRevoked))
         }
         state => match operation.rest.take() {
             Some(rest) => {
@@ -438,9 +440,7 @@ impl Needs {
             advance_queued();
         }
         if self.relief {
-            relief::start(|| {
-                make_progress();
-            });
+            relief::start(make_progress);
         }
     }
 }
@@ -456,7 +456,7 @@ pub(crate) fn free_handles(abi: &Abi) {
     }
 }
 
-/// Drives the MPI library, and advances all calls.
+/// Drives the MPI library, and executes this rank's tasks of collectives.
 pub(crate) fn drive_both(abi: &Abi) {
     poke(abi);
     make_progress();

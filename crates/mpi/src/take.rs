@@ -7,13 +7,12 @@ use crate::kind::Kind;
 use crate::lists::{KeptLists, Lists};
 use crate::mode::Background;
 use crate::persistent::{self, Prepared};
-use crate::refusal::{Refusal, failed};
+use crate::refusal::Refusal;
 use crate::report::{self, Clock, Reason};
 use crate::requests::launch;
 use crate::selection::{Decisive, Selected, select};
 use std::cell::RefCell;
 use std::ffi::c_int;
-use tradewind::Error;
 
 /// Starts a selected nonblocking call here if `start` accepts it; otherwise calls `leave`, which
 /// calls the MPI library. It is not inlined, so that calls that are not selected save fewer registers.
@@ -41,10 +40,7 @@ pub(crate) unsafe fn take(
         }
         Err(Refusal::Left(reason)) => reason,
         Err(Refusal::Failed(error)) => {
-            if !concerns_all_ranks(&error) {
-                served.record_external_collective();
-            }
-            return failed(abi, (kind, origin), &error);
+            return served.fail(abi, (kind, origin), &error);
         }
         // Only examinations end so.
         Err(Refusal::Accepted) => Reason::Form,
@@ -52,14 +48,6 @@ pub(crate) unsafe fn take(
     served.record_external_collective();
     report::left(kind, reason);
     leave()
-}
-
-/// Returns whether other ranks get an error, too. If only this one does, they would wait for it.
-fn concerns_all_ranks(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Broken | Error::Mismatch { .. } | Error::RankFailed { .. } | Error::ServiceFailed
-    )
 }
 
 /// Initializes a persistent collective here if it is selected and `start` accepts it; otherwise calls
@@ -100,7 +88,9 @@ pub(crate) unsafe fn prepare(
     };
     let reason = match refusal {
         Refusal::Left(reason) => reason,
-        Refusal::Failed(error) => return failed(abi, (kind, origin), &error),
+        Refusal::Failed(error) => {
+            return served.fail(abi, (kind, origin), &error);
+        }
         // Only examinations end so.
         Refusal::Accepted => Reason::Form,
     };

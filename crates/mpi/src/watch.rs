@@ -10,7 +10,9 @@
 //! root of a broadcast, waits nowhere. Therefore each rank that has left a call because of its
 //! arguments runs this thread.
 
+use crate::origin::Mark;
 use launch::environment::MPI;
+use std::sync::Arc;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tradewind::{Communicator, Error};
@@ -29,6 +31,7 @@ struct Watch {
 struct Watched {
     number: u64,
     communicator: Communicator,
+    mark: Arc<Mark>,
     /// The mismatched collective that the last check has found.
     mismatched: Option<u64>,
 }
@@ -44,11 +47,12 @@ fn watch() -> MutexGuard<'static, Watch> {
 
 /// Adds a communicator to those that the thread checks. Returns a number for [`end`], not 0.
 #[cold]
-pub(crate) fn begin(communicator: &Communicator) -> u64 {
+pub(crate) fn begin(communicator: &Communicator, mark: &Arc<Mark>) -> u64 {
     let mut watch = watch();
     watch.last += 1;
     let number = watch.last;
-    watch.watched.push(Watched { number, communicator: communicator.clone(), mismatched: None });
+    let (communicator, mark) = (communicator.clone(), Arc::clone(mark));
+    watch.watched.push(Watched { number, communicator, mark, mismatched: None });
     if watch.has_thread {
         return number;
     }
@@ -88,12 +92,13 @@ fn end_process(nodes: u32) -> ! {
 fn run() {
     let mut watch = watch();
     while !watch.watched.is_empty() {
-        for Watched { communicator, mismatched, .. } in &mut watch.watched {
+        for Watched { communicator, mark, mismatched, .. } in &mut watch.watched {
             let Err(error) = communicator.check_external_collectives() else { continue };
             let Error::Mismatch { sequence, .. } = error else { continue };
             // Only at the second check: by then a rank that waits here has reported the error, and
             // called the error handler of the program.
-            if mismatched.replace(sequence) == Some(sequence) {
+            // After a failure the ranks of a correct program may have made different calls.
+            if mismatched.replace(sequence) == Some(sequence) && !mark.has_failed() {
                 log::error!(
                     "the arguments of one collective differ, so its ranks wait in two libraries: \
                      {error}; the job ends: with {MPI}=off the MPI library has all calls"

@@ -10,7 +10,7 @@
 //!   each rank and those without.
 //! * With an unknown library, or another major version: the sizes at which all measurements of all
 //!   libraries take it.
-//! * On communicators of more than [`MOST_RANKS`] ranks, and between nodes: none.
+//! * In jobs of more than [`MOST_RANKS`] ranks, and between nodes: none.
 //!
 //! The kind of memory decides nothing, because a rank knows only that of its own buffers.
 
@@ -19,7 +19,7 @@ use crate::machine::Fingerprint;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
-/// Most ranks of a communicator whose calls the rule takes over: twice those of the measurement.
+/// Most ranks of a job whose calls the rule takes over: twice those of the measurement.
 pub const MOST_RANKS: u32 = 8;
 
 /// Begin of the line of a measured communicator.
@@ -120,6 +120,9 @@ impl<'a> Rule<'a> {
     /// assert_eq!(rule.taken(class("Open MPI v4.1.4"), 2, "Bcast").ranges, [8..=1024]);
     /// assert!(!rule.taken(class("Open MPI v4.1.4"), 2, "Igatherv").at_any_size);
     /// assert_eq!(rule.taken(class("Open MPI v5.0.11"), 4096, "Bcast").ranges, []);
+    /// // Nor jobs of this size.
+    /// let large = rule.class("Open MPI v5.0.11", 9, &Fingerprint::default());
+    /// assert_eq!(rule.taken(large, 2, "Bcast").ranges, []);
     /// ```
     pub fn of(text: &'a str) -> Self {
         let mut lines = text.lines();
@@ -155,7 +158,7 @@ impl<'a> Rule<'a> {
     /// The sizes at which a collective runs on tradewind, on communicators of `ranks` ranks of one
     /// node.
     pub fn taken(&self, job: JobClass, ranks: u32, collective: &str) -> Taken {
-        if ranks > MOST_RANKS {
+        if ranks.max(job.ranks) > MOST_RANKS {
             return Taken::default();
         }
         let library =

@@ -31,13 +31,17 @@ pub(crate) fn set_world(world: Option<Communicator>) {
     drop(before);
 }
 
-/// Advances tradewind's part of all collectives; calls nothing of the MPI library. Returns whether
-/// collectives are queued then and may start without a call of the program: not after an error, which
-/// may last.
-pub(crate) fn make_progress() -> bool {
-    let world = WORLD.read().unwrap_or_else(PoisonError::into_inner);
+/// Executes this rank's tasks of all collectives, among which is the start of queued ones; calls
+/// nothing of the MPI library.
+pub(crate) fn make_progress() {
     // An error belongs to the wait for the collective.
-    world.as_ref().is_some_and(|world| world.progress().unwrap_or(false))
+    let _ = progress();
+}
+
+/// As [`make_progress`]. Returns whether collectives are queued then.
+fn progress() -> tradewind::Result<bool> {
+    let world = WORLD.read().unwrap_or_else(PoisonError::into_inner);
+    world.as_ref().map_or(Ok(false), Communicator::progress)
 }
 
 /// Makes a thread advance the collectives while one of them is queued, after one has been.
@@ -67,11 +71,17 @@ pub(super) fn advance_queued() {
 }
 
 fn run() {
+    let mut has_failed = false;
     loop {
         std::thread::sleep(EVERY);
         // Before the look: a collective that is queued after it wakes the thread.
         IS_AWAKE.swap(false, Ordering::AcqRel);
-        if make_progress() {
+        let is_queued = progress();
+        // A task that has failed may have hindered others once. A failure that stays ends the turns
+        // until the next collective is queued.
+        let goes_on = is_queued.as_ref().map_or(!has_failed, |is_queued| *is_queued);
+        has_failed = is_queued.is_err();
+        if goes_on {
             // Relaxed: this thread itself looks again.
             IS_AWAKE.store(true, Ordering::Relaxed);
         } else {

@@ -396,6 +396,35 @@ static void jump_out_of_the_library(void) {
     use_and_free(&copy);
 }
 
+static int leave_query(void *extra, MPI_Status *status) { longjmp(back, 1); }
+
+static int free_nothing(void *extra) { return MPI_SUCCESS; }
+
+static int cancel_nothing(void *extra, int is_complete) { return MPI_SUCCESS; }
+
+// A function of one rank leaves a wait by a jump. Until then the collective is not complete.
+static void jump_out_of_a_wait(void) {
+    MPI_Request requests[2];
+    int sum = -1, own = rank;
+    if (rank == 0) MPI_Recv(NULL, 0, MPI_INT, 1, 9, world, MPI_STATUS_IGNORE);
+    MPI_Iallreduce(&own, &sum, 1, MPI_INT, MPI_SUM, world, &requests[0]);
+    if (rank == 1) {
+        MPI_Grequest_start(leave_query, free_nothing, cancel_nothing, NULL, &requests[1]);
+        MPI_Grequest_complete(requests[1]);
+        if (setjmp(back) == 0) {
+            MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+            CHECK(!"the function jumps");
+        }
+        MPI_Send(NULL, 0, MPI_INT, 0, 9, world);
+    }
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    CHECK(sum == size * (size - 1) / 2);
+    use(world);
+    MPI_Comm copy;
+    MPI_Comm_dup(world, &copy);
+    use_and_free(&copy);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -415,6 +444,7 @@ static const struct {
     { "ranks_that_are_left_out", ranks_that_are_left_out },
     { "orders_of_starts", orders_of_starts },
     { "jump_out_of_the_library", jump_out_of_the_library },
+    { "jump_out_of_a_wait", jump_out_of_a_wait },
 };
 
 int main(int argc, char **argv) {

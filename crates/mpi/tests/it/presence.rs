@@ -4,7 +4,10 @@
 use crate::harness::{Finished, Host};
 use testing::mpi::Family;
 
-testing::tests![needs(Mpich): mpich_goes_on_if_ranks_lack_the_library];
+testing::tests![needs(Mpich):
+    mpich_goes_on_if_ranks_lack_the_library,
+    names_that_one_rank_cannot_publish,
+];
 testing::tests![needs(OpenMpi): open_mpi_goes_on_if_ranks_lack_the_library];
 testing::tests![needs(Mpich, IntelMpi): intel_mpi_goes_on_if_ranks_lack_the_library];
 
@@ -19,7 +22,9 @@ fn expect_left(finished: &Finished, description: &str) {
         "tradewind: {description}; nothing runs on tradewind: put `tradewind mpi --` before each \
          program of the job"
     );
-    assert_eq!(lines.collect::<Vec<_>>(), [expected], "{finished:?}");
+    let report = "tradewind: all collectives are left to the MPI library: some ranks were started \
+                  without `tradewind mpi`";
+    assert_eq!(lines.collect::<Vec<_>>(), [&expected, report], "{finished:?}");
 }
 
 fn goes_on(family: Family) {
@@ -43,6 +48,22 @@ fn goes_on(family: Family) {
     assert!(!finished.errors.contains("tradewind"), "{finished:?}");
     let finished = job(2).beside_another([false, false]).expect_success();
     assert_eq!(finished.calls("MPI_Iallreduce"), (40, 0), "{finished:?}");
+}
+
+/// One rank has no part in the check, or the first one cannot tell its verdict to the others: no rank
+/// waits for another one.
+fn names_that_one_rank_cannot_publish() {
+    let host = Host::all(Family::Mpich)[0];
+    let tool = host.tool("unpublished");
+    let job =
+        |end: &str| host.job("some_ranks", 4).variable("WITHHELD", end).preloaded_before(&tool);
+    let text = "1 of 4 ranks was started without `tradewind mpi`: rank";
+    for rank in [0, 2] {
+        expect_left(&job(&format!("-{rank}")), &format!("{text} {rank}"));
+    }
+    let finished = job("-verdict").expect_success();
+    assert_eq!(finished.output.lines().count(), 4, "{finished:?}");
+    assert_eq!(finished.calls("MPI_Iallreduce"), (0, 0), "{finished:?}");
 }
 
 fn mpich_goes_on_if_ranks_lack_the_library() {
