@@ -55,7 +55,8 @@ fn goes_on(family: Family) {
 fn names_that_one_rank_cannot_publish() {
     let host = Host::all(Family::Mpich)[0];
     let tool = host.tool("unpublished");
-    let job = |end: &str| host.job("some_ranks", 4).variable("WITHHELD", end).preloaded_before(&tool);
+    let job =
+        |end: &str| host.job("some_ranks", 4).variable("WITHHELD", end).preloaded_before(&tool);
     let text = "1 of 4 ranks was started without `tradewind mpi`: rank";
     for rank in [0, 2] {
         expect_left(&job(&format!("-{rank}")), &format!("{text} {rank}"));
