@@ -20,8 +20,8 @@
 //!
 //! Where a rank finds no name service, because it can publish no name at all, it checks nothing. A
 //! rank whose announcement alone fails counts as one that lacks the library, as the others see it,
-//! and obeys their verdict. Nothing is checked where a look-up may end the job. Processes that the program has spawned are not checked: all of them have
-//! the environment of one call.
+//! and obeys their verdict. Nothing is checked where a look-up may end the job. Processes that the
+//! program has spawned are not checked: all of them have the environment of one call.
 //!
 //! The names stay until MPI_Finalize. If ranks lack the library, a rank that ends before the last one
 //! has decided leaves its names to the end of the launcher.
