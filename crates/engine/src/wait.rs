@@ -36,11 +36,11 @@ const DRIVEN_EVERY: u32 = 64;
 /// Drives another runtime, and returns whether the wait goes on.
 type Drive = fn() -> ControlFlow<()>;
 
-/// What is driven while a thread waits.
+/// The function that a thread calls while it waits.
 #[derive(Clone, Copy)]
 struct Driven {
     drive: Drive,
-    /// Where the drive breaks, the wait is given up.
+    /// A wait is given up if the drive breaks.
     ends_waits: bool,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Served {
     sizes: &'static SizesByKind,
     /// Its number in `watch` after a call on it was recorded as left, and 0 before.
     watched: AtomicU64,
-    /// What is known of failures on it.
+    /// Failures on it.
     mark: Arc<Mark>,
 }
 
@@ -291,7 +291,7 @@ pub(crate) unsafe fn created(abi: &Abi, parent: Handle, created: Pointer) {
 }
 
 /// Records that a call that would create a communicator has failed on this rank with this error.
-/// Where it has not, ranks wait for this one.
+/// The other ranks may wait for this one.
 pub(crate) fn not_created(abi: &Abi, parent: Handle, outcome: c_int) {
     let Some(served) = served(abi, parent) else { return };
     let class = failures::class(outcome);

@@ -176,7 +176,7 @@ struct Agreement {
     chosen: Option<u128>,
 }
 
-/// What a rank has received when it has joined.
+/// The data that a rank has received when it has joined.
 struct Received {
     job: Job,
     /// The table of rank 0, as a message.
@@ -265,7 +265,7 @@ impl World {
         Ok(job)
     }
 
-    /// What decides about the calls of the job, as a message. Rank 0's counts.
+    /// The rule or table that decides about the calls of the job, as a message. That of rank 0 counts.
     fn own_table(&self, parts: Parts) -> Vec<u8> {
         if self.rank != 0 {
             return Vec::new();

@@ -8,19 +8,19 @@
 //! Until the check has succeeded, no collective is started.
 //!
 //! Announcements go up a binary tree of the ranks: a rank announces itself when both its children
-//! have announced that theirs are complete, or after a limit. Rank 0 then publishes the verdict. If
+//! have announced that theirs are complete, or after a limit. Rank 0 then publishes the decision. If
 //! it is not complete, it first looks every rank up, after a time in which all that are there have
 //! announced themselves. Without rank 0, the lowest rank that is there does this.
 //!
-//! All ranks obey one verdict, also if some are so late that two ranks would decide differently: a
+//! All ranks obey one decision, also if some are so late that two ranks would decide differently: a
 //! name that is published is not replaced (MPICH, Open MPI), and the rank that decides looks up
-//! what has become of its verdict. (Intel MPI replaces a name. There two verdicts are possible if a
+//! what has become of its decision. (Intel MPI replaces a name. There two decisions are possible if a
 //! rank publishes one while another one, seconds late, is between its last look-up and its
 //! publication.)
 //!
 //! Where a rank finds no name service, because it can publish no name at all, it checks nothing. A
 //! rank whose announcement alone fails counts as one that lacks the library, as the others see it,
-//! and obeys their verdict. Nothing is checked where a look-up may end the job. Processes that the
+//! and obeys their decision. Nothing is checked where a look-up may end the job. Processes that the
 //! program has spawned are not checked: all of them have the environment of one call.
 //!
 //! The names stay until MPI_Finalize. If ranks lack the library, a rank that ends before the last one
@@ -40,23 +40,23 @@ const ANNOUNCED: Duration = Duration::from_millis(700);
 const EXAMINED: Duration = Duration::from_millis(1500);
 /// Time after which the lowest rank does so instead of rank 0.
 const WITHOUT_FIRST: Duration = Duration::from_millis(2500);
-/// Time after which a rank goes on without a verdict of others.
+/// Time after which a rank goes on without a decision of others.
 const LIMIT: Duration = Duration::from_millis(4500);
 /// Longest time for looking ranks up.
 const EXAMINATION: Duration = Duration::from_secs(1);
 
-/// Value of a rank whose part of the tree is complete, and of the verdict if all are there.
+/// Value of a rank whose part of the tree is complete, and of the decision if all are there.
 const COMPLETE: &str = "complete";
 /// Value of another rank.
 const PARTIAL: &str = "partial";
-/// Verdict of a rank that knows no more than that there is none.
+/// Decision of a rank that knows no more than that there is none.
 const UNKNOWN: &str = "unknown";
-/// Name of the verdict.
-const VERDICT: &str = "verdict";
+/// Name of the decision.
+const DECISION: &str = "decision";
 
 /// Bytes of a port name that all MPI libraries have.
 const PORT_BYTES: usize = 256;
-/// Most bytes of a list of ranks in a verdict.
+/// Most bytes of a list of ranks in a decision.
 const MOST_LISTED: usize = 160;
 
 /// Names that this process has published, with their values.
@@ -144,21 +144,21 @@ impl Check<'_> {
         if !self.publish(&self.rank.to_string(), own) {
             return self.obey_others();
         }
-        let (verdict, is_own) = match (self.rank, is_complete) {
+        let (decision, is_own) = match (self.rank, is_complete) {
             (0, true) => self.decide(COMPLETE),
             (0, false) => {
                 std::thread::sleep(EXAMINED.saturating_sub(self.begin.elapsed()));
                 self.decide(&self.examine())
             }
-            _ => match self.awaited(VERDICT, WITHOUT_FIRST) {
-                Some(verdict) => (verdict, false),
+            _ => match self.awaited(DECISION, WITHOUT_FIRST) {
+                Some(decision) => (decision, false),
                 None => self.decide_without_first(),
             },
         };
-        if verdict == COMPLETE {
+        if decision == COMPLETE {
             return Ok(());
         }
-        Err(Missing { found: is_own.then(|| self.describe(&verdict)) })
+        Err(Missing { found: is_own.then(|| self.describe(&decision)) })
     }
 
     /// Returns whether the launcher has a name service for this rank.
@@ -172,8 +172,8 @@ impl Check<'_> {
 
     /// The outcome of a rank that could not announce itself: that of the others, if they decide.
     fn obey_others(&self) -> Result<(), Missing> {
-        match self.has_service().then(|| self.awaited(VERDICT, LIMIT)).flatten() {
-            Some(verdict) if verdict != COMPLETE => Err(Missing { found: None }),
+        match self.has_service().then(|| self.awaited(DECISION, LIMIT)).flatten() {
+            Some(decision) if decision != COMPLETE => Err(Missing { found: None }),
             _ => Ok(()),
         }
     }
@@ -184,26 +184,26 @@ impl Check<'_> {
             self.begin.elapsed() > LIMIT || self.look_up(&lower.to_string()).is_some()
         });
         let has_lower = lower.into_iter().any(|is_there| is_there);
-        match has_lower.then(|| self.awaited(VERDICT, LIMIT)) {
+        match has_lower.then(|| self.awaited(DECISION, LIMIT)) {
             None => self.decide(&self.examine()),
-            Some(Some(verdict)) => (verdict, false),
+            Some(Some(decision)) => (decision, false),
             Some(None) => self.decide(UNKNOWN),
         }
     }
 
-    /// Returns the verdict that all ranks obey, and whether it is that of this rank.
+    /// Returns the decision that all ranks obey, and whether it is that of this rank.
     fn decide(&self, own: &str) -> (String, bool) {
-        if let Some(verdict) = self.look_up(VERDICT) {
-            return (verdict, false);
+        if let Some(decision) = self.look_up(DECISION) {
+            return (decision, false);
         }
-        let is_first = self.publish(VERDICT, own);
-        // Others do not know a verdict that nobody finds, and decide that some ranks are missing.
-        let verdict = self.look_up(VERDICT).unwrap_or_else(|| UNKNOWN.to_owned());
-        let is_own = is_first && verdict == own;
-        (verdict, is_own)
+        let is_first = self.publish(DECISION, own);
+        // Others do not know a decision that nobody finds, and decide that some ranks are missing.
+        let decision = self.look_up(DECISION).unwrap_or_else(|| UNKNOWN.to_owned());
+        let is_own = is_first && decision == own;
+        (decision, is_own)
     }
 
-    /// The verdict: number and list of the ranks that have not announced themselves.
+    /// The decision: number and list of the ranks that have not announced themselves.
     fn examine(&self) -> String {
         let begin = Instant::now();
         let is_missing =
@@ -217,9 +217,9 @@ impl Check<'_> {
         if missing.is_empty() { COMPLETE.to_owned() } else { list(&missing) }
     }
 
-    fn describe(&self, verdict: &str) -> String {
+    fn describe(&self, decision: &str) -> String {
         let ranks = self.ranks;
-        let (who, which) = match verdict.split_once(':') {
+        let (who, which) = match decision.split_once(':') {
             Some(("1", rank)) => (format!("1 of {ranks} ranks was"), format!(": rank {rank}")),
             Some((count, list)) => (
                 format!("{count} of {ranks} ranks were"),

@@ -287,7 +287,7 @@ pub(crate) fn look(abi: &Abi, handle: Handle) -> Look {
     }
 }
 
-/// What is to be done for an operation by calls of the MPI library, without the lock.
+/// Work for an operation by calls of the MPI library, without the lock.
 enum Next {
     /// The rest.
     Finish(Box<Rest>),

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// Reports the errors of a GOAL file, text or binary: every invalid operation, with its line.
 ///
 /// Operations of several ranks may wait for each other for ever if sends wait for their receives.
-/// Whether they do is decided for the eager limit that `tradewind exec` has with the same options, and
+/// This is decided for the eager limit that `tradewind exec` has with the same options, and
 /// the least limit with which the file runs is stated.
 #[derive(Debug, clap::Args)]
 #[command(after_help = JSON)]

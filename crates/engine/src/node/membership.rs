@@ -76,7 +76,7 @@ pub struct Member {
     /// The arena as runs use it.
     memory: Arc<RunMemory>,
     service: Option<ProcessHandle>,
-    /// What this rank has given up and other ranks still use.
+    /// Objects that this rank has given up and other ranks still use.
     limbo: Limbo<Arc<dyn Remnant>>,
     /// Objects that may have tasks for this rank.
     own_work: Mutex<Vec<Weak<dyn OwnerWork>>>,
@@ -107,7 +107,7 @@ pub(crate) trait OwnerWork: Send + Sync + std::fmt::Debug {
     fn has_queue(&self) -> bool;
 }
 
-/// What other ranks still need of something that this rank has given up.
+/// The part of an object given up by this rank that other ranks still need.
 pub(crate) trait Remnant: Send + Sync + std::fmt::Debug {
     /// Releases the shared memory if no rank needs this rank's part any more. Returns whether
     /// nothing is left. Allocates no memory.

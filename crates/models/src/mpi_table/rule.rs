@@ -56,7 +56,7 @@ impl Taken {
     }
 }
 
-/// What the rule needs to know about a job. It is the same on all ranks.
+/// The properties of a job that the rule depends on. They are the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobClass {
     /// Number of ranks.
@@ -116,7 +116,7 @@ impl<'a> Rule<'a> {
     /// let class = |library| rule.class(library, 2, &Fingerprint::default());
     /// assert_eq!(rule.taken(class("MPICH Version: 5.0.2"), 2, "Bcast").ranges, [1..=1024]);
     /// assert!(rule.taken(class("Open MPI v5.0.11"), 2, "Igatherv").at_any_size);
-    /// // Nobody has measured this library.
+    /// // This library was not measured.
     /// assert_eq!(rule.taken(class("Open MPI v4.1.4"), 2, "Bcast").ranges, [8..=1024]);
     /// assert!(!rule.taken(class("Open MPI v4.1.4"), 2, "Igatherv").at_any_size);
     /// assert_eq!(rule.taken(class("Open MPI v5.0.11"), 4096, "Bcast").ranges, []);

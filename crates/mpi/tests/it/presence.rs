@@ -50,7 +50,7 @@ fn goes_on(family: Family) {
     assert_eq!(finished.calls("MPI_Iallreduce"), (40, 0), "{finished:?}");
 }
 
-/// One rank has no part in the check, or the first one cannot tell its verdict to the others: no rank
+/// One rank has no part in the check, or the first one cannot tell its decision to the others: no rank
 /// waits for another one.
 fn names_that_one_rank_cannot_publish() {
     let host = Host::all(Family::Mpich)[0];
@@ -61,7 +61,7 @@ fn names_that_one_rank_cannot_publish() {
     for rank in [0, 2] {
         expect_left(&job(&format!("-{rank}")), &format!("{text} {rank}"));
     }
-    let finished = job("-verdict").expect_success();
+    let finished = job("-decision").expect_success();
     assert_eq!(finished.output.lines().count(), 4, "{finished:?}");
     assert_eq!(finished.calls("MPI_Iallreduce"), (0, 0), "{finished:?}");
 }
