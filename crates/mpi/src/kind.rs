@@ -88,6 +88,12 @@ impl Kind {
         )
     }
 
+    /// Calls whose length is the sum of a list. To find it takes as long as the shortest calls, so all
+    /// are left if those are.
+    pub(crate) fn has_listed_lengths(self) -> bool {
+        matches!(self.blocking_form(), Kind::Allgatherv | Kind::Reduce_scatter)
+    }
+
     /// The form that `tradewind tune --mpi` measures: the nonblocking one of a persistent collective.
     pub(crate) fn measured_form(self) -> Kind {
         match self as usize / Kind::BLOCKING.len() {

@@ -160,8 +160,10 @@ impl Takeover {
             let measured = self.entry(form, ranks).and_then(|entry| entry.sizes.clone());
             let by_rule = || Sizes::from(rule.taken(*class, ranks, form.name()));
             let sizes = measured.unwrap_or_else(by_rule);
-            // A part of the sizes decides nothing about calls whose size only some ranks have.
-            let decides = sizes.all || !kind.has_unknown_lengths();
+            // A part of the sizes decides nothing about calls whose size only some ranks have, and
+            // finding the sum of a list would slow short calls that are left.
+            let is_cheap = !kind.has_listed_lengths() || sizes.contain(1);
+            let decides = sizes.all || (!kind.has_unknown_lengths() && is_cheap);
             (decides && !sizes.ranges.is_empty()).then_some(sizes)
         })
     }
