@@ -88,8 +88,8 @@ impl Kind {
         )
     }
 
-    /// Calls whose length is the sum of a list. To find it takes as long as the shortest calls, so all
-    /// are left if those are.
+    /// Calls with a list of lengths. Summing the list takes as long as the shortest calls, so all
+    /// lengths are left if the shortest are.
     pub(crate) fn has_listed_lengths(self) -> bool {
         matches!(self.blocking_form(), Kind::Allgatherv | Kind::Reduce_scatter)
     }

@@ -18,9 +18,9 @@
 //! rank publishes one while another one, seconds late, is between its last look-up and its
 //! publication.)
 //!
-//! Where a rank finds no name service, because it can publish no name at all, it checks nothing. A
-//! rank whose announcement alone fails counts as one that lacks the library, as the others see it,
-//! and obeys their decision. Nothing is checked where a look-up may end the job. Processes that the
+//! A rank that can publish no name at all has no name service, and checks nothing. If only the
+//! announcement of a rank fails, the others take it for one without the library, and it obeys their
+//! decision. Nothing is checked where a look-up may end the job. Processes that the
 //! program has spawned are not checked: all of them have the environment of one call.
 //!
 //! The names stay until MPI_Finalize. If ranks lack the library, a rank that ends before the last one
@@ -45,7 +45,7 @@ const LIMIT: Duration = Duration::from_millis(4500);
 /// Longest time for looking ranks up.
 const EXAMINATION: Duration = Duration::from_secs(1);
 
-/// Value of a rank whose part of the tree is complete, and of the decision if all are there.
+/// Value of a rank with a complete part of the tree, and of the decision if all ranks are there.
 const COMPLETE: &str = "complete";
 /// Value of another rank.
 const PARTIAL: &str = "partial";
@@ -180,10 +180,9 @@ impl Check<'_> {
 
     fn decide_without_first(&self) -> (String, bool) {
         // Where the time ends before a lower rank is found, there may be one.
-        let lower = (0..self.rank).map(|lower| {
+        let has_lower = (0..self.rank).any(|lower| {
             self.begin.elapsed() > LIMIT || self.look_up(&lower.to_string()).is_some()
         });
-        let has_lower = lower.into_iter().any(|is_there| is_there);
         match has_lower.then(|| self.awaited(DECISION, LIMIT)) {
             None => self.decide(&self.examine()),
             Some(Some(decision)) => (decision, false),
@@ -197,7 +196,7 @@ impl Check<'_> {
             return (decision, false);
         }
         let is_first = self.publish(DECISION, own);
-        // Others do not know a decision that nobody finds, and decide that some ranks are missing.
+        // No other rank knows a decision that cannot be found: all decide that some are missing.
         let decision = self.look_up(DECISION).unwrap_or_else(|| UNKNOWN.to_owned());
         let is_own = is_first && decision == own;
         (decision, is_own)

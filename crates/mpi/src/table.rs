@@ -108,7 +108,7 @@ impl Takeover {
         Ok(Takeover { entries, ..self })
     }
 
-    /// What a message of rank 0 says: the entries before the first that is incomplete.
+    /// Decodes a message of rank 0: the entries before the first incomplete one.
     pub(crate) fn from_message(message: &[u8]) -> Self {
         let mut words = message
             .chunks_exact(8)

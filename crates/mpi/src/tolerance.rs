@@ -1,5 +1,5 @@
-//! Whether the MPI library goes on after the failure of a process, and what it knows of revoked
-//! communicators.
+//! The fault tolerance of the MPI library: the test for it, revoked communicators, and the end of
+//! waits on them.
 
 use crate::abi::Abi;
 use crate::host::{self, Handle, Pointer, call};
@@ -64,7 +64,7 @@ pub(crate) fn leave_wait() {
     AWAITED.set(0);
 }
 
-/// Whether the wait of this thread inside tradewind goes on.
+/// Returns whether the wait of this thread inside tradewind goes on.
 pub(crate) fn flow() -> ControlFlow<()> {
     // A failed process ends the wait by itself.
     let is_revoked = is_on() && AWAITED.get() != 0 && ask_revoked(AWAITED.get());

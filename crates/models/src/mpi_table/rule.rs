@@ -19,7 +19,7 @@ use crate::machine::Fingerprint;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
-/// Most ranks of a job whose calls the rule takes over: twice those of the measurement.
+/// Most ranks of a job in which the rule takes calls over: twice those of the measurement.
 pub const MOST_RANKS: u32 = 8;
 
 /// Begin of the line of a measured communicator.

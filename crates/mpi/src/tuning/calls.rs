@@ -38,7 +38,7 @@ pub(super) enum Side {
     Here,
 }
 
-/// What a nonblocking call is timed beside.
+/// The computation and the lateness beside which a nonblocking call is timed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Load {
     /// Seconds of computation between start and completion.
