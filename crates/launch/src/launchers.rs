@@ -26,7 +26,7 @@ pub(crate) struct Launcher {
 /// A way to a key-value space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// PMI-1 or PMI-2 through the descriptor in PMI_FD.
+    /// PMI-1 through the descriptor in PMI_FD.
     Pmi,
     /// PMIx, if PMIX_RANK is set.
     Pmix,

@@ -1,9 +1,9 @@
 //! The way from a rank to the key-value space of its job.
 
-use crate::environment::{Lookup, PMI_VERSION, PMIX, SECRET, SECRET_FILE, STORE};
+use crate::environment::{Lookup, PMIX, SECRET, SECRET_FILE, STORE};
 use crate::error::{LaunchError, system};
 use crate::key_values::{KeyValueSpace, StoreSpace};
-use crate::pmi::{self, Descriptor, Version};
+use crate::pmi::{self, Descriptor};
 use crate::pmix;
 use crate::store::{self, Client, Server, SharedSecret};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The way to a key-value space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessManager {
-    /// PMI-1 or PMI-2.
+    /// PMI-1.
     Pmi {
         /// Descriptor that leads to the process manager.
         descriptor: u32,
@@ -141,8 +141,11 @@ impl ProcessManager {
     ) -> Result<Opened, LaunchError> {
         match self {
             ProcessManager::Pmi { descriptor, rank, ranks } => {
-                let version = environment.number(PMI_VERSION)?;
-                let space = open_pmi(version, *descriptor, (*rank, *ranks), limit)?;
+                // A number that is no descriptor's results in an error of the adoption.
+                let number = i32::try_from(*descriptor).unwrap_or(-1);
+                let inherited = shm::inherited::adopt(number)
+                    .map_err(system("use the descriptor in PMI_FD"))?;
+                let space = pmi::Client::open(Descriptor::new(inherited, limit))?;
                 Ok(Opened { space: Box::new(space), rank: *rank, ranks: *ranks })
             }
             ProcessManager::Pmix => {
@@ -193,36 +196,6 @@ pub fn pmix_search(environment: &impl Lookup, launcher: Option<u32>) -> pmix::Se
     let set = |name| environment.get(name).filter(|value| !value.is_empty());
     let prefixes = ["PMIX_PREFIX", "OPAL_PREFIX"].into_iter().filter_map(set).collect();
     pmix::Search { named: set(PMIX), prefixes, launcher }
-}
-
-/// Connects with a process manager in the requested version of PMI, or in the first version that it
-/// supports.
-fn open_pmi(
-    version: Option<u32>,
-    descriptor: u32,
-    (rank, ranks): (u32, u32),
-    limit: Duration,
-) -> Result<pmi::Client<Descriptor>, LaunchError> {
-    // A number that is no descriptor's results in an error of the adoption.
-    let number = i32::try_from(descriptor).unwrap_or(-1);
-    let open = |version| -> Result<pmi::Client<Descriptor>, LaunchError> {
-        let inherited =
-            shm::inherited::adopt(number).map_err(system("use the descriptor in PMI_FD"))?;
-        Ok(pmi::Client::open(Descriptor::new(inherited, limit), rank, ranks, version)?)
-    };
-    match version {
-        Some(1) => open(Version::One),
-        Some(2) => open(Version::Two),
-        Some(other) => Err(LaunchError::Variable {
-            name: PMI_VERSION,
-            value: other.to_string().into(),
-            expected: "1 or 2",
-        }),
-        None => match open(Version::One) {
-            Err(LaunchError::Pmi(pmi::Error::Version(_))) => open(Version::Two),
-            found => found,
-        },
-    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use virtual_nodes::VirtualNodes;
 
 testing::tests![
     needs(Nodes, Mpiexec):
-    ranks_on_several_nodes_find_each_other_by_both_versions_of_pmi,
+    ranks_on_several_nodes_find_each_other_by_pmi,
     nodes_may_be_many_and_have_different_numbers_of_ranks,
     nodes_of_several_ranks_exchange_blocks_in_two_levels_by_both_engines,
     ranks_whose_launcher_knows_several_names_of_one_node_are_on_one_node,
@@ -80,18 +80,12 @@ fn after_a_disconnection(program: &str, words: &[&str]) {
     job.hear(&words.iter().flat_map(by_both).collect::<Vec<_>>());
 }
 
-fn ranks_on_several_nodes_find_each_other_by_both_versions_of_pmi() {
+fn ranks_on_several_nodes_find_each_other_by_pmi() {
     let testbed = nodes(2);
-    for version in ["1", "2"] {
-        let said = Hydra::new(&testbed, &[2, 2])
-            .variable("TRADEWIND_PMI", version)
-            .program("collectives")
-            .run();
-        let expected: Vec<Said> = (0..4)
-            .map(|rank| Said::new(rank, "4 ranks on 2 nodes, 2 here, all is right"))
-            .collect();
-        assert_eq!(said, expected, "PMI-{version}");
-    }
+    let said = Hydra::new(&testbed, &[2, 2]).program("collectives").run();
+    let expected: Vec<Said> =
+        (0..4).map(|rank| Said::new(rank, "4 ranks on 2 nodes, 2 here, all is right")).collect();
+    assert_eq!(said, expected);
 }
 
 fn nodes_may_be_many_and_have_different_numbers_of_ranks() {

@@ -41,8 +41,6 @@ variables! {
         "Name of this node, if several are simulated on one machine.";
     NODE_TIMEOUT = "TRADEWIND_NODE_TIMEOUT", "seconds", "15 (agent), 4.35 (kernel engine)",
         "Time without a response after which another node counts as unreachable, and the longest time that leaving a job takes; less than 1 counts as 1.";
-    PMI_VERSION = "TRADEWIND_PMI", "1 or 2", "the first that the process manager supports",
-        "Version of PMI.";
     PMIX = "TRADEWIND_PMIX", "path", "the launcher's library, then the system's",
         "The library libpmix.so.2 of PMIx, for launchers that use it.";
     SECRET = "TRADEWIND_SECRET", "text", "not set",
