@@ -5,6 +5,7 @@ mod failure;
 mod format;
 mod goal_file;
 mod logger;
+mod moved;
 mod trace;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
@@ -24,6 +25,8 @@ struct Arguments {
 }
 
 const STATUSES: &str = "\
+`tradewind completions SHELL` writes a completion script, `tradewind completions --man DIR` manual pages.
+
 Exit statuses:
   0          success
   1          the command failed, or found what it checks to be wrong
@@ -37,12 +40,16 @@ Exit statuses:
 const CLOSED_PIPE: u8 = 128 + 13;
 
 fn main() -> ExitCode {
-    let matches = with_negative_numbers(Arguments::command()).get_matches();
+    let (words, renamed) = moved::with_new_name(std::env::args_os().collect());
+    let matches = with_negative_numbers(Arguments::command()).get_matches_from(words);
     let arguments = Arguments::from_arg_matches(&matches);
     let Arguments { command, format } = arguments.unwrap_or_else(|error| error.exit());
     logger::install();
+    if let Some(sentence) = renamed {
+        log::warn!("{sentence}");
+    }
     // Ranks start the node service; their launcher has reported its variables.
-    if !matches!(command, commands::Command::Serve(_) | commands::Command::ServeNames(_)) {
+    if !command.is_service() {
         launch::environment::warn_of_misspelt();
     }
     match command.execute(format, Arguments::command) {

@@ -42,7 +42,7 @@ pub enum LoadError {
     /// The interface's packets have no Ethernet header.
     #[error(
         "the interface `{name}` is not an Ethernet, and the kernel engine sends only Ethernet frames: name another one in \
-         TRADEWIND_INTERFACE (`tradewind kernel` lists them), or use the agent engine (TRADEWIND_INTERNODE=agent)"
+         TRADEWIND_INTERFACE (`tradewind doctor kernel` lists them), or use the agent engine (TRADEWIND_INTERNODE=agent)"
     )]
     NoEthernet {
         /// Its name.

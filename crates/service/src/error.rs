@@ -77,7 +77,9 @@ pub enum ServiceError {
         source: std::io::Error,
     },
     /// The process is no launcher of a node.
-    #[error("standard input has no orders: `tradewind run --nodes` executes `tradewind node`")]
+    #[error(
+        "standard input has no orders: `tradewind run --nodes` executes `tradewind internal node`"
+    )]
     NotOrdered,
     /// The launcher of the job has another version.
     #[error(

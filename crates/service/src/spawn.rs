@@ -75,6 +75,7 @@ pub(crate) fn spawn(job: &Job) -> Result<Started, ServiceError> {
         // service.
         .env_remove("LD_PRELOAD")
         .args([
+            "internal",
             "serve",
             &job.name,
             "--ranks",
@@ -126,7 +127,7 @@ fn cores(launcher: Option<u32>) -> usize {
     own.max(of_launcher).max(1)
 }
 
-/// Options of `tradewind serve`.
+/// Options of `tradewind internal serve`.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// Name of the service.

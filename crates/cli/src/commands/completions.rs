@@ -1,25 +1,39 @@
-//! `tradewind completions`: completion scripts for shells.
+//! `tradewind completions`: completion scripts for shells, and manual pages.
 
 use crate::failure::Failure;
 use clap_complete::Shell;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Writes the completion script for a shell to standard output.
+/// Writes the completion script for a shell to standard output, or manual pages to a directory.
 ///
-/// For bash: `tradewind completions bash > ~/.local/share/bash-completion/completions/tradewind`
+/// For bash: `tradewind completions bash > ~/.local/share/bash-completion/completions/tradewind`.
+/// `tradewind completions --man ~/.local/share/man/man1` makes `man tradewind` and `man
+/// tradewind-run` work.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The shell.
-    #[arg(value_enum)]
-    shell: Shell,
+    #[arg(value_enum, required_unless_present = "man", conflicts_with = "man")]
+    shell: Option<Shell>,
+
+    /// Writes a manual page for the command and one for each subcommand to this directory, which is
+    /// created if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    man: Option<PathBuf>,
 }
 
 pub(crate) fn execute(
     arguments: &Arguments,
     mut command: clap::Command,
 ) -> Result<ExitCode, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut command, "tradewind", &mut script);
-    std::io::Write::write_all(&mut std::io::stdout(), &script)?;
+    if let Some(directory) = &arguments.man {
+        std::fs::create_dir_all(directory)
+            .and_then(|()| clap_mangen::generate_to(command, directory))
+            .map_err(|source| Failure::Write { path: directory.clone(), source })?;
+    } else if let Some(shell) = arguments.shell {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut command, "tradewind", &mut script);
+        std::io::Write::write_all(&mut std::io::stdout(), &script)?;
+    }
     Ok(ExitCode::SUCCESS)
 }

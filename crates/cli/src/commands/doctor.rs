@@ -2,6 +2,7 @@
 
 mod checks;
 mod job;
+mod kernel;
 mod report;
 
 use crate::failure::Failure;
@@ -18,13 +19,26 @@ use std::process::ExitCode;
 /// reports all nodes. If they cannot join, each reports the reason. Exit status 1 where something
 /// prevents jobs; what only makes them slower is a note.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    part: Option<Part>,
+
     /// Do not join a job: report this node only.
     #[arg(long)]
     node_only: bool,
 }
 
+/// A part of the report, in detail.
+#[derive(Debug, clap::Subcommand)]
+enum Part {
+    Kernel(kernel::Arguments),
+}
+
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+    if let Some(Part::Kernel(arguments)) = &arguments.part {
+        return kernel::execute(arguments, format);
+    }
     let launch = detect(&Environment);
     let is_single = matches!(launch, Ok(Launch::Single) | Err(_));
     let report = if arguments.node_only || is_single {

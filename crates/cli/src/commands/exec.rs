@@ -1,16 +1,19 @@
-//! `tradewind exec`: runs a GOAL file for real.
+//! `tradewind exec`: runs a GOAL file for real; checks and converts files, and merges profiles.
 
+mod check;
+mod convert;
 mod launch;
 mod messages;
 mod pattern;
 mod placement;
 pub(crate) mod rank;
+mod trace;
 mod verification;
 
 use crate::failure::Failure;
 use crate::format::Format;
 use crate::goal_file::GoalFile;
-use crate::trace;
+use crate::trace as profile;
 use ::launch::environment::TRACE;
 use comfy_table::{Table, presets};
 use engine::node::{EngineKind, RANK_LIMIT};
@@ -36,13 +39,17 @@ use std::time::Duration;
 /// peers engine several processes may move them at once; with the caller engine the rank itself
 /// executes one operation at a time.
 ///
-/// The file is checked first, as by `tradewind check`. The exit status is 1 if the file has an
+/// The file is checked first, as by `tradewind exec check`. The exit status is 1 if the file has an
 /// error or a received byte is wrong, else that of the first rank that fails.
 #[derive(Debug, clap::Args)]
-#[command(after_help = JSON)]
+#[command(after_help = JSON, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {
-    /// The file; - is standard input.
-    file: PathBuf,
+    #[command(subcommand)]
+    other: Option<Other>,
+
+    /// The file; - is standard input. (`./check` where a file has the name of a subcommand.)
+    #[arg(required = true)]
+    file: Option<PathBuf>,
 
     /// Effect of a calc operation: spin for its time, or complete at once.
     #[arg(long, value_enum, default_value_t)]
@@ -70,6 +77,16 @@ pub(crate) struct Arguments {
 const JSON: &str = "\
 With --format json: {file, engine, calc, ranks, operations, messages, bytes, seconds, verified, nics}. Seconds are from the
 moment the first rank starts to the end of the last operation; nics is [{nic, operations}] of sends and receives.";
+
+/// What is done with a file instead.
+#[derive(Debug, clap::Subcommand)]
+enum Other {
+    /// Reports the errors of a GOAL file.
+    Check(check::Arguments),
+    /// Converts a GOAL file from text to binary or back.
+    Convert(convert::Arguments),
+    Trace(trace::Arguments),
+}
 
 /// Effect of a calc operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize)]
@@ -103,11 +120,22 @@ struct Nic {
 }
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
-    let read = GoalFile::read(&arguments.file)?;
+    match (&arguments.other, &arguments.file) {
+        (Some(Other::Check(arguments)), _) => check::execute(arguments, format),
+        (Some(Other::Convert(arguments)), _) => convert::execute(arguments, format),
+        (Some(Other::Trace(arguments)), _) => trace::execute(arguments),
+        (None, Some(file)) => run(file, arguments, format),
+        (None, None) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Runs the file.
+fn run(path: &Path, arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+    let read = GoalFile::read(path)?;
     let ranks = read.graphs.len() as u32;
     if ranks > RANK_LIMIT {
         let problem = format!("it has {ranks} ranks, a job has at most {RANK_LIMIT}");
-        return Err(Failure::TooLarge { path: arguments.file.clone(), problem });
+        return Err(Failure::TooLarge { path: path.to_owned(), problem });
     }
     let mut options = LaunchOptions::new(ranks, arguments.engine)?;
     options.job.skip_calc = arguments.calc == Calc::Skip;
@@ -116,7 +144,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         global(&read.graphs, &GlobalOptions { eager_limit: options.job.eager_limit })
     {
         for problem in problems {
-            eprintln!("{}: {problem}", arguments.file.display());
+            eprintln!("{}: {problem}", path.display());
         }
         return Ok(ExitCode::FAILURE);
     }
@@ -129,7 +157,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     if arguments.trace.is_some() {
         options.environment.push((TRACE.into(), scratch.path().into()));
     }
-    let file = for_ranks(&arguments.file, &read.graphs, scratch.path())?;
+    let file = for_ranks(path, &read.graphs, scratch.path())?;
     let (outcome, heard) = launch::run(&file, options)?;
     match outcome.failed {
         _ if outcome.out_of_time => {
@@ -142,12 +170,12 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         None => {}
     }
     if let Some(file) = &arguments.trace {
-        trace::merge(scratch.path(), ranks, file)?;
+        profile::merge(scratch.path(), ranks, file)?;
     }
     let Some(heard) = heard else {
         return Ok(ExitCode::from(outcome.exit_status().max(1)));
     };
-    let report = report(arguments, &read.graphs, heard);
+    let report = report(path, arguments, &read.graphs, heard);
     format.print(|| table(&report), &report)?;
     Ok(if report.verified { ExitCode::from(outcome.exit_status()) } else { ExitCode::FAILURE })
 }
@@ -166,7 +194,12 @@ fn for_ranks(path: &Path, graphs: &[Graph], scratch: &Path) -> Result<PathBuf, F
     Ok(copy)
 }
 
-fn report(arguments: &Arguments, graphs: &[Graph], heard: rank::RankReport) -> ExecReport {
+fn report(
+    path: &Path,
+    arguments: &Arguments,
+    graphs: &[Graph],
+    heard: rank::RankReport,
+) -> ExecReport {
     let (mut messages, mut bytes, mut nics) = (0, 0, BTreeMap::<u8, u64>::new());
     for entry in graphs.iter().flat_map(Graph::vertices) {
         if let Operation::Send { data, .. } = &entry.operation {
@@ -178,7 +211,7 @@ fn report(arguments: &Arguments, graphs: &[Graph], heard: rank::RankReport) -> E
         }
     }
     ExecReport {
-        file: arguments.file.display().to_string(),
+        file: path.display().to_string(),
         engine: arguments.engine.name(),
         calc: arguments.calc,
         ranks: graphs.len(),

@@ -1,5 +1,6 @@
 //! `tradewind measure`: experiments on what communication on this machine costs.
 
+pub(crate) mod collectives;
 pub(crate) mod in_job;
 pub(crate) mod made_nodes;
 pub(crate) mod nodes;
@@ -64,6 +65,8 @@ enum ExperimentCommand {
     /// Time lost by the choices of the directory's decision table, on one node or between nodes.
     Regret(nodes::Arguments),
     Queues(queues::Arguments),
+    /// Exposed time of the collectives, sizes and engines that are named, as one table.
+    Collectives(collectives::Arguments),
     /// Exposed time of collectives beside a computation, with both engines; between nodes also over
     /// the number of ranks.
     Overlap(nodes::Arguments),
@@ -76,6 +79,9 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
     };
     let (name, arguments) = match arguments.experiment {
         ExperimentCommand::Queues(arguments) => return queues::execute(arguments, format),
+        ExperimentCommand::Collectives(arguments) => {
+            return collectives::execute(&arguments, format);
+        }
         ExperimentCommand::Placement(arguments) => return on_one_node("placement", &arguments),
         ExperimentCommand::Progress(arguments) => return on_one_node("progress", &arguments),
         ExperimentCommand::Models(arguments) => return on_one_node("models", &arguments),

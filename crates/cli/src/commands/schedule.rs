@@ -1,11 +1,12 @@
-//! `tradewind schedule`: shows the operations of an algorithm on all ranks, exports them as DOT or SVG, or writes a
-//! GOAL file.
+//! `tradewind schedule`: shows the operations of an algorithm on all ranks, exports them as DOT or SVG, writes a
+//! GOAL file, or predicts the times of algorithms.
 
 pub(super) mod collective;
 mod dot;
 mod error;
 mod layout;
 mod portable;
+mod predict;
 mod summary;
 mod svg;
 
@@ -26,10 +27,14 @@ use std::process::ExitCode;
 /// Shows what a collective's algorithm does on all ranks: how many messages, how deep, the longest
 /// path. Exports DOT or SVG, or writes a GOAL file. Without --algorithm, lists the algorithms.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    other: Option<Other>,
+
     /// The collective.
-    #[arg(value_parser = collective::parser(), value_name = "OP")]
-    collective: Collective,
+    #[arg(value_parser = collective::parser(), value_name = "OP", required = true)]
+    collective: Option<Collective>,
 
     /// The algorithm.
     #[arg(short, long, value_name = "NAME")]
@@ -86,6 +91,12 @@ pub(crate) struct Arguments {
     goal: Option<PathBuf>,
 }
 
+/// What is said of a collective instead.
+#[derive(Debug, clap::Subcommand)]
+enum Other {
+    Predict(predict::Arguments),
+}
+
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Drawing {
     /// A picture: a column for each rank, time downwards.
@@ -100,8 +111,20 @@ const MOST_RANKS: u32 = 1024;
 const MOST_OPERATIONS: usize = 1 << 22;
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+    match (&arguments.other, arguments.collective) {
+        (Some(Other::Predict(arguments)), _) => predict::execute(arguments, format),
+        (None, Some(collective)) => show(collective, arguments, format),
+        (None, None) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn show(
+    collective: Collective,
+    arguments: &Arguments,
+    format: Format,
+) -> Result<ExitCode, Failure> {
     let Some(algorithm) = &arguments.algorithm else {
-        let algorithms = arguments.collective.algorithms();
+        let algorithms = collective.algorithms();
         let names: Vec<&str> = algorithms.iter().map(|algorithm| algorithm.name()).collect();
         let wanted = [
             (arguments.draw.is_some(), "--draw"),
@@ -110,13 +133,13 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         ];
         if let Some((_, option)) = wanted.into_iter().find(|(wanted, _)| *wanted) {
             let names = names.iter().map(ToString::to_string).collect();
-            let collective = collective::label(arguments.collective).to_owned();
+            let collective = collective::label(collective).to_owned();
             return Err(ScheduleError::NoAlgorithm { option, collective, names }.into());
         }
         format.print(|| names.join("\n"), &names)?;
         return Ok(ExitCode::SUCCESS);
     };
-    let graphs = draw_all(arguments, algorithm)?;
+    let graphs = draw_all(collective, arguments, algorithm)?;
     if let Some(path) = &arguments.goal {
         let file_format = match path.extension().and_then(|extension| extension.to_str()) {
             Some("bin") => FileFormat::Binary,
@@ -130,7 +153,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
             return Ok(ExitCode::SUCCESS);
         }
     }
-    let title = title(arguments, algorithm);
+    let title = title(collective, arguments, algorithm);
     match arguments.draw {
         Some(Drawing::Svg) => {
             std::io::stdout().write_all(svg::draw(&title, &graphs, arguments.rank).as_bytes())?
@@ -146,12 +169,15 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-fn draw_all(arguments: &Arguments, algorithm: &str) -> Result<Vec<Graph>, ScheduleError> {
+fn draw_all(
+    collective: Collective,
+    arguments: &Arguments,
+    algorithm: &str,
+) -> Result<Vec<Graph>, ScheduleError> {
     let ranks = arguments.ranks;
     if let Some(rank) = arguments.rank.filter(|rank| *rank >= ranks) {
         return Err(CollectiveError::RankOutOfRange { rank, ranks }.into());
     }
-    let collective = arguments.collective;
     let choice = Choice {
         levels: if arguments.ranks_per_node.is_some() { Levels::Two } else { Levels::One },
         algorithm: collective.algorithm(algorithm)?,
@@ -185,14 +211,13 @@ fn draw_all(arguments: &Arguments, algorithm: &str) -> Result<Vec<Graph>, Schedu
     Ok(graphs)
 }
 
-fn title(arguments: &Arguments, algorithm: &str) -> String {
+fn title(collective: Collective, arguments: &Arguments, algorithm: &str) -> String {
     let Arguments { ranks, bytes, root, .. } = arguments;
-    let mut title =
-        format!("{}, {algorithm}, {ranks} ranks", collective::label(arguments.collective));
-    if arguments.collective != Collective::Barrier {
+    let mut title = format!("{}, {algorithm}, {ranks} ranks", collective::label(collective));
+    if collective != Collective::Barrier {
         title.push_str(&format!(", {bytes} bytes"));
     }
-    if arguments.collective.has_root() {
+    if collective.has_root() {
         title.push_str(&format!(", root {root}"));
     }
     if let Some(ranks_per_node) = arguments.ranks_per_node {

@@ -2,10 +2,10 @@
 
 mod meaning;
 
-use super::overlap::figures::{
+use super::figures::{
     figure, microseconds, name_and_size, percent_of, ranks_on_cores, spread, table_with, trusted,
 };
-use super::overlap::job::Measurements;
+use super::measure::collectives::job::Measurements;
 use crate::failure::Failure;
 use crate::format::Format;
 use comfy_table::{Cell, Table};

@@ -1,4 +1,4 @@
-//! `tradewind check` and `tradewind convert`, from outside.
+//! `tradewind exec check` and `tradewind exec convert`, from outside.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -57,7 +57,7 @@ fn tradewind(arguments: &[&str]) -> Output {
 
 fn on(command: &str, paths: &[&Path], options: &[&str]) -> Output {
     let paths: Vec<&str> = paths.iter().map(|path| path.to_str().expect("readable")).collect();
-    tradewind(&[&[command], &paths[..], options].concat())
+    tradewind(&[&["exec", command], &paths[..], options].concat())
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -118,16 +118,16 @@ fn check_decides_as_exec_whether_operations_wait_for_each_other() {
     let path = folder.file("exchange.goal", crossed("send", "recv", 5000));
     let cases = [(None, None, false), (Some("4999"), None, false), (Some("5000"), None, true)];
     for (option, variable, runs) in cases.into_iter().chain([(None, Some("5000"), true)]) {
-        for command in ["check", "exec"] {
+        for command in [&["exec", "check"][..], &["exec"]] {
             let mut job = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-            job.arg(command).arg(&path).env_remove("TRADEWIND_EAGER_BYTES");
+            job.args(command).arg(&path).env_remove("TRADEWIND_EAGER_BYTES");
             option.map(|bytes| job.args(["--eager-bytes", bytes]));
             variable.map(|bytes| job.env("TRADEWIND_EAGER_BYTES", bytes));
             let output = job.output().expect("cargo has built the command");
-            assert_eq!(output.status.success(), runs, "{command} {option:?}: {output:?}");
+            assert_eq!(output.status.success(), runs, "{command:?} {option:?}: {output:?}");
             let way_out = "set the eager limit to 5000 bytes or more";
             let said = text(&output.stdout) + &text(&output.stderr);
-            assert_eq!(said.contains(way_out), !runs, "{command} {option:?}: {said}");
+            assert_eq!(said.contains(way_out), !runs, "{command:?} {option:?}: {said}");
         }
     }
     let output = on("check", &[&path], &["--eager-bytes", "5000"]);
@@ -173,8 +173,11 @@ fn a_file_can_come_from_standard_input() {
     let folder = Folder::new();
     let file = std::fs::File::open(folder.file("good.goal", GOOD)).expect("it is there");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-    let output =
-        command.args(["check", "-"]).stdin(file).output().expect("cargo has built the command");
+    let output = command
+        .args(["exec", "check", "-"])
+        .stdin(file)
+        .output()
+        .expect("cargo has built the command");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
@@ -257,7 +260,7 @@ fn unread_output_is_a_failure_and_no_panic() {
     let folder = Folder::new();
     let good = folder.file("good.goal", GOOD);
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-    command.args(["check", good.to_str().expect("readable")]);
+    command.args(["exec", "check", good.to_str().expect("readable")]);
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
     let output = command.stdout(full).output().expect("cargo has built the command");
     assert_eq!(output.status.code(), Some(1), "{output:?}");

@@ -1,4 +1,4 @@
-//! `tradewind tune` and `tradewind predict`: what they write and say, never how long anything takes.
+//! `tradewind tune` and `tradewind schedule predict`: what they write and say, never how long anything takes.
 
 use measure::results::Directory;
 use models::decision::{DecisionTable, Evidence};
@@ -124,7 +124,7 @@ fn experiments_run_between_nodes_and_are_gone_on_with() {
 
 fn predictions_come_from_any_machine_s_file() {
     let line = format!(
-        "predict alltoall -n 64 -b 4096 --ranks-per-node 8 --nonblocking --machine {RECORDED}"
+        "schedule predict alltoall -n 64 -b 4096 --ranks-per-node 8 --nonblocking --machine {RECORDED}"
     );
     let output = tradewind(&line, None);
     let shown = text(&output.stdout);
@@ -137,7 +137,7 @@ fn predictions_come_from_any_machine_s_file() {
         shown.contains("kernel") && shown.contains("agent") && shown.contains("1.00"),
         "{shown}"
     );
-    let missing = tradewind(&format!("predict barrier -n 4 --machine {RECORDED}"), None);
+    let missing = tradewind(&format!("schedule predict barrier -n 4 --machine {RECORDED}"), None);
     let said = text(&missing.stderr);
     assert!(said.contains("has no parameters for a blocking barrier of 8 bytes"), "{said}");
 }
@@ -149,7 +149,7 @@ fn predictions_say_that_a_measurement_was_disturbed() {
     let load = "other processes used 43 % of the cores";
     machine.engine_mut(Engine::Agent).disturbed.insert(PairClass::OtherNode, load.to_owned());
     machine.write(&path).expect("space for a file");
-    let line = "predict bcast -n 4 --ranks-per-node 2 --nonblocking --machine";
+    let line = "schedule predict bcast -n 4 --ranks-per-node 2 --nonblocking --machine";
     let output = tradewind(&format!("{line} {}", path.display()), None);
     let shown = text(&output.stdout);
     assert!(shown.ends_with(&format!("\nnoisy: other-node, agent: {load}\n")), "{shown}");
@@ -167,7 +167,8 @@ fn a_file_that_is_no_machine_s_is_one_line() {
         [("{", "damaged"), (&negative, "the latency is -"), (&older, "older tradewind")]
     {
         std::fs::write(&path, content).expect("space for a file");
-        let output = tradewind(&format!("predict bcast -n 4 --machine {}", path.display()), None);
+        let output =
+            tradewind(&format!("schedule predict bcast -n 4 --machine {}", path.display()), None);
         let said = text(&output.stderr);
         assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
         assert!(said.contains("machine.json") && said.contains(problem), "{said}");
@@ -177,8 +178,12 @@ fn a_file_that_is_no_machine_s_is_one_line() {
 fn built_in_parameters_predict_where_there_is_no_file() {
     // The parameters between nodes were fitted to times directly, without an error.
     for (line, parameters, error) in [
-        ("predict bcast -n 4", "one node of two cores", "± "),
-        ("predict alltoall -n 4 --ranks-per-node 2", "one virtual Ethernet", "not measured"),
+        ("schedule predict bcast -n 4", "one node of two cores", "± "),
+        (
+            "schedule predict alltoall -n 4 --ranks-per-node 2",
+            "one virtual Ethernet",
+            "not measured",
+        ),
     ] {
         let output = tradewind(line, None);
         let shown = text(&output.stdout);
@@ -201,7 +206,7 @@ fn errors_of_models_are_shown_where_they_were_measured() {
     assert_eq!(measured, [2, 4, 8]);
     let first_line = |ranks: u32, machine: &Machine| {
         machine.write(&path).expect("space for a file");
-        let line = format!("predict barrier -n {ranks} --machine {}", path.display());
+        let line = format!("schedule predict barrier -n {ranks} --machine {}", path.display());
         let shown = text(&tradewind(&line, None).stdout);
         shown.lines().next().unwrap_or_default().to_owned()
     };

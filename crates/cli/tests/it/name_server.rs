@@ -12,7 +12,7 @@ fn the_command_starts_a_server_that_ends_with_the_last_job() {
     let name = unguessable_name("tradewind-test-names").expect("random bytes");
     let starter = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-        command.arg("serve-names");
+        command.args(["internal", "serve-names"]);
         command
     };
     let add = |job| add_job_at(&name, &JobConfig::new(job), Duration::from_secs(60), starter);

@@ -352,7 +352,7 @@ fn a_profile_shows_what_the_kernel_did_on_every_node() {
         .run();
     assert_eq!(said.len(), 3, "{said:?}");
     let file = folder.path().join("profile.json");
-    let merge = tradewind(&testbed, &["trace", parts, file.to_str().expect("readable")]);
+    let merge = tradewind(&testbed, &["exec", "trace", parts, file.to_str().expect("readable")]);
     assert!(merge.status.success(), "{}", String::from_utf8_lossy(&merge.stderr));
     let profile = crate::exec::perfetto::Profile::read(&file);
     assert_eq!(profile.processes.len(), 3, "{:?}", profile.processes);
@@ -378,14 +378,14 @@ fn a_profile_shows_what_the_kernel_did_on_every_node() {
 fn the_command_says_whether_an_interface_takes_the_kernel_engine() {
     let testbed = nodes(1);
     let name = testbed.nodes()[0].interface();
-    let found = tradewind(&testbed, &["kernel", "--interface", name]);
+    let found = tradewind(&testbed, &["doctor", "kernel", "--interface", name]);
     let text = String::from_utf8_lossy(&found.stdout);
     assert!(found.status.success() && text.contains("takes the kernel engine"), "{text}");
     for (interface, parts) in [
         ("no-such-one", ["no network interface `no-such-one`", "`ip link`"]),
         ("lo", ["`lo` is not an Ethernet", "TRADEWIND_INTERFACE"]),
     ] {
-        let refused = tradewind(&testbed, &["kernel", "--interface", interface]);
+        let refused = tradewind(&testbed, &["doctor", "kernel", "--interface", interface]);
         let text = String::from_utf8_lossy(&refused.stdout);
         assert!(
             !refused.status.success() && parts.iter().all(|part| text.contains(part)),
@@ -394,7 +394,7 @@ fn the_command_says_whether_an_interface_takes_the_kernel_engine() {
     }
     let narrow = VirtualNodes::new(1, 1400).expect("the runner has made sure of virtual nodes");
     let name = narrow.nodes()[0].interface();
-    let refused = tradewind(&narrow, &["kernel"]);
+    let refused = tradewind(&narrow, &["doctor", "kernel"]);
     let text = String::from_utf8_lossy(&refused.stdout);
     let problem = format!("the interface `{name}` takes packets of 1400 bytes at most");
     let way_out = format!("`ip link set dev {name} mtu 1440`");

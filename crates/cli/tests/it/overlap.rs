@@ -1,4 +1,4 @@
-//! `tradewind overlap` and `tradewind tour` on real processes: what comes out, never how long
+//! `tradewind measure collectives` and `tradewind tour` on real processes: what comes out, never how long
 //! anything takes.
 
 use serde_json::Value;
@@ -82,8 +82,9 @@ fn key(row: &Value) -> (String, u64, String) {
 
 fn every_collective_has_a_row_for_each_size_and_engine() {
     for ranks in [2, 4] {
-        let rows =
-            rows(&format!("overlap -n {ranks} --bytes 8,4096 --repetitions 3 --compute-us 50"));
+        let rows = rows(&format!(
+            "measure collectives -n {ranks} --bytes 8,4096 --repetitions 3 --compute-us 50"
+        ));
         let mut expected = Vec::new();
         for op in ["barrier", "allreduce", "alltoall", "bcast", "neighbor"] {
             for bytes in if op == "barrier" { vec![0] } else { vec![8, 4096] } {
@@ -107,7 +108,7 @@ fn peers_finish_short_messages_without_their_owners() {
     // Only looks after all ranks have started count, and by then the rank that started last has
     // finished it for all.
     let rows = rows(
-        "overlap -n 4 --op barrier,allreduce,alltoall,neighbor --bytes 64 --engine peers --repetitions 10",
+        "measure collectives -n 4 --op barrier,allreduce,alltoall,neighbor --bytes 64 --engine peers --repetitions 10",
     );
     for row in rows {
         assert_eq!(row["unattended"].as_f64(), Some(1.0), "{row}");
@@ -115,7 +116,7 @@ fn peers_finish_short_messages_without_their_owners() {
 }
 
 fn the_table_is_for_people() {
-    let output = tradewind("overlap -n 2 --op bcast --bytes 1024 --repetitions 2");
+    let output = tradewind("measure collectives -n 2 --op bcast --bytes 1024 --repetitions 2");
     let table = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     for part in [
@@ -172,7 +173,7 @@ fn the_tour_needs_no_arguments() {
 fn a_job_that_cannot_be_run_is_no_row() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
     command
-        .args(["overlap", "--op", "barrier", "--format", "json"])
+        .args(["measure", "collectives", "--op", "barrier", "--format", "json"])
         .env("TRADEWIND_SEGMENT_DIR", "/nonexistent");
     let output = command.output().expect("the command can be started");
     assert!(!output.status.success() && output.stdout.is_empty(), "{}", text(&output.stdout));
@@ -182,7 +183,16 @@ fn a_job_that_cannot_be_run_is_no_row() {
 fn a_rank_that_fails_stops_the_measurement() {
     // A rank's part of the segment is too small for the message.
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-    command.args(["overlap", "--op", "bcast", "--bytes", "8388608", "--format", "json"]);
+    command.args([
+        "measure",
+        "collectives",
+        "--op",
+        "bcast",
+        "--bytes",
+        "8388608",
+        "--format",
+        "json",
+    ]);
     let output =
         command.env("TRADEWIND_ARENA_MIB", "1").output().expect("the command can be started");
     let said = text(&output.stderr);

@@ -17,14 +17,14 @@ fn every_shell_has_a_completion_script_with_the_subcommands() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let output = tradewind(&["completions", shell]);
         let script = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && script.contains("overlap"), "{shell}: {output:?}");
+        assert!(output.status.success() && script.contains("collectives"), "{shell}: {output:?}");
     }
 }
 
 fn every_subcommand_has_a_manual_page() {
     let directory = tempfile::tempdir().expect("a directory");
     let pages = directory.path().join("man1");
-    let output = tradewind(&["man", pages.to_str().expect("readable")]);
+    let output = tradewind(&["completions", "--man", pages.to_str().expect("readable")]);
     assert!(output.status.success(), "{output:?}");
     for page in ["tradewind.1", "tradewind-run.1", "tradewind-measure.1"] {
         let page = std::fs::read_to_string(pages.join(page)).expect(page);

@@ -25,7 +25,7 @@ pub enum RankLine<'a, Report> {
     },
 }
 
-/// Runs this program as the ranks of a job, until all of them have ended. Its command line is `rank`,
+/// Runs this program as the ranks of a job, until all of them have ended. Its command line is `internal rank`,
 /// the name of a task, and the task's arguments. `read` is called for every line; an error that it
 /// returns ends the ranks.
 ///
@@ -49,7 +49,7 @@ pub fn run_ranks<Report: DeserializeOwned>(
             RankLine::Report,
         ))
     }));
-    let task = ["rank".into(), task.into()];
+    let task = ["internal".into(), "rank".into(), task.into()];
     let command_line: Vec<OsString> = task.into_iter().chain(arguments).collect();
     launch(&OsString::from("/proc/self/exe"), &command_line, options)
 }

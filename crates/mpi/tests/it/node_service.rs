@@ -4,11 +4,11 @@ use engine::node::EngineKind;
 use service::spawn::{ServeOptions, serve};
 use std::process::ExitCode;
 
-/// Runs the node service if the command line is `serve NAME --ranks N …`.
+/// Runs the node service if the command line is `internal serve NAME --ranks N …`.
 pub(crate) fn run_if_named() -> Option<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [command, name, rest @ ..] = &arguments[..] else { return None };
-    if command != "serve" {
+    let [internal, command, name, rest @ ..] = &arguments[..] else { return None };
+    if (internal.as_str(), command.as_str()) != ("internal", "serve") {
         return None;
     }
     let text = |option: &str| {

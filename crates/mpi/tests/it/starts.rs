@@ -123,7 +123,7 @@ fn service() -> Option<String> {
     let mut numbers = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     numbers.find(|number| {
         let command = std::fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
-        let is_service = command.split(|byte| *byte == 0).nth(1) == Some(b"serve");
+        let is_service = command.split(|byte| *byte == 0).nth(2) == Some(b"serve");
         is_service && identity(&format!("/proc/{number}/exe")) == own
     })
 }

@@ -133,7 +133,7 @@ fn variables(more: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
 fn remote(shell: &[OsString], host: &str, tradewind: &std::path::Path) -> Command {
     let mut words = shell.iter();
     let mut command = Command::new(words.next().map_or(OsStr::new("ssh"), OsString::as_os_str));
-    command.args(words).arg(host).arg(quoted(tradewind.as_os_str(), " node"));
+    command.args(words).arg(host).arg(quoted(tradewind.as_os_str(), " internal node"));
     // A group of its own: Ctrl-C is for this process, which passes it to the ranks.
     command.process_group(0);
     // The terminal stops a process of another group that reads from it, and the job would wait for

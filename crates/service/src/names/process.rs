@@ -94,7 +94,7 @@ fn starter(command: Option<&Path>) -> Command {
     let given = || command.map_or_else(|| OsString::from("tradewind"), OsString::from);
     let command = Environment.get(COMMAND).unwrap_or_else(given);
     let mut command = Command::new(command);
-    command.arg("serve-names");
+    command.args(["internal", "serve-names"]);
     command
 }
 

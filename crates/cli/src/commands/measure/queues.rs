@@ -5,7 +5,7 @@ mod table;
 use super::made_nodes::MadeNodes;
 use super::nodes::{experiment, of_job, refuse_in_job};
 use super::suite::{self, ResultsLocation};
-use crate::commands::overlap::figures::ranks_on_cores;
+use crate::commands::figures::ranks_on_cores;
 use crate::commands::values::number;
 use crate::failure::Failure;
 use crate::format::Format;

@@ -1,6 +1,6 @@
 //! The conclusion of a tour, in one sentence built from its figures.
 
-use crate::commands::overlap::figures::{microseconds, name_and_size, percent_of};
+use crate::commands::figures::{microseconds, name_and_size, percent_of};
 use measure::experiments::overlap::OverlapRow;
 use models::machine_file::Engine;
 

@@ -108,7 +108,7 @@ fn a_part_that_is_none_is_named() {
     folder.file("rank-0.json", "junk\n");
     let parts = folder.path(".");
     let output = tradewind()
-        .arg("trace")
+        .args(["exec", "trace"])
         .args([&parts, &folder.path("profile.json")])
         .output()
         .expect("cargo has built the command");

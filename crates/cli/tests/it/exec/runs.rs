@@ -80,7 +80,7 @@ fn binary_files_and_standard_input_run_too() {
     let (source, binary) =
         (folder.file("everything.goal", EVERYTHING), folder.path("everything.bin"));
     let converted = tradewind()
-        .arg("convert")
+        .args(["exec", "convert"])
         .args([&source, &binary])
         .output()
         .expect("cargo has built the command");

@@ -96,7 +96,7 @@ fn the_end_of_a_node_is_reported_to_those_without_a_connection() {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
         let ending = format!("-{KILLED}");
-        words.get(1) == Some(&&b"serve"[..]) && words[2].ends_with(ending.as_bytes())
+        words.get(2) == Some(&&b"serve"[..]) && words[3].ends_with(ending.as_bytes())
     };
     let services: Vec<i32> = processes(&testbed).into_iter().filter(is_killed).collect();
     let [service] = services[..] else { panic!("{services:?}") };

@@ -114,11 +114,11 @@ fn endless(reachable: &Reachable, options: &[&str], ranks: usize) -> Child {
     launcher
 }
 
-/// The launchers of nodes, `tradewind node`.
+/// The launchers of nodes, `tradewind internal node`.
 fn launchers_of_nodes(reachable: &Reachable) -> Vec<Pid> {
     let is_node = |pid: &i32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).nth(1) == Some(b"node")
+        line.split(|byte| *byte == 0).nth(2) == Some(b"node")
     };
     let all = processes(reachable.testbed()).into_iter().filter(is_node);
     all.filter_map(Pid::from_raw).collect()

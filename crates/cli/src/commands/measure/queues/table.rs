@@ -1,6 +1,6 @@
 //! The text form of the rows of `tradewind measure queues`.
 
-use crate::commands::overlap::figures::{figure, table_with, trusted};
+use crate::commands::figures::{figure, table_with, trusted};
 use comfy_table::{Cell, Table};
 use measure::experiments::queues::{Crossover, Mechanism, QueueRow};
 use models::statistics::Deciles;

@@ -1,7 +1,7 @@
 //! The text form of a part: its tables and notes, without curves.
 
 use super::text::{count, file_of};
-use crate::commands::overlap::figures::{figure, table_with};
+use crate::commands::figures::{figure, table_with};
 use comfy_table::Cell;
 use measure::results::{Part, Table, Value};
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! The text form of the rows of `tradewind overlap`.
+//! The text form of the rows of `tradewind measure collectives`.
 
-use super::figures::{
+use crate::commands::figures::{
     figure, microseconds, percent_of, ranks_on_cores, size, spread, table_with, trusted,
 };
 use comfy_table::Cell;

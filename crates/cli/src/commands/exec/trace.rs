@@ -1,4 +1,4 @@
-//! `tradewind trace`: one profile from what the ranks of another launcher's job have written.
+//! `tradewind exec trace`: one profile from what the ranks of another launcher's job have written.
 
 use crate::failure::Failure;
 use crate::trace;

@@ -1,8 +1,8 @@
-//! `tradewind predict`: what the models of a machine predict for a collective.
+//! `tradewind schedule predict`: what the models of a machine predict for a collective.
 
-use super::overlap::figures::{figure, table_with};
-use super::schedule::collective;
-use super::values::number;
+use super::collective;
+use crate::commands::figures::{figure, table_with};
+use crate::commands::values::number;
 use crate::failure::Failure;
 use crate::format::Format;
 use collectives::Collective;

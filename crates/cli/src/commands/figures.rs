@@ -6,7 +6,7 @@ use comfy_table::{
 use measure::experiments::overlap::{Collective, OverlapRow};
 
 /// A size in bytes, in the largest unit that it is a multiple of; nothing for nothing.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         0 => String::new(),
         bytes if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),

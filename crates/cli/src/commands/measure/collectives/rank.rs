@@ -22,7 +22,7 @@ pub(crate) enum OverlapReport {
     Row(OverlapRow),
 }
 
-/// Measures one row; `tradewind overlap` and `tradewind tour` start it.
+/// Measures one row; `tradewind measure collectives` and `tradewind tour` start it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     collective: Collective,

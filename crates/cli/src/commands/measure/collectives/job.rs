@@ -1,7 +1,7 @@
 //! Rows measured on rank processes.
 
-use super::figures::{microseconds, name_and_size};
 use super::rank::OverlapReport;
+use crate::commands::figures::{microseconds, name_and_size};
 use crate::failure::Failure;
 use engine::Exit;
 use engine::node::EngineKind;
@@ -86,7 +86,7 @@ impl Measurements {
         let arguments = super::rank::arguments(case, engine, options.job.cores);
         let (sender, reports) = mpsc::channel();
         let progress = self.progress.clone();
-        let outcome = run_ranks("overlap", arguments, options, move |line| {
+        let outcome = run_ranks("collectives", arguments, options, move |line| {
             match line {
                 RankLine::Report(report) => {
                     if let OverlapReport::Plan { computation_us, repetitions } = report {

@@ -1,4 +1,4 @@
-//! `tradewind convert`: a GOAL file from text to binary or back.
+//! `tradewind exec convert`: a GOAL file from text to binary or back.
 
 use crate::failure::Failure;
 use crate::format::Format;

@@ -1,4 +1,4 @@
-//! `tradewind check`: reports the errors of a GOAL file.
+//! `tradewind exec check`: reports the errors of a GOAL file.
 
 use crate::failure::Failure;
 use crate::format::Format;
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     file: PathBuf,
 
     #[command(flatten)]
-    eager_limit: super::values::EagerLimit,
+    eager_limit: crate::commands::values::EagerLimit,
 }
 
 const JSON: &str = "\

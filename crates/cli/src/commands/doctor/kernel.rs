@@ -1,4 +1,4 @@
-//! `tradewind kernel`: whether collectives between nodes can be run by this kernel.
+//! `tradewind doctor kernel`: whether collectives between nodes can be run by this kernel.
 
 use crate::failure::Failure;
 use crate::format::Format;

@@ -1,6 +1,5 @@
-//! `tradewind overlap`: exposed time of collectives beside a computation.
+//! `tradewind measure collectives`: exposed time of collectives beside a computation.
 
-pub(crate) mod figures;
 pub(crate) mod job;
 pub(crate) mod rank;
 mod table;
@@ -32,7 +31,7 @@ use std::process::ExitCode;
 pub(crate) struct Arguments {
     /// Number of ranks.
     #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 2)]
-    #[arg(value_parser = super::values::ranks)]
+    #[arg(value_parser = crate::commands::values::ranks)]
     ranks: u32,
 
     /// Collectives: barrier, allreduce (a sum of doubles), alltoall, bcast, neighbor (on a torus of
@@ -48,7 +47,7 @@ pub(crate) struct Arguments {
         value_name = "BYTES,...",
         value_delimiter = ',',
         default_value = "8,1024,65536,1048576",
-        value_parser = super::values::number("bytes", 0..=u64::MAX)
+        value_parser = crate::commands::values::number("bytes", 0..=u64::MAX)
     )]
     bytes: Vec<u64>,
 
