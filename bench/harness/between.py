@@ -17,7 +17,6 @@ from .places import BENCH, BUILD, LOOPS, RESULTS, ROOT, Trouble, release
 from .processes import Failed, run
 from .rows import SOLVE_ROWS
 
-ENTER = BENCH / "harness" / "enter"
 PEERS = ("mpich", "openmpi")
 # Nonblocking collectives in one step over plain connections, which MPICH starts: c/sockets.c, without neighbour exchanges.
 SOCKETS = "sockets"
@@ -53,6 +52,7 @@ def read(arguments):
     """The command line."""
     parser = argparse.ArgumentParser(prog="bench/nodes", description=__doc__)
     parser.add_argument("--nodes", type=positive, action="append", metavar="N", help="how many nodes (2); repeatable, one number after the other")
+    parser.add_argument("--link", metavar="RATE", help="speed of each node's link, such as 1gbit or 100mbit (as fast as memory is copied)")
     parser.add_argument("--mtu", type=positive, default=1500, help="largest IP packet (1500)")
     parser.add_argument("--rounds", type=positive, default=7, help="rounds, in which every contender has a turn (7)")
     parser.add_argument("--receiver-core", action="store_true", help="packets are received on the receiver's core (RPS)")
@@ -105,17 +105,17 @@ def build(say):
 
 
 @contextlib.contextmanager
-def nodes(count, mtu, receiver_core):
-    """Namespaces for the peers, for as long as the block runs: a line of JSON each."""
-    command = [release(ROOT) / "examples" / "nodes", str(count), str(mtu)]
+def nodes(count, options, enter):
+    """Namespaces for the peers, for as long as the block runs: a line of JSON each. `enter` becomes the program that enters them."""
+    command = [release(ROOT) / "examples" / "nodes", str(count), str(options.mtu), f"enter={enter}"]
     holder = subprocess.Popen(
-        [str(part) for part in command] + (["receiver-core"] if receiver_core else []),
+        [str(part) for part in command] + (["receiver-core"] if options.receiver_core else []) + ([f"link={options.link}"] if options.link else []),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )
     try:
         lines = [holder.stdout.readline() for _ in range(count)]
         if not all(lines):
-            raise Trouble("the nodes could not be made: it needs root, and ip of iproute2; see above")
+            raise Trouble("the nodes could not be made: it needs root, and ip and tc of iproute2; see above")
         yield [json.loads(line) for line in lines]
     finally:
         holder.stdin.close()
@@ -135,7 +135,7 @@ def launchers(places, folder, options):
     # Open MPI starts the ranks of its own node without `enter`.
     inside = ["taskset", "--cpu-list", cores(first, options), "nsenter", f"--net={first['namespace']}"]
     mpich = [
-        *inside, str(installation.environment("mpich") / "bin" / "mpiexec"), "-launcher", "ssh", "-launcher-exec", str(ENTER),
+        *inside, str(installation.environment("mpich") / "bin" / "mpiexec"), "-launcher", "ssh", "-launcher-exec", str(folder / "enter"),
         "-localhost", "no-host-has-this-name", "-iface", device, "-f", str(nodes_file), "-ppn", "1", "-n", str(count),
     ]
     openmpi_nodes = folder / "openmpi-nodes"
@@ -143,7 +143,7 @@ def launchers(places, folder, options):
     crowded = count > machine.cores()
     openmpi = [
         *inside, str(installation.environment("openmpi") / "bin" / "mpiexec"), "--allow-run-as-root", "--hostfile",
-        str(openmpi_nodes), "--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", str(ENTER), "-n", str(count), "--map-by", "node",
+        str(openmpi_nodes), "--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", str(folder / "enter"), "-n", str(count), "--map-by", "node",
         "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", device,
         *(["--mca", "mpi_yield_when_idle", "1"] if crowded else []),
     ]
@@ -195,13 +195,13 @@ def collective_commands(places, folder, options, number, program):
     return {name: command for name, command in found.items() if rows and is_wanted(name, options.contender)}
 
 
-def measure_collectives(places, folder, options, table, say, program, values, failures):
+def measure_collectives(places, folder, options, say, program, values, failures):
     """All rounds of a program's collectives: adds values by contender, then by collective; and what failed."""
     for number in range(options.rounds):
         say(f"{program} collectives, round {number + 1} of {options.rounds}")
         for contender, command in collective_commands(places, folder, options, number, program).items():
             try:
-                found = run(command, {"TRADEWIND_BENCH_NODES": str(table)}, LIMIT_S)
+                found = run(command, {}, LIMIT_S)
             except Failed as failure:
                 failures[f"{contender}, {program} collectives"] = str(failure)
                 continue
@@ -226,10 +226,8 @@ def in_words(program, values):
 def measure(options, say):
     """All rounds of all programs, or those before an interruption: values of the programs, and what failed."""
     collectives, failures = {}, {}
-    with tempfile.TemporaryDirectory() as name, nodes(options.nodes, options.mtu, options.receiver_core) as places:
-        table = Path(name) / "namespaces"
-        table.write_text("".join(f"{place['address']} {place['namespace']} {cores(place, options)}\n" for place in places))
-        here = (places, Path(name), options, table, say)
+    with tempfile.TemporaryDirectory() as name, nodes(options.nodes, options, Path(name) / "enter") as places:
+        here = (places, Path(name), options, say)
         try:
             for program in (program for program in PROGRAMS if is_wanted(program, options.program)):
                 measure_collectives(*here, program, collectives.setdefault(program, {}), failures)
@@ -273,7 +271,7 @@ def collective_table(program, values):
 def report(collectives, failures, options, described):
     """The tables, as text."""
     lines = [
-        f"# {options.nodes} nodes (network namespaces, MTU {options.mtu}), {options.rounds} rounds in turns",
+        f"# {options.nodes} nodes (network namespaces, MTU {options.mtu}, links {options.link or 'unlimited'}), {options.rounds} rounds in turns",
         "",
         f"{described['processor']}, {described['cores']} cores, Linux {described['kernel']}, {described['date']}. Packets are "
         + ("received on the receiver's core (RPS)." if options.receiver_core else "received inside the sender's call (veth without RPS)."),

@@ -117,12 +117,6 @@ pub(crate) enum Failure {
          launcher"
     )]
     InJob,
-    /// Hydra, which starts ranks on nodes that are made here, cannot be run.
-    #[error(
-        "cannot run mpiexec.hydra, which starts the ranks on the nodes: {0}; install mpich, or start the ranks with a \
-         launcher: mpiexec -n 2 -hosts A,B tradewind measure plogp"
-    )]
-    Hydra(std::io::Error),
     /// The ranks of a measurement between nodes have failed.
     #[error("the ranks on the nodes have failed (status {0}); their messages are above")]
     RanksOnNodes(i32),

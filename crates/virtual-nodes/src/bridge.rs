@@ -2,8 +2,9 @@
 
 use crate::error::Error;
 use crate::link::Link;
-use crate::namespace::Namespace;
+use crate::namespace::{Namespace, Tool};
 use crate::node::{INTERFACE, Node, read_attribute};
+use crate::rate::LinkRate;
 use std::fmt::Write;
 use std::os::fd::OwnedFd;
 
@@ -39,16 +40,27 @@ impl Bridge {
             );
         }
         commands.push_str("link set bridge up\n");
-        namespace.configure("the bridge", &commands)?;
+        namespace.configure(Tool::Ip, "the bridge", &commands)?;
         let sysfs = namespace.sysfs()?;
         Ok(Bridge { namespace, sysfs })
+    }
+
+    /// Limits both ends of each node's link to this rate.
+    pub(crate) fn limit(&self, nodes: &[Node], rate: LinkRate, mtu: u32) -> Result<(), Error> {
+        let queue = rate.queue(mtu);
+        let mut commands = String::new();
+        for node in nodes {
+            node.limit(rate, mtu)?;
+            let _ = writeln!(commands, "qdisc replace dev port{} root {queue}", node.number());
+        }
+        self.namespace.configure(Tool::Tc, "the bridge", &commands)
     }
 }
 
 impl Link for Bridge {
     fn set_carrier(&self, node: usize, up: bool) -> Result<(), Error> {
         let state = if up { "up" } else { "down" };
-        self.namespace.configure("the bridge", &format!("link set port{node} {state}\n"))
+        self.namespace.configure(Tool::Ip, "the bridge", &format!("link set port{node} {state}\n"))
     }
 
     /// The bridge forwards a moment after the link is up.

@@ -25,12 +25,14 @@ pub enum Error {
         /// Way to get the feature.
         way_out: &'static str,
     },
-    /// `ip` rejected its commands.
-    #[error("ip cannot set up {subject}: {output}")]
+    /// A tool of iproute2 rejected its commands.
+    #[error("{tool} cannot set up {subject}: {output}")]
     Setup {
+        /// `ip` or `tc`.
+        tool: &'static str,
         /// Node, or the bridge.
         subject: String,
-        /// Error output of `ip`.
+        /// Its error output.
         output: String,
     },
     /// The number of nodes is zero or exceeds the addresses.

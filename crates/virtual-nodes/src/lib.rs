@@ -3,9 +3,11 @@
 //! [`VirtualNodes`] are network namespaces on one Ethernet. Each node has an interface of its own
 //! with an IPv4 and an IPv6 address; a bridge, or another [`Link`], joins them. The network of the
 //! machine itself does not change. The namespaces have no names, so nothing is left behind even if
-//! the process is killed. `nsenter --net=` with the path [`Node::namespace`] enters one.
+//! the process is killed. `nsenter --net=` with the path [`Node::namespace`] enters one, and an
+//! [`Entrance`] is a program that does so for launchers. With [`VirtualNodes::with_rate`] the links
+//! have a speed, so that a transfer takes time in which cores are free.
 //!
-//! Requirements: CAP_SYS_ADMIN, CAP_NET_ADMIN, and `ip` of iproute2. Without them,
+//! Requirements: CAP_SYS_ADMIN, CAP_NET_ADMIN, and `ip` and, for a speed, `tc` of iproute2. Without them,
 //! [`VirtualNodes::new`] returns an error for which [`Error::is_missing_requirement`] holds.
 //!
 //! ```no_run
@@ -26,15 +28,19 @@
 //! ```
 
 mod bridge;
+mod entrance;
 mod error;
 mod link;
 mod namespace;
 mod node;
+mod rate;
 
 use bridge::Bridge;
+pub use entrance::Entrance;
 pub use error::Error;
 pub use link::Link;
 pub use node::Node;
+pub use rate::{LinkRate, RateError};
 use std::time::{Duration, Instant};
 
 /// Largest number of nodes.
@@ -55,7 +61,24 @@ impl VirtualNodes {
     /// A right or a feature is missing ([`Error::is_missing_requirement`]), the number of nodes is
     /// not within 1 to [`MAXIMUM_NODES`], or the system refuses a step.
     pub fn new(count: usize, mtu: u32) -> Result<Self, Error> {
-        Self::with_link(count, |nodes| Ok(Box::new(Bridge::join(nodes, mtu)?)))
+        Self::with_rate(count, mtu, None)
+    }
+
+    /// Creates nodes as [`new`](Self::new) does. Each node's link has this rate in each direction: what
+    /// the node sends, and what the bridge sends to it, passes a token bucket. What the kernel
+    /// engine answers inside a node passes that of the bridge only.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); `tc` or the kernel's token bucket is missing
+    /// ([`Error::is_missing_requirement`]).
+    pub fn with_rate(count: usize, mtu: u32, rate: Option<LinkRate>) -> Result<Self, Error> {
+        Self::with_link(count, |nodes| {
+            let bridge = Bridge::join(nodes, mtu)?;
+            if let Some(rate) = rate {
+                bridge.limit(nodes, rate, mtu)?;
+            }
+            Ok(Box::new(bridge))
+        })
     }
 
     /// Creates nodes and joins them by the link that `join` returns. `join` must create the

@@ -22,6 +22,33 @@ pub(crate) struct Namespace {
 }
 
 const ADMIN: &str = "CAP_SYS_ADMIN";
+const LIMITING: &str = "limiting the rate of links";
+
+/// Tool of iproute2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tool {
+    /// Interfaces and addresses.
+    Ip,
+    /// Queues in front of interfaces.
+    Tc,
+}
+
+impl Tool {
+    fn name(self) -> &'static str {
+        match self {
+            Tool::Ip => "ip",
+            Tool::Tc => "tc",
+        }
+    }
+
+    fn is_missing(self) -> Error {
+        let (what, way_out) = match self {
+            Tool::Ip => ("setting up links", "install iproute2, whose ip is not in PATH"),
+            Tool::Tc => (LIMITING, "install iproute2, whose tc is not in PATH"),
+        };
+        Error::Feature { what, way_out }
+    }
+}
 
 impl Namespace {
     /// Creates a namespace that contains only a loopback interface, which is down.
@@ -67,21 +94,18 @@ impl Namespace {
         format!("/proc/{}/fd/{}", std::process::id(), self.descriptor.as_raw_fd())
     }
 
-    /// Runs commands of `ip` in the namespace, one a line.
-    pub(crate) fn configure(&self, subject: &str, commands: &str) -> Result<(), Error> {
-        let what = "running ip";
-        let mut ip = self.command("ip");
-        ip.args(["-batch", "-"]);
-        ip.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = ip.spawn().map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => Error::Feature {
-                what: "setting up links",
-                way_out: "install iproute2, whose ip is not in PATH",
-            },
+    /// Runs commands of a tool in the namespace, one a line.
+    pub(crate) fn configure(&self, tool: Tool, subject: &str, commands: &str) -> Result<(), Error> {
+        let what = "running a tool of iproute2";
+        let mut command = self.command(tool.name());
+        command.args(["-batch", "-"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => tool.is_missing(),
             _ => Error::System { what, source },
         })?;
         let mut input = child.stdin.take().expect("standard input is a pipe");
-        // ip stops reading at the first command that fails. Its output then explains more than the
+        // The tool stops reading at the first command that fails. Its output then explains more than the
         // error of the broken pipe.
         let _ = input.write_all(commands.as_bytes());
         drop(input);
@@ -93,7 +117,11 @@ impl Namespace {
         if output.contains("Operation not permitted") {
             return Err(Error::Right { what: "setting up links", right: "CAP_NET_ADMIN" });
         }
-        Err(Error::Setup { subject: subject.to_owned(), output })
+        if tool == Tool::Tc && output.contains("qdisc kind is unknown") {
+            let way_out = "use a kernel with CONFIG_NET_SCH_TBF, or load sch_tbf";
+            return Err(Error::Feature { what: LIMITING, way_out });
+        }
+        Err(Error::Setup { tool: tool.name(), subject: subject.to_owned(), output })
     }
 
     /// Returns the directory `/sys` of the namespace. A mount of sysfs shows the namespace of the

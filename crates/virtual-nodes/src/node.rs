@@ -1,7 +1,8 @@
 //! One node: a network namespace with an interface and addresses.
 
 use crate::error::Error;
-use crate::namespace::Namespace;
+use crate::namespace::{Namespace, Tool};
+use crate::rate::LinkRate;
 use rustix::fs::{Mode, OFlags, openat};
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -60,7 +61,15 @@ impl Node {
     /// # Errors
     /// `ip` is missing or rejects a command.
     pub fn configure(&self, commands: &str) -> Result<(), Error> {
-        self.namespace.configure(&format!("node {}", self.number), commands)
+        self.namespace.configure(Tool::Ip, &format!("node {}", self.number), commands)
+    }
+
+    /// Limits what the node sends to this rate.
+    pub(crate) fn limit(&self, rate: LinkRate, mtu: u32) -> Result<(), Error> {
+        let segment = rate.segment(mtu);
+        self.configure(&format!("link set {INTERFACE} gso_max_size {segment}\n"))?;
+        let command = format!("qdisc replace dev {INTERFACE} root {}\n", rate.queue(mtu));
+        self.namespace.configure(Tool::Tc, &format!("node {}", self.number), &command)
     }
 
     /// Returns the index of the node.

@@ -3,7 +3,7 @@
 mod built_in;
 pub(crate) mod mpi;
 
-use super::measure::made_nodes::MadeNodes;
+use super::measure::made_nodes::{MadeNodes, NodesWanted};
 use super::measure::nodes::refuse_in_job;
 use super::measure::{nodes, suite};
 use crate::failure::Failure;
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     out: Option<PathBuf>,
 
     /// Numbers of ranks; for others the nearest one counts, up to twice or half as many.
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,4,8")]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,4,8", conflicts_with = "nodes")]
     #[arg(value_parser = super::values::number("ranks", 2..=RANK_LIMIT))]
     ranks: Vec<u32>,
 
@@ -79,11 +79,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     measurements: Option<PathBuf>,
 
-    /// Tunes collectives between this number of nodes instead: network namespaces made for the
-    /// measurement, with ranks that mpiexec.hydra starts. Needs root.
-    #[arg(long, value_name = "N", value_parser = super::values::number("nodes", 2..=16_u32))]
-    #[arg(conflicts_with = "ranks")]
-    nodes: Option<u32>,
+    #[command(flatten)]
+    made: NodesWanted,
 
     /// Times the collectives of an MPI library and tradewind's in turns: `tradewind mpi` takes over
     /// those that are faster from then on, instead of those of its built-in rule [default of --out:
@@ -132,7 +129,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let folder = folder_of(&out)?;
     tempfile::tempfile_in(folder).map_err(|source| Failure::Write { path: out.clone(), source })?;
     let temporary = tempfile::tempdir()?;
-    if let Some(nodes) = arguments.nodes {
+    if let Some(nodes) = arguments.made.nodes {
         let path = arguments.measurements.as_deref().unwrap_or(temporary.path());
         let nodes = (nodes, arguments.ranks_per_node);
         return on_made_nodes(arguments, nodes, &out, path, format);
@@ -173,7 +170,7 @@ fn on_made_nodes(
     path: &Path,
     format: Format,
 ) -> Result<ExitCode, Failure> {
-    let made = MadeNodes::new(nodes, ranks_per_node)?;
+    let made = MadeNodes::new(nodes, ranks_per_node, arguments.made.link)?;
     let mut line: Vec<OsString> = vec!["tune".into(), "--out".into()];
     line.push(std::path::absolute(out)?.into());
     line.extend(["--measurements".into(), std::path::absolute(path)?.into()]);
@@ -213,6 +210,7 @@ fn in_job(
     // Before the parameters are measured, which takes part of the time.
     let setting = setting(arguments);
     let plain = Setting { options: BTreeMap::new(), ..setting.clone() };
+    let (setting, plain) = (arguments.made.with_link(setting), arguments.made.with_link(plain));
     let job = Job::init()?;
     let world = job.world();
     let plain = nodes::of_job(world, plain)?;

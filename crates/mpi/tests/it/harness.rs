@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 use testing::mpi::{Family, Installation, installations, remove_left_memory};
-use virtual_nodes::VirtualNodes;
+use virtual_nodes::{Entrance, VirtualNodes};
 
 /// A job may take so long on a busy machine; none takes a tenth of it otherwise.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -169,14 +169,6 @@ pub(crate) struct Job {
     _directory: Option<tempfile::TempDir>,
 }
 
-/// What MPICH's launcher executes to start something on a node: it passes options, the name of the
-/// node, and a command line for a shell there.
-const REACH: &str = r#"#!/bin/sh
-while [ "${1#-}" != "$1" ]; do shift; done
-eval "namespace=\$NAMESPACE_$1"; shift
-exec nsenter --net="$namespace" -- sh -c "$*"
-"#;
-
 impl Job {
     /// A job of `ranks` ranks of a program.
     pub(crate) fn of(installation: &Installation, program: PathBuf, ranks: u32) -> Self {
@@ -192,8 +184,9 @@ impl Job {
     ) -> Self {
         let directory = tempfile::tempdir().expect("there is space");
         let reach = directory.path().join("reach");
-        std::fs::write(&reach, REACH).expect("there is space");
-        std::fs::set_permissions(&reach, Permissions::from_mode(0o700)).expect("it is ours");
+        let named =
+            nodes.nodes().iter().map(|node| (format!("h{}", node.number()), node, String::new()));
+        Entrance::new(named).write(&reach).expect("there is space");
         let first = &nodes.nodes()[0];
         let mut command = first.command(&installation.mpiexec);
         command.args(["-localhost", &first.address().to_string()]);
@@ -201,9 +194,6 @@ impl Job {
         let hosts: Vec<String> =
             ranks.iter().enumerate().map(|(node, ranks)| format!("h{node}:{ranks}")).collect();
         command.args(["-hosts", &hosts.join(",")]);
-        for (number, node) in nodes.nodes().iter().enumerate() {
-            command.env(format!("NAMESPACE_h{number}"), node.namespace());
-        }
         let job = Job::by(command, installation, program, ranks.iter().sum());
         Job { _directory: Some(directory), ..job }
     }

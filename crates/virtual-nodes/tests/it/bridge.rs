@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use testing::traffic::{Family, SIZES, exchange, receiver, unplug_and_plug};
-use virtual_nodes::{Error, MAXIMUM_NODES, Node, VirtualNodes};
+use virtual_nodes::{Entrance, Error, LinkRate, MAXIMUM_NODES, Node, VirtualNodes};
 
 testing::tests![needs(Nodes):
     every_node_reaches_every_other_node,
@@ -18,8 +18,10 @@ testing::tests![needs(Nodes):
     received_packets_can_be_steered,
     nothing_is_left_of_a_process_that_was_killed,
     separate_sets_of_nodes_do_not_receive_from_each_other,
+    both_ends_of_a_link_have_its_rate,
+    an_entrance_runs_commands_on_the_node_that_it_is_told,
 ];
-testing::tests![impossible_numbers_of_nodes_are_refused];
+testing::tests![impossible_numbers_of_nodes_are_refused, rates_have_bounds_and_a_unit];
 testing::parts![victim];
 
 fn nodes_with(count: usize, mtu: u32) -> VirtualNodes {
@@ -155,4 +157,53 @@ fn separate_sets_of_nodes_do_not_receive_from_each_other() {
         silent.recv(&mut [0; 16]).expect_err("no packet arrives").kind(),
         std::io::ErrorKind::WouldBlock
     );
+}
+
+/// The kernel states the rate of each queue, and packets of every size still arrive.
+fn both_ends_of_a_link_have_its_rate() {
+    for (text, bytes_per_second) in [("1gbit", 125_000_000), ("100mbit", 12_500_000)] {
+        let rate: LinkRate = text.parse().expect("a rate");
+        for mtu in [1500, 9000] {
+            let nodes = VirtualNodes::with_rate(3, mtu, Some(rate)).expect("the machine has tc");
+            for node in nodes.nodes() {
+                let show = ["-j", "-d", "qdisc", "show", "dev", node.interface()];
+                let output = node.command("tc").args(show).output().expect("tc runs");
+                let shown = String::from_utf8_lossy(&output.stdout);
+                let expected = format!("\"rate\":{bytes_per_second},");
+                assert!(shown.contains("\"kind\":\"tbf\"") && shown.contains(&expected), "{shown}");
+            }
+            exchange(&nodes, Family::V4, mtu);
+        }
+    }
+}
+
+fn rates_have_bounds_and_a_unit() {
+    for wrong in ["", "1", "gbit", "1 gbit", "-1mbit", "1.5gbit", "99kbit", "101gbit", "1gbps"] {
+        let error = wrong.parse::<LinkRate>().expect_err(wrong).to_string();
+        let names_what_is_accepted = error.contains("kbit, mbit or gbit");
+        assert!(names_what_is_accepted && error.contains("from 100kbit to 100gbit"), "{error}");
+    }
+    let most = u64::MAX.to_string() + "gbit";
+    assert!(most.parse::<LinkRate>().is_err());
+}
+
+fn an_entrance_runs_commands_on_the_node_that_it_is_told() {
+    let nodes = nodes_with(2, 1500);
+    let directory = std::env::temp_dir().join(format!("tradewind-entrance-{}", std::process::id()));
+    let named =
+        nodes.nodes().iter().map(|node| (format!("n{}", node.number()), node, "env X=1".into()));
+    Entrance::new(named).write(&directory).expect("there is space");
+    let run = |arguments: &[&str]| {
+        std::process::Command::new(&directory).args(arguments).output().expect("it is a program")
+    };
+    for (name, node) in ["n0", "n1"].into_iter().zip(nodes.nodes()) {
+        let output = run(&["-x", "-l", "me", name, "readlink /proc/self/ns/net;", "echo $X"]);
+        let inside = node.run(|| std::fs::read_link("/proc/thread-self/ns/net"));
+        let inside = inside.expect("/proc is mounted").display().to_string();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{inside}\n1\n"));
+    }
+    let unknown = run(&["n2", "true"]);
+    assert_eq!(unknown.status.code(), Some(255));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("there is no node n2"));
+    std::fs::remove_file(&directory).expect("it is ours");
 }

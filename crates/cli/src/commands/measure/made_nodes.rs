@@ -1,49 +1,76 @@
-//! Nodes that are made for a measurement: network namespaces, with ranks that hydra starts.
+//! Nodes that are made for a measurement: network namespaces, with ranks that the launcher of this
+//! command starts.
 
+use crate::commands::values::number;
 use crate::failure::Failure;
 use crate::format::Format;
+use engine::node::EngineKind;
 use launch::environment::{COMMAND, INTERNODE};
+use measure::harness::Setting;
+use service::launcher::{NodeRanks, NodesOptions, launch_on_nodes};
 use std::ffi::OsString;
-use std::fs::Permissions;
 use std::num::NonZeroU32;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Stdio;
-use virtual_nodes::VirtualNodes;
-
-/// Script with which hydra starts a command on a node. Its arguments are options, the node's name,
-/// and a command line for a shell there.
-const LAUNCHER: &str = r#"#!/bin/sh
-while [ "${1#-}" != "$1" ]; do shift; done
-name=$1; shift
-eval "namespace=\$NAMESPACE_$name"
-exec nsenter --net="$namespace" -- sh -c "$*"
-"#;
+use std::time::Duration;
+use virtual_nodes::{Entrance, LinkRate, VirtualNodes};
 
 /// The largest IP packet between the nodes, in bytes.
 const MTU: u32 = 1500;
+/// Name of the speed of the links among the properties that measurements share.
+const LINK: &str = "link";
+/// Time for the other ranks to report an error of their own after one has failed.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The nodes that a measurement makes, if any.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub(crate) struct NodesWanted {
+    /// Measures between this number of nodes instead: network namespaces made for the measurement,
+    /// with ranks that this command starts. Needs root.
+    #[arg(long, value_name = "N", value_parser = number("nodes", 2..=16_u32))]
+    pub(crate) nodes: Option<u32>,
+
+    /// Gives the link of each node this speed in both directions, such as 1gbit or 100mbit (kbit, mbit
+    /// or gbit, from 100kbit to 100gbit) [default: as fast as memory is copied].
+    #[arg(long, value_name = "RATE", requires = "nodes")]
+    pub(crate) link: Option<LinkRate>,
+
+    /// The speed of the links between the nodes of this process's job.
+    #[arg(long, hide = true, value_name = "RATE", conflicts_with = "nodes")]
+    link_of_nodes: Option<LinkRate>,
+}
+
+impl NodesWanted {
+    /// Adds the speed of this job's links to the properties that its measurements share.
+    pub(in crate::commands) fn with_link(&self, mut setting: Setting) -> Setting {
+        let link = self.link_of_nodes.map(|link| (LINK.to_owned(), link.to_string()));
+        setting.options.extend(link);
+        setting
+    }
+}
 
 /// Nodes, for as long as this exists.
 pub(in crate::commands) struct MadeNodes {
     nodes: VirtualNodes,
     ranks_per_node: NonZeroU32,
-    launcher: PathBuf,
+    link: Option<LinkRate>,
+    entrance: PathBuf,
     _directory: tempfile::TempDir,
 }
 
 impl MadeNodes {
-    /// So many nodes, for so many ranks on each.
+    /// Creates `count` nodes for so many ranks on each, with links of this speed.
     pub(in crate::commands) fn new(
         count: u32,
         ranks_per_node: NonZeroU32,
+        link: Option<LinkRate>,
     ) -> Result<Self, Failure> {
-        let nodes = VirtualNodes::new(count as usize, MTU)?;
+        let nodes = VirtualNodes::with_rate(count as usize, MTU, link)?;
         let directory = tempfile::tempdir()?;
-        let launcher = directory.path().join("launch");
-        let written = std::fs::write(&launcher, LAUNCHER)
-            .and_then(|()| std::fs::set_permissions(&launcher, Permissions::from_mode(0o700)));
-        written.map_err(|source| Failure::Write { path: launcher.clone(), source })?;
-        Ok(MadeNodes { nodes, ranks_per_node, launcher, _directory: directory })
+        let entrance = directory.path().join("enter");
+        let named = nodes.nodes().iter().map(|node| (name(node), node, String::new()));
+        Entrance::new(named).write(&entrance)?;
+        Ok(MadeNodes { nodes, ranks_per_node, link, entrance, _directory: directory })
     }
 
     /// The engines to start ranks for, as `TRADEWIND_INTERNODE` names them: those in user space,
@@ -67,32 +94,41 @@ impl MadeNodes {
         arguments: &[OsString],
         format: Format,
     ) -> Result<(), Failure> {
-        let nodes = self.nodes.nodes();
-        let Some(first) = nodes.first() else { return Ok(()) };
         let program = std::env::current_exe()?;
-        let per_node = self.ranks_per_node;
-        let mut command = first.command("mpiexec.hydra");
-        command.args(["-localhost", &first.address().to_string()]);
-        command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&self.launcher);
-        let hosts: Vec<String> =
-            nodes.iter().map(|node| format!("h{}:{per_node}", node.number())).collect();
-        let ranks = per_node.get().saturating_mul(nodes.len() as u32);
-        command.args(["-hosts", &hosts.join(","), "-n", &ranks.to_string()]);
-        command.arg(&program);
-        if format == Format::Json {
-            command.args(["--format", "json"]);
+        let mut words = match format {
+            Format::Json => vec!["--format".into(), "json".into()],
+            Format::Table => Vec::new(),
+        };
+        words.extend_from_slice(arguments);
+        if let Some(link) = self.link {
+            words.extend(["--link-of-nodes".into(), link.to_string().into()]);
         }
-        command.args(arguments);
-        for node in nodes {
-            command.env(format!("NAMESPACE_h{}", node.number()), node.namespace());
-        }
-        command.env(INTERNODE, engine).env(COMMAND, &program);
-        // A signal that ends this process ends the launcher, and with it the ranks.
-        shm::process::kill_with_this_thread(&mut command);
-        let status = command.stdin(Stdio::null()).status().map_err(Failure::Hydra)?;
-        match status.code().unwrap_or(1) {
+        let ranks = self.ranks_per_node.get();
+        let nodes = self.nodes.nodes().iter();
+        let options = NodesOptions {
+            nodes: nodes.map(|node| NodeRanks { host: name(node), ranks }).collect(),
+            shell: vec![self.entrance.clone().into()],
+            command: program.clone(),
+            engine: EngineKind::Peers,
+            // Nodes share the cores of this machine.
+            binds: Some(false),
+            prefix: false,
+            environment: vec![
+                (INTERNODE.into(), engine.into()),
+                (COMMAND.into(), program.clone().into()),
+            ],
+            grace: GRACE,
+            limit: None,
+        };
+        let outcome = launch_on_nodes(program.as_os_str(), &words, options)?;
+        match outcome.exit_status() {
             0 => Ok(()),
-            status => Err(Failure::RanksOnNodes(status)),
+            status => Err(Failure::RanksOnNodes(i32::from(status))),
         }
     }
+}
+
+/// Returns the name of a node for the launcher.
+fn name(node: &virtual_nodes::Node) -> String {
+    format!("n{}", node.number())
 }

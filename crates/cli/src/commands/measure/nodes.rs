@@ -1,10 +1,11 @@
 //! `tradewind measure --nodes`, and `measure` in a job on several nodes.
 
-use super::super::values::number;
-use super::made_nodes::MadeNodes;
+use super::made_nodes::{MadeNodes, NodesWanted};
+use crate::commands::values::number;
 use super::suite::{self, Measured};
 use crate::failure::Failure;
 use crate::format::Format;
+use clap::error::ErrorKind;
 use launch::detect::{Launch, detect};
 use launch::environment::{Environment, INTERNODE, Lookup};
 use measure::experiments::decisions::LOSSES;
@@ -28,11 +29,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     suite: suite::Arguments,
 
-    /// Measures between this number of nodes instead: network namespaces made for the measurement,
-    /// with ranks that mpiexec.hydra starts. Needs root.
-    #[arg(long, value_name = "N", value_parser = number("nodes", 2..=16_u32))]
-    #[arg(conflicts_with = "map")]
-    nodes: Option<u32>,
+    #[command(flatten)]
+    made: NodesWanted,
 
     /// Number of ranks on each node.
     #[arg(long, value_name = "R", default_value = "1", requires = "nodes")]
@@ -45,7 +43,11 @@ pub(crate) fn execute(
     arguments: &Arguments,
     format: Format,
 ) -> Result<ExitCode, Failure> {
-    if let Some(nodes) = arguments.nodes {
+    if let Some(nodes) = arguments.made.nodes {
+        if arguments.suite.map.is_some() {
+            let error = "--map names cores for the ranks of one node: leave it or --nodes out\n";
+            clap::Error::raw(ErrorKind::ArgumentConflict, error).exit();
+        }
         return on_made_nodes(name, arguments, nodes, format);
     }
     match detect(&Environment) {
@@ -69,7 +71,7 @@ fn in_job(name: &str, arguments: &Arguments, format: Format) -> Result<ExitCode,
     let job = Job::init()?;
     let world = job.world();
     let setting = Setting { quick: arguments.suite.quick, ..Setting::default() };
-    let setting = of_job(world, setting)?;
+    let setting = of_job(world, arguments.made.with_link(setting))?;
     announce_engine(world, &setting);
     let names = if name == ALL { BETWEEN_NODES } else { &[name] };
     let mut all = Measured { parts: Vec::new(), status: ExitCode::SUCCESS };
@@ -140,7 +142,7 @@ fn on_made_nodes(
     nodes: u32,
     format: Format,
 ) -> Result<ExitCode, Failure> {
-    let made = MadeNodes::new(nodes, arguments.ranks_per_node)?;
+    let made = MadeNodes::new(nodes, arguments.ranks_per_node, arguments.made.link)?;
     let suite::Arguments { place, quick, .. } = &arguments.suite;
     let out = std::path::absolute(&place.out)?;
     let mut line: Vec<OsString> = vec!["measure".into(), name.into(), "--out".into(), out.into()];

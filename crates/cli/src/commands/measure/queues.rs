@@ -2,11 +2,10 @@
 
 mod table;
 
-use super::made_nodes::MadeNodes;
+use super::made_nodes::{MadeNodes, NodesWanted};
 use super::nodes::{experiment, of_job, refuse_in_job};
 use super::suite::{self, ResultsLocation};
 use crate::commands::figures::ranks_on_cores;
-use crate::commands::values::number;
 use crate::failure::Failure;
 use crate::format::Format;
 use clap::error::ErrorKind;
@@ -69,9 +68,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Measures between two of so many nodes, with ranks that mpiexec.hydra starts. Needs root.
-    #[arg(long, value_name = "N", value_parser = number("nodes", 2..=16_u32))]
-    nodes: Option<u32>,
+    #[command(flatten)]
+    made: NodesWanted,
 
     /// Measures anew what is in the directory already.
     #[arg(long, requires = "out")]
@@ -157,7 +155,7 @@ fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
 
 pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, Failure> {
     let is_in_job = matches!(detect(&Environment), Ok(Launch::ManyNodes { .. }));
-    let is_between_nodes = is_in_job || arguments.nodes.is_some();
+    let is_between_nodes = is_in_job || arguments.made.nodes.is_some();
     let plan = arguments.plan.into_plan(is_between_nodes);
     if let Err(error) = plan.check() {
         // Before any rank is started.
@@ -169,17 +167,20 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
         clap::Error::raw(ErrorKind::ValueValidation, error).exit();
     }
     let temporary = tempfile::tempdir()?;
+    let made = arguments.made;
     let place = ResultsLocation {
         temporary: arguments.out.is_none(),
         out: arguments.out.unwrap_or_else(|| temporary.path().to_owned()),
         again: arguments.again,
     };
-    if let Some(nodes) = arguments.nodes {
-        on_made_nodes(nodes, &plan, &place, format)?;
+    if let Some(nodes) = made.nodes {
+        let made = MadeNodes::new(nodes, NonZeroU32::MIN, made.link)?;
+        on_made_nodes(&made, &plan, &place, format)?;
         note_if_temporary(&place);
         return Ok(ExitCode::SUCCESS);
     }
     let setting = Setting { options: plan.options(), ..Setting::default() };
+    let setting = made.with_link(setting);
     if is_in_job {
         return in_job(setting, &place, format);
     }
@@ -200,12 +201,11 @@ fn note_if_temporary(place: &ResultsLocation) {
 
 /// Starts this command as two ranks on nodes that are made for it.
 fn on_made_nodes(
-    nodes: u32,
+    made: &MadeNodes,
     plan: &Plan,
     place: &ResultsLocation,
     format: Format,
 ) -> Result<(), Failure> {
-    let made = MadeNodes::new(nodes, NonZeroU32::MIN)?;
     let out = std::path::absolute(&place.out)?;
     let mut line: Vec<OsString> = ["measure", "queues", "--out"].map(OsString::from).into();
     line.push(out.into());

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
 
     /// The core of each rank, taken in turn [default: a core for each rank where there are enough].
     #[arg(long, value_name = "CORE,...", value_delimiter = ',')]
-    map: Option<Vec<usize>>,
+    pub(super) map: Option<Vec<usize>>,
 }
 
 /// Directory of the results.

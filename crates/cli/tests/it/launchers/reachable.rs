@@ -2,24 +2,11 @@
 
 use super::loops::nodes;
 use crate::nodes::harness::processes;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use virtual_nodes::VirtualNodes;
-
-/// Executes a command line on a node whose name is n and its number, which is its host name there,
-/// and which the other nodes can look up. Options before the name are for ssh.
-const REACH: &str = r#"#!/bin/sh
-while [ "${1#-}" != "$1" ]; do shift; done
-name=$1; shift
-eval "namespace=\$NAMESPACE_$name"
-[ -n "$namespace" ] || { echo "there is no node $name" >&2; exit 255; }
-exec nsenter --net="$namespace" -- unshare --uts --mount -- \
-    sh -c "hostname $name; mount --bind '$HOST_NAMES' /etc/hosts; $*"
-"#;
+use virtual_nodes::{Entrance, VirtualNodes};
 
 /// Two nodes, n0 and n1, the program that reaches them, and a directory.
 pub(super) struct Reachable {
@@ -31,9 +18,13 @@ impl Reachable {
     pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().expect("there is space");
         let reachable = Reachable { testbed: nodes(2), directory };
-        std::fs::write(reachable.reach(), REACH).expect("there is space");
-        let mode = Permissions::from_mode(0o700);
-        std::fs::set_permissions(reachable.reach(), mode).expect("it is ours");
+        let named = reachable.testbed.nodes().iter().map(|node| {
+            let name = format!("n{}", node.number());
+            let words = reachable.as_host(&name);
+            let quoted = words.map(|word| format!("'{word}'")).join(" ");
+            (name, node, quoted)
+        });
+        Entrance::new(named).write(&reachable.reach()).expect("there is space");
         let nodes = reachable.testbed.nodes().iter().enumerate();
         let names = nodes.map(|(number, node)| format!("{} n{number}\n", node.address()));
         let names: String = std::iter::once("127.0.0.1 localhost\n".into()).chain(names).collect();
@@ -57,16 +48,18 @@ impl Reachable {
 
     /// Returns a program on the first node, which has its host name.
     pub(super) fn first(&self, program: impl AsRef<Path>) -> Command {
-        let nodes = self.testbed.nodes();
-        let mut command = nodes[0].command("unshare");
-        let script = "hostname n0; mount --bind \"$HOST_NAMES\" /etc/hosts; exec \"$@\"";
-        command.args(["--uts", "--mount", "--", "sh", "-c", script, "sh"]);
-        command.env("HOST_NAMES", self.path("names"));
-        command.arg(program.as_ref());
-        for (number, node) in nodes.iter().enumerate() {
-            command.env(format!("NAMESPACE_n{number}"), node.namespace());
-        }
+        let [unshare, words @ ..] = self.as_host("n0");
+        let mut command = self.testbed.nodes()[0].command(unshare);
+        command.args(words).arg(program.as_ref());
         command
+    }
+
+    /// Returns words that execute a command line with this host name, where the names of all nodes can
+    /// be looked up.
+    fn as_host(&self, name: &str) -> [String; 9] {
+        let names = self.path("names").display().to_string();
+        let script = format!("hostname {name}; mount --bind $1 /etc/hosts; shift; exec \"$@\"");
+        ["unshare", "--uts", "--mount", "--", "sh", "-c", &script, "sh", &names].map(str::to_owned)
     }
 
     /// Returns `tradewind run` on the first node with these options and this program.

@@ -6,22 +6,13 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
-use virtual_nodes::VirtualNodes;
+use virtual_nodes::{Entrance, VirtualNodes};
 
 /// Which of the programs in [`crate::nodes::rank`] a process is.
 pub(crate) const PROGRAM: &str = "TRADEWIND_TEST_PROGRAM";
 
 /// A file whose appearance ranks wait for before they go on.
 pub(crate) const SIGN: &str = "TRADEWIND_TEST_SIGN";
-
-/// What hydra executes to start something on a node: it gives options, the node's name, and a
-/// command line for a shell there.
-const LAUNCHER: &str = r#"#!/bin/sh
-while [ "${1#-}" != "$1" ]; do shift; done
-name=$1; shift
-eval "namespace=\$NAMESPACE_$name"
-exec nsenter --net="$namespace" -- $ENCLOSE $TAKE_RIGHTS sh -c "$*"
-"#;
 
 /// Puts a node's part of a job into a process namespace of its own. When hydra's proxy, the first
 /// process there, ends with the ranks of its node, the kernel kills all others: as Slurm does with
@@ -128,8 +119,14 @@ impl<'a> Hydra<'a> {
         let Hydra { testbed, ranks, options, variables, one_node, encloses, user } = self;
         let directory = tempfile::tempdir().expect("there is space");
         let launcher = directory.path().join("launch");
-        std::fs::write(&launcher, LAUNCHER).expect("there is space");
-        std::fs::set_permissions(&launcher, Permissions::from_mode(0o700)).expect("it is ours");
+        let within = [encloses.then_some(ENCLOSE), user.map(|_| TAKE_RIGHTS)];
+        let within = within.map(Option::unwrap_or_default).join(" ");
+        let named = (0..ranks.len()).map(|name| {
+            // Names behind the last node mean that one, too.
+            let number = if one_node { 0 } else { name.min(testbed.nodes().len() - 1) };
+            (format!("h{name}"), &testbed.nodes()[number], within.clone())
+        });
+        Entrance::new(named).write(&launcher).expect("there is space");
         let mut programs =
             [std::env::current_exe().expect("this test"), env!("CARGO_BIN_EXE_tradewind").into()];
         if let Some(user) = user {
@@ -151,14 +148,6 @@ impl<'a> Hydra<'a> {
             ranks.iter().enumerate().map(|(node, ranks)| format!("h{node}:{ranks}")).collect();
         command.args(["-hosts", &list.join(","), "-n", &ranks.iter().sum::<u32>().to_string()]);
         command.arg(program).args(["--part", "nodes::rank::program"]);
-        for (name, _) in ranks.iter().enumerate() {
-            // Names behind the last node mean that one, too.
-            let number = name.min(testbed.nodes().len() - 1);
-            let node = if one_node { first } else { &testbed.nodes()[number] };
-            command.env(format!("NAMESPACE_h{name}"), node.namespace());
-        }
-        command.env("ENCLOSE", if encloses { ENCLOSE } else { "" });
-        command.env("TAKE_RIGHTS", user.map_or("", |_| TAKE_RIGHTS));
         if user.is_some() {
             // The superuser's decisions are not theirs.
             command.env("TRADEWIND_DECISIONS", "");
