@@ -16,7 +16,6 @@ mod tour;
 pub(crate) mod tune;
 mod values;
 
-use crate::failure::Failure;
 use crate::format::Format;
 use std::process::ExitCode;
 
@@ -50,7 +49,7 @@ impl Command {
         self,
         format: Format,
         whole: impl FnOnce() -> clap::Command,
-    ) -> Result<ExitCode, Failure> {
+    ) -> anyhow::Result<ExitCode> {
         match self {
             Command::Run(arguments) => run::execute(arguments),
             Command::Mpi(arguments) => mpi::execute(&arguments),

@@ -16,13 +16,14 @@ impl Format {
         self,
         table: impl FnOnce() -> String,
         json: &impl serde::Serialize,
-    ) -> Result<(), crate::failure::Failure> {
+    ) -> anyhow::Result<()> {
+        use crate::failure::OutputError;
         use std::io::Write;
         let line = match self {
             Format::Table => table(),
             Format::Json => serde_json::to_string_pretty(json).map_err(std::io::Error::from)?,
         };
-        writeln!(std::io::stdout(), "{line}")?;
+        writeln!(std::io::stdout(), "{line}").map_err(OutputError)?;
         Ok(())
     }
 }

@@ -1,10 +1,10 @@
 //! GOAL files: their format is detected from the contents; they are written whole or not at all.
 
-use crate::failure::Failure;
+use crate::failure::{OutputError, cannot_read, cannot_write};
 use goal::graph::Graph;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The two formats of GOAL files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -19,6 +19,14 @@ pub(crate) enum FileFormat {
 /// First bytes of a binary file (see [`goal::binary`]).
 const BINARY_MAGIC: [u8; 8] = 4223u64.to_le_bytes();
 
+/// A file that does not follow its format.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {problem}", .path.display())]
+pub(crate) struct Malformed {
+    path: PathBuf,
+    pub(crate) problem: String,
+}
+
 /// Graphs as they were read.
 #[derive(Debug)]
 pub(crate) struct GoalFile {
@@ -28,16 +36,16 @@ pub(crate) struct GoalFile {
 
 impl GoalFile {
     /// Reads a file, `-` from standard input.
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let failed = |source| Failure::Read { path: path.to_owned(), source };
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let failed = cannot_read(path);
         let mut bytes = Vec::new();
         if path == Path::new("-") {
-            std::io::stdin().lock().read_to_end(&mut bytes).map_err(failed)?;
+            std::io::stdin().lock().read_to_end(&mut bytes).map_err(&failed)?;
         } else {
-            bytes = std::fs::read(path).map_err(failed)?;
+            bytes = std::fs::read(path).map_err(&failed)?;
         }
         GoalFile::parse(&bytes)
-            .map_err(|problem| Failure::Malformed { path: path.to_owned(), problem })
+            .map_err(|problem| Malformed { path: path.to_owned(), problem }.into())
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, String> {
@@ -75,17 +83,20 @@ pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// Checks, before a long run, that a file can be written.
-pub(crate) fn check_writable(path: &Path) -> Result<(), Failure> {
-    let failed = |source| Failure::Write { path: path.to_owned(), source };
+pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
     if path == Path::new("-") {
         return Ok(());
     }
     if path.exists() && !path.is_file() {
-        return std::fs::OpenOptions::new().write(true).open(path).map(drop).map_err(failed);
+        return std::fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .map(drop)
+            .map_err(cannot_write(path));
     }
     // A file is replaced by a new one, so the right to create files in its directory decides.
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    place_beside(&path).map(drop).map_err(failed)
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    place_beside(&target).map(drop).map_err(cannot_write(path))
 }
 
 /// A temporary file in the directory of `path`.
@@ -101,11 +112,11 @@ fn place_beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
 }
 
 /// Puts bytes into a file: all of them, or the file stays as it was. `-` is standard output.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     if path == Path::new("-") {
-        return Ok(std::io::stdout().lock().write_all(bytes)?);
+        return Ok(std::io::stdout().lock().write_all(bytes).map_err(OutputError)?);
     }
-    write_file(path, bytes).map_err(|source| Failure::Write { path: path.to_owned(), source })
+    write_file(path, bytes).map_err(cannot_write(path))
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {

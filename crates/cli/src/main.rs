@@ -55,11 +55,11 @@ fn main() -> ExitCode {
     match command.execute(format, Arguments::command) {
         Ok(status) => status,
         // The reader has what it wants, as `head` has after its lines.
-        Err(failure) if failure.is_closed_pipe() => ExitCode::from(CLOSED_PIPE),
+        Err(failure) if failure::is_closed_pipe(&failure) => ExitCode::from(CLOSED_PIPE),
         Err(failure) => {
             // Standard error may be closed, too; the status remains.
             let _ = writeln!(std::io::stderr(), "tradewind: {failure}");
-            ExitCode::from(failure.status())
+            ExitCode::from(failure::status(&failure))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `tradewind completions`: completion scripts for shells, and manual pages.
 
-use crate::failure::Failure;
+use crate::failure::{OutputError, cannot_write};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,15 +25,15 @@ pub(crate) struct Arguments {
 pub(crate) fn execute(
     arguments: &Arguments,
     mut command: clap::Command,
-) -> Result<ExitCode, Failure> {
+) -> anyhow::Result<ExitCode> {
     if let Some(directory) = &arguments.man {
         std::fs::create_dir_all(directory)
             .and_then(|()| clap_mangen::generate_to(command, directory))
-            .map_err(|source| Failure::Write { path: directory.clone(), source })?;
+            .map_err(cannot_write(directory))?;
     } else if let Some(shell) = arguments.shell {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut command, "tradewind", &mut script);
-        std::io::Write::write_all(&mut std::io::stdout(), &script)?;
+        std::io::Write::write_all(&mut std::io::stdout(), &script).map_err(OutputError)?;
     }
     Ok(ExitCode::SUCCESS)
 }

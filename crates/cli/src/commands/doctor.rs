@@ -5,7 +5,6 @@ mod job;
 mod kernel;
 mod report;
 
-use crate::failure::Failure;
 use crate::format::Format;
 use launch::detect::{Launch, detect};
 use launch::environment::Environment;
@@ -35,7 +34,7 @@ enum Part {
     Kernel(kernel::Arguments),
 }
 
-pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     if let Some(Part::Kernel(arguments)) = &arguments.part {
         return kernel::execute(arguments, format);
     }

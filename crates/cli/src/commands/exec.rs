@@ -10,7 +10,7 @@ pub(crate) mod rank;
 mod trace;
 mod verification;
 
-use crate::failure::Failure;
+use crate::failure::{cannot_write, problem_of};
 use crate::format::Format;
 use crate::goal_file::GoalFile;
 use crate::trace as profile;
@@ -119,7 +119,7 @@ struct Nic {
     operations: u64,
 }
 
-pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     match (&arguments.other, &arguments.file) {
         (Some(Other::Check(arguments)), _) => check::execute(arguments, format),
         (Some(Other::Convert(arguments)), _) => convert::execute(arguments, format),
@@ -130,12 +130,12 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
 }
 
 /// Runs the file.
-fn run(path: &Path, arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+fn run(path: &Path, arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     let read = GoalFile::read(path)?;
     let ranks = read.graphs.len() as u32;
     if ranks > RANK_LIMIT {
         let problem = format!("it has {ranks} ranks, a job has at most {RANK_LIMIT}");
-        return Err(Failure::TooLarge { path: path.to_owned(), problem });
+        return Err(problem_of(path)(problem));
     }
     let mut options = LaunchOptions::new(ranks, arguments.engine)?;
     options.job.skip_calc = arguments.calc == Calc::Skip;
@@ -152,8 +152,7 @@ fn run(path: &Path, arguments: &Arguments, format: Format) -> Result<ExitCode, F
         crate::goal_file::check_writable(file)?;
     }
     options.limit = arguments.timeout;
-    let scratch = tempfile::tempdir()
-        .map_err(|source| Failure::Write { path: std::env::temp_dir(), source })?;
+    let scratch = tempfile::tempdir().map_err(cannot_write(&std::env::temp_dir()))?;
     if arguments.trace.is_some() {
         options.environment.push((TRACE.into(), scratch.path().into()));
     }
@@ -181,16 +180,13 @@ fn run(path: &Path, arguments: &Arguments, format: Format) -> Result<ExitCode, F
 }
 
 /// The file that the ranks read: what came through standard input is there only once.
-fn for_ranks(path: &Path, graphs: &[Graph], scratch: &Path) -> Result<PathBuf, Failure> {
+fn for_ranks(path: &Path, graphs: &[Graph], scratch: &Path) -> anyhow::Result<PathBuf> {
     if path != Path::new("-") {
         return Ok(path.to_owned());
     }
     let copy = scratch.join("input.bin");
-    let bytes = goal::binary::write(graphs).map_err(|error| Failure::NotPortable {
-        path: path.to_owned(),
-        problem: error.to_string(),
-    })?;
-    std::fs::write(&copy, bytes).map_err(|source| Failure::Write { path: copy.clone(), source })?;
+    let bytes = goal::binary::write(graphs).map_err(|error| problem_of(path)(error.to_string()))?;
+    std::fs::write(&copy, bytes).map_err(cannot_write(&copy))?;
     Ok(copy)
 }
 

@@ -48,6 +48,35 @@ pub(crate) fn ranks_on_cores(ranks: u32) -> String {
     format!("{} on {}", count(ranks as usize, "rank"), count(cores, "core"))
 }
 
+/// Times below this many microseconds are not told apart.
+pub(crate) const RESOLUTION_US: f64 = 0.05;
+
+/// Returns the standard error of a median towards one side, on which a tenth of the times lies
+/// further away than `tenth`: that of a normal distribution, 1.253 σ / √n, where a tenth lies beyond
+/// 1.282 σ. The other side may have a long tail, which moves the median little.
+pub(crate) fn error_of_median(tenth: f64, repetitions: u32) -> f64 {
+    1.253 * tenth / 1.282 / f64::from(repetitions.max(1)).sqrt()
+}
+
+/// The exposed time; where it is a difference within its own noise, zero with that noise.
+pub(crate) fn exposed(row: &OverlapRow) -> String {
+    let tenth = (row.p90_us - row.exposed_us).max(row.exposed_us - row.p10_us);
+    let noise = (2.0 * error_of_median(tenth, row.repetitions)).max(RESOLUTION_US);
+    difference(row.exposed_us, noise)
+}
+
+/// The processor time that a collective adds. A negative one is noise of at least its size.
+pub(crate) fn processor_time(row: &OverlapRow) -> String {
+    difference(row.stolen_us, RESOLUTION_US.max(-row.stolen_us))
+}
+
+fn difference(time: f64, noise: f64) -> String {
+    if time.abs() <= noise { format!("0 ± {}", microseconds(noise)) } else { microseconds(time) }
+}
+
+/// How differences in a table are read.
+pub(crate) const DIFFERENCES: &str = "0 ± x: not distinguishable from zero.";
+
 /// The exposed time and its spread.
 pub(crate) fn spread(row: &OverlapRow) -> String {
     format!("{} .. {}", microseconds(row.p10_us), microseconds(row.p90_us))
@@ -102,6 +131,13 @@ mod tests {
     fn times_have_the_digits_that_mean_something() {
         let read = [0.184, -0.02, 9.99, 9.999, 99.9, 99.96, 1234.5].map(microseconds);
         assert_eq!(read, ["0.18", "-0.02", "9.99", "10.0", "99.9", "100", "1234"]);
+    }
+
+    #[test]
+    fn no_difference_is_below_its_own_noise() {
+        assert_eq!(difference(1.5, 0.2), "1.50");
+        assert_eq!([0.1, -0.1].map(|time| difference(time, 0.2)), ["0 ± 0.20"; 2]);
+        assert_eq!(difference(-30.0, 30.0), "0 ± 30.0");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use super::measure::{collectives, suite};
 use super::{exec, run};
-use crate::failure::Failure;
 use engine::node::EngineKind;
 use service::spawn::ServeOptions;
 use std::net::IpAddr;
@@ -77,7 +76,7 @@ impl Arguments {
     }
 }
 
-pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.process {
         Process::Rank { task: Task::Collectives(arguments) } => {
             Ok(exit_code(collectives::rank::measure(arguments)))
@@ -114,7 +113,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// Prints the error of a rank; the command that started it writes the number of the rank before it.
-fn exit_code(result: Result<(), impl std::error::Error>) -> ExitCode {
+fn exit_code(result: Result<(), impl std::fmt::Display>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

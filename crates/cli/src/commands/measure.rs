@@ -7,7 +7,6 @@ pub(crate) mod nodes;
 pub(crate) mod queues;
 pub(crate) mod suite;
 
-use crate::failure::Failure;
 use crate::format::Format;
 use std::process::ExitCode;
 
@@ -72,7 +71,7 @@ enum ExperimentCommand {
     Overlap(nodes::Arguments),
 }
 
-pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: Arguments, format: Format) -> anyhow::Result<ExitCode> {
     let on_one_node = |name: &str, arguments: &suite::Arguments| {
         nodes::refuse_in_job()?;
         suite::one(name, arguments, format)

@@ -1,8 +1,9 @@
 //! `tradewind mpi`: runs an unmodified MPI program, with those collectives on tradewind that are faster
 //! there.
 
-use crate::failure::Failure;
+use crate::failure::OutputError;
 use ::launch::environment::{COMMAND, MPI_ONLY, MPI_REPORT};
+use anyhow::Context;
 use service::ServiceError;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -49,11 +50,11 @@ const PRELOAD: &str = "LD_PRELOAD";
 /// Variable of the address sanitizer.
 const SANITIZER: &str = "ASAN_OPTIONS";
 
-pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let own = std::env::current_exe()?;
     let library = library(&own)?;
     if arguments.library {
-        writeln!(std::io::stdout(), "{}", library.display())?;
+        writeln!(std::io::stdout(), "{}", library.display()).map_err(OutputError)?;
         return Ok(ExitCode::SUCCESS);
     }
     let Some((program, rest)) = arguments.program.split_first() else {
@@ -77,11 +78,17 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// Finds the library: in the directory of this command, or in the `lib` beside its `bin`.
-pub(super) fn library(own: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn library(own: &Path) -> anyhow::Result<PathBuf> {
     let directory = own.parent().unwrap_or(Path::new("."));
     let places = [directory.join(LIBRARY), directory.join("../lib").join(LIBRARY)];
     let found = places.into_iter().find(|place| place.is_file());
-    let found = found.ok_or_else(|| Failure::NoMpiLibrary { command: own.to_owned() })?;
+    let found = found.with_context(|| {
+        format!(
+            "there is no libtradewind_mpi.so beside {}, nor in the directory `lib` next to it: copy the library there; \
+             `cargo build --release -p tradewind-mpi` makes it",
+            own.display()
+        )
+    })?;
     Ok(found.canonicalize()?)
 }
 

@@ -1,6 +1,5 @@
 //! `tradewind names`: the names that programs have published on this node.
 
-use crate::failure::Failure;
 use crate::format::Format;
 use launch::LaunchError;
 use launch::environment::Environment;
@@ -48,7 +47,7 @@ struct Published {
     fullest_percent: u32,
 }
 
-pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     if let Some((ip, port)) = arguments.listen {
         return serve_other_nodes(ip, port, arguments.secret_file.as_deref(), format);
     }
@@ -70,15 +69,18 @@ fn serve_other_nodes(
     port: Option<u16>,
     secret_file: Option<&Path>,
     format: Format,
-) -> Result<ExitCode, Failure> {
+) -> anyhow::Result<ExitCode> {
     let secret = match secret_file {
-        Some(file) => SharedSecret::read(file.as_os_str()).map_err(Failure::Secret)?,
+        Some(file) => SharedSecret::read(file.as_os_str())?,
         None => shared_secret(&Environment).map_err(|error| match error {
-            LaunchError::Store(store::Error::NoSecret) => Failure::NoNamesSecret,
-            error => Failure::Launch(error),
+            LaunchError::Store(store::Error::NoSecret) => anyhow::anyhow!(
+                "other nodes connect with a secret that both nodes have: name a file with it with --secret-file, or set \
+                 TRADEWIND_SECRET or TRADEWIND_SECRET_FILE (`(umask 077; openssl rand -hex 16 > FILE)`)"
+            ),
+            error => error.into(),
         })?,
     };
-    let itself = std::env::current_exe().map_err(Failure::Output)?;
+    let itself = std::env::current_exe()?;
     let listening = listen(ip, port, &secret, &itself)?;
     let address = listening.address();
     let text = || format!("other nodes connect with NAME@{address} while this command runs");

@@ -1,6 +1,6 @@
 //! `tradewind report`: what was measured, as one page.
 
-use crate::failure::Failure;
+use crate::failure::cannot_read;
 use crate::format::Format;
 use crate::goal_file;
 use measure::page::{Input, Results};
@@ -40,7 +40,7 @@ struct PageReport {
     agreement: Option<Agreement>,
 }
 
-pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     let results = read(&arguments.results)?;
     let other = arguments.compare.as_deref().map(read).transpose()?;
     let output = arguments.out.clone().unwrap_or_else(|| beside(&arguments.results));
@@ -107,14 +107,14 @@ fn describe_agreement(agreement: &Agreement) -> String {
 }
 
 /// Reads a directory or one machine.json.
-fn read(path: &Path) -> Result<Results, Failure> {
-    let results =
-        Results::read(path).map_err(|source| Failure::Read { path: path.to_owned(), source })?;
+fn read(path: &Path) -> anyhow::Result<Results> {
+    let results = Results::read(path).map_err(cannot_read(path))?;
     if results.parts.is_empty() && results.machine.is_none() {
-        return Err(match results.problems {
-            problems if problems.is_empty() => Failure::NoResults { path: path.to_owned() },
-            problems => Failure::DamagedResults(problems),
-        });
+        anyhow::ensure!(results.problems.is_empty(), "{}", results.problems.join("\n"));
+        anyhow::bail!(
+            "{}: no results of a measurement here: name a directory that `tradewind measure` wrote",
+            path.display()
+        );
     }
     Ok(results)
 }

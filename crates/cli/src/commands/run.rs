@@ -4,7 +4,7 @@ mod hosts;
 mod nodes;
 
 use super::values;
-use crate::failure::Failure;
+use crate::failure::cannot_write;
 use crate::trace;
 use ::launch::environment::TRACE;
 use engine::node::EngineKind;
@@ -87,7 +87,7 @@ enum Bind {
     None,
 }
 
-pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let Arguments {
         ranks,
         reach,
@@ -133,7 +133,7 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     options.limit = timeout;
     options.grace = grace;
     // Until the job has ended.
-    let itself = std::env::current_exe().map_err(Failure::Output)?;
+    let itself = std::env::current_exe()?;
     let served = ReservedNames::publish(&serve, &itself)?;
     if !serve.is_empty() {
         options.environment.push(served.variable());
@@ -142,7 +142,7 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
         crate::goal_file::check_writable(file)?;
     }
     let parts = trace.is_some().then(tempfile::tempdir).transpose();
-    let parts = parts.map_err(|source| Failure::Write { path: std::env::temp_dir(), source })?;
+    let parts = parts.map_err(cannot_write(&std::env::temp_dir()))?;
     if let Some(parts) = &parts {
         options.environment.push((TRACE.into(), parts.path().into()));
     }

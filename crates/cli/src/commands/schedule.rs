@@ -1,19 +1,15 @@
-//! `tradewind schedule`: shows the operations of an algorithm on all ranks, exports them as DOT or SVG, writes a
-//! GOAL file, or predicts the times of algorithms.
+//! `tradewind schedule`: shows the operations of an algorithm on all ranks, draws them as SVG, writes a GOAL
+//! file, or predicts the times of algorithms.
 
 pub(super) mod collective;
-mod dot;
-mod error;
 mod layout;
 mod portable;
 mod predict;
 mod summary;
 mod svg;
 
-pub(crate) use error::ScheduleError;
-
 use super::values::number;
-use crate::failure::Failure;
+use crate::failure::{OutputError, problem_of};
 use crate::format::Format;
 use crate::goal_file::{self, FileFormat};
 use collectives::{Choice, Collective, CollectiveError, GraphSpec, Levels, Tuning};
@@ -25,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Shows what a collective's algorithm does on all ranks: how many messages, how deep, the longest
-/// path. Exports DOT or SVG, or writes a GOAL file. Without --algorithm, lists the algorithms.
+/// path. Draws it as SVG, or writes a GOAL file. Without --algorithm, lists the algorithms.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {
@@ -91,6 +87,11 @@ pub(crate) struct Arguments {
     goal: Option<PathBuf>,
 }
 
+/// Writes a picture to standard output.
+fn print(picture: &str) -> anyhow::Result<()> {
+    Ok(std::io::stdout().write_all(picture.as_bytes()).map_err(OutputError)?)
+}
+
 /// What is said of a collective instead.
 #[derive(Debug, clap::Subcommand)]
 enum Other {
@@ -101,8 +102,6 @@ enum Other {
 enum Drawing {
     /// A picture: a column for each rank, time downwards.
     Svg,
-    /// For Graphviz.
-    Dot,
 }
 
 /// Limit of a legible figure.
@@ -110,7 +109,7 @@ const MOST_RANKS: u32 = 1024;
 /// All ranks' operations together; what is more fills the memory.
 const MOST_OPERATIONS: usize = 1 << 22;
 
-pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     match (&arguments.other, arguments.collective) {
         (Some(Other::Predict(arguments)), _) => predict::execute(arguments, format),
         (None, Some(collective)) => show(collective, arguments, format),
@@ -118,11 +117,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     }
 }
 
-fn show(
-    collective: Collective,
-    arguments: &Arguments,
-    format: Format,
-) -> Result<ExitCode, Failure> {
+fn show(collective: Collective, arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     let Some(algorithm) = &arguments.algorithm else {
         let algorithms = collective.algorithms();
         let names: Vec<&str> = algorithms.iter().map(|algorithm| algorithm.name()).collect();
@@ -132,9 +127,11 @@ fn show(
             (arguments.rank.is_some(), "--rank"),
         ];
         if let Some((_, option)) = wanted.into_iter().find(|(wanted, _)| *wanted) {
-            let names = names.iter().map(ToString::to_string).collect();
-            let collective = collective::label(collective).to_owned();
-            return Err(ScheduleError::NoAlgorithm { option, collective, names }.into());
+            let collective = collective::label(collective);
+            anyhow::bail!(
+                "{option} shows one algorithm: name it with --algorithm; {collective} has {}",
+                names.join(", ")
+            );
         }
         format.print(|| names.join("\n"), &names)?;
         return Ok(ExitCode::SUCCESS);
@@ -146,8 +143,7 @@ fn show(
             _ => FileFormat::Text,
         };
         let graphs = graphs.iter().map(portable::of).collect::<Result<Vec<Graph>, _>>()?;
-        let bytes = goal_file::encode(&graphs, file_format)
-            .map_err(|problem| Failure::NotPortable { path: path.clone(), problem })?;
+        let bytes = goal_file::encode(&graphs, file_format).map_err(problem_of(path))?;
         goal_file::write(path, &bytes)?;
         if path == Path::new("-") {
             return Ok(ExitCode::SUCCESS);
@@ -155,12 +151,7 @@ fn show(
     }
     let title = title(collective, arguments, algorithm);
     match arguments.draw {
-        Some(Drawing::Svg) => {
-            std::io::stdout().write_all(svg::draw(&title, &graphs, arguments.rank).as_bytes())?
-        }
-        Some(Drawing::Dot) => {
-            std::io::stdout().write_all(dot::draw(&title, &graphs, arguments.rank).as_bytes())?
-        }
+        Some(Drawing::Svg) => print(&svg::draw(&title, &graphs, arguments.rank))?,
         None => {
             let summary = summary::Summary::new(title, &graphs, arguments.rank);
             format.print(|| summary.to_string(), &summary)?;
@@ -173,7 +164,7 @@ fn draw_all(
     collective: Collective,
     arguments: &Arguments,
     algorithm: &str,
-) -> Result<Vec<Graph>, ScheduleError> {
+) -> anyhow::Result<Vec<Graph>> {
     let ranks = arguments.ranks;
     if let Some(rank) = arguments.rank.filter(|rank| *rank >= ranks) {
         return Err(CollectiveError::RankOutOfRange { rank, ranks }.into());
@@ -197,15 +188,18 @@ fn draw_all(
     let mut operations = 0;
     for rank in 0..ranks {
         let graph = collectives::build(&spec(rank), &choice).map_err(|error| match error {
-            CollectiveError::OneLevelOnly { .. } => {
-                ScheduleError::OneLevel { collective: collective::label(collective).to_owned() }
-            }
+            CollectiveError::OneLevelOnly { .. } => anyhow::anyhow!(
+                "{} has no form in two levels: leave out --ranks-per-node, or use barrier, bcast, reduce, allreduce, \
+                 allgather or alltoall",
+                collective::label(collective)
+            ),
             error => error.into(),
         })?;
         operations += graph.vertices().len();
-        if operations > MOST_OPERATIONS {
-            return Err(ScheduleError::TooManyOperations { most: MOST_OPERATIONS });
-        }
+        anyhow::ensure!(
+            operations <= MOST_OPERATIONS,
+            "all ranks together have more than {MOST_OPERATIONS} operations: use fewer ranks or longer segments"
+        );
         graphs.push(graph);
     }
     Ok(graphs)

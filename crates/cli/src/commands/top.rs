@@ -6,7 +6,6 @@ mod table;
 mod view;
 
 use super::values;
-use crate::failure::Failure;
 use crate::format::Format;
 use moment::Watch;
 use screen::Screen;
@@ -51,7 +50,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     if interval < SHORTEST { Err(too_short.to_owned()) } else { Ok(interval) }
 }
 
-pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     let Arguments { once, interval } = arguments;
     let interval = interval.unwrap_or(if *once { SHORT } else { Duration::from_secs(1) });
     let mut screen = Screen::new(*once || format == Format::Json)?;

@@ -1,16 +1,20 @@
 //! `tradewind tour`: what this is all about, on this machine, in less than a minute.
 
 mod meaning;
+mod nodes;
 
 use super::figures::{
-    figure, microseconds, name_and_size, percent_of, ranks_on_cores, spread, table_with, trusted,
+    DIFFERENCES, RESOLUTION_US, exposed, figure, name_and_size, percent_of, processor_time,
+    ranks_on_cores, spread, table_with, trusted,
 };
 use super::measure::collectives::job::Measurements;
-use crate::failure::Failure;
+use crate::failure::OutputError;
 use crate::format::Format;
 use comfy_table::{Cell, Table};
 use engine::node::EngineKind;
 use measure::experiments::overlap::{Case, Collective, OverlapRow};
+use nodes::BetweenNodes;
+use serde::Serialize;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -35,20 +39,36 @@ pub(crate) struct Arguments {
     ranks: u32,
 }
 
-pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+/// What the tour has measured.
+#[derive(Debug, Serialize)]
+struct Measured {
+    rows: Vec<OverlapRow>,
+    /// Absent where nodes cannot be made.
+    between_nodes: Option<BetweenNodes>,
+}
+
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     if format == Format::Table {
-        writeln!(std::io::stdout(), "{}\n", introduction(arguments.ranks))?;
+        writeln!(std::io::stdout(), "{}\n", introduction(arguments.ranks)).map_err(OutputError)?;
     }
-    let measurements = Measurements::new(arguments.ranks, CASES.len() * ENGINES.len());
+    let measurements =
+        Measurements::new(arguments.ranks, CASES.len() * ENGINES.len()).by_messages();
     let mut rows = Vec::new();
     for (collective, bytes) in CASES {
-        match measurements.compare(&Case::new(collective, bytes), &ENGINES) {
-            Ok(measured) => rows.extend(measured),
-            Err(interruption) => return measurements.give_up(interruption),
-        }
+        rows.extend(measurements.compare(&Case::new(collective, bytes), &ENGINES)?);
     }
-    measurements.finish();
-    format.print(|| format!("{}\n\n{}", table(&rows), wrapped(&meaning::of(&rows))), &rows)?;
+    drop(measurements);
+    if format == Format::Table {
+        let meaning = wrapped(&meaning::of(&rows));
+        writeln!(std::io::stdout(), "{}\n\n{meaning}\n", table(&rows)).map_err(OutputError)?;
+    }
+    let (between_nodes, why) = match nodes::measure() {
+        Ok(measured) => (Some(measured), String::new()),
+        Err(why) => (None, format!("Not shown between nodes: {why}.")),
+    };
+    let measured = Measured { rows, between_nodes };
+    let text = || measured.between_nodes.as_ref().map_or(wrapped(&why), nodes::describe);
+    format.print(text, &measured)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -56,13 +76,13 @@ fn introduction(ranks: u32) -> String {
     format!(
         "\
 {}. Each rank starts a collective, computes without another call, and only then waits for the result.
-With the engine `caller`, a rank executes its operations in its own calls only, as in most libraries, so the
-collective makes no progress during the computation. With `peers`, the rank that completes an operation also executes
-the operations that depend on it, for any rank.
+Both engines run the same algorithm, by messages. With `caller`, a rank executes its operations in its own calls only,
+as in most libraries, so the collective makes no progress during the computation. With `peers`, the rank that completes
+an operation also executes the operations that depend on it, for any rank.
 
-\"Exposed\" is the time that the collective adds to the computation. \"Unattended\" is the share of the runs that were
-complete before their rank made another call. \"Overlap\" favours slow collectives: compare the other two. \"CPU
-added\" is the processor time that all processes together took from the computation.",
+\"Exposed\" is the time that the collective adds to the computation; the bars show it. \"Unattended\" is the share of the
+runs that were complete before their rank made another call. \"CPU added\" is the processor time that all processes
+together took from the computation. {DIFFERENCES}",
         ranks_on_cores(ranks),
     )
 }
@@ -70,37 +90,40 @@ added\" is the processor time that all processes together took from the computat
 fn table(rows: &[OverlapRow]) -> Table {
     let mut table = table_with(&[
         "collective",
+        "algorithm",
         "engine",
-        "alone\nµs",
-        "computation\nµs",
-        "total\nµs",
         "exposed\nµs",
+        "",
         "10 % .. 90 %\nµs",
-        "overlap\n%",
         "unattended\n%",
         "CPU added\nµs",
     ]);
-    for row in rows {
-        // The name once for both engines.
-        let name = if row.engine.name() == ENGINES[0].name() {
-            name_and_size(row.op, row.bytes)
-        } else {
-            String::new()
-        };
-        table.add_row([
-            Cell::new(name),
-            Cell::new(row.engine.name()),
-            figure(microseconds(row.alone_us)),
-            figure(microseconds(row.compute_us)),
-            figure(microseconds(row.total_us)),
-            trusted(microseconds(row.exposed_us)),
-            figure(spread(row)),
-            figure(format!("{:.0}", row.overlap)),
-            trusted(percent_of(row.unattended)),
-            figure(microseconds(row.stolen_us)),
-        ]);
+    for pair in rows.chunks(ENGINES.len()) {
+        let longest = pair.iter().map(|row| row.exposed_us).fold(RESOLUTION_US, f64::max);
+        for (number, row) in pair.iter().enumerate() {
+            // The names once for both engines.
+            let of_first = |text: String| if number == 0 { text } else { String::new() };
+            table.add_row([
+                Cell::new(of_first(name_and_size(row.op, row.bytes))),
+                Cell::new(of_first(row.algorithm.clone())),
+                Cell::new(row.engine.name()),
+                trusted(exposed(row)),
+                Cell::new(bar(row.exposed_us / longest)),
+                figure(spread(row)),
+                trusted(percent_of(row.unattended)),
+                figure(processor_time(row)),
+            ]);
+        }
     }
     table
+}
+
+/// A bar of this share of the longest one.
+fn bar(share: f64) -> String {
+    const LONGEST: f64 = 24.0;
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (share.clamp(0.0, 1.0) * LONGEST * 8.0).round() as usize;
+    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
 }
 
 /// In lines of a width that reads well.
@@ -123,6 +146,13 @@ fn wrapped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bars_have_the_length_of_their_share() {
+        let widths = [-0.5, 0.0, 0.5, 1.0, 2.0].map(|share| bar(share).chars().count());
+        assert_eq!(widths, [0, 0, 12, 24, 24]);
+        assert_eq!(bar(1.0 / 48.0), "▌");
+    }
 
     #[test]
     fn lines_are_broken_between_words() {

@@ -6,8 +6,9 @@ pub(crate) mod mpi;
 use super::measure::made_nodes::{MadeNodes, NodesWanted};
 use super::measure::nodes::refuse_in_job;
 use super::measure::{nodes, suite};
-use crate::failure::Failure;
+use crate::failure::cannot_write;
 use crate::format::Format;
+use anyhow::Context;
 use engine::node::RANK_LIMIT;
 use launch::detect::{Launch, detect};
 use launch::environment::{Environment, Lookup};
@@ -46,7 +47,13 @@ pub(crate) struct Arguments {
     out: Option<PathBuf>,
 
     /// Numbers of ranks; for others the nearest one counts, up to twice or half as many.
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,4,8", conflicts_with = "nodes")]
+    #[arg(
+        long,
+        value_name = "N,...",
+        value_delimiter = ',',
+        default_value = "2,4,8",
+        conflicts_with = "nodes"
+    )]
     #[arg(value_parser = super::values::number("ranks", 2..=RANK_LIMIT))]
     ranks: Vec<u32>,
 
@@ -108,10 +115,13 @@ const AFTER: &str = "\
 With TRADEWIND_EXPLAIN=1 a program prints the algorithm of each collective and the reason for it.
 With TRADEWIND_DECISIONS set to an empty value it uses no table.";
 
-pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+const NO_PLACE: &str =
+    "there is no place for the decision table: name a file with --out, or set HOME";
+
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     if let Some(directory) = &arguments.mpi {
         let default = || Environment.mpi_table_file();
-        let out = arguments.out.clone().or_else(default).ok_or(Failure::NoPlace)?;
+        let out = arguments.out.clone().or_else(default).context(NO_PLACE)?;
         folder_of(&out)?;
         let out = std::path::absolute(&out)?;
         let time = if arguments.quick { mpi::QUICK } else { arguments.time };
@@ -125,9 +135,9 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         return built_in::execute(arguments.quick, directory, measurements, tune_nodes);
     }
     // Before minutes are spent on it.
-    let out = arguments.out.clone().or_else(service::decisions_path).ok_or(Failure::NoPlace)?;
+    let out = arguments.out.clone().or_else(service::decisions_path).context(NO_PLACE)?;
     let folder = folder_of(&out)?;
-    tempfile::tempfile_in(folder).map_err(|source| Failure::Write { path: out.clone(), source })?;
+    tempfile::tempfile_in(folder).map_err(cannot_write(&out))?;
     let temporary = tempfile::tempdir()?;
     if let Some(nodes) = arguments.made.nodes {
         let path = arguments.measurements.as_deref().unwrap_or(temporary.path());
@@ -169,7 +179,7 @@ fn on_made_nodes(
     out: &Path,
     path: &Path,
     format: Format,
-) -> Result<ExitCode, Failure> {
+) -> anyhow::Result<ExitCode> {
     let made = MadeNodes::new(nodes, ranks_per_node, arguments.made.link)?;
     let mut line: Vec<OsString> = vec!["tune".into(), "--out".into()];
     line.push(std::path::absolute(out)?.into());
@@ -203,7 +213,7 @@ fn in_job(
     out: &Path,
     temporary: &Path,
     format: Format,
-) -> Result<ExitCode, Failure> {
+) -> anyhow::Result<ExitCode> {
     let path = arguments.measurements.clone().unwrap_or_else(|| temporary.to_owned());
     let temporary = arguments.measurements.is_none();
     let place = |again| suite::ResultsLocation { out: path.clone(), again, temporary };
@@ -277,7 +287,7 @@ fn compare_networks(job: &Job, setting: &Setting) -> Networks {
 
 /// Adds a directory's table and parameters to those that are kept; noisy ones replace none that are
 /// not, unless all of it is only a look.
-fn keep(directory: &Directory, out: &Path, is_look: bool) -> Result<(), Failure> {
+fn keep(directory: &Directory, out: &Path, is_look: bool) -> anyhow::Result<()> {
     let table = match suite::decisions(directory)? {
         Some(table) if !table.rows().is_empty() => table,
         _ => {
@@ -296,7 +306,12 @@ fn keep(directory: &Directory, out: &Path, is_look: bool) -> Result<(), Failure>
     if let (Some(old), Some(newer)) = (&old, &newer) {
         let spoilt = old.spoilt_by(newer);
         if !spoilt.is_empty() && !is_look {
-            return Err(Failure::Noisy { path: out.to_owned(), why: spoilt.join("; ") });
+            anyhow::bail!(
+                "noisy: {}; {} and the parameters beside it are left as they are: tune again when less else runs on the \
+                 machine",
+                spoilt.join("; "),
+                out.display()
+            );
         }
     }
     for line in noisy_rows(&table) {
@@ -402,11 +417,10 @@ fn summary(table: &DecisionTable) -> String {
 }
 
 /// The directory of the table, made if it is not there.
-fn folder_of(out: &Path) -> Result<&Path, Failure> {
+fn folder_of(out: &Path) -> anyhow::Result<&Path> {
     let folder =
         out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)
-        .map_err(|source| Failure::Write { path: out.to_owned(), source })?;
+    std::fs::create_dir_all(folder).map_err(cannot_write(out))?;
     Ok(folder)
 }
 

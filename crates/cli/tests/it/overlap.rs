@@ -8,10 +8,8 @@ testing::tests![
     every_collective_has_a_row_for_each_size_and_engine,
     peers_finish_short_messages_without_their_owners,
     the_table_is_for_people,
-    the_tour_ends_in_one_table_and_one_sentence,
+    the_tour_shows_progress_and_then_two_nodes,
     the_tour_needs_no_arguments,
-    a_job_that_cannot_be_run_is_no_row,
-    a_rank_that_fails_stops_the_measurement,
 ];
 
 /// Runs the command with these arguments.
@@ -134,7 +132,7 @@ fn the_table_is_for_people() {
     }
 }
 
-fn the_tour_ends_in_one_table_and_one_sentence() {
+fn the_tour_shows_progress_and_then_two_nodes() {
     let output = tradewind("tour -n 3");
     let shown = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -145,14 +143,21 @@ fn the_tour_ends_in_one_table_and_one_sentence() {
         "allreduce",
         "alltoall",
         "neighbor",
+        "dissemination",
         "caller",
         "peers",
         "exposed",
         "CPU added",
+        "██",
     ] {
         assert!(shown.contains(part), "{part:?} is missing from\n{shown}");
     }
-    let sentence = shown.trim_end().rsplit("\n\n").next().expect("a last paragraph");
+    let mut paragraphs = shown.trim_end().rsplit("\n\n");
+    let nodes = paragraphs.next().expect("a last paragraph");
+    // Without the rights, one line says which one is missing.
+    let is_measured = nodes.contains("with a link of 1gbit") && nodes.contains("started before it");
+    assert!(is_measured || nodes.starts_with("Not shown between nodes: cannot make nodes"), "{shown}");
+    let sentence = paragraphs.next().expect("a paragraph before it");
     assert!(
         sentence.contains("eers") && sentence.contains("caller") && sentence.ends_with('.'),
         "{shown}"
@@ -160,42 +165,23 @@ fn the_tour_ends_in_one_table_and_one_sentence() {
 }
 
 fn the_tour_needs_no_arguments() {
-    let rows = rows("tour");
+    let output = tradewind("tour --format json");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = report["rows"].as_array().expect("an array");
     rows.iter().for_each(assert_is_a_row);
+    // The same algorithm on both sides of a comparison of progress.
+    assert!(rows.chunks(2).all(|pair| pair[0]["algorithm"] == pair[1]["algorithm"]), "{report}");
+    let between = &report["between_nodes"];
+    for form in ["blocking", "nonblocking"].iter().filter(|_| between.is_object()) {
+        let row = &between[form];
+        assert_is_a_row(row);
+        assert_eq!(key(row), ("allreduce".to_owned(), 256 << 10, "agent".to_owned()), "{row}");
+    }
     let expected =
         ["barrier", "allreduce", "alltoall", "neighbor"].map(|op| [(op, "caller"), (op, "peers")]);
     let found: Vec<_> = rows.iter().map(key).collect();
     let found: Vec<_> =
         found.iter().map(|(op, _, engine)| (op.as_str(), engine.as_str())).collect();
     assert_eq!(found, expected.concat());
-}
-
-fn a_job_that_cannot_be_run_is_no_row() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-    command
-        .args(["measure", "collectives", "--op", "barrier", "--format", "json"])
-        .env("TRADEWIND_SEGMENT_DIR", "/nonexistent");
-    let output = command.output().expect("the command can be started");
-    assert!(!output.status.success() && output.stdout.is_empty(), "{}", text(&output.stdout));
-    assert!(text(&output.stderr).contains("/nonexistent"), "{}", text(&output.stderr));
-}
-
-fn a_rank_that_fails_stops_the_measurement() {
-    // A rank's part of the segment is too small for the message.
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-    command.args([
-        "measure",
-        "collectives",
-        "--op",
-        "bcast",
-        "--bytes",
-        "8388608",
-        "--format",
-        "json",
-    ]);
-    let output =
-        command.env("TRADEWIND_ARENA_MIB", "1").output().expect("the command can be started");
-    let said = text(&output.stderr);
-    assert!(!output.status.success() && output.stdout.is_empty(), "{said}");
-    assert!(said.contains("the measurement stopped, rank"), "{said}");
 }

@@ -1,6 +1,5 @@
 //! `tradewind doctor kernel`: whether collectives between nodes can be run by this kernel.
 
-use crate::failure::Failure;
 use crate::format::Format;
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, Table};
@@ -35,10 +34,11 @@ struct Interface {
     problem: Option<String>,
 }
 
-pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     let names = match &arguments.interface {
         Some(name) => vec![name.clone()],
-        None => kernel::ethernet_interfaces()?,
+        None => kernel::ethernet_interfaces()
+            .map_err(|error| anyhow::anyhow!("no kernel engine here: {error}"))?,
     };
     let interfaces: Vec<Interface> = names.into_iter().map(try_out).collect();
     let report = KernelReport { interfaces };

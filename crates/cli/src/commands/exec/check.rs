@@ -1,8 +1,7 @@
 //! `tradewind exec check`: reports the errors of a GOAL file.
 
-use crate::failure::Failure;
 use crate::format::Format;
-use crate::goal_file::{FileFormat, GoalFile};
+use crate::goal_file::{FileFormat, GoalFile, Malformed};
 use goal::check::{GlobalOptions, global, least_eager_limit};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -38,7 +37,7 @@ struct CheckReport {
     problems: Vec<String>,
 }
 
-pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     let file = arguments.file.display().to_string();
     let eager_limit = arguments.eager_limit.bytes()?;
     let report = match GoalFile::read(&arguments.file) {
@@ -55,16 +54,15 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
                 problems: problems.iter().map(ToString::to_string).collect(),
             }
         }
-        Err(Failure::Malformed { problem, .. }) => CheckReport {
+        Err(failure) => CheckReport {
             file,
             format: None,
             ranks: 0,
             operations: 0,
             eager_bytes: eager_limit,
             least_eager_bytes: None,
-            problems: vec![problem],
+            problems: vec![failure.downcast::<Malformed>()?.problem],
         },
-        Err(failure) => return Err(failure),
     };
     format.print(|| describe(&report), &report)?;
     Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

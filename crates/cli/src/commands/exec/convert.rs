@@ -1,6 +1,6 @@
 //! `tradewind exec convert`: a GOAL file from text to binary or back.
 
-use crate::failure::Failure;
+use crate::failure::problem_of;
 use crate::format::Format;
 use crate::goal_file::{self, FileFormat, GoalFile};
 use serde::Serialize;
@@ -29,15 +29,15 @@ struct ConversionReport {
     bytes: usize,
 }
 
-pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     let Arguments { input, output } = arguments;
     if goal_file::is_same(input, output) {
-        return Err(Failure::SameFile { path: output.clone() });
+        let path = output.display();
+        anyhow::bail!("{path}: this is also the file to read: name another one to write");
     }
     let read = GoalFile::read(input)?;
     let to = wanted(output, read.format);
-    let bytes = goal_file::encode(&read.graphs, to)
-        .map_err(|problem| Failure::NotPortable { path: input.clone(), problem })?;
+    let bytes = goal_file::encode(&read.graphs, to).map_err(problem_of(input))?;
     goal_file::write(output, &bytes)?;
     if output == Path::new("-") {
         return Ok(ExitCode::SUCCESS);

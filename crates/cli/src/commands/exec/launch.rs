@@ -1,7 +1,6 @@
 //! Starting the ranks of a GOAL file.
 
 use super::rank::{self, RankReport};
-use crate::failure::Failure;
 use measure::harness::rank_processes::{RankLine, run_ranks};
 use service::launcher::{LaunchOptions, Outcome};
 use std::path::Path;
@@ -11,7 +10,7 @@ use std::sync::mpsc;
 pub(super) fn run(
     file: &Path,
     options: LaunchOptions,
-) -> Result<(Outcome, Option<RankReport>), Failure> {
+) -> anyhow::Result<(Outcome, Option<RankReport>)> {
     let (sender, reports) = mpsc::channel();
     let outcome = run_ranks("file", rank::arguments(file), options, move |line| {
         match line {

@@ -4,7 +4,7 @@ use super::messages::Messages;
 use super::pattern;
 use super::placement::PlacedGraph;
 use super::verification::verify;
-use crate::failure::Failure;
+use crate::failure::problem_of;
 use crate::goal_file::GoalFile;
 use goal::graph::Graph;
 use measure::harness::rank_processes::report;
@@ -38,7 +38,7 @@ pub(super) fn arguments(file: &Path) -> Vec<OsString> {
     vec!["--".into(), file.into()]
 }
 
-pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn execute(arguments: &Arguments) -> anyhow::Result<()> {
     let job = Job::init()?;
     let world = job.world();
     let graphs = GoalFile::read(&arguments.file)?.graphs;
@@ -48,7 +48,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
             world.size(),
             graphs.len()
         );
-        return Err(Failure::Malformed { path: arguments.file.clone(), problem });
+        return Err(problem_of(&arguments.file)(problem));
     }
     let result = run(world, graphs)?;
     if world.rank() == 0 {

@@ -1,6 +1,5 @@
 //! `tradewind exec trace`: one profile from what the ranks of another launcher's job have written.
 
-use crate::failure::Failure;
 use crate::trace;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,10 +19,13 @@ pub(crate) struct Arguments {
     file: PathBuf,
 }
 
-pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { directory, file } = arguments;
     match trace::merge(directory, trace::ranks_in(directory)?, file)? {
         0 => Ok(ExitCode::SUCCESS),
-        lines => Err(Failure::DamagedProfile { path: directory.clone(), lines }),
+        lines => {
+            let path = directory.display();
+            anyhow::bail!("{path}: {lines} lines cannot be read; the profile lacks them")
+        }
     }
 }

@@ -4,7 +4,6 @@ pub(crate) mod job;
 pub(crate) mod rank;
 mod table;
 
-use crate::failure::Failure;
 use crate::format::Format;
 use clap::error::ErrorKind;
 use engine::node::EngineKind;
@@ -91,7 +90,7 @@ impl Arguments {
     }
 }
 
-pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     let cases = arguments.cases();
     for case in &cases {
         // Before any rank is started.
@@ -102,12 +101,9 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let measurements = Measurements::new(arguments.ranks, cases.len() * arguments.engines.len());
     let mut rows = Vec::new();
     for case in &cases {
-        match measurements.compare(case, &arguments.engines) {
-            Ok(measured) => rows.extend(measured),
-            Err(interruption) => return measurements.give_up(interruption),
-        }
+        rows.extend(measurements.compare(case, &arguments.engines)?);
     }
-    measurements.finish();
+    drop(measurements);
     format.print(|| table::of(arguments.ranks, &rows), &rows)?;
     Ok(ExitCode::SUCCESS)
 }

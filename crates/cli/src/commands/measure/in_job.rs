@@ -2,7 +2,6 @@
 
 use super::suite::kept::SavedPart;
 use super::suite::{Measured, ResultsLocation, part_written};
-use crate::failure::Failure;
 use measure::harness::{Experiment, Groups, Nodes, Setting, StepContext};
 use measure::results::Directory;
 use std::process::ExitCode;
@@ -20,8 +19,8 @@ pub(in crate::commands) fn in_job(
     job: &Job,
     setting: &Setting,
     place: &ResultsLocation,
-    build: impl Fn() -> Result<Experiment, Failure>,
-) -> Result<Measured, Failure> {
+    build: impl Fn() -> anyhow::Result<Experiment>,
+) -> anyhow::Result<Measured> {
     let world = job.world();
     let experiment = build()?;
     let saved = match world.rank() {
@@ -73,7 +72,7 @@ fn open(
     experiment: Experiment,
     setting: &Setting,
     place: &ResultsLocation,
-) -> Result<SavedPart, Failure> {
+) -> anyhow::Result<SavedPart> {
     SavedPart::open(&Directory::create(&place.out)?, experiment, setting, place.again)
 }
 

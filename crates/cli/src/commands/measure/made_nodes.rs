@@ -2,7 +2,6 @@
 //! command starts.
 
 use crate::commands::values::number;
-use crate::failure::Failure;
 use crate::format::Format;
 use engine::node::EngineKind;
 use launch::environment::{COMMAND, INTERNODE};
@@ -64,8 +63,9 @@ impl MadeNodes {
         count: u32,
         ranks_per_node: NonZeroU32,
         link: Option<LinkRate>,
-    ) -> Result<Self, Failure> {
-        let nodes = VirtualNodes::with_rate(count as usize, MTU, link)?;
+    ) -> anyhow::Result<Self> {
+        let nodes = VirtualNodes::with_rate(count as usize, MTU, link)
+            .map_err(|error| anyhow::anyhow!("cannot make nodes on this machine: {error}"))?;
         let directory = tempfile::tempdir()?;
         let entrance = directory.path().join("enter");
         let named = nodes.nodes().iter().map(|node| (name(node), node, String::new()));
@@ -93,8 +93,7 @@ impl MadeNodes {
         engine: &str,
         arguments: &[OsString],
         format: Format,
-    ) -> Result<(), Failure> {
-        let program = std::env::current_exe()?;
+    ) -> anyhow::Result<()> {
         let mut words = match format {
             Format::Json => vec!["--format".into(), "json".into()],
             Format::Table => Vec::new(),
@@ -103,6 +102,16 @@ impl MadeNodes {
         if let Some(link) = self.link {
             words.extend(["--link-of-nodes".into(), link.to_string().into()]);
         }
+        self.start(engine, &words)
+    }
+
+    /// Runs this command with exactly these arguments as the ranks on the nodes.
+    pub(in crate::commands) fn start(
+        &self,
+        engine: &str,
+        words: &[OsString],
+    ) -> anyhow::Result<()> {
+        let program = std::env::current_exe()?;
         let ranks = self.ranks_per_node.get();
         let nodes = self.nodes.nodes().iter();
         let options = NodesOptions {
@@ -120,11 +129,13 @@ impl MadeNodes {
             grace: GRACE,
             limit: None,
         };
-        let outcome = launch_on_nodes(program.as_os_str(), &words, options)?;
-        match outcome.exit_status() {
-            0 => Ok(()),
-            status => Err(Failure::RanksOnNodes(i32::from(status))),
-        }
+        let outcome = launch_on_nodes(program.as_os_str(), words, options)?;
+        let status = outcome.exit_status();
+        anyhow::ensure!(
+            status == 0,
+            "the ranks on the nodes have failed (status {status}); their messages are above"
+        );
+        Ok(())
     }
 }
 

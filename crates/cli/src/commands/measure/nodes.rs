@@ -1,10 +1,10 @@
-//! `tradewind measure --nodes`, and `measure` in a job on several nodes.
+//! Measurements between nodes: `tradewind measure plogp --nodes 2`, or in a job on several nodes.
 
 use super::made_nodes::{MadeNodes, NodesWanted};
-use crate::commands::values::number;
 use super::suite::{self, Measured};
-use crate::failure::Failure;
+use crate::commands::values::number;
 use crate::format::Format;
+use anyhow::Context;
 use clap::error::ErrorKind;
 use launch::detect::{Launch, detect};
 use launch::environment::{Environment, INTERNODE, Lookup};
@@ -21,6 +21,10 @@ use tradewind::{Communicator, Job};
 
 /// Name of all experiments together.
 pub(super) const ALL: &str = "all";
+
+/// Message where a measurement between nodes finds a job on one.
+const ONE_NODE: &str = "all ranks of this job are on one node: messages between nodes need ranks on several, and those of \
+                        one node are measured without a launcher";
 
 /// An experiment that runs on one node or between nodes.
 #[derive(Debug, clap::Args)]
@@ -42,7 +46,7 @@ pub(crate) fn execute(
     name: &str,
     arguments: &Arguments,
     format: Format,
-) -> Result<ExitCode, Failure> {
+) -> anyhow::Result<ExitCode> {
     if let Some(nodes) = arguments.made.nodes {
         if arguments.suite.map.is_some() {
             let error = "--map names cores for the ranks of one node: leave it or --nodes out\n";
@@ -54,20 +58,23 @@ pub(crate) fn execute(
         Ok(Launch::ManyNodes { .. }) => in_job(name, arguments, format),
         Ok(Launch::Single) | Err(_) if name == ALL => suite::all(&arguments.suite, format),
         Ok(Launch::Single) | Err(_) => suite::one(name, &arguments.suite, format),
-        Ok(Launch::Run { .. } | Launch::OneNode { .. }) => Err(Failure::OneNode),
+        Ok(Launch::Run { .. } | Launch::OneNode { .. }) => Err(anyhow::anyhow!(ONE_NODE)),
     }
 }
 
 /// Refuses to be one of several ranks that would start the same jobs at the same time.
-pub(crate) fn refuse_in_job() -> Result<(), Failure> {
+pub(crate) fn refuse_in_job() -> anyhow::Result<()> {
     match detect(&Environment) {
         Ok(Launch::Single) | Err(_) => Ok(()),
-        Ok(_) => Err(Failure::InJob),
+        Ok(_) => anyhow::bail!(
+            "this process is one of a job's ranks, and each of them would measure by itself: run the command once, without \
+             a launcher"
+        ),
     }
 }
 
 /// Measures the nodes of the job that this process is a rank of.
-fn in_job(name: &str, arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+fn in_job(name: &str, arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     let job = Job::init()?;
     let world = job.world();
     let setting = Setting { quick: arguments.suite.quick, ..Setting::default() };
@@ -99,9 +106,9 @@ fn in_job(name: &str, arguments: &Arguments, format: Format) -> Result<ExitCode,
 pub(in crate::commands) fn of_job(
     world: &Communicator,
     setting: Setting,
-) -> Result<Setting, Failure> {
+) -> anyhow::Result<Setting> {
     if world.nodes() < 2 {
-        return Err(Failure::OneNode);
+        anyhow::bail!(ONE_NODE);
     }
     let named = internode();
     let is_kernel = named.is_none() && engine_between_nodes(world)? == Engine::Kernel;
@@ -122,12 +129,9 @@ pub(in crate::commands) fn announce_engine(world: &Communicator, setting: &Setti
 }
 
 /// An experiment between the nodes of the setting.
-pub(in crate::commands) fn experiment(
-    name: &str,
-    setting: &Setting,
-) -> Result<Experiment, Failure> {
-    let nodes = setting.nodes.as_ref().ok_or(Failure::OneNode)?;
-    between_nodes(name, setting, nodes).ok_or_else(|| Failure::NoExperiment(name.to_owned()))
+pub(in crate::commands) fn experiment(name: &str, setting: &Setting) -> anyhow::Result<Experiment> {
+    let nodes = setting.nodes.as_ref().context(ONE_NODE)?;
+    between_nodes(name, setting, nodes).with_context(|| suite::no_experiment(name))
 }
 
 /// The engine between nodes that this process was started for, if one was named.
@@ -141,7 +145,7 @@ fn on_made_nodes(
     arguments: &Arguments,
     nodes: u32,
     format: Format,
-) -> Result<ExitCode, Failure> {
+) -> anyhow::Result<ExitCode> {
     let made = MadeNodes::new(nodes, arguments.ranks_per_node, arguments.made.link)?;
     let suite::Arguments { place, quick, .. } = &arguments.suite;
     let out = std::path::absolute(&place.out)?;

@@ -6,7 +6,6 @@ use super::made_nodes::{MadeNodes, NodesWanted};
 use super::nodes::{experiment, of_job, refuse_in_job};
 use super::suite::{self, ResultsLocation};
 use crate::commands::figures::ranks_on_cores;
-use crate::failure::Failure;
 use crate::format::Format;
 use clap::error::ErrorKind;
 use launch::detect::{Launch, detect};
@@ -153,7 +152,7 @@ fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
     })
 }
 
-pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: Arguments, format: Format) -> anyhow::Result<ExitCode> {
     let is_in_job = matches!(detect(&Environment), Ok(Launch::ManyNodes { .. }));
     let is_between_nodes = is_in_job || arguments.made.nodes.is_some();
     let plan = arguments.plan.into_plan(is_between_nodes);
@@ -205,7 +204,7 @@ fn on_made_nodes(
     plan: &Plan,
     place: &ResultsLocation,
     format: Format,
-) -> Result<(), Failure> {
+) -> anyhow::Result<()> {
     let out = std::path::absolute(&place.out)?;
     let mut line: Vec<OsString> = ["measure", "queues", "--out"].map(OsString::from).into();
     line.push(out.into());
@@ -218,7 +217,7 @@ fn on_made_nodes(
 }
 
 /// Measures between the first two nodes of the job that this process is a rank of.
-fn in_job(setting: Setting, place: &ResultsLocation, format: Format) -> Result<ExitCode, Failure> {
+fn in_job(setting: Setting, place: &ResultsLocation, format: Format) -> anyhow::Result<ExitCode> {
     let job = Job::init()?;
     let setting = of_job(job.world(), setting)?;
     let measured = super::in_job::in_job(&job, &setting, place, || experiment("queues", &setting))?;
@@ -230,7 +229,7 @@ fn in_job(setting: Setting, place: &ResultsLocation, format: Format) -> Result<E
     Ok(measured.status)
 }
 
-fn print(ranks: &str, part: &Part, format: Format) -> Result<(), Failure> {
+fn print(ranks: &str, part: &Part, format: Format) -> anyhow::Result<()> {
     let rows = &rows_of(part)[..];
     let crossovers = Crossover::all(rows);
     format.print(

@@ -8,9 +8,9 @@ pub(crate) mod rank;
 mod table;
 mod text;
 
-use crate::failure::Failure;
 use crate::format::Format;
 use crate::goal_file;
+use anyhow::Context;
 use job::{JobEnd, lock};
 use kept::SavedPart;
 use measure::experiments::decisions::nodes::Purpose;
@@ -22,7 +22,7 @@ use measure::experiments::{EXPERIMENTS, find};
 use measure::harness::{Experiment, Setting};
 use measure::page::{Input, Results};
 use measure::results::{Directory, Part};
-use models::decision::DecisionTable;
+use models::decision::{DecisionTable, TableError};
 use models::machine_file::Machine;
 use progress::Progress;
 use std::io::IsTerminal;
@@ -69,19 +69,31 @@ pub(in crate::commands) struct Measured {
 }
 
 impl Arguments {
-    pub(super) fn setting(&self) -> Result<Setting, Failure> {
+    pub(super) fn setting(&self) -> anyhow::Result<Setting> {
         let setting = Setting { quick: self.quick, map: self.map.clone(), ..Setting::default() };
         if let Some(core) = setting.map.iter().flatten().find(|core| !setting.cores.contains(core))
         {
             let cores = setting.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-            return Err(Failure::Map { core: *core, cores });
+            anyhow::bail!(
+                "core {core} of --map is not in this process's affinity mask: choose among {cores}"
+            );
         }
         Ok(setting)
     }
 }
 
+/// Message for a name that no experiment has.
+pub(super) fn no_experiment(name: &str) -> String {
+    format!("there is no experiment {name:?}: `tradewind measure --help` lists them")
+}
+
+/// Converts the error of making a decision table, which no input causes.
+pub(in crate::commands) fn no_table(error: TableError) -> anyhow::Error {
+    anyhow::anyhow!("{error}: please report this")
+}
+
 /// Makes one experiment.
-pub(crate) fn one(name: &str, arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn one(name: &str, arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     show(measure_one(name, &arguments.setting()?, &arguments.place)?, &arguments.place, format)
 }
 
@@ -91,13 +103,10 @@ pub(crate) fn these(
     setting: &Setting,
     place: &ResultsLocation,
     format: Format,
-) -> Result<ExitCode, Failure> {
-    let build = |name: &&str| {
-        find(name)
-            .map(|build| build(setting))
-            .ok_or_else(|| Failure::NoExperiment((*name).to_owned()))
-    };
-    let experiments = names.iter().map(build).collect::<Result<_, Failure>>()?;
+) -> anyhow::Result<ExitCode> {
+    let build =
+        |name: &&str| find(name).map(|build| build(setting)).with_context(|| no_experiment(name));
+    let experiments = names.iter().map(build).collect::<anyhow::Result<_>>()?;
     show(measure_all(experiments, setting, place)?, place, format)
 }
 
@@ -106,12 +115,12 @@ pub(crate) fn quietly(
     name: &str,
     setting: &Setting,
     place: &ResultsLocation,
-) -> Result<ExitCode, Failure> {
+) -> anyhow::Result<ExitCode> {
     Ok(measure_one(name, setting, place)?.status)
 }
 
 /// Makes all of them.
-pub(crate) fn all(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn all(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     let setting = arguments.setting()?;
     let experiments = EXPERIMENTS.iter().map(|(_, build)| build(&setting)).collect();
     show(measure_all(experiments, &setting, &arguments.place)?, &arguments.place, format)
@@ -121,7 +130,7 @@ pub(in crate::commands) fn show(
     measured: Measured,
     place: &ResultsLocation,
     format: Format,
-) -> Result<ExitCode, Failure> {
+) -> anyhow::Result<ExitCode> {
     let Measured { parts, status } = measured;
     let directory = (!place.temporary).then_some(place.out.as_path());
     format.print(
@@ -136,8 +145,8 @@ pub(super) fn measure_one(
     name: &str,
     setting: &Setting,
     place: &ResultsLocation,
-) -> Result<Measured, Failure> {
-    let build = find(name).ok_or_else(|| Failure::NoExperiment(name.to_owned()))?;
+) -> anyhow::Result<Measured> {
+    let build = find(name).with_context(|| no_experiment(name))?;
     measure_all(vec![build(setting)], setting, place)
 }
 
@@ -145,7 +154,7 @@ fn measure_all(
     experiments: Vec<Experiment>,
     setting: &Setting,
     place: &ResultsLocation,
-) -> Result<Measured, Failure> {
+) -> anyhow::Result<Measured> {
     let directory = Directory::create(&place.out)?;
     // Before anything is measured: what is there may stand in the way.
     let open = |experiment| SavedPart::open(&directory, experiment, setting, place.again);
@@ -194,7 +203,7 @@ fn measure(
     kept: &Arc<Mutex<SavedPart>>,
     setting: &Setting,
     progress: &Progress,
-) -> Result<JobEnd, Failure> {
+) -> anyhow::Result<JobEnd> {
     loop {
         let steps = lock(kept).next_job();
         if steps.is_empty() {
@@ -210,7 +219,7 @@ fn measure(
 
 /// A part of the directory is new. What is made of several parts is made here, of those that can be
 /// read: a damaged part does not prevent the measurement of another, and the page names it.
-pub(super) fn part_written(directory: &Directory, name: &str) -> Result<(), Failure> {
+pub(super) fn part_written(directory: &Directory, name: &str) -> anyhow::Result<()> {
     if is_of(Purpose::Calibration, name) || is_of(Purpose::Decision, name) {
         correct_models(directory)?;
     }
@@ -242,7 +251,7 @@ fn is_of(purpose: Purpose, name: &str) -> bool {
 }
 
 /// Corrects the parameters between nodes of a directory's machine by all times in the directory.
-fn correct_models(directory: &Directory) -> Result<(), Failure> {
+fn correct_models(directory: &Directory) -> anyhow::Result<()> {
     let path = directory.machine();
     if !path.exists() {
         return Ok(());
@@ -251,7 +260,7 @@ fn correct_models(directory: &Directory) -> Result<(), Failure> {
 }
 
 /// Changes the parameters of one node to the speed at which candidates were timed.
-fn follow_speed(directory: &Directory) -> Result<(), Failure> {
+fn follow_speed(directory: &Directory) -> anyhow::Result<()> {
     let path = directory.machine();
     if let (true, Some(part)) = (path.exists(), directory.read("decisions")?) {
         at_speed(&part, &Machine::read(&path)?).write(&path)?;
@@ -261,7 +270,7 @@ fn follow_speed(directory: &Directory) -> Result<(), Failure> {
 
 /// The decision table that a directory's machine file and measurements make, if any of them are
 /// there: rows of one node, and rows between nodes.
-pub(crate) fn decisions(directory: &Directory) -> Result<Option<DecisionTable>, Failure> {
+pub(crate) fn decisions(directory: &Directory) -> anyhow::Result<Option<DecisionTable>> {
     let here = models::machine::Topology::here().fingerprint().clone();
     let path = directory.machine();
     let machine = if path.exists() { Machine::read_for(&path, &here)? } else { Machine::new(here) };
@@ -271,7 +280,7 @@ pub(crate) fn decisions(directory: &Directory) -> Result<Option<DecisionTable>, 
     let models = of_table(&machine, &timed_between_nodes(directory)?);
     let between = (!parts.is_empty()).then(|| between_nodes(&parts, (&machine, &models)));
     let between = between.transpose();
-    Ok(match (of_node.map_err(Failure::Decisions)?, between.map_err(Failure::Decisions)?) {
+    Ok(match (of_node.map_err(no_table)?, between.map_err(no_table)?) {
         (Some(of_node), Some(between)) => Some(of_node.replaced_by(&between)),
         (one, other) => one.or(other),
     })

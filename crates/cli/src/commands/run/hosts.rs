@@ -1,7 +1,7 @@
 //! The nodes of `tradewind run --nodes` and `--hostfile`.
 
 use crate::commands::values;
-use crate::failure::Failure;
+use crate::failure::{cannot_read, problem_of};
 use service::launcher::NodeRanks;
 use std::collections::HashMap;
 use std::path::Path;
@@ -30,10 +30,9 @@ fn merged(listed: Vec<NodeRanks>) -> Vec<NodeRanks> {
 
 /// Reads the nodes of a file: a node a line, `host`, `host:3` or `host slots=3`. Lines that begin
 /// with # are comments.
-pub(super) fn of_file(path: &Path, each: Option<u32>) -> Result<Vec<NodeRanks>, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| Failure::Read { path: path.into(), source })?;
-    of_text(&text, each).map_err(|problem| Failure::Malformed { path: path.into(), problem })
+pub(super) fn of_file(path: &Path, each: Option<u32>) -> anyhow::Result<Vec<NodeRanks>> {
+    let text = std::fs::read_to_string(path).map_err(cannot_read(path))?;
+    of_text(&text, each).map_err(problem_of(path))
 }
 
 fn of_text(text: &str, each: Option<u32>) -> Result<Vec<NodeRanks>, String> {

@@ -2,7 +2,6 @@
 
 use super::hosts;
 use crate::commands::values;
-use crate::failure::Failure;
 use engine::Exit;
 use launch::environment::{COMMAND, Environment, Lookup};
 use service::launcher::{NodeRanks, Outcome};
@@ -50,13 +49,13 @@ impl Reach {
     }
 
     /// Returns the nodes with their ranks, `ranks` altogether if that is present.
-    pub(super) fn places(&self, ranks: Option<u32>) -> Result<Vec<NodeRanks>, Failure> {
+    pub(super) fn places(&self, ranks: Option<u32>) -> anyhow::Result<Vec<NodeRanks>> {
         let nodes = match &self.hostfile {
             Some(file) => hosts::of_file(file, self.ppn)?,
-            None => hosts::of_list(&self.nodes, self.ppn).map_err(Failure::Nodes)?,
+            None => hosts::of_list(&self.nodes, self.ppn).map_err(anyhow::Error::msg)?,
         };
         match ranks {
-            Some(ranks) => hosts::limited(nodes, ranks).map_err(Failure::Nodes),
+            Some(ranks) => hosts::limited(nodes, ranks).map_err(anyhow::Error::msg),
             None => Ok(nodes),
         }
     }
@@ -74,10 +73,10 @@ impl Reach {
 
 /// Returns the path of the `tradewind` command on the nodes: that of this one, unless the user
 /// names another.
-pub(super) fn command() -> Result<PathBuf, Failure> {
+pub(super) fn command() -> anyhow::Result<PathBuf> {
     match Environment.get(COMMAND) {
         Some(path) => Ok(path.into()),
-        None => Ok(std::env::current_exe().map_err(Failure::Output)?),
+        None => Ok(std::env::current_exe()?),
     }
 }
 

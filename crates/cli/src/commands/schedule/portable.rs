@@ -1,14 +1,15 @@
 //! Graphs as GOAL files can hold them.
 
-use super::ScheduleError;
 use goal::graph::{Edge, Graph, Operation, Until};
 
+const JOIN: &str = "in a join all ranks meet without messages, which a GOAL file cannot hold: use another algorithm";
+
 /// The graph without places; what a rank does by itself becomes a computation that takes no time.
-pub(super) fn of(graph: &Graph) -> Result<Graph, ScheduleError> {
+pub(super) fn of(graph: &Graph) -> anyhow::Result<Graph> {
     let mut portable = Graph::new(graph.rank(), graph.ranks());
     for entry in graph.vertices() {
         portable.add(match &entry.operation {
-            Operation::Join { .. } => return Err(ScheduleError::Join),
+            Operation::Join { .. } => anyhow::bail!(JOIN),
             Operation::Local { .. } | Operation::Copy { .. } | Operation::Timestamp { .. } => {
                 Operation::Calc { nanoseconds: 0 }
             }

@@ -3,7 +3,6 @@
 use super::collective;
 use crate::commands::figures::{figure, table_with};
 use crate::commands::values::number;
-use crate::failure::Failure;
 use crate::format::Format;
 use collectives::Collective;
 use comfy_table::Cell;
@@ -78,7 +77,7 @@ struct Output {
     predictions: Vec<Row>,
 }
 
-pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     let Arguments { operation, ranks, bytes, .. } = *arguments;
     let query = Query {
         operation,
@@ -91,7 +90,10 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let models = Models::of(&machine).with_connected_ranks(arguments.held);
     let found = models.exact_candidates(&query);
     let Some(least) = found.first().map(|best| best.microseconds) else {
-        return Err(Failure::NoParameters { path, query: query.to_string() });
+        anyhow::bail!(
+            "{}: has no parameters for a {query}: measure them with `tradewind measure plogp`",
+            path.display()
+        );
     };
     let row = |one: &Prediction| Row {
         plan: one.plan.to_string(),
@@ -112,7 +114,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
 
 /// The parameters, the place that they are from, and whether they are the built-in ones: those of
 /// the named file, of the one beside the decision table, or built-in ones where that is missing.
-fn machine(arguments: &Arguments, query: &Query) -> Result<(PathBuf, Machine, bool), Failure> {
+fn machine(arguments: &Arguments, query: &Query) -> anyhow::Result<(PathBuf, Machine, bool)> {
     let default = || {
         let path = service::decisions_path()?.with_file_name(service::MACHINE_FILE);
         path.exists().then_some(path)

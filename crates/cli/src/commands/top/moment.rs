@@ -1,7 +1,6 @@
 //! State of jobs, their processes, the cores and the published names at one moment.
 
 use crate::commands::names::program_of;
-use crate::failure::Failure;
 use engine::node::EngineKind;
 use engine::node::observed::ObservedJob;
 use service::names::{JobEntry, default_name, published};
@@ -58,8 +57,8 @@ pub(super) struct ProcessMoment {
 
 impl Watch {
     /// Observes this moment.
-    pub(super) fn observe(&mut self) -> Result<Moment, Failure> {
-        let jobs = self.jobs.find().map_err(Failure::Observe)?;
+    pub(super) fn observe(&mut self) -> anyhow::Result<Moment> {
+        let jobs = self.jobs.find().map_err(|error| anyhow::anyhow!("{error}"))?;
         let jobs = jobs.into_iter().map(JobMoment::of).collect();
         self.jobs.release_ended();
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The terminal, or plain text where there is none.
 
-use crate::failure::Failure;
+use crate::failure::OutputError;
 use console::Term;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::io::{ErrorKind, Read, Write};
@@ -29,7 +29,7 @@ pub(super) struct Screen {
 impl Screen {
     /// Catches the signals that end the command from now on. `plain` if views follow each other on
     /// a terminal, too.
-    pub(super) fn new(plain: bool) -> Result<Screen, Failure> {
+    pub(super) fn new(plain: bool) -> anyhow::Result<Screen> {
         let (signals, notify) = UnixStream::pair()?;
         // All that end a command from its terminal: each would leave the cursor hidden.
         for signal in [SIGINT, SIGTERM, SIGQUIT, SIGHUP] {
@@ -37,13 +37,13 @@ impl Screen {
         }
         let terminal = Some(Term::stdout()).filter(|terminal| !plain && terminal.is_term());
         if terminal.is_some() {
-            write!(std::io::stdout(), "{HIDE_CURSOR}{HOME}{CLEAR_REST}")?;
+            write!(std::io::stdout(), "{HIDE_CURSOR}{HOME}{CLEAR_REST}").map_err(OutputError)?;
         }
         Ok(Screen { terminal, signals, views: 0 })
     }
 
     /// Sleeps until the next view is due. Returns false if a signal has ended the command.
-    pub(super) fn sleep(&mut self, interval: Duration) -> Result<bool, Failure> {
+    pub(super) fn sleep(&mut self, interval: Duration) -> anyhow::Result<bool> {
         let end = Instant::now() + interval;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -61,7 +61,11 @@ impl Screen {
     }
 
     /// Shows a view in place of the former one, as much of it as the terminal holds.
-    pub(super) fn show(&mut self, text: &str) -> Result<(), Failure> {
+    pub(super) fn show(&mut self, text: &str) -> anyhow::Result<()> {
+        Ok(self.write(text).map_err(OutputError)?)
+    }
+
+    fn write(&mut self, text: &str) -> std::io::Result<()> {
         let mut output = std::io::stdout().lock();
         match &self.terminal {
             Some(terminal) => {
@@ -79,8 +83,7 @@ impl Screen {
             None => writeln!(output, "{text}")?,
         }
         self.views += 1;
-        output.flush()?;
-        Ok(())
+        output.flush()
     }
 }
 

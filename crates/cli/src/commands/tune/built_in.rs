@@ -1,7 +1,7 @@
 //! `tradewind tune --built-in`: the parameters that are built in, measured on this machine.
 
 use crate::commands::measure::suite;
-use crate::failure::Failure;
+use crate::failure::cannot_write;
 use measure::harness::Setting;
 use measure::results::Directory;
 use models::builtin::{self, NODES_FILE, ONE_NODE_FILE, ROWS_FILE};
@@ -21,10 +21,9 @@ pub(super) fn execute(
     quick: bool,
     out: &Path,
     measurements: &Path,
-    tune_nodes: impl FnOnce((u32, NonZeroU32), &Path, &Path) -> Result<ExitCode, Failure>,
-) -> Result<ExitCode, Failure> {
-    std::fs::create_dir_all(out)
-        .map_err(|source| Failure::Write { path: out.to_owned(), source })?;
+    tune_nodes: impl FnOnce((u32, NonZeroU32), &Path, &Path) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    std::fs::create_dir_all(out).map_err(cannot_write(out))?;
     let node = measurements.join("one-node");
     let setting = Setting { quick, ..Setting::default() };
     let place = suite::ResultsLocation { out: node.clone(), again: false, temporary: false };
@@ -36,7 +35,7 @@ pub(super) fn execute(
     let cores = machine.cores();
     let one_node = builtin::without_machine(&machine, &format!("one node of {cores} cores"));
     one_node.write(&out.join(ONE_NODE_FILE))?;
-    let rows = rules::rows_of(&one_node).map_err(Failure::Decisions)?;
+    let rows = rules::rows_of(&one_node).map_err(suite::no_table)?;
     rows.write(&out.join(ROWS_FILE))?;
 
     let nodes = measurements.join("nodes");

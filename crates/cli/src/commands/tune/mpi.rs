@@ -6,7 +6,6 @@
 
 pub(crate) mod error;
 
-use crate::failure::Failure;
 use ::launch::detect::{Launch, detect};
 use ::launch::environment::Environment;
 use error::TuneMpiError;
@@ -37,10 +36,10 @@ pub(super) fn execute(
     out: &Path,
     ranks: &[u32],
     time: Duration,
-) -> Result<ExitCode, Failure> {
+) -> anyhow::Result<ExitCode> {
     // Before minutes are spent on it.
     MpiTable::to_be_replaced(out, Topology::here().fingerprint()).map_err(TuneMpiError::File)?;
-    if detect(&Environment).map_err(Failure::Launch)? != Launch::Single {
+    if detect(&Environment)? != Launch::Single {
         return in_rank(directory, out, time);
     }
     let share = time.as_secs_f64() / ranks.len().max(1) as f64;
@@ -51,7 +50,7 @@ pub(super) fn execute(
 }
 
 /// Runs this command as a job of `ranks` ranks.
-fn run_job(directory: Option<&Path>, out: &Path, ranks: u32, seconds: f64) -> Result<(), Failure> {
+fn run_job(directory: Option<&Path>, out: &Path, ranks: u32, seconds: f64) -> anyhow::Result<()> {
     let launcher = directory.map_or_else(
         || PathBuf::from("mpiexec"),
         |directory| directory.join("bin").join("mpiexec"),
@@ -73,7 +72,7 @@ fn run_job(directory: Option<&Path>, out: &Path, ranks: u32, seconds: f64) -> Re
 }
 
 /// Measures as a rank of a job.
-fn in_rank(directory: Option<&Path>, out: &Path, time: Duration) -> Result<ExitCode, Failure> {
+fn in_rank(directory: Option<&Path>, out: &Path, time: Duration) -> anyhow::Result<ExitCode> {
     let path = crate::commands::mpi::library(&std::env::current_exe()?)?;
     let out =
         CString::new(out.as_os_str().as_bytes()).map_err(|_| TuneMpiError::Path(out.to_owned()))?;

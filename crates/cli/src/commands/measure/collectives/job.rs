@@ -1,44 +1,20 @@
 //! Rows measured on rank processes.
 
-use super::rank::OverlapReport;
+use super::rank::{OverlapReport, Way};
 use crate::commands::figures::{microseconds, name_and_size};
-use crate::failure::Failure;
-use engine::Exit;
+use crate::failure::JobFailed;
 use engine::node::EngineKind;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use measure::experiments::overlap::{Case, OverlapRow};
 use measure::harness::rank_processes::{RankLine, run_ranks};
-use service::ServiceError;
 use service::launcher::{LaunchOptions, Outcome};
-use std::process::ExitCode;
 use std::sync::mpsc;
 
 /// Rows measured one after the other, with their progress.
 pub(crate) struct Measurements {
     ranks: u32,
+    by_messages: bool,
     progress: ProgressBar,
-}
-
-/// Reason why a row was not measured.
-pub(crate) enum Interruption {
-    /// The job could not be run.
-    Job(ServiceError),
-    /// A rank failed; its message is on standard error.
-    Rank { rank: u32, how: Exit, status: u8 },
-    /// All ranks ended in order without a row.
-    NoRow,
-}
-
-impl From<ServiceError> for Interruption {
-    fn from(error: ServiceError) -> Self {
-        Interruption::Job(error)
-    }
-}
-
-impl From<engine::Error> for Interruption {
-    fn from(error: engine::Error) -> Self {
-        Interruption::Job(error.into())
-    }
 }
 
 impl Measurements {
@@ -51,7 +27,14 @@ impl Measurements {
         if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos}/{len}  {wide_msg}") {
             progress.set_style(style);
         }
-        Measurements { ranks, progress }
+        Measurements { ranks, by_messages: false, progress }
+    }
+
+    /// Measures the algorithm of messages with every engine, so that the engines differ in progress
+    /// alone.
+    pub(crate) fn by_messages(mut self) -> Self {
+        self.by_messages = true;
+        self
     }
 
     /// Measures one row for each engine, right after each other so that they meet the same state of
@@ -61,7 +44,7 @@ impl Measurements {
         &self,
         case: &Case,
         engines: &[EngineKind],
-    ) -> Result<Vec<OverlapRow>, Interruption> {
+    ) -> anyhow::Result<Vec<OverlapRow>> {
         let mut case = *case;
         let mut rows = Vec::new();
         for engine in engines {
@@ -75,15 +58,20 @@ impl Measurements {
             }
             self.progress.inc(1);
         }
-        if rows.len() == engines.len() { Ok(rows) } else { Err(Interruption::NoRow) }
+        anyhow::ensure!(
+            rows.len() == engines.len(),
+            "the measurement stopped, its ranks ended without a result"
+        );
+        Ok(rows)
     }
 
     /// Runs the ranks until they have ended. Returns the reports of rank 0.
-    fn run(&self, case: &Case, engine: EngineKind) -> Result<Vec<OverlapReport>, Interruption> {
+    fn run(&self, case: &Case, engine: EngineKind) -> anyhow::Result<Vec<OverlapReport>> {
         let what = format!("{}, {engine}", name_and_size(case.collective, case.bytes));
         self.progress.set_message(what.clone());
         let options = LaunchOptions::new(self.ranks, engine)?;
-        let arguments = super::rank::arguments(case, engine, options.job.cores);
+        let progress = Way::OnNode { engine, by_messages: self.by_messages };
+        let arguments = super::rank::arguments(case, progress, options.job.cores);
         let (sender, reports) = mpsc::channel();
         let progress = self.progress.clone();
         let outcome = run_ranks("collectives", arguments, options, move |line| {
@@ -105,29 +93,16 @@ impl Measurements {
             Ok(())
         })?;
         if let Outcome { failed: Some((rank, how)), .. } = outcome {
-            return Err(Interruption::Rank { rank, how, status: outcome.exit_status() });
+            let why = format!("the measurement stopped, rank {rank} failed: {how}");
+            return Err(JobFailed { why, status: outcome.exit_status() }.into());
         }
         Ok(reports.try_iter().collect())
     }
+}
 
+impl Drop for Measurements {
     /// Removes the progress from the screen.
-    pub(crate) fn finish(&self) {
+    fn drop(&mut self) {
         self.progress.finish_and_clear();
-    }
-
-    /// Removes the progress from the screen, and reports why there is no result.
-    pub(crate) fn give_up(&self, interruption: Interruption) -> Result<ExitCode, Failure> {
-        self.finish();
-        match interruption {
-            Interruption::Job(error) => Err(error.into()),
-            Interruption::Rank { rank, how, status } => {
-                eprintln!("tradewind: the measurement stopped, rank {rank} failed: {how}");
-                Ok(ExitCode::from(status))
-            }
-            Interruption::NoRow => {
-                eprintln!("tradewind: the measurement stopped, its ranks ended without a result");
-                Ok(ExitCode::FAILURE)
-            }
-        }
     }
 }

@@ -6,6 +6,7 @@ use measure::harness::processor_time::RankKind;
 use measure::harness::rank_processes::report;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use tradewind::Job;
 
 /// Seed of the skews of every measurement: two runs delay the same ranks in the same
@@ -27,8 +28,17 @@ pub(crate) enum OverlapReport {
 pub(crate) struct Arguments {
     collective: Collective,
     bytes: u64,
+    #[arg(long, required_unless_present = "report")]
+    engine: Option<EngineKind>,
+    /// Takes the algorithm of messages, whatever the engine.
     #[arg(long)]
-    engine: EngineKind,
+    by_messages: bool,
+    /// Measures between nodes, in a job of this command's launcher, and writes the row to this file.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Between nodes: calls the collective after the computation.
+    #[arg(long, requires = "report")]
+    in_calls: bool,
     /// Cores that all ranks share.
     #[arg(long)]
     cores: u32,
@@ -38,11 +48,29 @@ pub(crate) struct Arguments {
     repetitions: Option<u32>,
 }
 
+/// The progress that a row is measured with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way<'a> {
+    /// On one node, by an engine.
+    OnNode { engine: EngineKind, by_messages: bool },
+    /// Between nodes; the row is written to the file.
+    BetweenNodes { in_calls: bool, report: &'a Path },
+}
+
 /// Returns the arguments with which [`measure`] is called.
-pub(super) fn arguments(case: &Case, engine: EngineKind, cores: u32) -> Vec<OsString> {
+pub(crate) fn arguments(case: &Case, way: Way<'_>, cores: u32) -> Vec<OsString> {
     let mut words = vec![case.collective.to_string(), case.bytes.to_string()];
+    match way {
+        Way::OnNode { engine, by_messages } => {
+            words.extend(["--engine".to_owned(), engine.to_string()]);
+            words.extend(by_messages.then(|| "--by-messages".to_owned()));
+        }
+        Way::BetweenNodes { in_calls, report } => {
+            words.extend(["--report".to_owned(), report.display().to_string()]);
+            words.extend(in_calls.then(|| "--in-calls".to_owned()));
+        }
+    }
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
-    option("--engine", engine.to_string());
     option("--cores", cores.to_string());
     if let Some(time) = case.computation_us {
         option("--compute-us", time.to_string());
@@ -53,14 +81,27 @@ pub(super) fn arguments(case: &Case, engine: EngineKind, cores: u32) -> Vec<OsSt
     words.into_iter().map(OsString::from).collect()
 }
 
-pub(crate) fn measure(arguments: &Arguments) -> Result<(), measure::Error> {
+impl Arguments {
+    fn progress(&self) -> Progress {
+        match self.engine {
+            // The algorithm of the caller engine is that of messages; the job has the other engine.
+            Some(_) if self.by_messages => Progress::OnNode(EngineKind::Caller),
+            Some(engine) => Progress::OnNode(engine),
+            None if self.in_calls => Progress::InCalls,
+            None => Progress::Nonblocking,
+        }
+    }
+}
+
+pub(crate) fn measure(arguments: &Arguments) -> anyhow::Result<()> {
     let job = Job::init()?;
     let world = job.world();
+    let leads_node = world.split_by_node()?.rank() == 0;
     let setting = Setting {
-        progress: Progress::OnNode(arguments.engine),
+        progress: arguments.progress(),
         rank_kind: RankKind::Process,
         cores: arguments.cores,
-        service: Some(job.service_process()).filter(|_| world.rank() == 0),
+        service: Some(job.service_process()).filter(|_| leads_node),
         adds_interrupts: world.rank() == 0,
         has_common_clock: true,
         seed: SEED,
@@ -81,8 +122,12 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), measure::Error> {
             });
         }
     })?;
-    if is_first {
-        let _ = report(&OverlapReport::Row(row));
+    match &arguments.report {
+        _ if !is_first => {}
+        Some(file) => std::fs::write(file, serde_json::to_vec(&row)?)?,
+        None => {
+            let _ = report(&OverlapReport::Row(row));
+        }
     }
     Ok(job.finish()?)
 }

@@ -1,7 +1,8 @@
 //! The text form of the rows of `tradewind measure collectives`.
 
 use crate::commands::figures::{
-    figure, microseconds, percent_of, ranks_on_cores, size, spread, table_with, trusted,
+    DIFFERENCES, exposed, figure, microseconds, percent_of, processor_time, ranks_on_cores, size,
+    spread, table_with, trusted,
 };
 use comfy_table::Cell;
 use measure::experiments::overlap::OverlapRow;
@@ -32,18 +33,18 @@ pub(super) fn of(ranks: u32, rows: &[OverlapRow]) -> String {
             figure(microseconds(row.alone_us)),
             figure(microseconds(row.compute_us)),
             figure(microseconds(row.total_us)),
-            trusted(microseconds(row.exposed_us)),
+            trusted(exposed(row)),
             figure(spread(row)),
             figure(row.overlap),
             trusted(percent_of(row.unattended)),
-            figure(microseconds(row.stolen_us)),
+            figure(processor_time(row)),
             figure(row.repetitions),
         ]);
     }
-    format!("{}\n{table}\n{LEGEND}", ranks_on_cores(ranks))
+    format!("{}\n{table}\n{LEGEND} {DIFFERENCES}", ranks_on_cores(ranks))
 }
 
 const LEGEND: &str = "\
 Trust exposed (what the collective adds to the computation; median over the repetitions of the slowest rank) and unattended
 (found complete after the computation, before its rank made any call). Overlap in percent flatters slow collectives.
-CPU added is that of all processes together. Below zero: lost in the noise.";
+CPU added is that of all processes together.";

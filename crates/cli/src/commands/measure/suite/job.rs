@@ -3,7 +3,6 @@
 use super::kept::SavedPart;
 use super::progress::Progress;
 use super::rank::{self, StepReport};
-use crate::failure::Failure;
 use measure::harness::rank_processes::{RankLine, run_ranks};
 use measure::harness::{Finding, Setting, Step};
 use service::launcher::{Binding, LaunchOptions, Outcome};
@@ -35,7 +34,7 @@ pub(super) fn run(
     steps: Range<usize>,
     setting: &Setting,
     progress: &Progress,
-) -> Result<JobEnd, Failure> {
+) -> anyhow::Result<JobEnd> {
     let experiment = Arc::clone(lock(kept).experiment());
     let job = &experiment.steps()[steps.clone()];
     let Some(Step { shape, .. }) = job.first() else { return Ok(JobEnd::Done) };
@@ -84,7 +83,7 @@ pub(super) fn run(
 struct ReportReader {
     kept: Arc<Mutex<SavedPart>>,
     /// Why nothing more can be taken in.
-    trouble: Arc<Mutex<Option<Failure>>>,
+    trouble: Arc<Mutex<Option<anyhow::Error>>>,
     progress: Progress,
     /// When that was written last; the first step is at once.
     saved: Option<Instant>,
@@ -108,7 +107,7 @@ impl ReportReader {
         }
     }
 
-    fn take_in(&mut self, step: usize, findings: Vec<Finding>) -> Result<(), Failure> {
+    fn take_in(&mut self, step: usize, findings: Vec<Finding>) -> anyhow::Result<()> {
         let mut kept = lock(&self.kept);
         self.progress.done(kept.experiment().steps().get(step).map_or(0, |step| step.milliseconds));
         kept.add(findings)?;

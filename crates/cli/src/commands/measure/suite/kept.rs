@@ -1,7 +1,6 @@
 //! A part that grows, and what was there of it before.
 
 use super::text::{count, file_of};
-use crate::failure::Failure;
 use measure::harness::{Experiment, Finding, Setting, Step};
 use measure::results::{Directory, Part, ResultsError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +30,7 @@ impl SavedPart {
         experiment: Experiment,
         setting: &Setting,
         again: bool,
-    ) -> Result<Self, Failure> {
+    ) -> anyhow::Result<Self> {
         let words = setting.words();
         let fresh = || Part { setting: words.clone(), ..experiment.outline().clone() };
         let there = if again { None } else { directory.read(&experiment.outline().name)? };
@@ -101,7 +100,7 @@ impl SavedPart {
     pub(in crate::commands::measure) fn add(
         &mut self,
         findings: Vec<Finding>,
-    ) -> Result<(), Failure> {
+    ) -> anyhow::Result<()> {
         Ok(self.experiment.add(&mut self.part, findings)?)
     }
 
@@ -115,13 +114,13 @@ impl SavedPart {
     }
 
     /// Computes the conclusions and writes the part.
-    pub(in crate::commands::measure) fn conclude(&mut self) -> Result<(), Failure> {
+    pub(in crate::commands::measure) fn conclude(&mut self) -> anyhow::Result<()> {
         self.experiment.conclude(&mut self.part)?;
         Ok(self.save()?)
     }
 
     /// Writes a part to which nothing is missing, unless that has been done: one without any step.
-    pub(in crate::commands::measure) fn complete(&mut self) -> Result<(), Failure> {
+    pub(in crate::commands::measure) fn complete(&mut self) -> anyhow::Result<()> {
         if self.part.complete { Ok(()) } else { self.conclude() }
     }
 
@@ -152,7 +151,11 @@ impl SavedPart {
 }
 
 /// Why what is there cannot be gone on with.
-fn other_setting(directory: &Directory, part: &Part, asked: &BTreeMap<String, String>) -> Failure {
+fn other_setting(
+    directory: &Directory,
+    part: &Part,
+    asked: &BTreeMap<String, String>,
+) -> anyhow::Error {
     let names: BTreeSet<&String> = part.setting.keys().chain(asked.keys()).collect();
     let value = |of: &BTreeMap<String, String>, name: &String| {
         of.get(name).cloned().unwrap_or_else(|| "none".to_owned())
@@ -166,5 +169,9 @@ fn other_setting(directory: &Directory, part: &Part, asked: &BTreeMap<String, St
         .collect();
     let differences =
         if differences.is_empty() { "more steps there".to_owned() } else { differences.join("; ") };
-    Failure::OtherSetting { file: file_of(directory.path(), part), differences }
+    let file = file_of(directory.path(), part);
+    anyhow::anyhow!(
+        "{file} was measured with another setting ({differences}) and is left as it is: --again measures it anew, --out \
+         names another directory"
+    )
 }

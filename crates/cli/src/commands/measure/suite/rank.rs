@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     directory: PathBuf,
 }
 
-/// Failure of a rank.
+/// anyhow::Error of a rank.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RankError {
     #[error(transparent)]
