@@ -1,5 +1,6 @@
 //! Integration tests of the `tradewind` command.
 
+mod command_lines;
 mod exec;
 mod goal_files;
 mod jobs;
@@ -12,10 +13,8 @@ mod nodes;
 mod overlap;
 mod pages;
 mod plogp;
-mod refused_options;
 mod report;
 mod schedule;
-mod shell_support;
 mod suite;
 mod top;
 mod tune_mpi;

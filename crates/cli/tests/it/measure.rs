@@ -6,7 +6,6 @@ use std::process::{Command, Output};
 testing::tests![
     every_mechanism_has_a_row_for_each_size_that_it_carries,
     the_table_is_for_people,
-    a_job_that_cannot_be_run_is_no_row,
 ];
 
 /// Runs the command with these arguments.
@@ -159,14 +158,4 @@ fn the_table_is_for_people() {
         2,
         "express to wide, wide to bulk:\n{table}"
     );
-}
-
-fn a_job_that_cannot_be_run_is_no_row() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-    command
-        .args(["measure", "queues", "--format", "json"])
-        .env("TRADEWIND_SEGMENT_DIR", "/nonexistent");
-    let output = command.output().expect("the command can be started");
-    assert!(!output.status.success() && output.stdout.is_empty(), "{}", text(&output.stdout));
-    assert!(text(&output.stderr).contains("/nonexistent"), "{}", text(&output.stderr));
 }

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-testing::tests![the_reference_names_every_command, pages_name_commands_and_options_that_exist];
+testing::tests![
+    the_reference_names_every_command,
+    command_lines_name_commands_and_options_that_exist,
+];
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -60,31 +63,43 @@ fn the_reference_names_every_command() {
     }
 }
 
-fn pages_name_commands_and_options_that_exist() {
-    let docs = std::fs::read_dir(workspace().join("docs")).expect("the pages of the repository");
-    let docs = docs.map(|entry| entry.expect("an entry of the folder").path());
-    let others = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "bench/README.md"];
-    let pages = docs.chain(others.map(|page| workspace().join(page)));
+/// The pages, and every source and script of the repository, with their text.
+fn sources() -> Vec<(PathBuf, String)> {
+    let list = Command::new("git").arg("-C").arg(workspace()).args(["ls-files", "-z"]).output();
+    let list = list.expect("git lists the files").stdout;
+    let names = String::from_utf8(list).expect("names are UTF-8");
+    let is_text = |name: &&str| {
+        let ends = [".md", ".py", ".toml", ".yml"];
+        let is_source = name.ends_with(".rs") && !name.contains("/tests/");
+        // The names that commands had before.
+        let is_of_old_names = name.ends_with("cli/src/moved.rs");
+        let is_script = name.starts_with("bench/") || ends.iter().any(|end| name.ends_with(end));
+        !is_of_old_names && (is_source || is_script)
+    };
+    let read = |name: &str| {
+        let path = workspace().join(name);
+        let text = std::fs::read_to_string(&path).ok()?;
+        // Released versions had other commands.
+        Some((path, text.split("\n## [0.").next().unwrap_or_default().to_owned()))
+    };
+    names.split('\0').filter(is_text).filter_map(read).collect()
+}
+
+/// Checks every command line that stands in a page, a help text, a comment or a message.
+fn command_lines_name_commands_and_options_that_exist() {
     let mut helps = BTreeMap::new();
     let mut commands = subcommands(&help(&[]));
-    commands.insert("completions".to_owned());
+    commands.extend(["completions", "internal"].map(str::to_owned));
     let mut checked = 0;
-    for page in pages.filter(|page| page.extension().is_some_and(|extension| extension == "md")) {
-        let text = std::fs::read_to_string(&page).expect("a page is text");
-        // Released versions had other commands.
-        let text = text.split("\n## [0.").next().unwrap_or_default();
-        for call in code(text).into_iter().flat_map(calls) {
+    for (path, text) in sources() {
+        for call in code(&text).into_iter().flat_map(calls) {
+            let path = path.display();
             let mut command: Vec<&str> = call.iter().take(1).copied().collect();
             if !command.iter().all(|name| name.bytes().all(|letter| letter.is_ascii_lowercase())) {
                 continue;
             }
             let named = command.iter().all(|name| commands.contains(*name));
-            assert!(
-                named,
-                "{}: there is no command `tradewind {}`",
-                page.display(),
-                call.join(" ")
-            );
+            assert!(named, "{path}: there is no command `tradewind {}`", call.join(" "));
             let mut text = helps.entry(command.join(" ")).or_insert_with(|| help(&command)).clone();
             if let Some(second) = call.get(1).filter(|second| subcommands(&text).contains(**second))
             {
@@ -92,11 +107,11 @@ fn pages_name_commands_and_options_that_exist() {
                 text = helps.entry(command.join(" ")).or_insert_with(|| help(&command)).clone();
             }
             let options = call.iter().filter_map(|word| word.strip_prefix("--"));
-            for option in options.filter_map(|word| word.split('=').next()) {
+            for option in options.filter_map(|word| word.split(['=', '`', ':', ';']).next()) {
                 let ends = [' ', '\n', '<', '=', '.'];
                 let exists = ends.iter().any(|end| text.contains(&format!("--{option}{end}")));
                 let call = call.join(" ");
-                assert!(exists, "{}: tradewind {call}: no --{option}", page.display());
+                assert!(exists, "{path}: tradewind {call}: no --{option}");
                 checked += 1;
             }
         }

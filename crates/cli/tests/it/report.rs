@@ -14,8 +14,6 @@ testing::tests![
     two_directories_are_drawn_over_each_other,
     a_damaged_part_is_named_and_the_others_are_drawn,
     damaged_results_alone_make_no_page,
-    what_is_not_there_is_named,
-    a_directory_without_results_is_refused,
     how_far_two_machines_lie_apart_is_said,
 ];
 
@@ -110,30 +108,6 @@ fn damaged_results_alone_make_no_page() {
         assert!(said.contains(name), "{said}");
         assert!(!Path::new(directory).join("report.html").exists(), "{said}");
     }
-}
-
-fn what_is_not_there_is_named() {
-    let place = place();
-    let output = tradewind(&["report", "nowhere"], place.path());
-    assert_eq!(output.status.code(), Some(1));
-    assert_eq!(
-        text(&output.stderr),
-        "tradewind: cannot read nowhere: No such file or directory (os error 2)\n"
-    );
-    assert!(!place.path().join("nowhere").exists(), "it is not made either");
-}
-
-fn a_directory_without_results_is_refused() {
-    let place = place();
-    fs::create_dir(place.path().join("empty")).expect("a directory");
-    let output = tradewind(&["report", "empty"], place.path());
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        text(&output.stderr).contains("empty: no results of a measurement here"),
-        "{}",
-        text(&output.stderr)
-    );
-    assert!(!place.path().join("empty/report.html").exists(), "no page is written");
 }
 
 fn how_far_two_machines_lie_apart_is_said() {

@@ -19,7 +19,6 @@ testing::tests![
     one_core_is_enough_for_what_it_is_enough_for,
     queues_keep_their_rows_and_show_them_as_before,
     everything_is_made_one_after_the_other,
-    a_table_that_cannot_be_written_is_refused_before_anything_is_measured,
     tuning_names_the_table_and_no_file_that_is_gone,
 ];
 
@@ -305,21 +304,6 @@ fn everything_is_made_one_after_the_other() {
         assert!(part(place.path(), name).complete, "{name}");
     }
     assert!(part(place.path(), "summary").tables.iter().all(|table| !table.rows.is_empty()));
-}
-
-fn a_table_that_cannot_be_written_is_refused_before_anything_is_measured() {
-    let place = place();
-    let file = place.path().join("a-file");
-    fs::write(&file, "").expect("there is space");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-    let output = command
-        .args(["tune", "--quick", "--ranks", "2", "--out"])
-        .arg(file.join("table.json"))
-        .output();
-    let output = output.expect("the command can be started");
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.starts_with("tradewind: cannot write") && said.lines().count() == 1, "{said}");
 }
 
 fn tuning_names_the_table_and_no_file_that_is_gone() {

@@ -12,7 +12,6 @@ testing::tests![
     a_job_that_dies_meanwhile_is_shown_as_it_is,
     views_follow_each_other_until_a_signal,
     a_terminal_shows_one_view_in_place_of_the_other,
-    an_interval_without_ticks_is_refused,
 ];
 
 /// Time that no correct test needs.
@@ -168,12 +167,5 @@ fn a_terminal_shows_one_view_in_place_of_the_other() {
         assert_eq!(output.status.code(), Some(0), "{text}");
         assert!(text.matches("\x1b[Hcore  busy").count() > 1, "{text:?}");
         assert!(text.starts_with("\x1b[?25l") && text.ends_with("\x1b[?25h"), "{text:?}");
-    }
-}
-
-fn an_interval_without_ticks_is_refused() {
-    for interval in ["0", "0.01", "-1", "x"] {
-        let output = Command::new(TRADEWIND).args(["top", "--interval", interval]).output();
-        assert_eq!(output.expect("cargo has built the command").status.code(), Some(2));
     }
 }
