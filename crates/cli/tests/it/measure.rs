@@ -3,10 +3,7 @@
 use serde_json::Value;
 use std::process::{Command, Output};
 
-testing::tests![
-    every_mechanism_has_a_row_for_each_size_that_it_carries,
-    the_table_is_for_people,
-];
+testing::tests![every_mechanism_has_a_row_for_each_size_that_it_carries, the_table_is_for_people,];
 
 /// Runs the command with these arguments.
 fn tradewind(arguments: &str) -> Output {

@@ -156,7 +156,10 @@ fn the_tour_shows_progress_and_then_two_nodes() {
     let nodes = paragraphs.next().expect("a last paragraph");
     // Without the rights, one line says which one is missing.
     let is_measured = nodes.contains("with a link of 1gbit") && nodes.contains("started before it");
-    assert!(is_measured || nodes.starts_with("Not shown between nodes: cannot make nodes"), "{shown}");
+    assert!(
+        is_measured || nodes.starts_with("Not shown between nodes: cannot make nodes"),
+        "{shown}"
+    );
     let sentence = paragraphs.next().expect("a paragraph before it");
     assert!(
         sentence.contains("eers") && sentence.contains("caller") && sentence.ends_with('.'),

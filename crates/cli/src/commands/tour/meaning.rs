@@ -33,8 +33,7 @@ impl Pair<'_> {
 /// The sentence.
 pub(super) fn of(rows: &[OverlapRow]) -> String {
     let pairs = pairs(rows);
-    let ratios: Vec<f64> =
-        pairs.iter().filter(|pair| pair.is_less()).map(Pair::ratio).collect();
+    let ratios: Vec<f64> = pairs.iter().filter(|pair| pair.is_less()).map(Pair::ratio).collect();
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let most = ratios.iter().copied().fold(0.0, f64::max);
     let less = match ratios.len() {

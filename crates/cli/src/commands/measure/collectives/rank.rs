@@ -114,7 +114,7 @@ pub(crate) fn measure(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let is_first = world.rank() == 0;
     let row = Experiment::new(world, setting)?.measure(&case, |plan| {
-        if is_first {
+        if is_first && arguments.report.is_none() {
             // Without a reader, the launcher reports a missing result.
             let _ = report(&OverlapReport::Plan {
                 computation_us: plan.computation_us,
