@@ -1,7 +1,7 @@
 //! After a broadcast everybody has what the root had.
 
 use crate::evaluator::{Evaluation, Protocol};
-use crate::{block, rank_counts, reference, roots, run, tuning};
+use crate::{block, reference, run, tuning};
 use collectives::{Algorithm, Collective, CollectiveError, Tuning, bcast};
 use goal::graph::{Access, Blocks, Graph, Operation, Until, Vertex};
 
@@ -9,26 +9,6 @@ fn graphs(algorithm: Algorithm, ranks: u32, root: u32, bytes: u64, tuning: Tunin
     (0..ranks)
         .map(|rank| bcast::graph(algorithm, rank, ranks, root, bytes, tuning).unwrap())
         .collect()
-}
-
-#[test]
-fn all_ranks_get_the_roots_bytes() {
-    for algorithm in Collective::Bcast.algorithms() {
-        for ranks in rank_counts() {
-            for root in roots(ranks) {
-                for bytes in [0, 1, 13, 40] {
-                    let graphs = graphs(*algorithm, ranks, root, bytes, tuning(6, 3));
-                    let inputs = vec![block(root, 0, bytes); ranks as usize];
-                    for (rank, buffers) in run(&graphs, &inputs).iter().enumerate() {
-                        let case = format!(
-                            "{algorithm}: rank {rank} of {ranks}, root {root}, {bytes} bytes"
-                        );
-                        assert_eq!(*buffers, [block(root, 0, bytes)], "{case}");
-                    }
-                }
-            }
-        }
-    }
 }
 
 #[test]

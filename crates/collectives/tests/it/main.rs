@@ -2,23 +2,19 @@
 //! and orders of execution.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod allgather;
 mod allreduce;
 mod alltoall;
 mod arguments;
 mod barrier;
 mod bcast;
+mod blocks;
 mod choice;
 mod depth;
 mod evaluator;
-mod gather;
 mod grid;
 mod neighbor;
-mod reduce;
-mod reduce_scatter;
+mod reductions;
 mod reference;
-mod scan;
-mod scatter;
 mod two_level;
 
 use collectives::Tuning;
