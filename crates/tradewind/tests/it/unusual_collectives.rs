@@ -2,14 +2,14 @@
 //! repeated starts.
 
 use crate::job_kinds::KINDS;
-use tradewind::{InPlace, Op, Request, fold, local, wait_all};
+use tradewind::{Communicator, InPlace, Op, Request, Result, fold, local, wait_all};
 
 testing::tests![
     hundreds_of_every_kind_may_be_under_way,
     roots_and_leaves_may_run_far_ahead,
     dropped_requests_delay_no_rank,
     elements_of_no_size_are_elements,
-    persistent_collectives_with_roots_and_sizes_can_be_started_again_and_again,
+    persistent_collectives_can_be_started_again_and_again,
 ];
 
 fn hundreds_of_every_kind_may_be_under_way() {
@@ -137,27 +137,47 @@ fn elements_of_no_size_are_elements() {
     }
 }
 
-fn persistent_collectives_with_roots_and_sizes_can_be_started_again_and_again() {
-    for kind in KINDS {
-        kind.run(3, |world| {
-            let rank = world.rank();
-            let gather = world.gather_init::<u32>(1, 1)?;
-            let reduce =
-                world.reduce_init::<u32>(2, fold(|a: &mut u32, b: &u32| *a = 10 * *a + b), 2)?;
-            let exchange = world.alltoallv_init::<u32>(&[1; 3], &[1; 3])?;
-            for round in 0..100 {
-                let mut all = vec![0; if rank == 1 { 3 } else { 0 }];
-                gather.start(&[rank + round], &mut all)?.wait()?;
-                assert!(rank != 1 || all == [round, round + 1, round + 2]);
-                let mut digits = vec![0; if rank == 2 { 2 } else { 0 }];
-                reduce.start(&[rank + 1, 9], &mut digits)?.wait()?;
-                assert!(rank != 2 || digits == [123, 999]);
-                let mut values = [rank; 3];
-                exchange.start(InPlace, &mut values)?.wait()?;
-                assert_eq!(values, [0, 1, 2]);
-            }
-            Ok(())
-        })
-        .expect("every start succeeds");
+fn persistent_collectives_can_be_started_again_and_again() {
+    for (kind, ranks) in KINDS.iter().flat_map(|kind| [1, 2, 3, 4, 5, 8].map(|ranks| (kind, ranks)))
+    {
+        kind.run(ranks, |world| started_again_and_again(&world))
+            .unwrap_or_else(|error| panic!("{kind}, {ranks} ranks: {error}"));
     }
+}
+
+fn started_again_and_again(world: &Communicator) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    let (root, blocks) = (size - 1, size as usize);
+    let barrier = world.barrier_init()?;
+    let sum = world.allreduce_init::<u32>(3, Op::Sum)?;
+    let exchange = world.alltoall_init::<u8>(2)?;
+    let bcast = world.bcast_init::<u16>(4, root)?;
+    let gather = world.gather_init::<u32>(1, root)?;
+    let digits = fold(|a: &mut u32, b: &u32| *a = a.wrapping_mul(10) + b);
+    let reduce = world.reduce_init::<u32>(2, digits, 0)?;
+    let transpose = world.alltoallv_init::<u32>(&vec![1; blocks], &vec![1; blocks])?;
+    for round in 0..100u32 {
+        barrier.start()?.wait()?;
+        let mut total = [0; 3];
+        sum.start(&[round, 1, rank], &mut total)?.wait()?;
+        assert_eq!(total[..2], [round * size, size]);
+        let mine = vec![rank as u8 ^ round as u8; 2 * blocks];
+        let mut theirs = vec![0; mine.len()];
+        exchange.start(&mine, &mut theirs)?.wait()?;
+        assert!(theirs.chunks(2).zip(0u8..).all(|(part, from)| part == [from ^ round as u8; 2]));
+        let mut values = if rank == root { [round as u16; 4] } else { [0; 4] };
+        bcast.start(&mut values)?.wait()?;
+        assert_eq!(values, [round as u16; 4]);
+        let mut all = vec![0; if rank == root { blocks } else { 0 }];
+        gather.start(&[rank + round], &mut all)?.wait()?;
+        assert!(all.iter().copied().eq((0..size).filter(|_| rank == root).map(|one| one + round)));
+        let mut number = vec![0; if rank == 0 { 2 } else { 0 }];
+        reduce.start(&[rank + 1, 9], &mut number)?.wait()?;
+        let of_digits = (1..=size).fold(0u32, |number, digit| number.wrapping_mul(10) + digit);
+        assert!(rank != 0 || number[0] == of_digits);
+        let mut ranks = vec![rank; blocks];
+        transpose.start(InPlace, &mut ranks)?.wait()?;
+        assert!(ranks.into_iter().eq(0..size));
+    }
+    Ok(())
 }

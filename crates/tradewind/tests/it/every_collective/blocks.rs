@@ -28,15 +28,8 @@ fn allgather_gives_everyone_all_blocks() {
             } else {
                 vec![UNTOUCHED; count * size as usize]
             };
-            let all = call!(
-                world,
-                form,
-                input,
-                output,
-                |from, to| world.allgather(from, to),
-                world.iallgather(from, to),
-                world.allgather_init::<u64>(count)
-            );
+            let all = call!(world.[allgather, iallgather, allgather_init]
+                |from, to| (from, to) (count), form, input, output);
             let expected: Vec<u64> = (0..size).flat_map(|rank| values(rank, count)).collect();
             assert!(all == expected, "{form:?}, in place {in_place}, count {count}");
         }
@@ -57,15 +50,8 @@ fn allgatherv_gives_everyone_all_blocks() {
             } else {
                 vec![UNTOUCHED; sizes.iter().sum()]
             };
-            let all = call!(
-                world,
-                form,
-                input,
-                output,
-                |from, to| world.allgatherv(from, to, &sizes),
-                world.iallgatherv(from, to, &sizes),
-                world.allgatherv_init::<u64>(&sizes)
-            );
+            let all = call!(world.[allgatherv, iallgatherv, allgatherv_init]
+                |from, to| (from, to, &sizes) (&sizes), form, input, output);
             let expected: Vec<u64> =
                 (0..size).flat_map(|rank| values(rank, sizes[rank as usize])).collect();
             assert!(all == expected, "{form:?}, in place {in_place}, count {count}");
@@ -90,15 +76,8 @@ fn gather_gives_the_root_all_blocks_and_leaves_the_others_alone() {
                 (_, true) => vec![UNTOUCHED; count * size as usize],
                 _ => vec![UNTOUCHED; rank as usize],
             };
-            let got = call!(
-                world,
-                form,
-                input,
-                before.clone(),
-                |from, to| world.gather(from, to, root),
-                world.igather(from, to, root),
-                world.gather_init::<u64>(count, root)
-            );
+            let got = call!(world.[gather, igather, gather_init]
+                |from, to| (from, to, root) (count, root), form, input, before.clone());
             let expected: Vec<u64> = (0..size).flat_map(|rank| values(rank, count)).collect();
             assert!(
                 got == if rank == root { expected } else { before },
@@ -127,15 +106,9 @@ fn gatherv_gives_the_root_all_blocks_and_leaves_the_others_alone() {
                 _ => vec![UNTOUCHED; rank as usize],
             };
             let counts: &[usize] = if rank == root { &sizes } else { &[] };
-            let got = call!(
-                world,
-                form,
-                input,
-                before.clone(),
-                |from, to| world.gatherv(from, to, counts, root),
-                world.igatherv(from, to, counts, root),
-                world.gatherv_init::<u64>(mine, counts, root)
-            );
+            let got = call!(world.[gatherv, igatherv, gatherv_init]
+                |from, to| (from, to, counts, root) (mine, counts, root),
+                form, input, before.clone());
             let expected: Vec<u64> =
                 (0..size).flat_map(|rank| values(rank, sizes[rank as usize])).collect();
             assert!(
@@ -163,25 +136,13 @@ fn scatter_and_scatterv_give_everyone_its_block() {
                     if rank == root { (all, &sizes) } else { (vec![], &[]) };
                 let mine = sizes[rank as usize];
                 let got = if equal {
-                    call!(
-                        world,
-                        form,
-                        Some(all),
-                        vec![UNTOUCHED; mine],
-                        |from, to| world.scatter(from, to, root),
-                        world.iscatter(from, to, root),
-                        world.scatter_init::<u64>(mine, root)
-                    )
+                    call!(world.[scatter, iscatter, scatter_init]
+                        |from, to| (from, to, root) (mine, root),
+                        form, Some(all), vec![UNTOUCHED; mine])
                 } else {
-                    call!(
-                        world,
-                        form,
-                        Some(all),
-                        vec![UNTOUCHED; mine],
-                        |from, to| world.scatterv(from, counts, to, root),
-                        world.iscatterv(from, counts, to, root),
-                        world.scatterv_init::<u64>(counts, mine, root)
-                    )
+                    call!(world.[scatterv, iscatterv, scatterv_init]
+                        |from, to| (from, counts, to, root) (counts, mine, root),
+                        form, Some(all), vec![UNTOUCHED; mine])
                 };
                 assert!(got == values(rank, mine), "{form:?}, count {count}, root {root}");
             }
@@ -232,15 +193,8 @@ fn alltoall_and_alltoallv_exchange_blocks() {
             let mine: Vec<u64> = (0..size).flat_map(|to| block(rank, to, count)).collect();
             let expected: Vec<u64> = (0..size).flat_map(|from| block(from, rank, count)).collect();
             let output = if in_place { mine.clone() } else { vec![UNTOUCHED; mine.len()] };
-            let got = call!(
-                world,
-                form,
-                (!in_place).then_some(mine),
-                output,
-                |from, to| world.alltoall(from, to),
-                world.ialltoall(from, to),
-                world.alltoall_init::<u64>(count)
-            );
+            let got = call!(world.[alltoall, ialltoall, alltoall_init]
+                |from, to| (from, to) (count), form, (!in_place).then_some(mine), output);
             assert!(got == expected, "{form:?}, in place {in_place}, count {count}");
 
             // In place the block of a pair has one size in both directions.
@@ -256,15 +210,9 @@ fn alltoall_and_alltoallv_exchange_blocks() {
             let expected: Vec<u64> =
                 (0..size).flat_map(|from| block(from, rank, sent_to(from, rank))).collect();
             let output = if in_place { mine.clone() } else { vec![UNTOUCHED; expected.len()] };
-            let got = call!(
-                world,
-                form,
-                (!in_place).then_some(mine),
-                output,
-                |from, to| world.alltoallv(from, &sent, to, &received),
-                world.ialltoallv(from, &sent, to, &received),
-                world.alltoallv_init::<u64>(&sent, &received)
-            );
+            let got = call!(world.[alltoallv, ialltoallv, alltoallv_init]
+                |from, to| (from, &sent, to, &received) (&sent, &received),
+                form, (!in_place).then_some(mine), output);
             assert!(
                 got == expected,
                 "{form:?}, in place {in_place}, count {count}, different sizes"

@@ -35,11 +35,13 @@ impl Turn {
     }
 }
 
-/// Makes a call in a form: `$input` is none in place, `$output` what the output holds before.
-/// Returns what it holds after.
+/// Makes a call in a form: `[blocking, nonblocking, persistent]` are the methods, the lists behind them
+/// the arguments of calls and of the creation of a persistent one. `$world` allocates. `$input` is none in place,
+/// `$output` what the output holds before. Returns what it holds after.
 macro_rules! call {
-    ($world:expr, $form:expr, $input:expr, $output:expr, |$from:ident, $to:ident|
-     $blocking:expr, $nonblocking:expr, $persistent:expr) => {{
+    ($world:ident, $comm:ident.[$blocking:ident, $nonblocking:ident, $persistent:ident]
+     |$from:ident, $to:ident| ($($argument:expr),*) ($($of_creation:expr),*),
+     $form:expr, $input:expr, $output:expr) => {{
         let input: Option<Vec<_>> = $input;
         let mut output: Vec<_> = $output;
         let shared = |values: &[_]| -> Result<_> {
@@ -50,23 +52,23 @@ macro_rules! call {
         match ($form, &input) {
             (Form::Blocking, Some(input)) => {
                 let ($from, $to) = (input, &mut output[..]);
-                $blocking?;
+                $comm.$blocking($($argument),*)?;
             }
             (Form::Blocking, None) => {
                 let ($from, $to) = (InPlace, &mut output[..]);
-                $blocking?;
+                $comm.$blocking($($argument),*)?;
             }
             (Form::Nonblocking, Some(input)) => {
                 let ($from, $to) = (input, &mut output);
-                $nonblocking?.wait()?;
+                $comm.$nonblocking($($argument),*)?.wait()?;
             }
             (Form::Nonblocking, None) => {
                 let ($from, $to) = (InPlace, &mut output);
-                $nonblocking?.wait()?;
+                $comm.$nonblocking($($argument),*)?.wait()?;
             }
             (Form::Shared, Some(input)) => {
                 let ($from, $to) = (shared(input)?, shared(&output)?);
-                let (mut from, to) = $nonblocking?.wait()?;
+                let (mut from, to) = $comm.$nonblocking($($argument),*)?.wait()?;
                 assert!(from[..] == input[..], "an input is left as it was");
                 // The buffer is this rank's again: slower ranks must not see this.
                 from.fill(bytemuck::Zeroable::zeroed());
@@ -74,19 +76,20 @@ macro_rules! call {
             }
             (Form::Shared, None) => {
                 let ($from, $to) = (InPlace, shared(&output)?);
-                let ((), mut to) = $nonblocking?.wait()?;
+                let ((), mut to) = $comm.$nonblocking($($argument),*)?.wait()?;
                 output.copy_from_slice(&to);
                 to.fill(bytemuck::Zeroable::zeroed());
             }
             (Form::Persistent, Some(input)) => {
-                $persistent?.start(input, &mut output)?.wait()?;
+                $comm.$persistent($($of_creation),*)?.start(input, &mut output)?.wait()?;
             }
             (Form::Persistent, None) => {
-                $persistent?.start(InPlace, &mut output)?.wait()?;
+                $comm.$persistent($($of_creation),*)?.start(InPlace, &mut output)?.wait()?;
             }
         }
         output
     }};
+    ($comm:ident.$($rest:tt)*) => { call!($comm, $comm.$($rest)*) };
 }
 
 /// What is there before a collective writes.

@@ -29,15 +29,8 @@ fn neighbours_exchange_blocks_of_any_size_along_any_edges() {
             let mine: Vec<u64> = (0..4).flat_map(|edge| block(rank, edge, count)).collect();
             let expected: Vec<u64> =
                 (0..4).flat_map(|edge| block(before[edge], edge, count)).collect();
-            let got = call!(
-                world,
-                form,
-                Some(mine),
-                vec![UNTOUCHED; 4 * count],
-                |from, to| graph.neighbor_alltoall(from, to),
-                graph.ineighbor_alltoall(from, to),
-                graph.neighbor_alltoall_init::<u64>(count)
-            );
+            let got = call!(world, graph.[neighbor_alltoall, ineighbor_alltoall, neighbor_alltoall_init]
+                |from, to| (from, to) (count), form, Some(mine), vec![UNTOUCHED; 4 * count]);
             assert!(got == expected, "{form:?}, count {count}");
 
             let sent = [0, 1, 2, 3].map(|edge| count_of(rank, edge, count));
@@ -45,42 +38,24 @@ fn neighbours_exchange_blocks_of_any_size_along_any_edges() {
             let mine: Vec<u64> = (0..4).flat_map(|edge| block(rank, edge, sent[edge])).collect();
             let expected: Vec<u64> =
                 (0..4).flat_map(|edge| block(before[edge], edge, received[edge])).collect();
-            let got = call!(
-                world,
-                form,
-                Some(mine),
-                vec![UNTOUCHED; expected.len()],
-                |from, to| graph.neighbor_alltoallv(from, &sent, to, &received),
-                graph.ineighbor_alltoallv(from, &sent, to, &received),
-                graph.neighbor_alltoallv_init::<u64>(&sent, &received)
-            );
+            let got = call!(world, graph.[neighbor_alltoallv, ineighbor_alltoallv, neighbor_alltoallv_init]
+                |from, to| (from, &sent, to, &received) (&sent, &received),
+                form, Some(mine), vec![UNTOUCHED; expected.len()]);
             assert!(got == expected, "{form:?}, count {count}, different sizes");
 
             let expected: Vec<u64> = before.iter().flat_map(|from| values(*from, count)).collect();
-            let got = call!(
-                world,
-                form,
-                Some(values(rank, count)),
-                vec![UNTOUCHED; 4 * count],
-                |from, to| graph.neighbor_allgather(from, to),
-                graph.ineighbor_allgather(from, to),
-                graph.neighbor_allgather_init::<u64>(count)
-            );
+            let got = call!(world, graph.[neighbor_allgather, ineighbor_allgather, neighbor_allgather_init]
+                |from, to| (from, to) (count),
+                form, Some(values(rank, count)), vec![UNTOUCHED; 4 * count]);
             assert!(got == expected, "allgather, {form:?}, count {count}");
 
             let length = |rank: u32| count + rank as usize % 3;
             let received = before.map(length);
             let expected: Vec<u64> =
                 before.iter().flat_map(|from| values(*from, length(*from))).collect();
-            let got = call!(
-                world,
-                form,
-                Some(values(rank, length(rank))),
-                vec![UNTOUCHED; expected.len()],
-                |from, to| graph.neighbor_allgatherv(from, to, &received),
-                graph.ineighbor_allgatherv(from, to, &received),
-                graph.neighbor_allgatherv_init::<u64>(length(rank), &received)
-            );
+            let got = call!(world, graph.[neighbor_allgatherv, ineighbor_allgatherv, neighbor_allgatherv_init]
+                |from, to| (from, to, &received) (length(rank), &received),
+                form, Some(values(rank, length(rank))), vec![UNTOUCHED; expected.len()]);
             assert!(got == expected, "allgatherv, {form:?}, count {count}");
         }
         Ok(())
@@ -95,15 +70,8 @@ fn what_lies_beyond_the_edge_of_a_grid_is_left_alone() {
         for count in [1, 30] {
             let (form, _) = turn.next(rank);
             let mine: Vec<u64> = vec![rank.into(); 2 * count];
-            let got = call!(
-                world,
-                form,
-                Some(mine),
-                vec![UNTOUCHED; 2 * count],
-                |from, to| line.neighbor_alltoall(from, to),
-                line.ineighbor_alltoall(from, to),
-                line.neighbor_alltoall_init::<u64>(count)
-            );
+            let got = call!(world, line.[neighbor_alltoall, ineighbor_alltoall, neighbor_alltoall_init]
+                |from, to| (from, to) (count), form, Some(mine), vec![UNTOUCHED; 2 * count]);
             let value = |other: Option<u32>| {
                 other.filter(|other| *other < size).map_or(UNTOUCHED, u64::from)
             };

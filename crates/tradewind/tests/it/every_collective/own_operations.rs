@@ -49,15 +49,8 @@ fn operations_of_ones_own_are_folded_in_rank_order() {
                 };
                 let (form, in_place) = turn.next(rank);
                 let (input, output) = give(in_place, count);
-                let got = call!(
-                    world,
-                    form,
-                    input,
-                    output,
-                    |from, to| world.allreduce(from, to, own()),
-                    world.iallreduce(from, to, own()),
-                    world.allreduce_init(count, own())
-                );
+                let got = call!(world.[allreduce, iallreduce, allreduce_init]
+                    |from, to| (from, to, own()) (count, own()), form, input, output);
                 assert!(
                     got == products(0..size, count),
                     "{form:?}, in place {in_place}, count {count}"
@@ -65,15 +58,8 @@ fn operations_of_ones_own_are_folded_in_rank_order() {
 
                 let (form, in_place) = turn.next(rank);
                 let (input, output) = give(in_place, count);
-                let got = call!(
-                    world,
-                    form,
-                    input,
-                    output,
-                    |from, to| world.scan(from, to, own()),
-                    world.iscan(from, to, own()),
-                    world.scan_init(count, own())
-                );
+                let got = call!(world.[scan, iscan, scan_init]
+                    |from, to| (from, to, own()) (count, own()), form, input, output);
                 assert!(
                     got == products(0..rank + 1, count),
                     "scan, {form:?}, in place {in_place}, count {count}"
@@ -82,30 +68,16 @@ fn operations_of_ones_own_are_folded_in_rank_order() {
                 let (form, in_place) = turn.next(rank);
                 let (input, output) = give(in_place, count);
                 let expected = if rank == 0 { output.clone() } else { products(0..rank, count) };
-                let got = call!(
-                    world,
-                    form,
-                    input,
-                    output,
-                    |from, to| world.exscan(from, to, own()),
-                    world.iexscan(from, to, own()),
-                    world.exscan_init(count, own())
-                );
+                let got = call!(world.[exscan, iexscan, exscan_init]
+                    |from, to| (from, to, own()) (count, own()), form, input, output);
                 assert!(got == expected, "exscan, {form:?}, in place {in_place}, count {count}");
 
                 let (form, in_place) = turn.next(rank);
                 let root = size - 1;
                 let (input, output) = give(in_place && rank == root, count);
                 let expected = if rank == root { products(0..size, count) } else { output.clone() };
-                let got = call!(
-                    world,
-                    form,
-                    input,
-                    output,
-                    |from, to| world.reduce(from, to, own(), root),
-                    world.ireduce(from, to, own(), root),
-                    world.reduce_init(count, own(), root)
-                );
+                let got = call!(world.[reduce, ireduce, reduce_init]
+                    |from, to| (from, to, own(), root) (count, own(), root), form, input, output);
                 assert!(got == expected, "reduce, {form:?}, in place {in_place}, count {count}");
 
                 for sizes in [vec![count; size as usize], uneven(size, count)] {
@@ -119,25 +91,12 @@ fn operations_of_ones_own_are_folded_in_rank_order() {
                     expected[..mine]
                         .copy_from_slice(&products(0..size, total)[start..start + mine]);
                     let got = if sizes.iter().all(|size| *size == count) {
-                        call!(
-                            world,
-                            form,
-                            input,
-                            output,
-                            |from, to| world.reduce_scatter_block(from, to, own()),
-                            world.ireduce_scatter_block(from, to, own()),
-                            world.reduce_scatter_block_init(count, own())
-                        )
+                        call!(world.[reduce_scatter_block, ireduce_scatter_block, reduce_scatter_block_init]
+                            |from, to| (from, to, own()) (count, own()), form, input, output)
                     } else {
-                        call!(
-                            world,
-                            form,
-                            input,
-                            output,
-                            |from, to| world.reduce_scatter(from, to, &sizes, own()),
-                            world.ireduce_scatter(from, to, &sizes, own()),
-                            world.reduce_scatter_init(&sizes, own())
-                        )
+                        call!(world.[reduce_scatter, ireduce_scatter, reduce_scatter_init]
+                            |from, to| (from, to, &sizes, own()) (&sizes, own()),
+                            form, input, output)
                     };
                     assert!(
                         got == expected,

@@ -6,46 +6,56 @@ use tradewind::{Algorithms, Collective, Communicator, InPlace, Op, Result};
 
 testing::tests![reductions_combine_what_they_should_in_rank_order, reductions_by_every_algorithm,];
 
+/// Collectives that reduce.
+const REDUCTIONS: [Collective; 5] = [
+    Collective::Allreduce,
+    Collective::Scan,
+    Collective::Exscan,
+    Collective::Reduce,
+    Collective::ReduceScatter,
+];
+
 fn reductions_combine_what_they_should_in_rank_order() {
-    let subtract = |a: u64, b: u64| a.wrapping_sub(b);
     every_job(
         &[0],
         |_: i32| Algorithms::default(),
         |world, turn| {
-            reductions(world, turn, Op::Sum, u64::wrapping_add)?;
-            reductions(world, turn, Op::Difference, subtract)?;
-            reductions(world, turn, Op::Xor, |a, b| a ^ b)
+            for collective in REDUCTIONS {
+                reduce(world, turn, collective, (Op::Sum, u64::wrapping_add))?;
+                reduce(world, turn, collective, (Op::Difference, u64::wrapping_sub))?;
+                // An operation of another kind, on some numbers of ranks.
+                if world.size() % 3 == 1 {
+                    reduce(world, turn, collective, (Op::Xor, |a, b| a ^ b))?;
+                }
+            }
+            Ok(())
         },
     );
 }
 
 fn reductions_by_every_algorithm() {
-    let each = |set: &dyn Fn(&mut Algorithms)| {
+    let set = |collective, algorithm| {
         let mut algorithms = Algorithms::default();
-        set(&mut algorithms);
+        let of_collective = match collective {
+            Collective::Allreduce => &mut algorithms.allreduce,
+            Collective::Scan => &mut algorithms.scan,
+            Collective::Exscan => &mut algorithms.exscan,
+            Collective::Reduce => &mut algorithms.reduce,
+            _ => &mut algorithms.reduce_scatter,
+        };
+        *of_collective = Some(algorithm);
         algorithms
     };
-    let mut all = Vec::new();
-    all.extend(Collective::Reduce.algorithms().iter().map(|a| each(&|set| set.reduce = Some(*a))));
-    all.extend(
-        Collective::Allreduce.algorithms().iter().map(|a| each(&|set| set.allreduce = Some(*a))),
-    );
-    all.extend(
-        Collective::ReduceScatter
-            .algorithms()
-            .iter()
-            .map(|a| each(&|set| set.reduce_scatter = Some(*a))),
-    );
-    all.extend(Collective::Scan.algorithms().iter().map(|a| each(&|set| set.scan = Some(*a))));
-    all.extend(Collective::Exscan.algorithms().iter().map(|a| each(&|set| set.exscan = Some(*a))));
     for ranks in [2, 5, 8] {
         for kind in KINDS {
             kind.run(ranks, |world| {
                 let turn = Turn::default();
-                for algorithms in &all {
-                    let world = world.with_algorithms(*algorithms);
-                    reductions(&world, &turn, Op::Sum, u64::wrapping_add)?;
-                    reductions(&world, &turn, Op::Difference, u64::wrapping_sub)?;
+                for collective in REDUCTIONS {
+                    for algorithm in collective.algorithms() {
+                        let world = world.with_algorithms(set(collective, *algorithm));
+                        reduce(&world, &turn, collective, (Op::Sum, u64::wrapping_add))?;
+                        reduce(&world, &turn, collective, (Op::Difference, u64::wrapping_sub))?;
+                    }
                 }
                 Ok(())
             })
@@ -54,84 +64,62 @@ fn reductions_by_every_algorithm() {
     }
 }
 
-/// Every reduction with an operation that is computed on the other side by `combine`.
-fn reductions(
+/// Reduces blocks of all sizes with an operation that is computed on the other side by a function.
+fn reduce(
     world: &Communicator,
     turn: &Turn,
-    op: Op,
-    combine: impl Fn(u64, u64) -> u64 + Copy,
+    collective: Collective,
+    (op, combine): (Op, fn(u64, u64) -> u64),
 ) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     for count in COUNTS {
-        let mine = values(rank, count);
-        let all = combined(0..size, count, combine);
-        let about = |what: &str, form: Form, in_place: bool| {
-            format!(
-                "{what}, {op:?}, {form:?}, in place {in_place}, count {count}, {:?}",
-                world.algorithms()
-            )
-        };
-        let give = |in_place: bool| {
-            let untouched = vec![UNTOUCHED; count];
-            if in_place { (None, mine.clone()) } else { (Some(mine.clone()), untouched) }
-        };
-        let (form, in_place) = turn.next(rank);
-        let (input, output) = give(in_place);
-        let got = call!(
-            world,
-            form,
-            input,
-            output,
-            |from, to| world.allreduce(from, to, op),
-            world.iallreduce(from, to, op),
-            world.allreduce_init::<u64>(count, op)
-        );
-        assert!(got == all, "{}", about("allreduce", form, in_place));
-
-        let (form, in_place) = turn.next(rank);
-        let (input, output) = give(in_place);
-        let got = call!(
-            world,
-            form,
-            input,
-            output,
-            |from, to| world.scan(from, to, op),
-            world.iscan(from, to, op),
-            world.scan_init::<u64>(count, op)
-        );
-        assert!(got == combined(0..rank + 1, count, combine), "{}", about("scan", form, in_place));
-
-        let (form, in_place) = turn.next(rank);
-        let (input, output) = give(in_place);
-        let expected = if rank == 0 { output.clone() } else { combined(0..rank, count, combine) };
-        let got = call!(
-            world,
-            form,
-            input,
-            output,
-            |from, to| world.exscan(from, to, op),
-            world.iexscan(from, to, op),
-            world.exscan_init::<u64>(count, op)
-        );
-        assert!(got == expected, "{}", about("exscan", form, in_place));
-
-        for root in roots(world) {
+        if collective == Collective::ReduceScatter {
+            reduce_scatters(world, turn, (op, count), combine)?;
+            continue;
+        }
+        let (own, some) = ([rank], roots(world));
+        let roots: &[u32] = if collective == Collective::Reduce { &some } else { &own };
+        for &root in roots {
             let (form, in_place) = turn.next(rank);
             let in_place = in_place && rank == root;
-            let (input, output) = give(in_place);
-            let expected = if rank == root { all.clone() } else { output.clone() };
-            let got = call!(
-                world,
-                form,
-                input,
-                output,
-                |from, to| world.reduce(from, to, op, root),
-                world.ireduce(from, to, op, root),
-                world.reduce_init::<u64>(count, op, root)
+            let mine = values(rank, count);
+            let untouched = vec![UNTOUCHED; count];
+            let (input, output) = if in_place { (None, mine) } else { (Some(mine), untouched) };
+            // The ranks whose contributions this rank gets.
+            let contributors = match collective {
+                Collective::Scan => 0..rank + 1,
+                Collective::Exscan => 0..rank,
+                Collective::Reduce if rank != root => 0..0,
+                _ => 0..size,
+            };
+            let expected = match contributors.len() {
+                0 => output.clone(),
+                _ => combined(contributors, count, combine),
+            };
+            let got = match collective {
+                Collective::Scan => {
+                    call!(world.[scan, iscan, scan_init] |from, to| (from, to, op) (count, op),
+                        form, input, output)
+                }
+                Collective::Exscan => {
+                    call!(world.[exscan, iexscan, exscan_init] |from, to| (from, to, op) (count, op),
+                        form, input, output)
+                }
+                Collective::Reduce => {
+                    call!(world.[reduce, ireduce, reduce_init]
+                        |from, to| (from, to, op, root) (count, op, root), form, input, output)
+                }
+                _ => {
+                    call!(world.[allreduce, iallreduce, allreduce_init]
+                        |from, to| (from, to, op) (count, op), form, input, output)
+                }
+            };
+            assert!(
+                got == expected,
+                "{collective}, {op:?}, {form:?}, in place {in_place}, count {count}, root {root}, {:?}",
+                world.algorithms()
             );
-            assert!(got == expected, "root {root}, {}", about("reduce", form, in_place));
         }
-        reduce_scatters(world, turn, (op, count), combine)?;
     }
     Ok(())
 }
@@ -158,25 +146,11 @@ fn reduce_scatters(
         let mut expected = output.clone();
         expected[..own].copy_from_slice(block);
         let got = if sizes.iter().all(|size| *size == count) {
-            call!(
-                world,
-                form,
-                input,
-                output,
-                |from, to| world.reduce_scatter_block(from, to, op),
-                world.ireduce_scatter_block(from, to, op),
-                world.reduce_scatter_block_init::<u64>(count, op)
-            )
+            call!(world.[reduce_scatter_block, ireduce_scatter_block, reduce_scatter_block_init]
+                |from, to| (from, to, op) (count, op), form, input, output)
         } else {
-            call!(
-                world,
-                form,
-                input,
-                output,
-                |from, to| world.reduce_scatter(from, to, &sizes, op),
-                world.ireduce_scatter(from, to, &sizes, op),
-                world.reduce_scatter_init::<u64>(&sizes, op)
-            )
+            call!(world.[reduce_scatter, ireduce_scatter, reduce_scatter_init]
+                |from, to| (from, to, &sizes, op) (&sizes, op), form, input, output)
         };
         assert!(
             got == expected,

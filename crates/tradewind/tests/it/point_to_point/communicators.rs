@@ -28,7 +28,7 @@ fn polled<T>(world: &Communicator, body: impl FnOnce() -> Result<T>) -> Result<T
 fn the_first_messages_of_a_communicator_may_come_before_its_end_of_creation() {
     everywhere(2, |world| {
         polled(&world, || {
-            for number in 0..300_u32 {
+            for number in 0..100_u32 {
                 let part = world.dup()?;
                 let other = 1 - part.rank();
                 part.send(&[number], other, 0)?;

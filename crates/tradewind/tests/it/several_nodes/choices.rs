@@ -194,7 +194,7 @@ fn short_collectives_of_few_nodes_take_one_step() {
                 ..Default::default()
             };
             let forced = world.with_algorithms(forced);
-            for _ in 0..100 {
+            for _ in 0..30 {
                 let (mut sum, mut all) = ([0.0; 2], vec![[0; 3]; size as usize]);
                 let (given, own) = (value(rank), [[rank; 3]]);
                 let barrier = world.ibarrier()?;
