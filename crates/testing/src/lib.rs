@@ -4,7 +4,9 @@
 //!   tool or right count as ignored, with the reason and the command that installs it.
 //! * [`conformance`]: one suite for every engine.
 //! * [`fabric`]: the libfabric libraries of this machine, and an emulation of adapters.
+//! * [`mechanism`]: one suite for every mechanism that carries messages.
 //! * [`mpi`]: the MPI libraries of this machine.
+//! * [`mutate`]: damage of bytes and of shared memory.
 //! * [`relay`]: nodes joined by a switch that loses, duplicates, reorders and damages frames.
 //! * [`traffic`]: messages that check the network between virtual nodes.
 //!
@@ -54,7 +56,9 @@ pub mod conformance;
 mod entry;
 pub mod fabric;
 mod forbidden;
+pub mod mechanism;
 pub mod mpi;
+pub mod mutate;
 mod need;
 mod part;
 pub mod relay;

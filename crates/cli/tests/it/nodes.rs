@@ -1,15 +1,15 @@
 //! Jobs of real processes on several nodes, which are network namespaces, started by hydra, MPICH's
 //! `mpiexec`.
 
-mod channels;
 mod deaths;
 mod full_connections;
 pub(crate) mod harness;
+mod mechanisms;
 mod messages;
+mod multicast;
 mod networks;
 mod queues;
 mod rank;
-mod records;
 mod windows;
 
 use harness::{Hydra, SIGN, Said, User};

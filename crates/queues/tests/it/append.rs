@@ -1,10 +1,12 @@
 //! Append buffers: order of the records of several processes, and the end of every wait.
 
 use crate::child::{Child, memory, segment_and_offsets};
+use crate::ends;
 use queues::append;
 use queues::error::{CreateError, SendError};
 use shm::segment::Offset;
 use std::time::{Duration, Instant};
+use testing::mechanism::{End, between_threads};
 
 testing::tests![
     records_keep_their_order_although_a_sender_is_killed,
@@ -110,29 +112,20 @@ fn an_append_buffer_is_bounded_and_says_why() {
 /// Long records of two senders while the receiver polls without pause: a slot is voided only if its
 /// sender is stopped, not because its record takes long to copy.
 fn long_records_of_two_senders_arrive() {
-    const BYTES: usize = 1 << 20;
-    const RECORDS: usize = 12;
+    const RECORDS: u64 = 12;
     let (segment, arena) = memory(16 << 20);
-    let mut buffer = append::Receiver::create(&arena, 4, BYTES as u64).expect("space");
-    let sender = append::Sender::connect(&segment, buffer.offset()).expect("made");
-    std::thread::scope(|scope| {
-        for from in 0..2_u8 {
-            let sender = &sender;
-            scope.spawn(move || {
-                for number in 0..RECORDS as u8 {
-                    sender.send(&vec![from << 4 | number; BYTES]).expect("open");
-                }
-            });
+    let buffer = append::Receiver::create(&arena, 4, 1 << 20).expect("space");
+    let connect = || append::Sender::connect(&segment, buffer.offset()).expect("made");
+    let senders = vec![ends::append(0, connect()), ends::append(1, connect())];
+    let mut receiver = ends::of_append(buffer);
+    let mut left = 2 * RECORDS;
+    let all = move |wait| {
+        if left == 0 {
+            return Err(End::Closed);
         }
-        let mut next = [0, 0];
-        let mut record = Vec::new();
-        for _ in 0..2 * RECORDS {
-            buffer.recv(&mut record).expect("intact");
-            assert!(record.len() == BYTES && record.iter().all(|&byte| byte == record[0]));
-            let from = usize::from(record[0] >> 4);
-            assert_eq!(record[0] & 15, next[from], "in its sender's order");
-            next[from] += 1;
-        }
-        assert_eq!(next, [RECORDS as u8; 2]);
-    });
+        let found = receiver(wait);
+        left -= u64::from(matches!(found, Ok(Some(_))));
+        found
+    };
+    between_threads(senders, vec![Box::new(all)], RECORDS, || ());
 }

@@ -2,6 +2,7 @@
 //! processes.
 
 use crate::child::{Child, TIMEOUT, argument};
+use crate::ends;
 use proptest::prelude::*;
 use queues::basic::{BasicHeader, Receiver, Sender, bytes_for};
 use queues::error::{CreateError, RecvError, SendError};
@@ -15,14 +16,17 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Instant;
+use testing::mechanism::{
+    self, between_threads, closed_ends_end_waits, deadlines_end_waits_without_loss,
+};
 
 testing::tests![
     a_ring_is_a_queue,
     two_threads_exchange_messages_of_all_lengths,
     nothing_is_seen_before_it_is_published,
     a_batch_keeps_its_lines_until_it_is_dropped,
-    waiting_has_an_end,
-    both_ends_learn_that_the_other_has_closed,
+    waits_end_by_a_close_and_by_a_deadline,
+    two_threads_publish_batches_of_all_sizes,
     sizes_that_cannot_be_are_refused,
     what_no_sender_writes_is_an_error_and_no_message,
     each_event_request_is_answered_once,
@@ -139,35 +143,6 @@ proptest! {
     }
 }
 
-fn two_threads_exchange_messages_of_all_lengths() {
-    const MESSAGES: usize = 200_000;
-    let segment = memory(32);
-    let mut sender = sender(&segment, 32);
-    let mut receiver = receiver(&segment, 32);
-    let length = |number: usize| number.wrapping_mul(0x9e37_79b9) % 505;
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            for number in 0..MESSAGES {
-                let bytes = length(number);
-                let mut buffer =
-                    sender.reserve(header(number), bytes).expect("the other thread reads");
-                buffer.as_mut_slice().copy_from_slice(&content(number, bytes));
-                buffer.finish();
-                // Batches of all sizes.
-                if number % 7 != 3 {
-                    sender.publish();
-                }
-            }
-        });
-        for number in 0..MESSAGES {
-            let message = receiver.recv().expect("the other thread writes");
-            assert_eq!(message.header(), header(number));
-            assert_eq!(message.as_slice(), content(number, length(number)), "message {number}");
-        }
-        assert!(matches!(receiver.recv(), Err(RecvError::Closed)));
-    });
-}
-
 fn nothing_is_seen_before_it_is_published() {
     let segment = memory(16);
     let mut sender = sender(&segment, 16);
@@ -199,31 +174,46 @@ fn a_batch_keeps_its_lines_until_it_is_dropped() {
     assert!(sender.try_send(header(3), b"x").expect("open"));
 }
 
-fn waiting_has_an_end() {
-    let segment = memory(4);
-    let mut sender = sender(&segment, 4);
-    let mut receiver = receiver(&segment, 4);
-    assert!(matches!(receiver.recv_deadline(Instant::now()), Err(RecvError::Timeout)));
-    while sender.try_send(header(0), b"x").expect("open") {}
-    assert!(matches!(
-        sender.send_deadline(header(0), b"x", Instant::now()),
-        Err(SendError::Timeout)
-    ));
-    assert!(matches!(
-        sender.reserve_deadline(header(0), 1, Instant::now()),
-        Err(SendError::Timeout)
-    ));
-    assert!(receiver.recv_deadline(Instant::now()).is_ok(), "what is there needs no time");
-    assert!(sender.send_deadline(header(0), b"x", Instant::now() + TIMEOUT).is_ok());
+fn open_pair<'a>(lines: u64) -> (mechanism::Sender<'a>, mechanism::Receiver<'a>) {
+    let segment = memory(lines);
+    let (sender, receiver) = (sender(&segment, lines), receiver(&segment, lines));
+    (ends::basic(0, sender), ends::of_basic(0, lines, receiver))
 }
 
-fn both_ends_learn_that_the_other_has_closed() {
+fn two_threads_exchange_messages_of_all_lengths() {
+    let (sender, receiver) = open_pair(32);
+    between_threads(vec![sender], vec![receiver], 100_000, || ());
+}
+
+fn two_threads_publish_batches_of_all_sizes() {
+    const MESSAGES: usize = 50_000;
+    let segment = memory(32);
+    let (mut sender, mut receiver) = (sender(&segment, 32), receiver(&segment, 32));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 0..MESSAGES {
+                sender.reserve(header(number), 9).expect("it reads").finish();
+                if number % 7 != 3 {
+                    sender.publish();
+                }
+            }
+        });
+        for number in 0..MESSAGES {
+            assert_eq!(receiver.recv().expect("it writes").header(), header(number));
+        }
+        assert!(matches!(receiver.recv(), Err(RecvError::Closed)));
+    });
+}
+
+fn waits_end_by_a_close_and_by_a_deadline() {
+    closed_ends_end_waits(|| open_pair(4));
+    let (mut sender, mut receiver) = open_pair(4);
+    deadlines_end_waits_without_loss(&mut sender, &mut receiver);
     let segment = memory(4);
-    let mut sender = sender(&segment, 4);
-    let receiver = receiver(&segment, 4);
-    drop(receiver);
-    let error = (0..10).find_map(|_| sender.send(header(0), b"x").err());
-    assert!(matches!(error, Some(SendError::Closed)), "{error:?}");
+    let mut sender = self::sender(&segment, 4);
+    while sender.try_send(header(0), b"x").expect("open") {}
+    let reserved = sender.reserve_deadline(header(0), 1, Instant::now()).map(drop);
+    assert!(matches!(reserved, Err(SendError::Timeout)));
 }
 
 fn sizes_that_cannot_be_are_refused() {

@@ -6,15 +6,17 @@ mod key;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::child::{Child, memory, segment_and_offsets, until};
+use crate::ends;
 use proptest::prelude::*;
 use queues::channel::{Channel, End, Receiver, RecvError, SendError, Sender, Value, pair};
 use queues::error::CreateError;
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
 use shm::sync::{AtomicU64, Ordering};
+use testing::mechanism::{self, Wait, closed_ends_end_waits, deadlines_end_waits_without_loss};
 
 testing::tests![
     every_type_behaves_like_a_queue_over_its_full_range,
@@ -25,8 +27,7 @@ testing::tests![
     the_death_of_the_sender_is_reported_after_its_values,
     the_death_of_the_receiver_is_reported_with_its_number,
     an_end_connects_once_and_with_its_own_type,
-    a_wait_ends_when_the_other_end_is_closed,
-    a_deadline_ends_the_wait_and_nothing_else,
+    waits_end_by_a_close_and_by_a_deadline,
     a_dropped_channel_closes_its_free_end_and_keeps_memory_for_the_taken_one,
     an_overwritten_channel_causes_no_panic,
     an_idle_receiver_sleeps,
@@ -179,7 +180,7 @@ fn a_long_stream_between_two_threads_keeps_its_order() {
     for capacity in [1, 2, 7, 64] {
         let (mut sender, mut receiver) = pair::<u64>(&arena, capacity).expect("space");
         let slots = capacity.next_power_of_two();
-        let count = 10_000 * slots;
+        let count = 2000 * slots;
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 (0..count).for_each(|i| sender.send(streamed(i, slots)).expect("received"))
@@ -367,39 +368,19 @@ fn an_end_connects_once_and_with_its_own_type() {
     assert!(matches!(Channel::<u32>::create(&arena, 1 << 20), Err(CreateError::Arena(_))));
 }
 
-fn a_wait_ends_when_the_other_end_is_closed() {
+fn waits_end_by_a_close_and_by_a_deadline() {
     let (_, arena) = memory(1 << 20);
-    let (mut sender, receiver) = pair::<u64>(&arena, 1).expect("space");
-    sender.send(1).expect("space");
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(move || sender.send(2));
-        drop(receiver);
-        assert!(matches!(waiting.join().expect("it ends"), Err(SendError::Closed)));
-    });
-    let (sender, mut receiver) = pair::<u64>(&arena, 1).expect("space");
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(move || receiver.recv());
-        drop(sender);
-        assert!(matches!(waiting.join().expect("it ends"), Err(RecvError::Closed)));
-    });
-    let (mut sender, receiver) = pair::<u64>(&arena, 8).expect("space");
+    let open = || {
+        let (sender, receiver) = pair::<u64>(&arena, 1).expect("space");
+        (ends::channel(sender), ends::of_channel(0, Box::new(receiver)))
+    };
+    closed_ends_end_waits(open);
+    let (mut sender, mut receiver) = open();
+    deadlines_end_waits_without_loss(&mut sender, &mut receiver);
     drop(receiver);
-    assert!(matches!(sender.send(2), Err(SendError::Closed)), "although there is space");
+    assert_eq!(sender(9, Wait::Forever), Err(mechanism::End::Closed), "at once");
     drop(sender);
     assert_eq!(arena.used(), 0, "closed pairs keep nothing");
-}
-
-fn a_deadline_ends_the_wait_and_nothing_else() {
-    let (_, arena) = memory(1 << 20);
-    let (mut sender, mut receiver) = pair::<f32>(&arena, 1).expect("space");
-    let soon = || Instant::now() + Duration::from_millis(2);
-    assert!(matches!(receiver.recv_deadline(soon()), Err(RecvError::Timeout)));
-    sender.send_deadline(1.5, soon()).expect("space");
-    assert!(matches!(sender.send_deadline(2.5, soon()), Err(SendError::Timeout)));
-    assert_eq!(receiver.recv_deadline(soon()), Ok(1.5));
-    assert!(matches!(receiver.recv_deadline(soon()), Err(RecvError::Timeout)), "2.5 was not sent");
-    sender.send_deadline(3.5, soon()).expect("space");
-    assert_eq!(receiver.recv(), Ok(3.5));
 }
 
 fn a_dropped_channel_closes_its_free_end_and_keeps_memory_for_the_taken_one() {

@@ -1,12 +1,14 @@
 //! Remote memory commands: against a plain reference, between threads and processes, at the limits.
 
 mod carried;
+mod commands;
 mod waits;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::child::{Child, memory, segment_and_offsets};
+use commands::{BYTES, commands};
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply_in_place_left};
 use proptest::prelude::*;
 use queues::append;
@@ -27,126 +29,12 @@ testing::tests![
     commands_complete_at_a_stopped_target,
     overwritten_windows_and_buffers_cause_no_panic,
 ];
+/// What the commands work on.
+mod names {
+    pub(crate) use queues::window::{RemoteWindow, WindowError};
+}
+
 testing::parts![child_holds_a_handle, child_is_stopped];
-
-/// One command of a random program.
-#[derive(Debug, Clone)]
-enum Command {
-    Put(u64, Vec<u8>),
-    Get(u64, usize),
-    Accumulate(Arithmetic, DataType, u64, Vec<u8>),
-    Scatter(DataType, u64, Vec<u64>, Vec<u8>),
-    Gather(DataType, u64, Vec<u64>),
-}
-
-const BYTES: u64 = 100;
-
-fn commands() -> impl Strategy<Value = Command> {
-    let at = || 0..BYTES + 5;
-    let bytes = |most: usize| prop::collection::vec(any::<u8>(), 0..most);
-    let data_type = || prop::sample::select(DataType::ALL.to_vec());
-    let operation = prop::sample::select(Arithmetic::ALL.to_vec());
-    let indices = || prop::collection::vec(0..BYTES / 4, 0..6);
-    // Mostly aligned, so that most commands do something.
-    let element_at = || {
-        (0..BYTES / 8, prop::bool::weighted(0.9), 0..8u64)
-            .prop_map(|(word, whole, byte)| word * 8 + if whole { 0 } else { byte })
-    };
-    prop_oneof![
-        (at(), bytes(60)).prop_map(|(at, bytes)| Command::Put(at, bytes)),
-        (at(), 0..60usize).prop_map(|(at, length)| Command::Get(at, length)),
-        (operation, data_type(), element_at(), bytes(5), any::<bool>()).prop_map(
-            |(operation, data_type, at, seeds, whole)| {
-                let mut operands: Vec<u8> =
-                    seeds.iter().flat_map(|&seed| vec![seed % 4; data_type.bytes()]).collect();
-                if !whole {
-                    operands.pop();
-                }
-                Command::Accumulate(operation, data_type, at, operands)
-            }
-        ),
-        (data_type(), element_at(), indices(), bytes(50)).prop_map(
-            |(data_type, at, indices, mut bytes)| {
-                bytes.resize(indices.len() * data_type.bytes(), 7);
-                Command::Scatter(data_type, at, indices, bytes)
-            }
-        ),
-        (data_type(), element_at(), indices())
-            .prop_map(|(data_type, at, indices)| Command::Gather(data_type, at, indices)),
-    ]
-}
-
-/// Executes a command on the reference, a vector. Returns the loaded bytes, or `None` if the
-/// command has to fail.
-fn apply(memory: &mut [u8], command: &Command) -> Option<Vec<u8>> {
-    let range = |at: u64, length: usize| {
-        Some(at as usize..at as usize + length).filter(|range| range.end <= BYTES as usize)
-    };
-    let places = |data_type: DataType, at: u64, indices: &[u64]| -> Option<Vec<usize>> {
-        let size = data_type.bytes() as u64;
-        let aligned = at.is_multiple_of(size) && at <= BYTES;
-        let places = indices.iter().map(|index| {
-            Some(at + index * size)
-                .filter(|place| place + size <= BYTES)
-                .map(|place| place as usize)
-        });
-        places.collect::<Option<Vec<_>>>().filter(|_| aligned)
-    };
-    match command {
-        Command::Put(at, bytes) => {
-            memory[range(*at, bytes.len())?].copy_from_slice(bytes);
-            Some(Vec::new())
-        }
-        Command::Get(at, length) => Some(memory[range(*at, *length)?].to_vec()),
-        Command::Accumulate(operation, data_type, at, operands) => {
-            let range = range(*at, operands.len())
-                .filter(|range| range.start.is_multiple_of(data_type.bytes()))?;
-            match apply_in_place_left(*operation, *data_type, &mut memory[range], operands) {
-                Ok(()) => Some(Vec::new()),
-                Err(_) => None,
-            }
-        }
-        Command::Scatter(data_type, at, indices, bytes) => {
-            let size = data_type.bytes();
-            for (place, element) in
-                places(*data_type, *at, indices)?.into_iter().zip(bytes.chunks(size))
-            {
-                memory[place..place + size].copy_from_slice(element);
-            }
-            Some(Vec::new())
-        }
-        Command::Gather(data_type, at, indices) => {
-            let size = data_type.bytes();
-            Some(
-                places(*data_type, *at, indices)?
-                    .into_iter()
-                    .flat_map(|place| memory[place..place + size].to_vec())
-                    .collect(),
-            )
-        }
-    }
-}
-
-/// Executes a command through a window.
-fn execute(window: &RemoteWindow, command: &Command) -> Result<Vec<u8>, WindowError> {
-    match command {
-        Command::Put(at, bytes) => window.put(*at, bytes).map(|()| Vec::new()),
-        Command::Get(at, length) => {
-            let mut bytes = vec![0; *length];
-            window.get(*at, &mut bytes).map(|()| bytes)
-        }
-        Command::Accumulate(operation, data_type, at, operands) => {
-            window.accumulate(*operation, *data_type, *at, operands).map(|()| Vec::new())
-        }
-        Command::Scatter(data_type, at, indices, bytes) => {
-            window.scatter(*data_type, *at, indices, bytes).map(|()| Vec::new())
-        }
-        Command::Gather(data_type, at, indices) => {
-            let mut bytes = vec![0; indices.len() * data_type.bytes()];
-            window.gather(*data_type, *at, indices, &mut bytes).map(|()| bytes)
-        }
-    }
-}
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
@@ -157,8 +45,8 @@ proptest! {
         let remote = RemoteWindow::connect(&segment, window.offset()).expect("a window");
         let mut reference = vec![0; BYTES as usize];
         for command in &commands {
-            let outcome = execute(&remote, command);
-            match (apply(&mut reference, command), &outcome) {
+            let outcome = command.execute(&remote);
+            match (command.apply(&mut reference), &outcome) {
                 (Some(expected), Ok(read)) => prop_assert_eq!(&expected, read, "{:?}", command),
                 (None, Err(_)) => {}
                 (expected, _) => prop_assert!(false, "{:?}: {:?} instead of {:?}", command, outcome, expected),

@@ -6,7 +6,9 @@ mod basic;
 mod bulk;
 mod channels;
 mod ends;
+pub(crate) mod mechanisms;
 mod queues;
+mod suite;
 mod tag_on;
 mod windows;
 

@@ -10,7 +10,7 @@ mod hello;
 
 use crate::nodes::harness::{PROGRAM, SIGN};
 use crate::nodes::{
-    channels, deaths, full_connections, messages, networks, queues, records, windows,
+    deaths, full_connections, mechanisms, messages, multicast, networks, queues, windows,
 };
 use rustix::process::{Signal, getpid, kill_process};
 use std::path::Path;
@@ -44,18 +44,14 @@ fn program() {
         "messages-of-a-killed-sender" => full_connections::of_a_killed_sender(),
         "messages-for-a-killed-receiver" => full_connections::for_a_killed_receiver(),
         "killed-within-long-messages" => full_connections::killed_within_long_messages(),
-        "channels" => channels::exchange(),
-        "channels-beside-a-killed-rank" => channels::beside_a_killed_rank(),
-        "channels-to-a-vanished-node" => channels::to_a_vanished_node(),
-        "channels-of-a-rank-that-leaves" => channels::of_a_rank_that_leaves(),
+        "mechanisms" => mechanisms::exchange(),
+        "mechanisms-beside-a-killed-rank" => mechanisms::with_a_killed_rank(),
+        "mechanisms-to-a-vanished-node" => mechanisms::to_a_vanished_node(),
+        "mechanisms-of-a-rank-that-leaves" => mechanisms::of_a_rank_that_leaves(),
+        "set-beside-a-killed-rank" => queues::set_beside_a_killed_rank(),
         "networks" => networks::compare(),
-        "queues" => queues::exchange(),
-        "queues-beside-a-killed-rank" => queues::beside_a_killed_rank(),
-        "queues-of-a-rank-that-leaves" => queues::of_a_rank_that_leaves(),
         "queues-without-node-service" => queues::without_node_service(),
-        "records-beside-a-killed-rank" => records::beside_a_killed_rank(),
-        "multicast-to-a-killed-rank" => records::multicast_to_a_killed_rank(),
-        "records-to-a-vanished-node" => records::to_a_vanished_node(),
+        "multicast-to-a-killed-rank" => multicast::multicast_to_a_killed_rank(),
         "windows" => windows::exchange(),
         "windows-of-a-stopped-rank" => windows::of_a_stopped_rank(),
         "windows-beside-a-killed-rank" => windows::beside_a_killed_rank(),

@@ -3,15 +3,13 @@
 use super::everywhere;
 use std::time::{Duration, Instant};
 use tradewind::messages::{BulkEnd, BulkError, DEFAULT_STAGING_BYTES, Path, Policy};
-use tradewind::{Communicator, Result, local_nodes};
+use tradewind::{Communicator, local_nodes};
 
 testing::tests![
     a_bulk_link_carries_messages_of_any_length_one_way,
     a_bulk_message_longer_than_the_buffer_stays_available,
     a_bulk_message_that_was_given_up_counts_as_never_sent,
     a_receiver_waits_for_no_message_that_was_given_up,
-    what_is_dropped_at_once_is_closed_for_the_other_ranks,
-    a_bulk_link_between_nodes_ends_behind_its_last_message,
     bulk_links_between_nodes_have_no_direct_path,
     a_receive_that_times_out_within_a_message_is_continued,
 ];
@@ -152,54 +150,6 @@ fn a_receiver_waits_for_no_message_that_was_given_up() {
         }
     })
     .expect("the job succeeds");
-}
-
-/// The other rank may still be about to connect.
-fn what_is_dropped_at_once_is_closed_for_the_other_ranks() {
-    everywhere(2, |world| {
-        for _ in 0..50 {
-            match world.bulk(1, 0, 4096)? {
-                Some(BulkEnd::Sender(mut sender)) => {
-                    let mut sent = std::iter::repeat_with(|| sender.send(&[1; 10_000]));
-                    let error = sent.find_map(std::result::Result::err).expect("no rank receives");
-                    assert!(matches!(error, BulkError::Closed { .. }), "{error}");
-                }
-                Some(BulkEnd::Receiver(receiver)) => drop(receiver),
-                None => {}
-            }
-        }
-        world.barrier()
-    })
-    .expect("the job succeeds");
-}
-
-fn a_bulk_link_between_nodes_ends_behind_its_last_message() {
-    let body = |world: Communicator| -> Result<()> {
-        let last = world.size() - 1;
-        match world.bulk(0, last, DEFAULT_STAGING_BYTES)? {
-            // The rank leaves, or drops its end.
-            Some(BulkEnd::Sender(mut sender)) => {
-                (0..20).try_for_each(|number| sender.send(&message(number * 9000)).map(drop))?;
-            }
-            Some(BulkEnd::Receiver(mut receiver)) => {
-                let mut buffer = vec![0; 200_000];
-                for number in 0..20 {
-                    assert_eq!(receiver.recv(&mut buffer)?.bytes, number * 9000);
-                }
-                let error = receiver.recv(&mut buffer).expect_err("nothing follows");
-                // The exit of the rank may be known before the end of the link.
-                let is_end = matches!(
-                    error,
-                    BulkError::Closed { .. } | BulkError::RankExited { rank: 0, .. }
-                );
-                assert!(is_end, "{error}");
-            }
-            None => {}
-        }
-        Ok(())
-    };
-    local_nodes(&[1, 1], body).expect("the job succeeds");
-    local_nodes(&[2, 2], body).expect("the job succeeds");
 }
 
 fn bulk_links_between_nodes_have_no_direct_path() {

@@ -8,9 +8,7 @@ use tradewind::{Communicator, Error, Result, local_nodes};
 
 testing::tests![
     waiting_for_ranks_that_have_left_is_an_error,
-    messages_before_an_exit_are_received_before_it_is_reported,
     a_receiver_that_is_dropped_closes_its_queue,
-    the_memory_of_dropped_ports_is_used_again,
     the_memory_of_ports_that_outlive_their_communicator_is_used_again,
     ports_beyond_the_memory_of_the_node_service_are_refused,
     a_wait_for_several_queues_ends_when_their_senders_have_left,
@@ -44,34 +42,6 @@ fn waiting_for_ranks_that_have_left_is_an_error() {
         Ok(())
     })
     .expect("the job succeeds");
-}
-
-fn messages_before_an_exit_are_received_before_it_is_reported() {
-    // The ring, the credit and the outgoing queue hold them.
-    const MESSAGES: u64 = 8000;
-    for nodes in [&[1, 1][..], &[2, 1], &[1, 2]] {
-        local_nodes(nodes, |world| {
-            let mut port = world.express(64)?;
-            let mut other = world.express(64)?;
-            let last = world.size() - 1;
-            if world.rank() != last {
-                if world.rank() == 0 {
-                    (0..MESSAGES).try_for_each(|n| port.senders[last as usize].send(&word(n)))?;
-                }
-                return Ok(());
-            }
-            let gone = |end: &_| matches!(end, Err(RecvError::RankExited { rank }) if *rank < last);
-            let end = other.receiver.recv();
-            assert!(gone(&end), "{end:?}");
-            for number in 0..MESSAGES {
-                assert_eq!(port.receiver.recv()?.number(), number);
-            }
-            let end = port.receiver.recv();
-            assert!(gone(&end), "{end:?}");
-            Ok(())
-        })
-        .expect("the job succeeds");
-    }
 }
 
 /// All ranks are there.
@@ -124,17 +94,6 @@ fn memory_is_used_again(open: impl Fn(&Communicator) -> Result<()> + Sync) {
         world.barrier()
     })
     .expect("the job succeeds");
-}
-
-fn the_memory_of_dropped_ports_is_used_again() {
-    memory_is_used_again(|world| {
-        let mut port = world.express(1024)?;
-        port.senders.iter().try_for_each(|sender| sender.send(&word(7)))?;
-        for _ in 0..world.size() {
-            assert_eq!(port.receiver.recv()?.number(), 7);
-        }
-        Ok(())
-    });
 }
 
 fn the_memory_of_ports_that_outlive_their_communicator_is_used_again() {

@@ -1,12 +1,20 @@
 //! Windows of ranks on one node and several.
 
+#[path = "../../../../queues/tests/it/window/commands.rs"]
+mod commands;
 mod lifetimes;
 
+/// What the commands work on.
+mod names {
+    pub(crate) use tradewind::messages::{RemoteWindow, WindowError};
+}
+
 use super::everywhere;
-use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply_in_place_left};
+use commands::{BYTES, Command, commands};
+use goal::arithmetic::{Arithmetic, ArithmeticError, DataType};
 use proptest::prelude::*;
 use std::time::Duration;
-use tradewind::messages::{Condition, Fetch, RemoteWindow, WindowError, Windows};
+use tradewind::messages::{Condition, Fetch, WindowError, Windows};
 use tradewind::{Communicator, Error, Op, Result};
 
 testing::tests![
@@ -44,137 +52,6 @@ fn windows_are_worked_on_from_afar() {
     }
 }
 
-/// One command of a random program.
-#[derive(Debug, Clone)]
-enum Command {
-    Put(u64, Vec<u8>),
-    Get(u64, usize),
-    Accumulate(Arithmetic, DataType, u64, Vec<u8>),
-    FetchAccumulate(u64, u32),
-    CompareExchange(u64, u16, u16),
-    Scatter(DataType, u64, Vec<u64>, Vec<u8>),
-    Gather(DataType, u64, Vec<u64>),
-}
-
-/// Bytes of a window that one rank works on.
-const BYTES: u64 = 96;
-
-fn commands() -> impl Strategy<Value = Command> {
-    let at = || 0..BYTES;
-    let word = || (0..BYTES / 8).prop_map(|word| 8 * word);
-    let bytes = |most: usize| prop::collection::vec(any::<u8>(), 0..most);
-    let data_type = || prop::sample::select(DataType::ALL.to_vec());
-    let operation = prop::sample::select(Arithmetic::ALL.to_vec());
-    let indices = || prop::collection::vec(0..BYTES / 16, 0..6);
-    prop_oneof![
-        (at(), bytes(60)).prop_map(|(at, bytes)| Command::Put(at, bytes)),
-        (at(), 0..60usize).prop_map(|(at, length)| Command::Get(at, length)),
-        (operation, data_type(), word(), bytes(9)).prop_map(|(operation, data_type, at, seeds)| {
-            let operands =
-                seeds.iter().flat_map(|seed| vec![seed % 4; data_type.bytes()]).collect();
-            Command::Accumulate(operation, data_type, at, operands)
-        }),
-        (word(), any::<u32>()).prop_map(|(at, operand)| Command::FetchAccumulate(at, operand)),
-        (word(), 0..3u16, 0..3u16).prop_map(|(at, a, b)| Command::CompareExchange(at, a, b)),
-        (data_type(), word(), indices(), bytes(50)).prop_map(
-            |(data_type, at, indices, mut bytes)| {
-                bytes.resize(indices.len() * data_type.bytes(), 7);
-                Command::Scatter(data_type, at, indices, bytes)
-            }
-        ),
-        (data_type(), word(), indices())
-            .prop_map(|(data_type, at, indices)| Command::Gather(data_type, at, indices)),
-    ]
-}
-
-/// Executes a command on the reference, a vector. Returns the loaded bytes, or `None` if the
-/// command has to fail.
-fn apply(memory: &mut [u8], command: &Command) -> Option<Vec<u8>> {
-    let range = |at: u64, length: usize| {
-        Some(at as usize..at as usize + length).filter(|range| range.end <= BYTES as usize)
-    };
-    let places = |data_type: DataType, at: u64, indices: &[u64]| -> Option<Vec<usize>> {
-        let size = data_type.bytes();
-        let place = |index: &u64| Some(range(at + index * size as u64, size)?.start);
-        indices.iter().map(place).collect()
-    };
-    match command {
-        Command::Put(at, bytes) => {
-            memory[range(*at, bytes.len())?].copy_from_slice(bytes);
-            Some(Vec::new())
-        }
-        Command::Get(at, length) => Some(memory[range(*at, *length)?].to_vec()),
-        Command::Accumulate(operation, data_type, at, operands) => {
-            let range = range(*at, operands.len())?;
-            let done = apply_in_place_left(*operation, *data_type, &mut memory[range], operands);
-            done.ok().map(|()| Vec::new())
-        }
-        Command::FetchAccumulate(at, operand) => {
-            let element = &mut memory[range(*at, 4)?];
-            let before = element.to_vec();
-            apply_in_place_left(Arithmetic::Add, DataType::U32, element, &operand.to_le_bytes())
-                .ok()?;
-            Some(before)
-        }
-        Command::CompareExchange(at, expected, new) => {
-            let element = &mut memory[range(*at, 2)?];
-            let before = element.to_vec();
-            if before == expected.to_le_bytes() {
-                element.copy_from_slice(&new.to_le_bytes());
-            }
-            Some(before)
-        }
-        Command::Scatter(data_type, at, indices, bytes) => {
-            let size = data_type.bytes();
-            let places = places(*data_type, *at, indices)?;
-            for (place, element) in places.into_iter().zip(bytes.chunks(size)) {
-                memory[place..place + size].copy_from_slice(element);
-            }
-            Some(Vec::new())
-        }
-        Command::Gather(data_type, at, indices) => {
-            let size = data_type.bytes();
-            let places = places(*data_type, *at, indices)?.into_iter();
-            Some(places.flat_map(|place| memory[place..place + size].to_vec()).collect())
-        }
-    }
-}
-
-/// Executes a command on the bytes of a window from `base` on. Those that reach beyond them fail in
-/// a window that ends there.
-fn execute(
-    window: &RemoteWindow,
-    base: u64,
-    command: &Command,
-) -> std::result::Result<Vec<u8>, WindowError> {
-    let none = |()| Vec::new();
-    match command {
-        Command::Put(at, bytes) => window.put(base + at, bytes).map(none),
-        Command::Get(at, length) => {
-            let mut bytes = vec![0; *length];
-            window.get(base + at, &mut bytes).map(|()| bytes)
-        }
-        Command::Accumulate(operation, data_type, at, operands) => {
-            window.accumulate(*operation, *data_type, base + at, operands).map(none)
-        }
-        Command::FetchAccumulate(at, operand) => {
-            let before = window.fetch_accumulate_value(Arithmetic::Add, base + at, *operand);
-            before.map(|before| before.to_le_bytes().to_vec())
-        }
-        Command::CompareExchange(at, expected, new) => {
-            let before = window.compare_exchange_value(base + at, *expected, *new);
-            before.map(|before| before.to_le_bytes().to_vec())
-        }
-        Command::Scatter(data_type, at, indices, bytes) => {
-            window.scatter(*data_type, base + at, indices, bytes).map(none)
-        }
-        Command::Gather(data_type, at, indices) => {
-            let mut bytes = vec![0; indices.len() * data_type.bytes()];
-            window.gather(*data_type, base + at, indices, &mut bytes).map(|()| bytes)
-        }
-    }
-}
-
 /// Each rank has windows of its own on all ranks, for a random program, while the others execute
 /// theirs.
 fn run_program(world: &Communicator, program: &[Command]) -> Result<()> {
@@ -185,8 +62,8 @@ fn run_program(world: &Communicator, program: &[Command]) -> Result<()> {
     for (number, command) in program.iter().enumerate() {
         let target = (number + world.rank() as usize) % references.len();
         let (window, reference) = (&mine.all[target], &mut references[target]);
-        let found = execute(window, 0, command);
-        match (apply(reference, command), &found) {
+        let found = command.execute(window);
+        match (command.apply(reference), &found) {
             (Some(expected), Ok(read)) => assert_eq!(&expected, read, "{command:?}"),
             (None, Err(_)) => {}
             (expected, _) => panic!("{command:?}: {found:?} instead of {expected:?}"),
@@ -326,7 +203,7 @@ fn errors_are_the_same_on_every_node() {
 }
 
 fn conditional_fetches_wait_for_changes_by_any_rank() {
-    const ROUNDS: u64 = 200;
+    const ROUNDS: u64 = 60;
     // The word is in the window of the rank itself, of the next one, and of the one after it.
     for distance in 0..3 {
         everywhere(3, |world| {

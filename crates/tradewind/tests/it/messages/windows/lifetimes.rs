@@ -8,7 +8,6 @@ use tradewind::{Op, local_nodes};
 testing::tests![
     a_window_that_is_dropped_at_once_is_withdrawn,
     a_window_of_a_rank_that_has_left_is_an_error,
-    windows_that_are_dropped_return_their_memory,
     a_rank_without_memory_for_a_way_is_told,
     windows_are_those_of_their_communicator,
 ];
@@ -60,24 +59,6 @@ fn a_window_of_a_rank_that_has_left_is_an_error() {
         })
         .expect("the job succeeds");
     }
-}
-
-fn windows_that_are_dropped_return_their_memory() {
-    const ROUNDS: u64 = 100;
-    everywhere(2, |world| {
-        let before = world.allocated_bytes();
-        for round in 0..ROUNDS {
-            let windows = world.windows(64 << 10)?;
-            windows.all[1 - world.rank() as usize].put_value(0, round)?;
-            world.barrier()?;
-            assert_eq!(windows.own.local().get_value::<u64>(0)?, round);
-        }
-        // The agents close their ends a little later.
-        let used = world.allocated_bytes() - before;
-        assert!(used < ROUNDS / 2 * (64 << 10), "{used} bytes");
-        world.barrier()
-    })
-    .expect("the job succeeds");
 }
 
 fn a_rank_without_memory_for_a_way_is_told() {
