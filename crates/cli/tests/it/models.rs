@@ -16,7 +16,7 @@ testing::tests![
     errors_of_models_are_shown_where_they_were_measured,
 ];
 testing::tests![
-    needs(Nodes, Mpiexec):
+    needs(Nodes):
     nodes_are_tuned_beside_what_is_kept,
     experiments_run_between_nodes_and_are_gone_on_with,
 ];
@@ -104,12 +104,14 @@ fn nodes_are_tuned_beside_what_is_kept() {
 /// The ranks of a step are taken from each node; what is complete is not measured again.
 fn experiments_run_between_nodes_and_are_gone_on_with() {
     let place = tempfile::tempdir().expect("space for files");
-    let line = "measure barrier --quick --nodes 2 --ranks-per-node 2";
+    let line = "measure barrier --quick --nodes 2 --ranks-per-node 2 --link 1gbit";
     let output = tradewind(line, Some(place.path()));
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     let directory = Directory::create(place.path()).expect("it is there");
     let part = directory.read("barrier-nodes-direct").expect("it is whole").expect("it is there");
     assert!(part.complete && part.steps_done == 2, "2 and 4 ranks: {part:?}");
+    assert_eq!(part.setting["link"], "1gbit");
+    assert!(text(&output.stderr).contains("each node has a link of 1gbit"));
     let curve = |name: &str| part.figures[0].curve(name).map(|curve| curve.points[0].x);
     assert_eq!(curve("dissemination, blocking, direct"), Some(1.0));
     assert_eq!(curve("dissemination, nonblocking, direct"), Some(1.0));

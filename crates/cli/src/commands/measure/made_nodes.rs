@@ -16,7 +16,7 @@ use virtual_nodes::{Entrance, LinkRate, VirtualNodes};
 /// The largest IP packet between the nodes, in bytes.
 const MTU: u32 = 1500;
 /// Name of the speed of the links among the properties that measurements share.
-const LINK: &str = "link";
+pub(super) const LINK: &str = "link";
 /// Time for the other ranks to report an error of their own after one has failed.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -100,6 +100,7 @@ impl MadeNodes {
         };
         words.extend_from_slice(arguments);
         if let Some(link) = self.link {
+            eprintln!("tradewind: each node has a link of {link}");
             words.extend(["--link-of-nodes".into(), link.to_string().into()]);
         }
         self.start(engine, &words)

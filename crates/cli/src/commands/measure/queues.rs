@@ -2,7 +2,7 @@
 
 mod table;
 
-use super::made_nodes::{MadeNodes, NodesWanted};
+use super::made_nodes::{LINK, MadeNodes, NodesWanted};
 use super::nodes::{experiment, of_job, refuse_in_job};
 use super::suite::{self, ResultsLocation};
 use crate::commands::figures::ranks_on_cores;
@@ -223,7 +223,9 @@ fn in_job(setting: Setting, place: &ResultsLocation, format: Format) -> anyhow::
     let measured = super::in_job::in_job(&job, &setting, place, || experiment("queues", &setting))?;
     if let Some(part) = measured.parts.first() {
         let ranks = setting.nodes.as_ref().map_or_else(String::new, Nodes::describe);
-        print(&format!("2 ranks on 2 of {ranks}"), part, format)?;
+        let link = part.setting.get(LINK).map(|link| format!(", links of {link}"));
+        let place = format!("2 ranks on 2 of {ranks}{}", link.unwrap_or_default());
+        print(&place, part, format)?;
     }
     job.finish()?;
     Ok(measured.status)
