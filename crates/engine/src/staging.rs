@@ -19,11 +19,14 @@ struct StagingBuffer {
     /// The last run that used it. Other ranks may read the buffer until they have consumed that
     /// run.
     run: u64,
+    /// Number of runs that have used it.
+    uses: u64,
 }
 
 impl StagingBuffer {
     fn reuse(&mut self, run: u64) -> Offset {
         self.run = run;
+        self.uses += 1;
         self.at
     }
 }
@@ -34,6 +37,13 @@ const LEAST_BYTES: u64 = 4096;
 
 /// Largest number of buffers of one size in rotation. Bounds the search.
 const MOST_BUFFERS: u64 = 64;
+
+/// Uses of a size after which it gets one more buffer, up to those in rotation.
+///
+/// The first touch of a page costs as much as a copy of it to another core, or many times as much in a
+/// virtual machine that has to get it from its host. A program with few calls of a length would pay
+/// that in each of them, and never gain by the rotation.
+const USES_BEFORE_GROWTH: u64 = 16;
 
 /// Usual size of a core's second-level cache, in bytes.
 const CACHE_BYTES: u64 = 1 << 20;
@@ -89,10 +99,11 @@ impl Staging {
         // and lengths in a program tend to repeat.
         let class = class_of(bytes);
         let of_class = self.buffers.iter().enumerate().filter(|(_, buffer)| buffer.bytes == class);
-        let mut count = 0;
+        let (mut count, mut uses) = (0, 0);
         let mut oldest = None::<(usize, u64)>;
         for (index, buffer) in of_class {
             count += 1;
+            uses += buffer.uses;
             // The least recently used buffer: its lines have most likely left the readers' caches.
             // Every rank has consumed runs below `consumed`, so none reads this buffer any more.
             if buffer.run < consumed && oldest.is_none_or(|(_, run)| buffer.run < run) {
@@ -100,12 +111,12 @@ impl Staging {
             }
         }
         let oldest = oldest.map(|(index, _)| index);
-        if let Some(index) =
-            oldest.filter(|_| count >= MOST_BUFFERS || count * class >= self.rotation_bytes)
-        {
+        let grown = 1 + uses / USES_BEFORE_GROWTH;
+        let most = grown.min(MOST_BUFFERS).min(self.rotation_bytes.div_ceil(class));
+        if let Some(index) = oldest.filter(|_| count >= most) {
             return Ok(self.buffers[index].reuse(run));
         }
-        // Below the rotation size a new buffer is preferred: its lines are in no reader's cache.
+        // Below this number a new buffer is preferred: its lines are in no reader's cache.
         match (self.allocate(class, run), oldest) {
             (Ok(at), _) => Ok(at),
             (Err(_), Some(index)) => Ok(self.buffers[index].reuse(run)),
@@ -138,7 +149,7 @@ impl Staging {
 
     fn allocate(&mut self, bytes: u64, run: u64) -> Result<Offset, Error> {
         let at = self.arena.allocate(bytes, 64)?;
-        self.buffers.push(StagingBuffer { at, bytes, run });
+        self.buffers.push(StagingBuffer { at, bytes, run, uses: 1 });
         Ok(at)
     }
 }
