@@ -50,8 +50,15 @@ const LONGEST_COMPUTATION: f64 = 0.001;
 /// Most calls in a repetition.
 const MOST_CALLS: f64 = 2000.0;
 
-/// Calls before the measurement: the first ones create what the later ones use.
-const WARM_UP: usize = 3;
+/// Calls before the measurement, at most: the first ones create what the later ones use. Long calls
+/// have touched all of their memory after the bytes that rotate, a few times.
+const WARM_UP: usize = 600;
+
+/// Time of these calls, in seconds, from which no more are made.
+const WARM_UP_TIME: f64 = 0.025;
+
+/// Calls that show how many fit into the time.
+const FEW: usize = 4;
 
 /// Measures the collectives of the MPI library that this process has loaded, and adds the
 /// result to the table in the file `out`. `seconds` is the time for all of it. To be called in each
@@ -266,15 +273,29 @@ impl Measurement {
         self.combined(own, self.sum).into_iter().map(|sum| sum / members).collect()
     }
 
+    /// Makes the calls before a measurement, alike on all ranks.
+    fn warm_up(&self, calls: &Calls, side: Side) {
+        let begun = Instant::now();
+        let mut made = 0;
+        while made < WARM_UP && self.largest(&[begun.elapsed().as_secs_f64()])[0] < WARM_UP_TIME {
+            let count = made.clamp(FEW, WARM_UP - made);
+            calls.repeat(side, count, Load::default());
+            made += count;
+        }
+    }
+
     /// Times a collective with blocks of `block` bytes, for about `share` seconds a repetition.
     fn times(&mut self, group: &Group, (kind, block): (Kind, usize), share: f64) -> MpiSize {
         let buffers = (self.sent.as_mut_ptr().cast(), self.received.as_mut_ptr().cast());
         let calls = Calls::new(self.abi, group, (kind, block), (self.double, self.sum), buffers);
         let sides = [Side::Library, Side::Here];
+        // With the barrier before each nonblocking call, which takes longer than most of them where ranks
+        // share cores: the time for all of it counts both.
         let first = sides.map(|side| {
-            let repeat = |count| calls.repeat(side, count, Load::default());
-            repeat(WARM_UP);
-            repeat(2)
+            self.warm_up(&calls, side);
+            let begun = Instant::now();
+            calls.repeat(side, FEW, Load::default());
+            begun.elapsed().as_secs_f64() / FEW as f64
         });
         let slowest = self.largest(&first).into_iter().fold(1e-9, f64::max);
         let count = (share / slowest).clamp(1.0, MOST_CALLS) as usize;
