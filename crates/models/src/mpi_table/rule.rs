@@ -1,7 +1,8 @@
 //! A rule: the calls of MPI libraries that are taken over where the user has no measurement.
 //!
-//! It follows from the table of a measurement on some machine, by the decision that also reads a
-//! user's table. It says for a call:
+//! It follows from the rows of measurements on some machine, by the decision that also reads a user's
+//! table. Where a collective was measured in several runs, all of them have to take a size: a rule is
+//! for programs that nobody has measured, so it goes by no single run. It says for a call:
 //!
 //! * On the machine of the measurement, with a library of a measured major version, in a job and on a
 //!   communicator of a measured number of ranks: the sizes at which this measurement takes the call.
@@ -186,9 +187,10 @@ impl<'a> Rule<'a> {
             let (library, job, ranks) = head(group[0]);
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{GROUP}{ranks} of {job}, {library}");
-            for row in group {
-                let taken = Taken::of(row);
-                text.push_str(&row.collective);
+            for runs in group.chunk_by(|one, other| one.collective == other.collective) {
+                let each = runs.iter().map(|run| Taken::of(run));
+                let taken = each.reduce(|all, one| all.and(&one)).unwrap_or_default();
+                text.push_str(&runs[0].collective);
                 for range in &taken.ranges {
                     let _ = write!(text, " {}-{}", range.start(), range.end());
                 }
