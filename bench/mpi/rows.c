@@ -109,6 +109,10 @@ static double median(double *samples, int count) {
     return samples[count / 2];
 }
 
+// Brings the ranks together by the barrier of the MPI library on both sides of a comparison: ranks leave
+// another barrier with another distance in time, which would be measured with the row.
+static void together(void) { PMPI_Barrier(MPI_COMM_WORLD); }
+
 static double combined(double own, MPI_Op operation) {
     double all;
     MPI_Allreduce(&own, &all, 1, MPI_DOUBLE, operation, MPI_COMM_WORLD);
@@ -130,7 +134,7 @@ static void initialize(int kind, int n) {
 // and writes the processor time beyond the computation to `processor`.
 static double sample(int kind, int bytes, double delay, double computation, double *processor) {
     MPI_Request own, *request = kind < KINDS ? &own : &persistent;
-    MPI_Barrier(MPI_COMM_WORLD);
+    together();
     if (delay > 0) compute(delay);
     double used = read_clock(CLOCK_PROCESS_CPUTIME_ID), computing = 0, begin = MPI_Wtime();
     if (kind < KINDS) start(kind, bytes, request);
@@ -175,7 +179,7 @@ static void measure_exposed(int kind, int bytes, int is_late) {
 }
 
 static double repeat(int kind, int n, int calls) {
-    MPI_Barrier(MPI_COMM_WORLD);
+    together();
     double begin = MPI_Wtime();
     for (int i = 0; i < calls; i++) call(kind, n, i % size);
     return combined((MPI_Wtime() - begin) / calls, MPI_MAX);
@@ -196,7 +200,7 @@ static void measure_blocking(int kind, int bytes) {
     do {                                                                                   \
         double samples[15];                                                                \
         for (int round = 0; round < 15; round++) {                                         \
-            MPI_Barrier(MPI_COMM_WORLD);                                                   \
+            together();                                                                    \
             double begin = MPI_Wtime();                                                    \
             for (int i = 0; i < (count); i++) statement;                                   \
             samples[round] = 1e6 * (MPI_Wtime() - begin) / (count);                        \
