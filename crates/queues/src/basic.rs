@@ -23,7 +23,7 @@
 //! slow receiver slows its sender.
 //!
 //! The two ends trust each other to follow the protocol, as processes of one job do. Between jobs
-//! the same ring is a [`connection`](crate::connection), which copies every message before it checks it.
+//! the crate `names` copies every message before it checks it.
 //!
 //! ```
 //! use queues::basic::{BasicHeader, Receiver, Sender, bytes_for};
@@ -49,17 +49,22 @@
 mod header_word;
 mod memory;
 mod receiver;
-pub(crate) mod ring;
-pub(crate) mod ring_receiver;
-pub(crate) mod ring_sender;
+#[doc(hidden)]
+pub mod ring;
+#[doc(hidden)]
+pub mod ring_receiver;
+#[doc(hidden)]
+pub mod ring_sender;
 mod sender;
 mod signal;
-pub(crate) mod words;
+#[doc(hidden)]
+pub mod words;
 
 pub use header_word::BasicHeader;
 pub(crate) use header_word::HeaderWord;
 pub use memory::{LINE_BYTES, bytes_for};
-pub(crate) use memory::{geometry, map};
+#[doc(hidden)]
+pub use memory::{geometry, map};
 pub use receiver::{BasicMessage, Batch, Part, Receiver};
 pub use ring::Corruption;
 pub use sender::{Buffer, Sender};

@@ -1,20 +1,13 @@
-//! Identifiers of queues, senders and nodes.
+//! Identifiers of destinations and senders.
 //!
-//! A program sends to a [`QueueName`], which means the same in every process of its job. The
-//! transmit queue's destination table translates it into a node and a [`QueueIndex`] on that node
-//! (Ang et al. 1996, section 4.1). A message carries a [`SourceName`], which is a [`QueueName`] of
-//! the *receiver's* job: the destination of replies.
+//! A program sends to a [`QueueName`], which its destination table translates (Ang et al. 1996,
+//! section 4.1). A message carries a [`SourceName`], which is a [`QueueName`] of the *receiver's*
+//! table: the destination of replies.
 
 use std::fmt;
 
 /// Number of names in a table: 14 bits, the width of the source in an Express word.
 pub const NAMES: u16 = 1 << 14;
-
-/// Largest number of queues of a node: 20 bits.
-pub const QUEUES: u32 = 1 << 20;
-
-/// Largest number of nodes: 12 bits.
-pub const NODES: u16 = 1 << 12;
 
 /// A logical destination: a number below [`NAMES`] that means the same queue in every process of a
 /// job.
@@ -36,14 +29,6 @@ pub struct QueueName(u16);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SourceName(u16);
-
-/// Number of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct NodeName(u16);
-
-/// Number of a receive queue on its node. Only the name server and its tables use it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct QueueIndex(u32);
 
 macro_rules! number_below {
     ($name:ident, $number:ty, $limit:ident) => {
@@ -78,8 +63,6 @@ macro_rules! number_below {
 
 number_below!(QueueName, u16, NAMES);
 number_below!(SourceName, u16, NAMES);
-number_below!(NodeName, u16, NODES);
-number_below!(QueueIndex, u32, QUEUES);
 
 impl From<SourceName> for QueueName {
     /// Returns the queue to which a reply goes.

@@ -20,19 +20,16 @@
 //! | one-sided access to memory of another process | [`window`], [`append`] | any, one |
 //! | messages to one of hundreds of queues of a process, few of them active | [`receive_queues`] | any, one |
 //! | large data, from private memory to private memory | [`bulk`] | one, one |
-//! | up to 4,088 bytes to a named port of this job or of an untrusted one | [`port`], over [`connection`]s from the name server ([`names`]) | according to its rules |
 //!
 //! [`one_poll`] receives from the first non-empty queue of hundreds at the cost of one. Every
 //! waiting operation polls for a bounded time and then sleeps; a sleeper costs senders nothing
-//! until there is one. Processes of one job share a segment and trust each other. Different jobs
-//! communicate over connections only, where every word is checked.
+//! until there is one. Processes of one job share a segment and trust each other.
 
 pub mod append;
 pub mod basic;
 pub mod bulk;
 pub mod cache_line;
 pub mod channel;
-pub mod connection;
 mod consumers;
 pub mod error;
 pub mod express;
@@ -41,10 +38,8 @@ pub mod id;
 pub mod internode;
 pub mod matching;
 mod message;
-pub mod names;
 pub mod observed;
 pub mod one_poll;
-pub mod port;
 mod positions;
 pub mod queue;
 pub mod receive_queues;

@@ -103,7 +103,6 @@ mod memory;
 mod receive;
 mod sender;
 
-pub(crate) use class::QueueProgress;
 pub use class::{DECAY_MESSAGES, PROMOTION_MESSAGES};
 pub use config::{Class, MAX_QUEUES, MAX_RINGS, QueuesConfig};
 pub use receive::{DeferredFree, ReceiveQueues, Received};

@@ -5,7 +5,7 @@
 use crate::error::{ServiceError, system};
 use crate::fabric_endpoint;
 use crate::kernel_offload::{self, KernelReservation};
-use crate::limits::{FILES_PER_RANK, allow_open_files, raise_limits};
+use crate::limits::{FILES_PER_RANK, allow_open_files};
 use crate::protocol::{Answer, read_nodes};
 use crate::rank_sockets::RankSockets;
 use ::fabric::Endpoint;
@@ -196,7 +196,7 @@ impl Internode {
             return State::Failed(error.to_string());
         }
         // Other nodes are connected when they are needed, so far as descriptors are left.
-        raise_limits();
+        shm::detached::raise_limits();
         let (sender, receiver) = channel();
         let wakeup = Arc::clone(&self.wakeup);
         let timeouts = self.timeouts;

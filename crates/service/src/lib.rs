@@ -15,8 +15,6 @@
 //! privileges the service loads the BPF program that runs them in the kernel (`internode`,
 //! `kernel_offload`).
 //!
-//! The name server ([`names`]) is another process, which serves all jobs of a user on a node.
-//!
 //! Every end of a job releases its resources: the segment has no name, and the name of the
 //! service's socket ends with its process.
 #![forbid(unsafe_code)]
@@ -33,7 +31,6 @@ mod kernel_offload;
 pub mod launcher;
 mod limits;
 mod many_nodes;
-pub mod names;
 mod node_service;
 pub mod observer;
 mod protocol;

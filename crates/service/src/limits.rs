@@ -8,17 +8,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// and the maps that it shares with the kernel engine.
 pub(crate) const FILES_PER_RANK: u32 = 8;
 
-/// Raises this process's limits on open files, and on the sizes of files and of memory, as far as the
-/// system permits. Neither the number of clients of the name server nor that of the connections
-/// between ranks is limited otherwise; a user who limits a rank means what the rank does.
-pub(crate) fn raise_limits() {
-    for resource in [Resource::Nofile, Resource::Fsize, Resource::As] {
-        let limit = getrlimit(resource);
-        // Without the right the limit stays, and what is beyond it waits or is refused.
-        let _ = setrlimit(resource, Rlimit { current: limit.maximum, ..limit });
-    }
-}
-
 /// Returns how many descriptors may be kept for others: a quarter of the open files of this process,
 /// so that the process itself does not run out of them.
 pub(crate) fn spare_files() -> u64 {

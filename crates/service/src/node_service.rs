@@ -7,7 +7,7 @@
 use crate::error::ServiceError;
 use crate::events::{Events, NodeEvent};
 use crate::internode::Internode;
-use crate::limits::{FILES_PER_RANK, allow_open_files, raise_limits};
+use crate::limits::{FILES_PER_RANK, allow_open_files};
 use crate::protocol::{Answer, Hello, JOB_NODES, OBSERVE, decode_keep};
 use engine::Exit;
 use engine::node::{JobOptions, Node};
@@ -339,7 +339,7 @@ pub(crate) fn serve(
     start_timeout: Duration,
     ready: impl FnOnce(Option<ServiceEndpoint>),
 ) -> Result<(), ServiceError> {
-    raise_limits();
+    shm::detached::raise_limits();
     let mut server = NodeService::new(name, options, listen)?;
     allow_open_files(options.ranks, FILES_PER_RANK, 0)?;
     if is_embedded {

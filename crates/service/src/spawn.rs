@@ -7,17 +7,11 @@ use engine::node::{EngineKind, JobOptions};
 use launch::environment::{COMMAND, Environment, INTERNODE, InternodeEngine, Lookup};
 use network::job_nodes::ServiceEndpoint;
 use shm::broker::BrokerError;
-use shm::detached::Detached;
+use shm::detached::{Detached, READY, TAKEN, report};
 use std::ffi::OsString;
-use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::process::Command;
-
-/// First word of the line that the service prints when ranks can connect.
-pub(crate) const READY: &str = "ready";
-/// Line that it prints if another service has the name.
-pub(crate) const TAKEN: &str = "taken";
 
 /// A job of another launcher.
 #[derive(Debug)]
@@ -173,10 +167,4 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServiceError> {
         Err(error) => report(&error.to_string()),
     }
     outcome
-}
-
-/// Prints one line for the process that has spawned the service.
-pub(crate) fn report(line: &str) {
-    // Fails if that process has ended, which needs no line.
-    let _ = writeln!(std::io::stdout(), "{}", line.replace('\n', " "));
 }

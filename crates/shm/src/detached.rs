@@ -16,10 +16,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::Timespec;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_long, c_void};
-use std::io::{Error, ErrorKind, Result};
+use std::io::{Error, ErrorKind, Result, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
@@ -27,6 +28,28 @@ use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// First word of the line that a service prints when it can be connected to.
+pub const READY: &str = "ready";
+/// Line that it prints if another service has its name.
+pub const TAKEN: &str = "taken";
+
+/// Prints one line for the process that has [started](start) this one.
+pub fn report(line: &str) {
+    // Fails if that process has ended, which needs no line.
+    let _ = writeln!(std::io::stdout(), "{}", line.replace('\n', " "));
+}
+
+/// Raises this process's limits on open files, and on the sizes of files and of memory, as far as the
+/// system permits: a service of others does not know how many they are, and a user who limits a
+/// program means what the program does.
+pub fn raise_limits() {
+    for resource in [Resource::Nofile, Resource::Fsize, Resource::As] {
+        let limit = getrlimit(resource);
+        // Without the right the limit stays, and what is beyond it waits or is refused.
+        let _ = setrlimit(resource, Rlimit { current: limit.maximum, ..limit });
+    }
+}
 
 /// A process that [`start`] has started.
 #[derive(Debug)]

@@ -9,6 +9,10 @@
 //! node creates it and starts with the first program that needs it. The receiver validates every
 //! word, so the programs need not trust each other.
 //!
+//! A program can [exclude](PublishedPort::refuse) a client, and [give its name](PublishedPort::move_to)
+//! to another program while its clients go on: no message is lost or reordered
+//! (`examples/hand_over.rs`).
+//!
 //! ```no_run
 //! use tradewind::Job;
 //! use tradewind::names::PeerEvent;
@@ -30,7 +34,7 @@
 //! ```
 
 use crate::job::Job;
-pub use service::names::{
+pub use ::names::{
     Client, ConnectedPort, MAX_CLIENTS, MAX_MESSAGE_BYTES, PeerError, PeerEvent, PublishedPort,
 };
 
@@ -45,7 +49,7 @@ impl Job {
     /// [`PeerError::Taken`] if another process has published the name;
     /// [`PeerError::InvalidName`]; [`PeerError::Start`] if the name server cannot be started.
     pub fn publish(name: &str) -> Result<PublishedPort, PeerError> {
-        service::names::publish(name)
+        ::names::publish(name)
     }
 
     /// Connects with the program that has published a name.
@@ -54,6 +58,6 @@ impl Job {
     /// [`PeerError::Unknown`], which lists the names that are published;
     /// [`PeerError::InvalidName`]; [`PeerError::Start`] if the name server cannot be started.
     pub fn connect(target: &str) -> Result<ConnectedPort, PeerError> {
-        service::names::connect(target)
+        ::names::connect(target)
     }
 }

@@ -106,7 +106,7 @@ pub(crate) fn execute(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Process::ServeNames { name } => {
-            service::names::serve(name)?;
+            names::serve(name)?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -5,8 +5,8 @@ use launch::LaunchError;
 use launch::environment::Environment;
 use launch::process_manager::shared_secret;
 use launch::store::{self, SharedSecret};
+use names::{NameEntry, default_name, listen, published};
 use serde::Serialize;
-use service::names::{JobEntry, default_name, listen, published};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -100,15 +100,15 @@ fn address(text: &str) -> Result<(IpAddr, Option<u16>), String> {
 }
 
 impl Published {
-    fn of(job: JobEntry) -> Published {
-        let since = SystemTime::UNIX_EPOCH + Duration::from_secs(job.since);
+    fn of(entry: NameEntry) -> Published {
+        let since = SystemTime::UNIX_EPOCH + Duration::from_secs(entry.since);
         Published {
-            name: job.name,
-            pid: job.pid,
-            program: program_of(job.pid).unwrap_or_default(),
+            name: entry.name,
+            pid: entry.pid,
+            program: program_of(entry.pid).unwrap_or_default(),
             seconds: since.elapsed().unwrap_or_default().as_secs(),
-            connections: job.connections,
-            fullest_percent: job.fullest,
+            connections: entry.connections,
+            fullest_percent: entry.fullest,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::process::Command;
 
 testing::tests![
     two_programs_meet_by_name,
+    a_name_moves_while_its_client_goes_on,
     the_command_lists_what_is_published,
     an_unknown_name_is_answered_with_those_that_are_published,
     a_name_is_published_once,
@@ -37,6 +38,18 @@ fn two_programs_meet_by_name() {
     }
     squares.kill();
     place.await_end_of_server();
+}
+
+fn a_name_moves_while_its_client_goes_on() {
+    let place = Place::new();
+    let _next = place.squares("next");
+    let mut first = place.hand_over("squares", "next");
+    let expected: Vec<String> =
+        (1..=9).map(|number| format!("{number} squared is {}", number * number)).collect();
+    let numbers = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
+    assert_eq!(place.ask("squares", &numbers), expected);
+    assert_eq!(first.line(), "squares is now next's");
+    assert_eq!(place.ask("squares", &["12"]), ["12 squared is 144"], "a client that came later");
 }
 
 fn the_command_lists_what_is_published() {

@@ -35,7 +35,7 @@ pub fn bytes_for(lines: u64) -> Result<u64, CreateError> {
 }
 
 /// Returns the layout of a ring of `lines` lines.
-pub(crate) fn geometry(lines: u64) -> Result<Geometry, CreateError> {
+pub fn geometry(lines: u64) -> Result<Geometry, CreateError> {
     Geometry::new(lines).ok_or(CreateError::Size {
         object: "Basic ring",
         requested: lines,
@@ -45,7 +45,7 @@ pub(crate) fn geometry(lines: u64) -> Result<Geometry, CreateError> {
 }
 
 /// Maps the words of a ring at `at`.
-pub(crate) fn map(
+pub fn map(
     segment: &Arc<Segment>,
     at: Offset,
     geometry: Geometry,

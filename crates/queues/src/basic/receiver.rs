@@ -39,7 +39,7 @@ impl Receiver {
     ) -> Result<Receiver, CreateError> {
         let geometry = geometry(lines)?;
         let signal = FutexSignal::new(segment, at, ARRIVALS, SPACE)?;
-        let ring = RingReceiver::new(map(segment, at, geometry)?, geometry, signal, POLICY, 0);
+        let ring = RingReceiver::new(map(segment, at, geometry)?, geometry, signal, POLICY);
         // The mapping has the size of the ring.
         let ring = ring.ok_or(CreateError::NotFound { object: "Basic ring", offset: at })?;
         Ok(Receiver { ring, corruption: None, waits: None })

@@ -38,48 +38,48 @@ use shm::wakeup::Armed;
 use std::time::Duration;
 
 /// Words of a cache line.
-pub(crate) const LINE_WORDS: usize = 8;
+pub const LINE_WORDS: usize = 8;
 /// Words before the first line: a pair of lines for each end, because processors fetch lines in
 /// pairs.
-pub(crate) const HEAD_WORDS: usize = 4 * LINE_WORDS;
+pub const HEAD_WORDS: usize = 4 * LINE_WORDS;
 /// Smallest number of lines of a ring.
-pub(crate) const MIN_LINES: u64 = 4;
+pub const MIN_LINES: u64 = 4;
 /// Largest number of lines of a ring: a quarter of it is the longest message that a header word
 /// encodes.
-pub(crate) const MAX_LINES: u64 = 1 << 16;
+pub const MAX_LINES: u64 = 1 << 16;
 
 /// Written by the sender: wake-up word of the receiver.
-pub(crate) const ARRIVALS: usize = 0;
+pub const ARRIVALS: usize = 0;
 /// Written by the sender: its state (see below).
-pub(crate) const SENDER: usize = 1;
+pub const SENDER: usize = 1;
 /// Written by the receiver: all positions before this one are released.
-pub(crate) const CREDIT: usize = 2 * LINE_WORDS;
+pub const CREDIT: usize = 2 * LINE_WORDS;
 /// Written by the receiver: its state and requests.
-pub(crate) const RECEIVER: usize = 2 * LINE_WORDS + 1;
+pub const RECEIVER: usize = 2 * LINE_WORDS + 1;
 /// Written by the receiver: wake-up word of the sender.
-pub(crate) const SPACE: usize = 2 * LINE_WORDS + 2;
+pub const SPACE: usize = 2 * LINE_WORDS + 2;
 /// Written by the receiver: offset of the poll set.
-pub(crate) const SET: usize = 2 * LINE_WORDS + 3;
+pub const SET: usize = 2 * LINE_WORDS + 3;
 /// Written by the receiver: index in the poll set.
-pub(crate) const INDEX: usize = 2 * LINE_WORDS + 4;
+pub const INDEX: usize = 2 * LINE_WORDS + 4;
 
 /// States of an end.
-pub(crate) const AWAKE: u64 = 0;
-pub(crate) const SLEEPS: u64 = 1;
-pub(crate) const CLOSED: u64 = 2;
+pub const AWAKE: u64 = 0;
+pub const SLEEPS: u64 = 1;
+pub const CLOSED: u64 = 2;
 
 /// Bit of the receiver's state: the ring is in a poll set.
-pub(crate) const IN_SET: u64 = 4;
+pub const IN_SET: u64 = 4;
 /// Bit of the receiver's state: requests an event when a message arrives.
-pub(crate) const ASKS_ARRIVAL: u64 = 8;
+pub const ASKS_ARRIVAL: u64 = 8;
 /// Bit of the receiver's state: requests an event when half of the ring is full.
-pub(crate) const ASKS_HALF_FULL: u64 = 16;
+pub const ASKS_HALF_FULL: u64 = 16;
 /// Bits of the request, including its number.
-pub(crate) const REQUEST: u64 = !(SLEEPS | CLOSED | IN_SET);
-pub(crate) const ONE_REQUEST: u64 = 32;
+pub const REQUEST: u64 = !(SLEEPS | CLOSED | IN_SET);
+pub const ONE_REQUEST: u64 = 32;
 
 /// Barriers, sleep of one end and wake-up of the other.
-pub(crate) trait Signal {
+pub trait Signal {
     /// Orders a publishing store before the load of the other end's state. Pairs with the other
     /// end's [`Self::heavy`].
     fn light(&self);
@@ -105,15 +105,15 @@ pub(crate) trait Signal {
 /// Sleep of one end on its two words: the wake-up word, which the other end writes, and its state,
 /// which tells the other end whether to write.
 #[derive(Debug)]
-pub(crate) struct RingSleeper<'a, S> {
-    pub(crate) memory: &'a [AtomicU64],
-    pub(crate) signal: &'a S,
+pub struct RingSleeper<'a, S> {
+    pub memory: &'a [AtomicU64],
+    pub signal: &'a S,
     /// Index of the wake-up word.
-    pub(crate) wakeup: usize,
+    pub wakeup: usize,
     /// Index of the state.
-    pub(crate) state: usize,
+    pub state: usize,
     /// Bits of the state besides [`SLEEPS`].
-    pub(crate) flags: u64,
+    pub flags: u64,
 }
 
 impl<S: Signal> Sleeper for RingSleeper<'_, S> {
@@ -140,7 +140,7 @@ impl<S: Signal> Sleeper for RingSleeper<'_, S> {
 
 /// The other end has ended; the [`Signal`] reports the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Interrupted;
+pub struct Interrupted;
 
 /// Contents of a ring that the other end never writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -192,7 +192,7 @@ pub enum Corruption {
 
 /// Error of a ring operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RingError {
+pub enum RingError {
     Corrupt(Corruption),
     /// The other end has been closed.
     Closed,
@@ -218,61 +218,61 @@ impl From<Interrupted> for RingError {
 
 /// Layout of a ring.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Geometry {
+pub struct Geometry {
     shift: u32,
 }
 
 impl Geometry {
     /// `None` unless `lines` is a power of two from [`MIN_LINES`] to [`MAX_LINES`].
-    pub(crate) fn new(lines: u64) -> Option<Self> {
+    pub fn new(lines: u64) -> Option<Self> {
         let fits = lines.is_power_of_two() && (MIN_LINES..=MAX_LINES).contains(&lines);
         fits.then(|| Geometry { shift: lines.trailing_zeros() })
     }
 
-    pub(crate) fn lines(self) -> u64 {
+    pub fn lines(self) -> u64 {
         1 << self.shift
     }
 
     /// Returns the size of the ring in words.
-    pub(crate) fn words(self) -> usize {
+    pub fn words(self) -> usize {
         HEAD_WORDS + (LINE_WORDS << self.shift)
     }
 
-    pub(crate) fn lap(self, position: u64) -> u64 {
+    pub fn lap(self, position: u64) -> u64 {
         position >> self.shift
     }
 
-    pub(crate) fn index(self, position: u64) -> u64 {
+    pub fn index(self, position: u64) -> u64 {
         position & (self.lines() - 1)
     }
 
     /// Returns the index of the header word of a position.
-    pub(crate) fn header_index(self, position: u64) -> usize {
+    pub fn header_index(self, position: u64) -> usize {
         HEAD_WORDS + self.index(position) as usize * LINE_WORDS
     }
 
     /// Returns the number of lines from a position to the end of the ring.
-    pub(crate) fn before_end(self, position: u64) -> u64 {
+    pub fn before_end(self, position: u64) -> u64 {
         self.lines() - self.index(position)
     }
 
     /// Returns the maximum number of lines of a message.
-    pub(crate) fn quarter(self) -> u64 {
+    pub fn quarter(self) -> u64 {
         self.lines() / 4
     }
 
     /// Returns half the number of lines.
-    pub(crate) fn half(self) -> u64 {
+    pub fn half(self) -> u64 {
         self.lines() / 2
     }
 
     /// Returns the maximum size of a message in bytes.
-    pub(crate) fn longest(self) -> usize {
+    pub fn longest(self) -> usize {
         (self.quarter() as usize * LINE_WORDS * 8 - 8).min(MAX_BYTES)
     }
 
     /// Returns the number of lines of a message of `bytes` bytes.
-    pub(crate) fn lines_of(self, bytes: usize) -> u64 {
+    pub fn lines_of(self, bytes: usize) -> u64 {
         // The header word occupies eight bytes.
         (bytes + 8).div_ceil(LINE_WORDS * 8) as u64
     }

@@ -15,15 +15,15 @@ use std::time::Instant;
 
 /// Checked location of a message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct MessageLocation {
-    pub(crate) header: BasicHeader,
-    pub(crate) bytes: usize,
+pub struct MessageLocation {
+    pub header: BasicHeader,
+    pub bytes: usize,
     position: u64,
 }
 
 /// Receiving end. A ring has exactly one.
 #[derive(Debug)]
-pub(crate) struct RingReceiver<M: Deref<Target = [AtomicU64]>, S: Signal> {
+pub struct RingReceiver<M: Deref<Target = [AtomicU64]>, S: Signal> {
     memory: M,
     signal: S,
     geometry: Geometry,
@@ -36,68 +36,47 @@ pub(crate) struct RingReceiver<M: Deref<Target = [AtomicU64]>, S: Signal> {
     flags: u64,
     /// Number of requests so far.
     requests: u64,
-    /// True if dropping this end closes the ring.
-    open: bool,
 }
 
 impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
-    /// Creates the end; `None` if the memory is too small for the ring. `position` is 0, or the
-    /// result of [`Self::leave`].
-    pub(crate) fn new(
-        memory: M,
-        geometry: Geometry,
-        signal: S,
-        policy: SpinPolicy,
-        position: u64,
-    ) -> Option<Self> {
+    /// Creates the end; `None` if the memory is too small for the ring.
+    pub fn new(memory: M, geometry: Geometry, signal: S, policy: SpinPolicy) -> Option<Self> {
         let fits = memory.len() >= geometry.words();
-        let head = position;
         fits.then(|| RingReceiver {
             memory,
             signal,
             geometry,
             policy,
-            head,
-            published: head,
+            head: 0,
+            published: 0,
             flags: 0,
             requests: 0,
-            open: true,
         })
     }
 
-    pub(crate) fn signal_mut(&mut self) -> &mut S {
+    pub fn signal_mut(&mut self) -> &mut S {
         &mut self.signal
     }
 
-    pub(crate) fn signal(&self) -> &S {
+    pub fn signal(&self) -> &S {
         &self.signal
     }
 
-    /// Leaves the ring without closing it; another receiver continues at the returned position.
-    pub(crate) fn leave(&mut self) -> u64 {
-        self.publish_credit();
-        self.open = false;
-        self.head
-    }
-
     /// Returns the words of a message that was taken and not released.
-    pub(crate) fn words(&self, found: &MessageLocation) -> &[AtomicU64] {
+    pub fn words(&self, found: &MessageLocation) -> &[AtomicU64] {
         let first = self.geometry.header_index(found.position) + 1;
         &self.memory[first..first + found.bytes.div_ceil(8)]
     }
 
     /// Takes the next message if there is one.
-    pub(crate) fn take(&mut self) -> Result<Option<MessageLocation>, RingError> {
+    pub fn take(&mut self) -> Result<Option<MessageLocation>, RingError> {
         let Some(found) = self.look()? else { return Ok(None) };
         self.head = self.end_of(&found);
         Ok(Some(found))
     }
 
     /// Takes the next message, waiting for one.
-    pub(crate) fn take_by(
-        &mut self,
-        deadline: Option<Instant>,
-    ) -> Result<MessageLocation, RingError> {
+    pub fn take_by(&mut self, deadline: Option<Instant>) -> Result<MessageLocation, RingError> {
         loop {
             if let Some(found) = self.take()? {
                 return Ok(found);
@@ -107,15 +86,12 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
     }
 
     /// Returns whether [`Self::take`] would return a message or an error.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         !matches!(self.look(), Ok(None))
     }
 
     /// Copies the next message, which its sender may overwrite at any time, and releases it.
-    pub(crate) fn copy_next(
-        &mut self,
-        into: &mut Vec<u8>,
-    ) -> Result<Option<BasicHeader>, RingError> {
+    pub fn copy_next(&mut self, into: &mut Vec<u8>) -> Result<Option<BasicHeader>, RingError> {
         let Some(found) = self.take()? else { return Ok(None) };
         into.clear();
         into.resize(found.bytes, 0);
@@ -126,7 +102,7 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
 
     /// Releases all taken messages; publishes the credit once a quarter of the ring has been
     /// released.
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         if self.head - self.published >= self.geometry.quarter() {
             self.publish_credit();
         }
@@ -168,7 +144,7 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
 
     /// Waits until [`Self::take`] returns a message or an error.
     #[cold]
-    pub(crate) fn wait_for_message(&mut self, deadline: Option<Instant>) -> Result<(), RingError> {
+    pub fn wait_for_message(&mut self, deadline: Option<Instant>) -> Result<(), RingError> {
         let policy = self.policy;
         wait(&mut MessageWait(self), policy, deadline).unwrap_or(Err(RingError::TimedOut))
     }
@@ -176,7 +152,7 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
     /// Waits as [`Self::wait_for_message`] does, for a message that the node service delivers from
     /// another node.
     #[cold]
-    pub(crate) fn wait_beside_service(
+    pub fn wait_beside_service(
         &mut self,
         waits: &dyn RemoteWaits,
         deadline: Option<Instant>,
@@ -185,25 +161,25 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
     }
 
     /// Returns the length of the next message if there is one.
-    pub(crate) fn next_bytes(&self) -> Result<Option<usize>, RingError> {
+    pub fn next_bytes(&self) -> Result<Option<usize>, RingError> {
         Ok(self.look()?.map(|found| found.bytes))
     }
 
     /// Publishes that this end sleeps. A heavy barrier and a last check must follow before it does.
-    pub(crate) fn announce_sleep(&self) {
+    pub fn announce_sleep(&self) {
         self.publish_state(SLEEPS);
     }
 
     /// Publishes the position up to which messages were read. A receiver that sleeps leaves no
     /// message in the ring that it has read, so an observer sees the ring's true fill.
-    pub(crate) fn publish_position(&mut self) {
+    pub fn publish_position(&mut self) {
         if self.published != self.head {
             self.publish_credit();
         }
     }
 
     /// Publishes that this end is awake.
-    pub(crate) fn stir(&self) {
+    pub fn stir(&self) {
         self.publish_state(AWAKE);
     }
 
@@ -214,7 +190,7 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
 
     /// Requests one event notification. Returns whether the condition already holds, or the sender
     /// may not see the request in time.
-    pub(crate) fn ask(&mut self, when: Notify) -> bool {
+    pub fn ask(&mut self, when: Notify) -> bool {
         if when == Notify::HalfFull {
             // The sender needs the exact position to compute the fill level.
             self.publish_credit();
@@ -233,7 +209,7 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
     }
 
     /// Cancels the request.
-    pub(crate) fn ask_for_nothing(&mut self) {
+    pub fn ask_for_nothing(&mut self) {
         self.flags &= IN_SET;
         self.stir();
     }
@@ -251,7 +227,7 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
 
     /// Makes the sender announce every message in this poll set. The caller announces messages that
     /// already wait.
-    pub(crate) fn join(&mut self, set: u64, index: u64) {
+    pub fn join(&mut self, set: u64, index: u64) {
         // Relaxed, both: the Release store of the state publishes them.
         self.memory[SET].store(set, Ordering::Relaxed);
         self.memory[INDEX].store(index, Ordering::Relaxed);
@@ -300,7 +276,7 @@ fn locate(
 
 /// Returns the number of lines that hold messages from the receiver's published position on. The
 /// receiver may have read up to a quarter of the ring of them, unless it sleeps.
-pub(crate) fn unread_lines(memory: &[AtomicU64], geometry: Geometry) -> u64 {
+pub fn unread_lines(memory: &[AtomicU64], geometry: Geometry) -> u64 {
     // Acquire: pairs with the Release store in `RingReceiver::publish_credit`.
     let start = memory[CREDIT].load(Ordering::Acquire);
     // No ring lives this long; sums of positions below must not overflow.
@@ -341,11 +317,10 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> Waiter for MessageWait<'_, M, S>
 
 impl<M: Deref<Target = [AtomicU64]>, S: Signal> Drop for RingReceiver<M, S> {
     fn drop(&mut self) {
-        if self.open {
-            // Relaxed: publishes no data. The sender reads it on its next publication, or when the
-            // ring is full.
-            self.memory[RECEIVER].store(CLOSED, Ordering::Relaxed);
-            self.wake();
-        }
+        self.publish_position();
+        // Release: pairs with the Acquire load in `RingSender::is_empty`, which then sees the last
+        // position. Otherwise the sender reads it on its next publication, or when the ring is full.
+        self.memory[RECEIVER].store(CLOSED, Ordering::Release);
+        self.wake();
     }
 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 /// Free space for a message at the sender's tail.
 #[derive(Debug)]
-pub(crate) struct FreeSpace {
+pub struct FreeSpace {
     bytes: usize,
     /// Lines skipped before the end of the ring.
     skipped: u64,
@@ -20,7 +20,7 @@ pub(crate) struct FreeSpace {
 
 /// Sending end. A ring has exactly one.
 #[derive(Debug)]
-pub(crate) struct RingSender<M: Deref<Target = [AtomicU64]>, S: Signal> {
+pub struct RingSender<M: Deref<Target = [AtomicU64]>, S: Signal> {
     memory: M,
     signal: S,
     geometry: Geometry,
@@ -42,12 +42,7 @@ pub(crate) struct RingSender<M: Deref<Target = [AtomicU64]>, S: Signal> {
 impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
     /// Creates the end; `None` if the memory is too small for the ring. The memory is zero, and no
     /// other sender uses it.
-    pub(crate) fn new(
-        memory: M,
-        geometry: Geometry,
-        signal: S,
-        policy: SpinPolicy,
-    ) -> Option<Self> {
+    pub fn new(memory: M, geometry: Geometry, signal: S, policy: SpinPolicy) -> Option<Self> {
         let stale = vec![0; geometry.lines().div_ceil(64) as usize].into();
         let closed = false;
         (memory.len() >= geometry.words()).then(|| RingSender {
@@ -64,24 +59,20 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
         })
     }
 
-    pub(crate) fn geometry(&self) -> Geometry {
+    pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    pub(crate) fn signal_mut(&mut self) -> &mut S {
+    pub fn signal_mut(&mut self) -> &mut S {
         &mut self.signal
     }
 
-    pub(crate) fn signal(&self) -> &S {
+    pub fn signal(&self) -> &S {
         &self.signal
     }
 
     /// Starts a message in the space that [`Self::space_for`] or [`Self::wait_for_space`] returned.
-    pub(crate) fn compose(
-        &mut self,
-        header: BasicHeader,
-        space: FreeSpace,
-    ) -> ReservedMessage<'_, M, S> {
+    pub fn compose(&mut self, header: BasicHeader, space: FreeSpace) -> ReservedMessage<'_, M, S> {
         // Recorded now, before the message is finished: an abandoned message leaves data in its
         // lines, too.
         for line in 1..self.geometry.lines_of(space.bytes) {
@@ -91,7 +82,7 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
     }
 
     /// Returns space for a message of this length; `None` if there is none.
-    pub(crate) fn space_for(&mut self, bytes: usize) -> Result<Option<FreeSpace>, RingError> {
+    pub fn space_for(&mut self, bytes: usize) -> Result<Option<FreeSpace>, RingError> {
         let most = self.geometry.longest();
         if bytes > most {
             return Err(RingError::Oversized { bytes, most });
@@ -117,6 +108,10 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
             self.closed = true;
             return Err(RingError::Closed);
         }
+        self.load_credit()
+    }
+
+    fn load_credit(&mut self) -> Result<(), RingError> {
         // Acquire: pairs with the Release store in `RingReceiver::publish_credit`, so that the receiver
         // has read the lines before they are overwritten.
         let credit = self.memory[CREDIT].load(Ordering::Acquire);
@@ -128,7 +123,7 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
     }
 
     /// Returns space like [`Self::space_for`], waiting for it. Publishes finished messages first.
-    pub(crate) fn wait_for_space(
+    pub fn wait_for_space(
         &mut self,
         bytes: usize,
         deadline: Option<Instant>,
@@ -144,9 +139,28 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
             .unwrap_or(Err(RingError::TimedOut))
     }
 
+    /// Returns true if the receiver has released all messages. Publishes finished ones first.
+    pub fn is_empty(&mut self) -> Result<bool, RingError> {
+        self.publish();
+        // Acquire: pairs with the Release store when the receiver is dropped, which follows that of
+        // its last position. So the position that is loaded behind a closed state is the last one.
+        let is_closed = self.memory[RECEIVER].load(Ordering::Acquire) & CLOSED != 0;
+        self.load_credit()?;
+        match self.credit == self.tail {
+            false if is_closed => Err(RingError::Closed),
+            is_empty => Ok(is_empty),
+        }
+    }
+
+    /// Waits until the receiver has released all messages.
+    pub fn wait_until_empty(&mut self, deadline: Option<Instant>) -> Result<(), RingError> {
+        let policy = self.policy;
+        wait(&mut EmptyWait { sender: self }, policy, deadline).unwrap_or(Err(RingError::TimedOut))
+    }
+
     /// Publishes that this end sleeps until the receiver releases lines. A last check for space
     /// must follow before it does. Returns true if the wake-up is certain.
-    pub(crate) fn announce_sleep(&self) -> bool {
+    pub fn announce_sleep(&self) -> bool {
         self.mark_asleep();
         // Pairs with the light barrier in `RingReceiver::wake`: either the receiver sees that this
         // end sleeps, or the last check sees the lines that it has released.
@@ -154,18 +168,18 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
     }
 
     /// Publishes that this end sleeps, without the barrier that must precede the last check.
-    pub(crate) fn mark_asleep(&self) {
+    pub fn mark_asleep(&self) {
         // Release: pairs with the load in `RingReceiver::wake`.
         self.memory[SENDER].store(SLEEPS, Ordering::Release);
     }
 
     /// Publishes that this end is awake.
-    pub(crate) fn stir(&self) {
+    pub fn stir(&self) {
         self.memory[SENDER].store(AWAKE, Ordering::Release);
     }
 
     /// Publishes all finished messages with one store.
-    pub(crate) fn publish(&mut self) {
+    pub fn publish(&mut self) {
         let Some((position, header_word)) = self.batch.take() else { return };
         self.clear_next();
         self.release(position, header_word);
@@ -292,28 +306,56 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> Waiter for SpaceWait<'_, M, S> {
     }
 }
 
+/// Wait until the receiver has released all messages.
+struct EmptyWait<'a, M: Deref<Target = [AtomicU64]>, S: Signal> {
+    sender: &'a mut RingSender<M, S>,
+}
+
+impl<M: Deref<Target = [AtomicU64]>, S: Signal> Waiter for EmptyWait<'_, M, S> {
+    type Output = Result<(), RingError>;
+
+    fn sleeper(&self) -> impl Sleeper {
+        let RingSender { memory, signal, .. } = &*self.sender;
+        RingSleeper { memory, signal, wakeup: SPACE, state: SENDER, flags: 0 }
+    }
+
+    fn poll(&mut self) -> Option<Self::Output> {
+        match self.sender.is_empty() {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn check(&mut self) -> Option<Self::Output> {
+        let interrupted = self.sender.signal.check().err()?;
+        // The receiver may have released the last lines before it ended.
+        Some(self.poll().unwrap_or(Err(interrupted.into())))
+    }
+}
+
 /// Message composed in place. Dropping it before it is finished discards it.
 #[derive(Debug)]
-pub(crate) struct ReservedMessage<'a, M: Deref<Target = [AtomicU64]>, S: Signal> {
+pub struct ReservedMessage<'a, M: Deref<Target = [AtomicU64]>, S: Signal> {
     sender: &'a mut RingSender<M, S>,
     header: BasicHeader,
     space: FreeSpace,
 }
 
 impl<M: Deref<Target = [AtomicU64]>, S: Signal> ReservedMessage<'_, M, S> {
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.space.bytes
     }
 
     /// Returns the words of the message. Only the sender accesses them until publication.
-    pub(crate) fn words(&self) -> &[AtomicU64] {
+    pub fn words(&self) -> &[AtomicU64] {
         let geometry = self.sender.geometry;
         let first = geometry.header_index(self.sender.tail + self.space.skipped) + 1;
         &self.sender.memory[first..first + self.space.bytes.div_ceil(8)]
     }
 
     /// Adds the message to the batch.
-    pub(crate) fn finish(self) {
+    pub fn finish(self) {
         let sender = self.sender;
         let FreeSpace { bytes, skipped } = self.space;
         if skipped > 0 {

@@ -3,7 +3,7 @@
 use crate::sync::{AtomicU64, Ordering};
 
 /// Copies `bytes` into words, padding the last one with zeros. Ignores bytes beyond the words.
-pub(crate) fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
+pub fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
     let (whole, last) = bytes.as_chunks::<8>();
     let mut words = words.iter();
     for (chunk, word) in whole.iter().zip(words.by_ref()) {
@@ -18,7 +18,7 @@ pub(crate) fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
 }
 
 /// Copies words into `bytes`, loading each word once. Bytes beyond the words keep their values.
-pub(crate) fn load_bytes(words: &[AtomicU64], bytes: &mut [u8]) {
+pub fn load_bytes(words: &[AtomicU64], bytes: &mut [u8]) {
     let (whole, last) = bytes.as_chunks_mut::<8>();
     let mut words = words.iter();
     for (chunk, word) in whole.iter_mut().zip(words.by_ref()) {

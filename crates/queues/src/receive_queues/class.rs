@@ -57,22 +57,6 @@ const _: () = assert!(
         && size_of::<ResidentRing>() <= 512
 );
 
-/// Progress of the receiver of a queue.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct QueueProgress {
-    /// Tail of the non-resident queue: all messages sent through it so far lie before.
-    pub(crate) non_resident_end: u64,
-    /// Position of the non-resident queue before which all messages are in the overflow lists.
-    pub(crate) sorted: u64,
-    /// The non-resident queue holds no published message.
-    pub(crate) is_sorted: bool,
-    /// Upper bound of the messages that the queue delivers before one that would be sent now,
-    /// without those in the non-resident queue.
-    pub(crate) backlog: u64,
-    /// The queue holds no published message.
-    pub(crate) is_empty: bool,
-}
-
 /// The receiver's state of one class.
 #[derive(Debug)]
 pub(super) struct ClassQueues {
@@ -136,27 +120,6 @@ impl ClassQueues {
     /// Returns true if the non-resident queue has to be polled again.
     pub(super) fn is_non_resident_ready(&self) -> bool {
         self.non_resident_receiver.is_ready()
-    }
-
-    pub(super) fn progress(&self, index: usize) -> QueueProgress {
-        // Acquire: a message that its sender reported by other means lies before these positions.
-        let bounds = |queue: &CacheLineQueue| {
-            let control = &queue.ring.control;
-            let tail = control.tail.position.load(Ordering::Acquire) & POSITION;
-            (control.head.position.load(Ordering::Relaxed), tail)
-        };
-        let (sorted, non_resident_end) = bounds(&self.non_resident);
-        let in_ring = self.queues.get(index).and_then(|queue| self.rings.get(queue.ring?)).map_or(
-            0,
-            |ring| {
-                let (head, tail) = bounds(&ring.queue);
-                tail.saturating_sub(head) + u64::from(ring.pending.is_some())
-            },
-        );
-        let backlog = in_ring + self.overflow(index) as u64;
-        let is_sorted = !self.is_non_resident_ready();
-        let is_empty = !self.is_queue_ready(index);
-        QueueProgress { non_resident_end, sorted, is_sorted, backlog, is_empty }
     }
 
     /// Returns true if the non-resident queue or any queue has to be polled again.

@@ -1,6 +1,6 @@
 //! The receiving process's side of all its queues.
 
-use super::class::{ClassQueues, QueueProgress};
+use super::class::ClassQueues;
 use super::config::{Class, QueuesConfig};
 use super::layout::QueuesLayout;
 use super::memory::QueuesMemory;
@@ -203,13 +203,6 @@ impl ReceiveQueues {
         self.classes.iter_mut().any(|class| class.is_ready(&self.layout))
     }
 
-    /// Requests a notification of the next arrival, without a poll.
-    pub(crate) fn request_arrival(&mut self) {
-        self.layout.request().request(Notify::Arrival);
-        // As in `request_event`: orders the request before the caller's poll.
-        fence(Ordering::SeqCst);
-    }
-
     /// Returns true if a queue of a class, or the non-resident queue, has to be polled again before
     /// its receiver can sleep.
     pub(crate) fn needs_poll(&self, queue: usize, class: Class) -> bool {
@@ -217,11 +210,6 @@ impl ReceiveQueues {
         // Also for a wait on one queue: its next message may lie in the non-resident queue,
         // unsorted.
         class.is_non_resident_ready() || class.is_queue_ready(queue)
-    }
-
-    /// Returns the progress of one queue of a class.
-    pub(crate) fn progress(&self, queue: usize, class: Class) -> QueueProgress {
-        self.classes[class as usize].progress(queue)
     }
 
     /// Returns the number of polls of a ring or an overflow list so far, a measure of the cost of

@@ -15,13 +15,13 @@ mod header_word;
 )]
 mod ring;
 #[path = "../../src/basic/ring_receiver.rs"]
-#[allow(dead_code, reason = "the models below use parts of it")]
+#[allow(dead_code, unreachable_pub, reason = "the models below use parts of the library module")]
 mod ring_receiver;
 #[path = "../../src/basic/ring_sender.rs"]
-#[allow(dead_code, reason = "the models below use parts of it")]
+#[allow(dead_code, unreachable_pub, reason = "the models below use parts of the library module")]
 mod ring_sender;
 #[path = "../../src/basic/words.rs"]
-#[allow(dead_code, reason = "the models below use parts of it")]
+#[allow(dead_code, unreachable_pub, reason = "the models below use parts of the library module")]
 pub(crate) mod words;
 
 use crate::poll_set::{Bits, Members, Poller};
@@ -143,7 +143,7 @@ fn ends(lines: u64) -> Ends {
     let words = || Words(Arc::clone(&scene));
     (
         RingSender::new(words(), geometry, signal(SPACE), POLICY).expect("enough memory"),
-        RingReceiver::new(words(), geometry, signal(ARRIVALS), POLICY, 0).expect("enough memory"),
+        RingReceiver::new(words(), geometry, signal(ARRIVALS), POLICY).expect("enough memory"),
     )
 }
 

@@ -92,7 +92,7 @@ fn serve(setup: &Setup) -> Result<Server, ServiceError> {
     let addresses: Vec<String> =
         here.addresses().map(|ip| SocketAddr::new(ip, port).to_string()).collect();
     // The launcher of the job adds the name by which it has reached this node.
-    crate::spawn::report(&format!("{ADDRESSES} {port} {}", addresses.join(",")));
+    shm::detached::report(&format!("{ADDRESSES} {port} {}", addresses.join(",")));
     Ok(server)
 }
 

@@ -3,7 +3,7 @@
 use crate::commands::names::program_of;
 use engine::node::EngineKind;
 use engine::node::observed::ObservedJob;
-use service::names::{JobEntry, default_name, published};
+use names::{NameEntry, default_name, published};
 use service::observer::{QueueOfJob, RunningJob, RunningJobs};
 use shm::process::ProcessState;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub(super) struct Moment {
     /// Times of the cores, by number.
     pub(super) cores: BTreeMap<u32, CoreTime>,
     pub(super) jobs: Vec<JobMoment>,
-    pub(super) names: Vec<JobEntry>,
+    pub(super) names: Vec<NameEntry>,
 }
 
 /// Time of a core since the start of the system, in ticks.

@@ -4,6 +4,9 @@
 #[path = "../../../../tradewind/examples/ask.rs"]
 mod ask;
 #[allow(dead_code, reason = "the example's main is not called")]
+#[path = "../../../../tradewind/examples/hand_over.rs"]
+mod hand_over;
+#[allow(dead_code, reason = "the example's main is not called")]
 #[path = "../../../../tradewind/examples/squares.rs"]
 mod squares;
 
@@ -24,6 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 testing::parts![
     squares_program,
+    hand_over_program,
     ask_program,
     silent,
     sends,
@@ -56,6 +60,10 @@ fn or_exit<T>(outcome: Result<T, PeerError>) -> T {
 
 fn squares_program() {
     or_exit(squares::serve(&target()));
+}
+
+fn hand_over_program() {
+    or_exit(hand_over::serve(&target(), &arguments()[1], 3));
 }
 
 fn ask_program() {
@@ -155,6 +163,7 @@ fn reports() {
                 println!("message of {} bytes", bytes.len());
                 last = Some(client);
             }
+            PeerEvent::Moved => panic!("it has not moved"),
             PeerEvent::Ended(error) => {
                 println!("{error}");
                 // The name server may observe the end a moment later than this process.
@@ -244,6 +253,7 @@ fn sleeps_and_receives() {
     let error = loop {
         match or_exit(port.recv()) {
             PeerEvent::Message { bytes, .. } => assert_eq!(bytes, count.to_le_bytes()),
+            PeerEvent::Moved => panic!("it has not moved"),
             PeerEvent::Ended(error) => break error,
         }
         count += 1;
@@ -261,6 +271,7 @@ fn overwhelms() {
     println!("published");
     let client = match or_exit(port.recv()) {
         PeerEvent::Message { client, .. } => client,
+        PeerEvent::Moved => panic!("it has not moved"),
         PeerEvent::Ended(error) => panic!("{error}"),
     };
     println!("asked");
@@ -394,6 +405,13 @@ impl<'a> Place<'a> {
     /// Starts the first example, which publishes this name.
     pub(crate) fn squares(&self, name: &str) -> Program {
         let mut program = Program::start(&mut self.part("squares_program", &[name]));
+        assert_eq!(program.line(), format!("{name} is published"));
+        program
+    }
+
+    /// Starts the example that answers three numbers and then gives its name to another program.
+    pub(crate) fn hand_over(&self, name: &str, successor: &str) -> Program {
+        let mut program = Program::start(&mut self.part("hand_over_program", &[name, successor]));
         assert_eq!(program.line(), format!("{name} is published"));
         program
     }

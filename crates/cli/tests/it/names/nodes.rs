@@ -333,7 +333,7 @@ fn two_programs_meet_across_nodes() {
     let address = nodes.nodes()[1].address().to_string();
     // Without a port the names have the default one.
     let (_listening, port) = there.listen(&address);
-    assert_eq!(port, service::names::NAMES_PORT);
+    assert_eq!(port, ::names::NAMES_PORT);
     assert_eq!(here.ask(&format!("squares@{address}"), &["12"]), ["12 squared is 144"]);
     let v6 = nodes.nodes()[1].address_v6();
     let (_listening, _) = there.listen(&format!("[{v6}]:7500"));
