@@ -19,6 +19,8 @@ pub mod queues;
 mod sharing;
 
 use crate::harness::{Experiment, Nodes, Setting};
+use crate::results::Part;
+use crate::rows::Run;
 use decisions::nodes::Purpose;
 use std::num::NonZeroU32;
 
@@ -70,6 +72,28 @@ pub fn between_nodes(name: &str, setting: &Setting, nodes: &Nodes) -> Option<Exp
     let build = find(name).filter(|_| BETWEEN_NODES.contains(&name))?;
     let setting = Setting { nodes: Some(nodes.clone()), ..setting.clone() };
     Some(build(&setting).between(nodes))
+}
+
+/// Makes figures and tables of a run.
+type MakePart = fn(&Run) -> Part;
+
+/// The experiments that consist of rows, with what shows them.
+const OF_ROWS: &[(&str, MakePart)] = &[("overlap", overlap::part)];
+
+/// Figures and tables of a run; `None` if it is of no experiment that this version has.
+pub fn part(run: &Run) -> Option<Part> {
+    let (experiment, between) = match run.name.split_once("-nodes") {
+        Some((experiment, _)) => (experiment, " between nodes"),
+        None => (run.name.as_str(), ""),
+    };
+    let (_, make) = OF_ROWS.iter().find(|(known, _)| *known == experiment)?;
+    let mut part = make(run);
+    part.name.clone_from(&run.name);
+    part.title.push_str(between);
+    part.complete = run.is_complete();
+    part.setting.clone_from(&run.setting);
+    part.notes.extend(run.notes());
+    Some(part)
 }
 
 /// Returns the experiment of this name.

@@ -18,5 +18,6 @@ pub mod harness;
 pub mod page;
 mod pairs;
 pub mod results;
+pub mod rows;
 
 pub use harness::Error;

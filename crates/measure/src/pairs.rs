@@ -3,7 +3,7 @@
 
 use crate::experiments::queues::message_path::pattern;
 use crate::harness::Error;
-use crate::harness::repetition::Repetition;
+use crate::harness::timer::{Batches, calls};
 use tradewind::graph::{Access, Graph};
 use tradewind::{Buffers, CallForm, Communicator, Op, Schedule};
 
@@ -112,9 +112,9 @@ impl Exchange {
     pub(crate) fn time(
         &mut self,
         world: &Communicator,
-        laps: Repetition,
+        batches: Batches,
     ) -> Result<Vec<f64>, Error> {
-        let times = laps.time(world, |times| (0..times).try_for_each(|_| self.once()))?;
+        let times = batches.time(world, &mut calls(|| self.once()))?;
         self.check(world)?;
         Ok(times)
     }

@@ -2,6 +2,7 @@
 //! next run makes of it. Never how long anything takes.
 
 use measure::results::{Directory, Part};
+use measure::rows::{FILE, Measurements};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::Path;
@@ -12,6 +13,7 @@ testing::tests![
     programs_read_the_parts,
     what_is_cut_off_is_kept_and_gone_on_with,
     a_part_that_is_there_in_part_is_completed,
+    rows_that_are_damaged_or_cut_off_are_measured_again,
     what_was_measured_otherwise_is_left_alone,
     ranks_of_a_job_do_not_measure_by_themselves,
     what_cannot_be_read_or_written_is_named,
@@ -40,7 +42,12 @@ fn place() -> tempfile::TempDir {
     tempfile::tempdir().expect("a directory")
 }
 
+/// The part of this name, from its rows or from its own file.
 fn part(out: &Path, name: &str) -> Part {
+    let all = Measurements::read(out).expect("rows are whole");
+    if let Some(run) = all.run(name) {
+        return measure::experiments::part(run).expect("it is known");
+    }
     let directory = Directory::create(out).expect("a directory");
     directory.read(name).expect("it is whole").unwrap_or_else(|| panic!("there is no {name}"))
 }
@@ -157,6 +164,42 @@ fn a_part_that_is_there_in_part_is_completed() {
     assert_eq!(rows(&completed)[..3], rows(&whole)[..3], "what was there is kept");
     let drawn = |part: &Part| rows(part).iter().map(|row| row[1].clone()).collect::<Vec<_>>();
     assert_eq!(drawn(&completed), drawn(&whole), "the same matchings from every process");
+}
+
+fn rows_that_are_damaged_or_cut_off_are_measured_again() {
+    let place = place();
+    let path = place.path().join(FILE);
+    let whole = tradewind(place.path(), "overlap --quick");
+    assert!(whole.status.success(), "{}", text(&whole.stderr));
+    assert!(text(&whole.stdout).contains("measurements.jsonl"), "{}", text(&whole.stdout));
+    let rows = fs::read_to_string(&path).expect("rows");
+    let lines: Vec<&str> = rows.lines().collect();
+    assert_eq!(lines.len(), 2 + 18 * 5, "two heads, and four rows and an end for each step");
+    // A time of the first step cannot be, and the last step is cut off.
+    let impossible = lines[2].replacen("\"times\":[", "\"times\":[-1.0,", 1);
+    let damaged = rows.replacen(lines[2], &impossible, 1);
+    fs::write(&path, &damaged[..damaged.len() - 40]).expect("there is space");
+    let rest = tradewind(place.path(), "overlap --quick");
+    let said = text(&rest.stderr);
+    assert!(rest.status.success(), "{said}");
+    for words in [
+        &format!("{FILE}:3: cannot be: `times` has -1"),
+        &format!("{FILE}:{}: is cut off", lines.len() - 1),
+        "goes on behind 16 of 18 steps",
+    ] {
+        assert!(said.contains(words), "{words:?} is missing from {said}");
+    }
+    let completed = Measurements::read(place.path()).expect("rows");
+    let run = completed.run("overlap").expect("it is there");
+    assert!(run.is_complete() && run.rows().count() == 18 * 4);
+    let again = tradewind(place.path(), "overlap --quick");
+    assert!(text(&again.stderr).contains("is complete"), "{}", text(&again.stderr));
+    fs::write(&path, "{\"format\":{\"name\":\"tradewind measurements\",\"version\":7}}\n")
+        .expect("there is space");
+    let refused = tradewind(place.path(), "overlap --quick");
+    let said = text(&refused.stderr);
+    assert_eq!((refused.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains(&format!("{FILE}:1: has version 7")), "{said}");
 }
 
 fn ranks_of_a_job_do_not_measure_by_themselves() {

@@ -16,12 +16,11 @@
 //! again and again; a `join` is called as programs call it. What every rank got is compared with
 //! what it must get before anything is timed.
 
-mod batches;
+mod compare;
 mod data;
 mod graphs;
-mod rounds;
-mod runner;
+mod subject;
 
-pub use batches::compare_in_batches;
+pub use compare::{compare, compare_in_batches, settle};
 pub use graphs::{CollectiveCall, PlanError};
-pub use rounds::{Comparison, TimeBudget, Timed, compare, settle};
+pub(crate) use subject::{CollectiveSubject, Memory, attend, engine_of_blocking_calls};

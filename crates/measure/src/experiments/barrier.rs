@@ -1,6 +1,6 @@
 //! Time of a barrier on 2^d ranks (Bokhari 1995, section 3): a × d + b.
 
-use crate::harness::repetition::Repetition;
+use crate::harness::timer::{Batches, calls};
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
 use collectives::Collective;
@@ -21,9 +21,9 @@ const BETWEEN_NODES: [(Algorithm, CallForm); 2] = [
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(
-        Repetition { laps: 7, microseconds: 300.0 },
-        Repetition { laps: 41, microseconds: 5_000.0 },
+    let batches = setting.choose(
+        Batches { rounds: 7, microseconds: 300.0 },
+        Batches { rounds: 41, microseconds: 5_000.0 },
     );
     let (dimensions, calls) = match &setting.nodes {
         None => (0..=setting.choose(2, DIMENSIONS), ON_ONE_NODE),
@@ -37,9 +37,9 @@ pub fn experiment(setting: &Setting) -> Experiment {
         .collect();
     let steps = dimensions.map(|dimension| {
         let shape = JobShape::bound(setting, 1 << dimension);
-        let milliseconds = laps.milliseconds() * calls.len() as u64;
+        let milliseconds = batches.milliseconds() * calls.len() as u64;
         Step::new(shape.describe(), shape, milliseconds, move |here| {
-            measure(here, dimension, calls, laps)
+            measure(here, dimension, calls, batches)
         })
     });
     Experiment::new(outline(&crowded), steps).concluding(conclude)
@@ -79,13 +79,13 @@ fn outline(crowded: &[String]) -> Part {
 fn measure(
     here: &StepContext<'_>,
     dimension: u32,
-    calls: [(Algorithm, CallForm); 2],
-    laps: Repetition,
+    ways: [(Algorithm, CallForm); 2],
+    batches: Batches,
 ) -> Result<Vec<Finding>, Error> {
     let curve = |(algorithm, form): (Algorithm, CallForm)| {
         let algorithms = Algorithms { barrier: Some(algorithm), ..Algorithms::default() };
         let world = here.world.with_algorithms(algorithms);
-        let times = laps.time(&world, |times| barriers(&world, form, times))?;
+        let times = batches.time(&world, &mut calls(|| barrier(&world, form)))?;
         let mut name = algorithm.name().to_owned();
         if here.shape.nodes.is_some() {
             let engine = world.explain_form(form, Collective::Barrier, 0).engine;
@@ -96,15 +96,13 @@ fn measure(
         }
         Ok(Finding::measured(FIGURE, &name, Point::of(f64::from(dimension), &times)))
     };
-    calls.into_iter().map(curve).collect()
+    ways.into_iter().map(curve).collect()
 }
 
-fn barriers(world: &Communicator, form: CallForm, times: u64) -> Result<(), Error> {
-    for _ in 0..times {
-        match form {
-            CallForm::Blocking => world.barrier()?,
-            CallForm::Nonblocking => world.ibarrier()?.wait()?,
-        }
+fn barrier(world: &Communicator, form: CallForm) -> Result<(), Error> {
+    match form {
+        CallForm::Blocking => world.barrier()?,
+        CallForm::Nonblocking => world.ibarrier()?.wait()?,
     }
     Ok(())
 }

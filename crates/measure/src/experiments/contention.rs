@@ -1,7 +1,7 @@
 //! The chain (Bokhari 1995, section 7, figure 5): rank i exchanges with rank n - 1 - i, so that all
 //! messages cross the middle.
 
-use crate::harness::repetition::Repetition;
+use crate::harness::timer::Batches;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Pattern, Receive};
 use crate::results::{Axis, Figure, Part, Point, Role, Table, Value};
@@ -15,9 +15,9 @@ const FEWEST_CORES: usize = 4;
 /// The experiment. On fewer cores than two pairs need it has no steps, and a finding with the
 /// reason.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(
-        Repetition { laps: 3, microseconds: 200.0 },
-        Repetition { laps: 21, microseconds: 5_000.0 },
+    let batches = setting.choose(
+        Batches { rounds: 3, microseconds: 200.0 },
+        Batches { rounds: 21, microseconds: 5_000.0 },
     );
     let cores = setting.map.as_ref().unwrap_or(&setting.cores);
     let different = match &setting.nodes {
@@ -44,8 +44,8 @@ pub fn experiment(setting: &Setting) -> Experiment {
         }
         for bytes in setting.shuffled((0..=16_000).step_by(setting.choose(8_000, 1_000))) {
             let what = format!("chain of {ranks} ranks, {bytes} bytes");
-            steps.push(Step::new(what, shape.clone(), laps.milliseconds() + 5, move |here| {
-                measure(here, bytes, laps)
+            steps.push(Step::new(what, shape.clone(), batches.milliseconds() + 5, move |here| {
+                measure(here, bytes, batches)
             }));
         }
     }
@@ -95,12 +95,12 @@ fn outline(crowded: &[String]) -> Part {
     part
 }
 
-fn measure(here: &StepContext<'_>, bytes: u64, laps: Repetition) -> Result<Vec<Finding>, Error> {
+fn measure(here: &StepContext<'_>, bytes: u64, batches: Batches) -> Result<Vec<Finding>, Error> {
     let world = here.world;
     let partner = world.size() - 1 - world.rank();
     let mut exchange =
         Exchange::link(world, Some(partner), bytes, Pattern::Exchange, Receive::Posted)?;
-    let times = exchange.time(world, laps)?;
+    let times = exchange.time(world, batches)?;
     let pairs = world.size() / 2;
     let name = format!("{pairs} {}", if pairs == 1 { "pair" } else { "pairs" });
     let crowded = if here.shape.is_crowded() { ", more ranks than cores" } else { "" };

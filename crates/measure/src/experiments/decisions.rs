@@ -32,7 +32,8 @@ pub use rows::{between_nodes, corrected, table};
 pub use speed::at_speed;
 pub use times::{parts_between_nodes, parts_of, timed_between_nodes};
 
-use crate::experiments::algorithms::{CollectiveCall, TimeBudget, settle};
+use crate::experiments::algorithms::{CollectiveCall, settle};
+use crate::harness::timer::Budget;
 use crate::harness::{ATTEMPTS, Error, Experiment, Finding, QUICK_ATTEMPTS, Setting, StepContext};
 use crate::results::{Colour, Part, Square};
 use candidates::{Candidates, Extent};
@@ -72,7 +73,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
 fn measure(
     here: &StepContext<'_>,
     collective: &CollectiveCall,
-    budget: TimeBudget,
+    budget: Budget,
     place: (usize, usize),
     (extent, attempts): (Extent, u32),
 ) -> Result<Vec<Finding>, Error> {
@@ -100,21 +101,20 @@ fn measure(
     if measured.is_empty() {
         return Ok(found);
     }
-    let cores = here.shape.shared_cores;
     let favourites = predicted.first().map(|(plan, _)| *plan);
     let favourites = [favourites.unwrap_or(measured[0])];
     let (compared, doubt) = disturbed::compare(here, attempts, (&figure, bytes), || {
-        settle(here.world, cores, collective, &measured, &favourites, budget)
+        settle(here, collective, &measured, &favourites, budget)
     })?;
     let mut times: Vec<(Choice, f64)> =
-        compared.timed.iter().map(|timed| (timed.plan, timed.median())).collect();
+        compared.iter().filter_map(|row| Some((row.algorithm?, row.median()))).collect();
     times.sort_by(|left, right| left.1.total_cmp(&right.1));
     if let Some((plan, time)) = times.first() {
         let next = times.get(1);
         let next = next.map(|(plan, time)| format!("; next: {plan}, {time:.3} µs"));
         cell(BY_CLOCK, plan, format!("{plan}: measured {time:.3} µs{}", next.unwrap_or_default()));
     }
-    found.extend(points(&figure, bytes, &[], &compared.timed));
+    found.extend(points(&figure, bytes, &[], &compared));
     found.extend(doubt);
     Ok(found)
 }

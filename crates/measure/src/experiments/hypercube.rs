@@ -2,7 +2,7 @@
 //! after the other (Bokhari 1995, section 5, figure 3). The emulation succeeds if the time grows
 //! linearly with the dimension.
 
-use crate::harness::repetition::Repetition;
+use crate::harness::timer::{Batches, calls};
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Pattern, Receive};
 use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
@@ -16,9 +16,9 @@ const SHOWN: [u64; 3] = [0, 4_000, 16_000];
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(
-        Repetition { laps: 3, microseconds: 200.0 },
-        Repetition { laps: 21, microseconds: 5_000.0 },
+    let batches = setting.choose(
+        Batches { rounds: 3, microseconds: 200.0 },
+        Batches { rounds: 21, microseconds: 5_000.0 },
     );
     // More would only measure turns of the scheduler: four ranks a core, at most 64.
     let most = match &setting.nodes {
@@ -35,8 +35,8 @@ pub fn experiment(setting: &Setting) -> Experiment {
         }
         for bytes in setting.shuffled((0..=16_000).step_by(setting.choose(4_000, 1_000))) {
             let what = format!("dimension {dimension}, {bytes} bytes");
-            steps.push(Step::new(what, shape.clone(), laps.milliseconds() + 5, move |here| {
-                measure(here, dimension, bytes, laps)
+            steps.push(Step::new(what, shape.clone(), batches.milliseconds() + 5, move |here| {
+                measure(here, dimension, bytes, batches)
             }));
         }
     }
@@ -94,7 +94,7 @@ fn measure(
     here: &StepContext<'_>,
     dimension: u32,
     bytes: u64,
-    laps: Repetition,
+    batches: Batches,
 ) -> Result<Vec<Finding>, Error> {
     let world = here.world;
     let link = |i| {
@@ -107,9 +107,9 @@ fn measure(
         )
     };
     let mut exchanges = (0..dimension).map(link).collect::<Result<Vec<_>, _>>()?;
-    let times = laps.time(world, |times| {
-        (0..times).try_for_each(|_| exchanges.iter_mut().try_for_each(Exchange::once))
-    })?;
+    let mut all = calls(|| exchanges.iter_mut().try_for_each(Exchange::once));
+    let times = batches.time(world, &mut all)?;
+    drop(all);
     exchanges.iter().try_for_each(|exchange| exchange.check(world))?;
     let crowded = if here.shape.is_crowded() { ", more ranks than cores" } else { "" };
     let mut findings = vec![Finding::measured(

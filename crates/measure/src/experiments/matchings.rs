@@ -2,7 +2,7 @@
 //! other, chosen at random. If where tasks lie did not matter, all matchings would take the same
 //! time.
 
-use crate::harness::repetition::Repetition;
+use crate::harness::timer::Batches;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Pattern, Receive};
 use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
@@ -31,9 +31,9 @@ const VARIATION_COLUMNS: [&str; 7] = [
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(
-        Repetition { laps: 3, microseconds: 100.0 },
-        Repetition { laps: 9, microseconds: 1_000.0 },
+    let batches = setting.choose(
+        Batches { rounds: 3, microseconds: 100.0 },
+        Batches { rounds: 9, microseconds: 1_000.0 },
     );
     let shape = match (&setting.nodes, &setting.map) {
         (Some(nodes), _) => JobShape::bound(setting, nodes.size().min(64) & !1),
@@ -50,10 +50,10 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let steps = (0..setting.choose(8, 256)).map(|number| {
         let partners = matching(ranks, &mut random);
         let sizes = sizes.clone();
-        let milliseconds = (laps.milliseconds() + 4) * sizes.len() as u64;
+        let milliseconds = (batches.milliseconds() + 4) * sizes.len() as u64;
         let what = format!("matching {} of {ranks} ranks", number + 1);
         Step::new(what, shape.clone(), milliseconds, move |here| {
-            measure(here, number, &partners, &sizes, laps)
+            measure(here, number, &partners, &sizes, batches)
         })
     });
     let steps: Vec<Step> = steps.collect();
@@ -122,7 +122,7 @@ fn outline(shape: &JobShape, sizes: &[u64]) -> Part {
     part.about =
         "Pairs of ranks are drawn at random until every rank has a partner, and all pairs \
                   exchange messages at the same time. A matching's time is the median over its \
-                  laps, each being the slowest rank's. If where ranks lie did not matter, the \
+                  batches, each being the slowest rank's. If where ranks lie did not matter, the \
                   times of all matchings would lie close together."
             .to_owned();
     part.source = "Bokhari 1995, section 6 and figure 4".to_owned();
@@ -174,7 +174,7 @@ fn measure(
     number: u32,
     partners: &[u32],
     sizes: &[u64],
-    laps: Repetition,
+    batches: Batches,
 ) -> Result<Vec<Finding>, Error> {
     let world = here.world;
     let partner = partners[world.rank() as usize];
@@ -182,7 +182,7 @@ fn measure(
     for bytes in sizes {
         let mut exchange =
             Exchange::link(world, Some(partner), *bytes, Pattern::Exchange, Receive::Posted)?;
-        times.push(Value::Number(median(&exchange.time(world, laps)?)));
+        times.push(Value::Number(median(&exchange.time(world, batches)?)));
     }
     let names = partners.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
     let head = [

@@ -1,6 +1,6 @@
 //! Cost of copying memory, per byte (Bokhari 1995, section 4), against size and alignment.
 
-use crate::harness::repetition::Repetition;
+use crate::harness::timer::{Batches, calls};
 use crate::harness::{
     Error, Experiment, Finding, JobShape, Nodes, Setting, Step, StepContext, agreement,
 };
@@ -24,13 +24,13 @@ const ALIGNMENTS: [(&str, usize, usize); 3] =
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(
-        Repetition { laps: 5, microseconds: 50.0 },
-        Repetition { laps: 11, microseconds: 2_000.0 },
+    let batches = setting.choose(
+        Batches { rounds: 5, microseconds: 50.0 },
+        Batches { rounds: 11, microseconds: 2_000.0 },
     );
     let short = setting.choose(
-        Repetition { laps: 3, microseconds: 20.0 },
-        Repetition { laps: 7, microseconds: 300.0 },
+        Batches { rounds: 3, microseconds: 20.0 },
+        Batches { rounds: 7, microseconds: 300.0 },
     );
     let sizes: Vec<usize> = (4..=setting.choose(16, 26))
         .step_by(setting.choose(3, 1))
@@ -43,9 +43,10 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let mut steps = Vec::new();
     for bytes in sizes.clone() {
         // The longest copies take longer than a lap.
-        let milliseconds = (laps.milliseconds() + (bytes >> 16) as u64) * ALIGNMENTS.len() as u64;
+        let milliseconds =
+            (batches.milliseconds() + (bytes >> 16) as u64) * ALIGNMENTS.len() as u64;
         steps.push(Step::new(format!("{bytes} bytes"), alone.clone(), milliseconds, move |here| {
-            on_each_machine(here, |world| by_size(world, bytes, laps))
+            on_each_machine(here, |world| by_size(world, bytes, batches))
         }));
     }
     for offset in setting.shuffled((0..LINE).step_by(setting.choose(16, 1))) {
@@ -68,14 +69,14 @@ pub fn experiment(setting: &Setting) -> Experiment {
     if cores > 1 && setting.nodes.is_none() {
         let together = JobShape::bound(setting, cores);
         for bytes in sizes {
-            let milliseconds = laps.milliseconds() + (bytes >> 15) as u64;
+            let milliseconds = batches.milliseconds() + (bytes >> 15) as u64;
             steps.push(Step::new(
                 format!("{bytes} bytes on every core"),
                 together.clone(),
                 milliseconds,
                 move |here| {
                     let curve = format!("both aligned, on {cores} cores at once");
-                    let times = copies(here.world, bytes, 0, 0, laps)?;
+                    let times = copies(here.world, bytes, 0, 0, batches)?;
                     Ok(vec![Finding::measured(SIZES, &curve, Point::of(bytes as f64, &times))])
                 },
             ));
@@ -188,7 +189,7 @@ fn copies(
     bytes: usize,
     source: usize,
     target: usize,
-    laps: Repetition,
+    batches: Batches,
 ) -> Result<Vec<f64>, Error> {
     let from = vec![1_u8; bytes + 2 * LINE];
     let mut to = vec![0_u8; bytes + 2 * LINE];
@@ -196,26 +197,25 @@ fn copies(
     let to_at = to.as_ptr().align_offset(LINE) + target;
     let from = &from[from_at..from_at + bytes];
     let to = &mut to[to_at..to_at + bytes];
-    let times = laps.time(world, |times| {
-        for _ in 0..times {
-            black_box(&mut *to).copy_from_slice(black_box(from));
-        }
+    let mut copy = calls(|| {
+        black_box(&mut *to).copy_from_slice(black_box(from));
         Ok(())
-    })?;
+    });
+    let times = batches.time(world, &mut copy)?;
     Ok(times.into_iter().map(|time| time * 1e3 / bytes as f64).collect())
 }
 
-fn by_size(world: &Communicator, bytes: usize, laps: Repetition) -> Result<Vec<Finding>, Error> {
+fn by_size(world: &Communicator, bytes: usize, batches: Batches) -> Result<Vec<Finding>, Error> {
     let curve = |(curve, source, target)| {
-        let times = copies(world, bytes, source, target, laps)?;
+        let times = copies(world, bytes, source, target, batches)?;
         Ok(Finding::measured(SIZES, curve, Point::of(bytes as f64, &times)))
     };
     ALIGNMENTS.into_iter().map(curve).collect()
 }
 
-fn by_offset(world: &Communicator, offset: usize, laps: Repetition) -> Result<Vec<Finding>, Error> {
+fn by_offset(world: &Communicator, offset: usize, batches: Batches) -> Result<Vec<Finding>, Error> {
     let curve = |(curve, source, target)| {
-        let times = copies(world, SMALL, source, target, laps)?;
+        let times = copies(world, SMALL, source, target, batches)?;
         Ok(Finding::measured(OFFSETS, curve, Point::of(offset as f64, &times)))
     };
     [("source", offset, 0), ("target", 0, offset), ("both", offset, offset)]
@@ -229,10 +229,10 @@ fn row_of_map(
     world: &Communicator,
     source: usize,
     step: usize,
-    laps: Repetition,
+    batches: Batches,
 ) -> Result<Vec<Finding>, Error> {
     let cell = |target: usize| {
-        let time = models::statistics::median(&copies(world, SMALL, source, target, laps)?);
+        let time = models::statistics::median(&copies(world, SMALL, source, target, batches)?);
         let row = source / STEP;
         let column = target / STEP;
         let cell = Square {

@@ -13,7 +13,8 @@ mod names;
 mod outline;
 mod shared;
 
-use crate::experiments::algorithms::{CollectiveCall, TimeBudget, compare};
+use crate::experiments::algorithms::{CollectiveCall, compare};
+use crate::harness::timer::Budget;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Point, Role};
 use collectives::{Algorithm, Choice, Collective};
@@ -46,7 +47,7 @@ struct Extent {
     operations: Vec<Collective>,
     ranks: Vec<u32>,
     bytes: Vec<u64>,
-    budget: TimeBudget,
+    budget: Budget,
     /// Number of visits to each collective of the peers engine: a machine keeps one speed
     /// for seconds, and one that is slow when a size is measured would make that size alone slow,
     /// for all algorithms.
@@ -65,9 +66,9 @@ impl Extent {
                 (0..8).map(|power| 1 << (3 * power).min(20)).collect()
             },
             budget: if quick {
-                TimeBudget::QUICK
+                Budget::QUICK
             } else {
-                TimeBudget { milliseconds: 30.0, most_rounds: 101 }
+                Budget { milliseconds: 30.0, most_rounds: 101 }
             },
             visits: if quick { 1 } else { 4 },
         }
@@ -125,7 +126,7 @@ fn collectives(extent: &Extent, ranks: u32) -> Vec<CollectiveCall> {
 fn measure(
     here: &StepContext<'_>,
     collective: &CollectiveCall,
-    budget: TimeBudget,
+    budget: Budget,
 ) -> Result<Vec<Finding>, Error> {
     let plans = collective.plans(&segments());
     // With the caller engine its own ranks execute a join, so figures of other engines do not apply
@@ -133,16 +134,13 @@ fn measure(
     let joins = here.shape.engine == EngineKind::Peers;
     let plans: Vec<Choice> =
         plans.into_iter().filter(|plan| joins || plan.algorithm != Algorithm::Join).collect();
-    let compared = compare(here.world, here.shape.shared_cores, collective, &plans, budget)?;
+    let rows = compare(here, collective, &plans, budget)?;
+    let timed = || rows.iter().filter_map(|row| Some((row.algorithm?, &row.times)));
     let figure = figure(collective.operation, collective.ranks, here.shape.engine);
     let x = collective.bytes as f64;
     let mut found = Vec::new();
-    for timed in &compared.timed {
-        found.push(Finding::measured(
-            &figure,
-            &curve(&timed.plan),
-            Point::of(x, &timed.microseconds),
-        ));
+    for (plan, times) in timed() {
+        found.push(Finding::measured(&figure, &curve(&plan), Point::of(x, times)));
     }
     let Some(costs) = costs(here) else { return Ok(found) };
     let CollectiveCall { operation, ranks, bytes, .. } = *collective;
@@ -156,8 +154,8 @@ fn measure(
             ));
         }
     };
-    for timed in &compared.timed {
-        let plan = &timed.plan;
+    for (plan, _) in timed() {
+        let plan = &plan;
         let name = outline::by_plogp(&curve(plan));
         if plan.algorithm == Algorithm::Join {
             let time = costs.predict(operation, plan, ranks, bytes);

@@ -27,11 +27,7 @@
 //! over the ranks (`stolen_us`: of their sum). Overlap in percent flatters a slow collective, which
 //! has much to hide, and hides a fast one, of which the start is all there is.
 //!
-//! **When ranks have cores of their own** a rank's time runs from its own start to its own end, and
-//! its own median of the computation alone is subtracted. **When ranks share cores** that would
-//! charge a rank for the turns that others take on its core; then a repetition counts once, from
-//! the moment the first rank leaves the barrier until the last is done, and the same of the
-//! computation alone, under the same skew, is subtracted.
+//! [`Timer::over`](crate::harness::timer::Timer::over) says which time of a rank counts.
 //!
 //! **Unattended.** A rank looks when its computation is over, with one load that does nothing for
 //! the collective. Looks that come before all ranks have started, which no library could help, are
@@ -42,19 +38,17 @@
 //! whole machine, for all processes, in ticks of commonly ten milliseconds: a difference of two
 //! ticks or less is none.
 
-mod alone;
+mod case;
 mod collective;
-mod evaluate;
-mod experiment;
 mod measure;
+mod neighbor;
 mod part;
-mod plan;
-mod repetitions;
+mod progress;
 mod row;
-mod trial;
 
+pub use case::{Case, MOST_COMPUTATION_US, MOST_REPETITIONS};
 pub use collective::{Collective, MOST_BYTES};
-pub use experiment::{Experiment, Progress, Setting};
-pub use part::experiment;
-pub use plan::{Case, MOST_COMPUTATION_US, MOST_REPETITIONS, Plan};
+pub use measure::measure;
+pub use part::{experiment, part};
+pub use progress::Progress;
 pub use row::OverlapRow;

@@ -8,7 +8,7 @@ mod shared;
 
 use crate::experiments::queues::message_path::MessagePath;
 use crate::experiments::queues::{open, phases};
-use crate::harness::repetition::Repetition;
+use crate::harness::timer::Batches;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Receive};
 use crate::results::{Axis, Figure, Part, Point, Table};
@@ -23,9 +23,9 @@ const SHORT: &str = "-short";
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(
-        Repetition { laps: 5, microseconds: 100.0 },
-        Repetition { laps: 11, microseconds: 1_000.0 },
+    let batches = setting.choose(
+        Batches { rounds: 5, microseconds: 100.0 },
+        Batches { rounds: 11, microseconds: 1_000.0 },
     );
     let [long, short]: [Vec<u64>; 2] = [
         setting.shuffled((0..=16_000).step_by(setting.choose(2_000, 64))),
@@ -37,10 +37,10 @@ pub fn experiment(setting: &Setting) -> Experiment {
         ranges.into_iter().flat_map(move |(range, sizes)| {
             let shape = shape.clone();
             sizes.into_iter().map(move |bytes| {
-                let milliseconds = laps.milliseconds() * path.measurements() + 3;
+                let milliseconds = batches.milliseconds() * path.measurements() + 3;
                 let what = format!("{bytes} bytes, {}", path.name());
                 Step::new(what, shape.clone(), milliseconds, move |here| {
-                    measure(here, path, range, bytes, laps)
+                    measure(here, path, range, bytes, batches)
                 })
             })
         })
@@ -49,7 +49,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
         None => [EngineKind::Caller, EngineKind::Peers].map(Path::Engine),
         Some(_) => [CallForm::Blocking, CallForm::Nonblocking].map(Path::Form),
     };
-    let steps = sweep(first).chain(more::steps(setting, laps)).chain(sweep(second));
+    let steps = sweep(first).chain(more::steps(setting, batches)).chain(sweep(second));
     Experiment::new(outline(setting), steps).concluding(fits::conclude)
 }
 
@@ -151,7 +151,7 @@ fn measure(
     path: Path,
     range: &str,
     bytes: u64,
-    laps: Repetition,
+    batches: Batches,
 ) -> Result<Vec<Finding>, Error> {
     let world = here.world;
     let x = bytes as f64;
@@ -163,7 +163,7 @@ fn measure(
             if let Path::Form(form) = path {
                 exchange = exchange.with_form(form);
             }
-            let times = exchange.time(world, laps)?;
+            let times = exchange.time(world, batches)?;
             let curve = path.curve(curve, &exchange);
             findings.push(Finding::measured(
                 &format!("{figure}{range}"),
@@ -178,14 +178,14 @@ fn measure(
         findings.push(Finding::measured(
             &figure,
             "wide queue",
-            Point::of(x, &queue(here, &mut wide, bytes, laps)?),
+            Point::of(x, &queue(here, &mut wide, bytes, batches)?),
         ));
         let (mut bulk, why) = open::bulk(world, Policy::Automatic)?;
         match why {
             None => findings.push(Finding::measured(
                 &figure,
                 "bulk",
-                Point::of(x, &queue(here, &mut bulk, bytes, laps)?),
+                Point::of(x, &queue(here, &mut bulk, bytes, batches)?),
             )),
             Some(why) => findings.push(Finding::Note(format!("Bulk was not measured: {why}."))),
         }
@@ -198,7 +198,7 @@ fn queue<W: MessagePath>(
     here: &StepContext<'_>,
     ways: &mut [W],
     bytes: u64,
-    laps: Repetition,
+    batches: Batches,
 ) -> Result<Vec<f64>, Error> {
     let world = here.world;
     ways.iter_mut().for_each(|way| way.resize(bytes));
@@ -208,8 +208,8 @@ fn queue<W: MessagePath>(
     };
     // The first pass is discarded; the second determines how many fill a lap.
     look(ways)?;
-    let trips = (laps.microseconds * 1e3 / (2.0 * look(ways)?.max(1.0))).clamp(1.0, 1e6) as u64;
-    let own = (0..laps.laps)
+    let trips = (batches.microseconds * 1e3 / (2.0 * look(ways)?.max(1.0))).clamp(1.0, 1e6) as u64;
+    let own = (0..batches.rounds)
         .map(|_| phases::round_trips(world, ways, 1, trips))
         .collect::<Result<Vec<_>, _>>()?;
     let wrong = u32::from(!ways.iter().all(MessagePath::is_right));

@@ -1,7 +1,7 @@
 //! Placement of two ranks (Bokhari 1995, section 6: "the effects of placement"): each on a core of
 //! its own, both on one core, not bound at all, and every mapping of two ranks to cores.
 
-use crate::harness::repetition::Repetition;
+use crate::harness::timer::Batches;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Pattern, Receive};
 use crate::results::{Axis, Categories, Colour, Figure, Map, Part, Point, Square};
@@ -16,9 +16,9 @@ const LENGTH: u64 = 1024;
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(
-        Repetition { laps: 3, microseconds: 200.0 },
-        Repetition { laps: 21, microseconds: 5_000.0 },
+    let batches = setting.choose(
+        Batches { rounds: 3, microseconds: 200.0 },
+        Batches { rounds: 21, microseconds: 5_000.0 },
     );
     let sizes: Vec<u64> = setting.shuffled((0..=16_000).step_by(setting.choose(8_000, 1_000)));
     let mut steps = Vec::new();
@@ -26,8 +26,8 @@ pub fn experiment(setting: &Setting) -> Experiment {
         for bytes in sizes.clone() {
             let what = format!("{name}, {bytes} bytes");
             let name = name.clone();
-            steps.push(Step::new(what, shape.clone(), laps.milliseconds() + 2, move |here| {
-                let times = round_trips(here, bytes, laps)?;
+            steps.push(Step::new(what, shape.clone(), batches.milliseconds() + 2, move |here| {
+                let times = round_trips(here, bytes, batches)?;
                 Ok(vec![Finding::measured(FIGURE, &name, Point::of(bytes as f64, &times))])
             }));
         }
@@ -39,9 +39,9 @@ pub fn experiment(setting: &Setting) -> Experiment {
             steps.push(Step::new(
                 what,
                 JobShape::on(2, &[*first, *second]),
-                laps.milliseconds() + 2,
+                batches.milliseconds() + 2,
                 move |here| {
-                    let time = median(&round_trips(here, LENGTH, laps)?);
+                    let time = median(&round_trips(here, LENGTH, batches)?);
                     let cell = Square {
                         column,
                         row,
@@ -98,11 +98,11 @@ fn outline(cores: &[usize], all: usize) -> Part {
     part
 }
 
-fn round_trips(here: &StepContext<'_>, bytes: u64, laps: Repetition) -> Result<Vec<f64>, Error> {
+fn round_trips(here: &StepContext<'_>, bytes: u64, batches: Batches) -> Result<Vec<f64>, Error> {
     let world = here.world;
     let partner = Some(1 - world.rank());
     let mut exchange = Exchange::link(world, partner, bytes, Pattern::RoundTrip, Receive::Posted)?;
-    Ok(exchange.time(world, laps)?.into_iter().map(|time| time / 2.0).collect())
+    Ok(exchange.time(world, batches)?.into_iter().map(|time| time / 2.0).collect())
 }
 
 /// Times become ratios; the detail keeps the time.

@@ -1,5 +1,6 @@
 //! Signs that a measurement was disturbed.
 
+use crate::rows::Load;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -101,6 +102,20 @@ impl Doubts {
     pub(super) fn worst(&self) -> f64 {
         let of_limit = |sign: &Sign| self.0[*sign as usize] / sign.limit();
         Sign::ALL.iter().map(of_limit).fold(0.0, f64::max)
+    }
+}
+
+impl From<Doubts> for Load {
+    /// The load among the signs.
+    fn from(doubts: Doubts) -> Self {
+        let share = |sign: Sign| doubts.0[sign as usize];
+        Load { others: share(Sign::OtherProcesses), stolen: share(Sign::StolenTime) }
+    }
+}
+
+impl From<Load> for Doubts {
+    fn from(Load { others, stolen }: Load) -> Self {
+        Doubts::of([(Sign::OtherProcesses, others), (Sign::StolenTime, stolen)])
     }
 }
 

@@ -52,6 +52,9 @@ pub enum Error {
     /// A file that an experiment writes itself failed.
     #[error(transparent)]
     File(#[from] models::file::FileError),
+    /// Rows cannot be read or kept.
+    #[error(transparent)]
+    Rows(#[from] crate::rows::RowsError),
     /// A rank that is a thread panicked.
     #[error("a rank of the measurement panicked: please report what it said above")]
     Panicked,

@@ -1,19 +1,22 @@
 //! An experiment: its outline, its steps, and its conclusions.
 
+use crate::harness::context::{RowsOrigin, StepContext};
 use crate::harness::error::Error;
 use crate::harness::finding::Finding;
+use crate::harness::load::LoadMeter;
 use crate::harness::nodes::Nodes;
-use crate::harness::setting::JobShape;
+use crate::harness::setting::{JobShape, Setting};
+use crate::harness::undisturbed::of_all_ranks;
 use crate::results::Part;
+use crate::rows::{Load, Row};
 use std::ops::Range;
-use std::path::Path;
-use tradewind::Communicator;
 
 /// Steps of a measurement, the part that they fill, and the conclusions from it.
 pub struct Experiment {
     outline: Part,
     steps: Vec<Step>,
     conclude: Box<Conclude>,
+    of_rows: Option<RowsOrigin>,
 }
 
 /// One step.
@@ -30,20 +33,6 @@ pub struct Step {
 type Measure = dyn Fn(&StepContext<'_>) -> Result<Vec<Finding>, Error> + Send + Sync;
 type Conclude = dyn Fn(&mut Part) -> Result<(), Error> + Send + Sync;
 
-/// Environment of a step: one rank of a job of its shape.
-#[derive(Clone, Copy, Debug)]
-pub struct StepContext<'a> {
-    /// All ranks of the job.
-    pub world: &'a Communicator,
-    /// The requested shape.
-    pub shape: &'a JobShape,
-    /// The process of the node service, where it is one of its own.
-    pub service: Option<u32>,
-    /// Directory of the results; none in a trial on threads. An experiment that keeps more than its
-    /// part (`machine.json`) writes it there from rank 0.
-    pub directory: Option<&'a Path>,
-}
-
 impl Step {
     /// A step that takes about so many milliseconds. All ranks of a job run `measure` at the same
     /// time; its result on rank 0 counts.
@@ -54,6 +43,22 @@ impl Step {
         measure: impl Fn(&StepContext<'_>) -> Result<Vec<Finding>, Error> + Send + Sync + 'static,
     ) -> Self {
         Step { what: what.into(), shape, milliseconds, measure: Box::new(measure) }
+    }
+
+    /// A step that returns [rows](StepContext::row). Those without a load get that of the whole step.
+    pub fn of_rows(
+        what: impl Into<String>,
+        shape: JobShape,
+        milliseconds: u64,
+        measure: impl Fn(&StepContext<'_>) -> Result<Vec<Row>, Error> + Send + Sync + 'static,
+    ) -> Self {
+        Step::new(what, shape, milliseconds, move |here| {
+            let meter = LoadMeter::start(here)?;
+            let rows = measure(here)?;
+            let load = Load::from(of_all_ranks(here, meter.doubts(here)?)?);
+            let with_load = |row: Row| Row { load: row.load.or(Some(load)), ..row };
+            Ok(rows.into_iter().map(|row| Finding::Time(Box::new(with_load(row)))).collect())
+        })
     }
 
     /// Runs it on this rank.
@@ -69,7 +74,20 @@ impl Experiment {
     /// An experiment that makes these steps. The outline has figures with axes, maps and tables
     /// with columns, which findings name, and all words; nothing measured.
     pub fn new(outline: Part, steps: impl IntoIterator<Item = Step>) -> Self {
-        Experiment { outline, steps: steps.into_iter().collect(), conclude: Box::new(|_| Ok(())) }
+        let conclude = Box::new(|_: &mut Part| Ok(()));
+        Experiment { outline, steps: steps.into_iter().collect(), conclude, of_rows: None }
+    }
+
+    /// An experiment of this name that consists of [rows](crate::rows).
+    pub fn of_rows(name: &str, setting: &Setting, steps: impl IntoIterator<Item = Step>) -> Self {
+        let origin = RowsOrigin { experiment: name.to_owned(), link: setting.link };
+        let experiment = Experiment::new(Part::new(name, ""), steps);
+        Experiment { of_rows: Some(origin), ..experiment }
+    }
+
+    /// What its rows have in common; `None` if it does not consist of rows.
+    pub fn origin(&self) -> Option<&RowsOrigin> {
+        self.of_rows.as_ref()
     }
 
     /// Adds conclusions: fits, fitted curves, tables of parameters. They are computed

@@ -2,6 +2,7 @@
 
 use crate::harness::error::Error;
 use crate::results::{Part, Point, Role, Square, Value};
+use crate::rows::Row;
 use serde::{Deserialize, Serialize};
 
 /// One thing that a step found.
@@ -19,6 +20,8 @@ pub enum Finding {
         /// The point.
         point: Point,
     },
+    /// A row of the file of measured times.
+    Time(Box<Row>),
     /// A row of a table.
     Row {
         /// The table's name.
@@ -53,6 +56,19 @@ impl Finding {
         Finding::Row { table: table.to_owned(), row: row.into_iter().collect() }
     }
 
+    /// The rows and the notes among findings.
+    pub fn apart(findings: Vec<Finding>) -> (Vec<Row>, Vec<String>) {
+        let (mut rows, mut notes) = (Vec::new(), Vec::new());
+        for finding in findings {
+            match finding {
+                Finding::Time(row) => rows.push(*row),
+                Finding::Note(note) => notes.push(note),
+                _ => {}
+            }
+        }
+        (rows, notes)
+    }
+
     /// Puts it where it belongs.
     pub(super) fn add_to(self, part: &mut Part) -> Result<(), Error> {
         let no_place = |what, name: String| {
@@ -66,6 +82,8 @@ impl Finding {
                     None => return no_place("figure", figure),
                 }
             }
+            // Rows lie in a file of their own.
+            Finding::Time(_) => {}
             Finding::Row { table, row } => {
                 match part.tables.iter_mut().find(|known| known.name == table) {
                     Some(known) if known.columns.len() == row.len() => known.rows.push(row),

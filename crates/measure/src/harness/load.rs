@@ -5,9 +5,9 @@
 
 use crate::harness::agreement;
 use crate::harness::clock::now_ns;
+use crate::harness::context::StepContext;
 use crate::harness::doubts::{Doubts, Sign};
 use crate::harness::error::Error;
-use crate::harness::experiment::StepContext;
 use crate::harness::processor_time::{RankKind, tick_us, used_by_process_us, used_by_rank_us};
 
 /// Ticks by which the difference of two readings of a core may be wrong: the kernel counts whole ones.

@@ -24,6 +24,9 @@ pub struct Setting {
     /// The nodes of the job that the experiment runs in; none: jobs of its own, on one node.
     #[serde(default)]
     pub nodes: Option<Nodes>,
+    /// Speed of the link between virtual nodes in bits a second; none: as fast as the machine.
+    #[serde(default)]
+    pub link: Option<u64>,
     /// Options of single experiments, by name.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
@@ -34,7 +37,7 @@ impl Default for Setting {
     fn default() -> Self {
         let cores = shm::process::allowed_cores();
         let options = BTreeMap::new();
-        Setting { quick: false, cores, map: None, seed: 1995, nodes: None, options }
+        Setting { quick: false, cores, map: None, seed: 1995, nodes: None, link: None, options }
     }
 }
 
@@ -54,6 +57,9 @@ impl Setting {
         put("seed", self.seed.to_string());
         if let Some(map) = &self.map {
             put("map", list(map));
+        }
+        if let Some(link) = self.link {
+            put("link", format!("{link} bit/s"));
         }
         if let Some(nodes) = &self.nodes {
             let ranks = nodes.ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");

@@ -1,9 +1,9 @@
-//! Repetition of a disturbed measurement.
+//! Batches of a disturbed measurement.
 
 use crate::harness::agreement;
+use crate::harness::context::StepContext;
 use crate::harness::doubts::{Doubts, Sign};
 use crate::harness::error::Error;
-use crate::harness::experiment::StepContext;
 use crate::harness::load::LoadMeter;
 
 /// Attempts at a measurement that something disturbs, …
@@ -45,7 +45,7 @@ fn least_disturbed<T>(
 }
 
 /// The doubts of all ranks, on all ranks.
-fn of_all_ranks(here: &StepContext<'_>, own: Doubts) -> Result<Doubts, Error> {
+pub(super) fn of_all_ranks(here: &StepContext<'_>, own: Doubts) -> Result<Doubts, Error> {
     let all = agreement::largest(here.world, own.shares())?;
     Ok(Doubts::of(Sign::ALL.into_iter().zip(all)))
 }

@@ -1,6 +1,8 @@
 //! Input of the page.
 
+use crate::experiments::part;
 use crate::results::{Directory, Part};
+use crate::rows::{FILE, Measurements};
 use models::machine_file::Machine;
 use std::fs;
 use std::io;
@@ -64,6 +66,16 @@ impl Results {
                 Err(error) if error.is_other_kind() => {}
                 Err(error) => results.problems.push(error.to_string()),
             }
+        }
+        match Measurements::read(directory.path()) {
+            Ok(Measurements { runs, problems }) => {
+                if !runs.is_empty() {
+                    results.measured = results.measured.max(changed(&directory.path().join(FILE)));
+                }
+                results.parts.extend(runs.iter().filter_map(part));
+                results.problems.extend(problems.iter().map(ToString::to_string));
+            }
+            Err(error) => results.problems.push(error.to_string()),
         }
         if directory.machine().exists() {
             results.add_machine(&directory.machine());

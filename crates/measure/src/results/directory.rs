@@ -133,6 +133,16 @@ impl Directory {
     /// # Errors
     /// When a file cannot be written; those that were there before are still whole.
     pub fn write(&self, part: &Part) -> Result<(), ResultsError> {
+        self.write_tables(part)?;
+        // Last: the tables of a part exist before the part.
+        Ok(file::write(&self.path.join(format!("{}.json", part.name)), &PART, part)?)
+    }
+
+    /// Writes the figures, maps and tables of a part for other programs.
+    ///
+    /// # Errors
+    /// When a file cannot be written; those that were there before are still whole.
+    pub fn write_tables(&self, part: &Part) -> Result<(), ResultsError> {
         let name = &part.name;
         for figure in &part.figures {
             self.put(&format!("{name}-{}.csv", figure.name), |file| csv::figure(figure, file))?;
@@ -143,8 +153,7 @@ impl Directory {
         for table in &part.tables {
             self.put(&format!("{name}-{}.csv", table.name), |file| csv::table(table, file))?;
         }
-        // Last: the tables of a part exist before the part.
-        Ok(file::write(&self.path.join(format!("{name}.json")), &PART, part)?)
+        Ok(())
     }
 
     fn put(

@@ -7,6 +7,7 @@ mod overlap;
 mod page;
 mod page_fixture;
 mod plogp;
+mod rows;
 mod suite;
 
 use measure::harness::{Error, Experiment};
@@ -28,5 +29,11 @@ fn cores() -> MutexGuard<'static, ()> {
 /// Runs an experiment on threads while no other test has ranks.
 fn run_on_threads(experiment: &Experiment) -> Result<Part, Error> {
     let _cores = cores();
-    measure::harness::run_on_threads(experiment)
+    if experiment.origin().is_none() {
+        return measure::harness::run_on_threads(experiment);
+    }
+    let mut run = measure::harness::rows_on_threads(experiment)?;
+    let notes = experiment.outline().notes.clone();
+    run.found.values_mut().take(1).for_each(|step| step.notes.extend(notes.clone()));
+    Ok(measure::experiments::part(&run).expect("its experiment is known"))
 }

@@ -1,10 +1,10 @@
 //! The experiment from end to end on threads; never how long anything takes.
 
-use measure::experiments::overlap::{Case, Collective, Experiment, OverlapRow, Progress, Setting};
-use measure::harness::processor_time::RankKind;
-use measure::{Error, experiments::overlap};
+use measure::Error;
+use measure::experiments::overlap::{self, Case, Collective, OverlapRow, Progress};
+use measure::harness::{JobShape, RowsOrigin, StepContext};
 use std::sync::{Mutex, PoisonError};
-use tradewind::EngineKind;
+use tradewind::{Communicator, EngineKind};
 
 testing::tests![
     every_collective_is_measured_with_every_engine,
@@ -13,28 +13,35 @@ testing::tests![
     a_case_that_cannot_be_is_refused_before_anything_is_measured,
 ];
 
+/// A case on one rank of a job of threads that share so many cores.
+fn measure_case(
+    world: &Communicator,
+    cores: u32,
+    engine: EngineKind,
+    case: &Case,
+    announce: impl FnOnce(f64, u32),
+) -> Result<Vec<OverlapRow>, Error> {
+    let ranks = world.size();
+    let shape = JobShape { ranks, engine, cores: Vec::new(), shared_cores: cores, nodes: None };
+    let origin = RowsOrigin { experiment: "overlap".to_owned(), link: None };
+    let (service, directory, origin) = (None, None, Some(&origin));
+    let here = StepContext { world, shape: &shape, service, directory, origin };
+    let rows = overlap::measure(&here, Progress::OnNode(engine), case, 3, announce)?;
+    assert!(rows.iter().all(|row| row.check().is_ok() && row.ranks == ranks), "{rows:?}");
+    Ok(OverlapRow::all(&rows).into_iter().map(|(row, _)| row).collect())
+}
+
 /// The rows that all ranks get.
 fn measure(ranks: u32, cores: u32, engine: EngineKind, cases: &[Case]) -> Vec<OverlapRow> {
     let _cores = crate::cores();
     let rows = Mutex::new(Vec::new());
     let outcome = tradewind::local_with(ranks, engine, |world| {
-        let setting = Setting {
-            progress: Progress::OnNode(engine),
-            rank_kind: RankKind::Thread,
-            cores,
-            service: Some(std::process::id()).filter(|_| world.rank() == 0),
-            adds_interrupts: world.rank() == 0,
-            has_common_clock: true,
-            seed: 3,
-        };
-        let experiment = Experiment::new(&world, setting).expect("the ranks agree on a rate");
         for case in cases {
             let mut announced = Vec::new();
-            let row = experiment
-                .measure(case, |plan| announced.push(*plan))
-                .expect("the case can be measured");
-            assert_eq!(announced.len(), 1, "a plan is announced once");
-            assert_eq!(announced[0].repetitions, row.repetitions);
+            let announce = |_: f64, repetitions| announced.push(repetitions);
+            let row = measure_case(&world, cores, engine, case, announce);
+            let row = row.expect("the case can be measured").remove(0);
+            assert_eq!(announced, [row.repetitions], "a measurement is announced once");
             rows.lock().unwrap_or_else(PoisonError::into_inner).push(row);
         }
         Ok(())
@@ -124,16 +131,6 @@ fn algorithms_are_named_as_they_are_used() {
 
 fn a_case_that_cannot_be_is_refused_before_anything_is_measured() {
     let outcome = tradewind::local(1, |world| {
-        let setting = Setting {
-            progress: Progress::OnNode(EngineKind::Peers),
-            rank_kind: RankKind::Thread,
-            cores: 1,
-            service: None,
-            adds_interrupts: true,
-            has_common_clock: true,
-            seed: 0,
-        };
-        let experiment = Experiment::new(&world, setting).expect("one rank agrees with itself");
         let usual = Case::new(Collective::Allreduce, 8);
         for case in [
             Case { bytes: 9, ..usual },
@@ -142,8 +139,10 @@ fn a_case_that_cannot_be_is_refused_before_anything_is_measured() {
             Case { computation_us: Some(0.0), ..usual },
             Case { collective: Collective::Barrier, ..usual },
         ] {
-            let error =
-                experiment.measure(&case, |_| panic!("{case:?} has no plan")).expect_err("refused");
+            let refused = measure_case(&world, 1, EngineKind::Peers, &case, |_, _| {
+                panic!("{case:?} has no repetitions")
+            });
+            let error = refused.expect_err("refused");
             assert!(matches!(error, Error::Bytes { .. } | Error::Argument { .. }), "{error}");
         }
         Ok(())

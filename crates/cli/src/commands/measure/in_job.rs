@@ -8,8 +8,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tradewind::Job;
 
-/// Index of the first step if rank 0 cannot begin.
-const NONE: u64 = u64::MAX;
 /// Interval between writes of the part, and between lines about the progress.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
 
@@ -27,14 +25,16 @@ pub(in crate::commands) fn in_job(
         0 => Some(open(build()?, setting, place)),
         _ => None,
     };
-    let mut first = [match &saved {
-        Some(Ok(saved)) => first_step(saved),
-        Some(Err(_)) => NONE,
-        None => 0,
-    }];
-    world.bcast(&mut first, 0)?;
+    // Whether rank 0 can begin, and which steps are to be made.
+    let mut wanted = vec![0_u8; experiment.steps().len() + 1];
+    if let Some(Ok(saved)) = &saved {
+        wanted[0] = 1;
+        let is_wanted = |step: usize| u8::from(!saved.is_done(step));
+        wanted.iter_mut().skip(1).enumerate().for_each(|(step, one)| *one = is_wanted(step));
+    }
+    world.bcast(&mut wanted, 0)?;
     let mut saved = saved.transpose()?;
-    if first[0] == NONE {
+    if wanted[0] == 0 {
         return Ok(Measured { parts: Vec::new(), status: ExitCode::FAILURE });
     }
     let directory = saved.as_ref().map(|_| place.out.as_path());
@@ -42,7 +42,9 @@ pub(in crate::commands) fn in_job(
     let mut groups = Groups::new(world, nodes);
     let mut written: Option<Instant> = None;
     let service = Some(job.service_process());
-    for step in experiment.steps().iter().skip(first[0] as usize) {
+    let origin = experiment.origin();
+    let missing = experiment.steps().iter().enumerate().zip(&wanted[1..]);
+    for ((number, step), _) in missing.filter(|(_, wanted)| **wanted == 1) {
         let is_due = written.is_none_or(|written| written.elapsed() >= SAVE_EVERY);
         if let (Some(saved), true) = (&saved, is_due) {
             saved.save()?;
@@ -51,12 +53,12 @@ pub(in crate::commands) fn in_job(
         }
         let shape = &step.shape;
         let found = match groups.of(shape)? {
-            Some(world) => step.run(&StepContext { world, shape, service, directory })?,
+            Some(world) => step.run(&StepContext { world, shape, service, directory, origin })?,
             None => Vec::new(),
         };
         groups.meet()?;
         if let Some(saved) = &mut saved {
-            saved.add(found)?;
+            saved.add(number, found)?;
         }
     }
     let mut measured = Measured { parts: Vec::new(), status: ExitCode::SUCCESS };
@@ -74,11 +76,4 @@ fn open(
     place: &ResultsLocation,
 ) -> anyhow::Result<SavedPart> {
     SavedPart::open(&Directory::create(&place.out)?, experiment, setting, place.again)
-}
-
-fn first_step(saved: &SavedPart) -> u64 {
-    match saved.next_job() {
-        steps if steps.is_empty() => saved.experiment().steps().len() as u64,
-        steps => steps.start as u64,
-    }
 }

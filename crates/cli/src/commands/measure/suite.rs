@@ -159,6 +159,9 @@ fn measure_all(
     // Before anything is measured: what is there may stand in the way.
     let open = |experiment| SavedPart::open(&directory, experiment, setting, place.again);
     let all = experiments.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let mut problems: Vec<String> = all.iter().flat_map(SavedPart::problems).collect();
+    problems.dedup();
+    problems.iter().for_each(|problem| eprintln!("tradewind: {problem}"));
     let progress = Progress::new(all.iter().map(SavedPart::milliseconds_left).sum());
     let mut measured = Measured { parts: Vec::new(), status: ExitCode::SUCCESS };
     for kept in all {

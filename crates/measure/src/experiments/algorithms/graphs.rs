@@ -59,6 +59,25 @@ impl CollectiveCall {
         ranks.saturating_mul(of_a_rank).saturating_mul(self.bytes)
     }
 
+    /// Bytes of a rank's input and of its output.
+    pub(super) fn lengths(&self, rank: u32) -> [u64; 2] {
+        use Collective as O;
+        let CollectiveCall { operation, bytes, root, .. } = *self;
+        let all = bytes * u64::from(self.ranks);
+        let at_root = |bytes: u64| if rank == root { bytes } else { 0 };
+        match operation {
+            O::Barrier => [0, 0],
+            O::Bcast => [at_root(bytes), bytes - at_root(bytes)],
+            O::Scatter => [at_root(all), bytes],
+            O::Gather => [bytes, at_root(all)],
+            O::Allgather => [bytes, all],
+            O::Reduce => [bytes, at_root(bytes)],
+            O::Allreduce | O::Scan | O::Exscan => [bytes, bytes],
+            O::ReduceScatter => [all, bytes],
+            O::Alltoall => [all, all],
+        }
+    }
+
     /// The call as models know it, on one node.
     pub fn query(&self) -> Query {
         let CollectiveCall { operation, form, ranks, bytes, .. } = *self;

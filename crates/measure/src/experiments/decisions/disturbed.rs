@@ -1,8 +1,8 @@
 //! Calls with candidates that were timed while something disturbed the measurement.
 
-use crate::experiments::algorithms::Comparison;
 use crate::harness::{Doubts, Error, Finding, StepContext, undisturbed};
 use crate::results::{Part, Table, Value};
+use crate::rows::Row;
 
 const NAME: &str = "disturbed";
 
@@ -26,8 +26,8 @@ pub(super) fn compare(
     here: &StepContext<'_>,
     attempts: u32,
     (figure, bytes): (&str, u64),
-    mut compare: impl FnMut() -> Result<Comparison, Error>,
-) -> Result<(Comparison, Option<Finding>), Error> {
+    mut compare: impl FnMut() -> Result<Vec<Row>, Error>,
+) -> Result<(Vec<Row>, Option<Finding>), Error> {
     let attempt = || Ok((compare()?, Doubts::default()));
     let (compared, doubts) = undisturbed(here, attempts, attempt)?;
     let row: [Value; 3] =

@@ -1,8 +1,10 @@
 //! Ranks and sizes at which algorithms are compared, and the names that follow from them.
 
-use crate::experiments::algorithms::{CollectiveCall, TimeBudget, Timed};
+use crate::experiments::algorithms::CollectiveCall;
+use crate::harness::timer::Budget;
 use crate::harness::{Error, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Categories, Colour, Figure, Map, Point, Role};
+use crate::rows::Row;
 use collectives::{Choice, Collective};
 use std::num::NonZeroU64;
 use tradewind::{CallForm, EngineKind};
@@ -53,7 +55,7 @@ pub(super) struct Grid {
     pub(super) forms: Vec<CallForm>,
     pub(super) ranks: Vec<u32>,
     pub(super) bytes: Vec<u64>,
-    budget: TimeBudget,
+    budget: Budget,
 }
 
 impl Grid {
@@ -74,9 +76,9 @@ impl Grid {
             ranks: asked.filter(|ranks: &Vec<u32>| !ranks.is_empty()).unwrap_or_else(usual),
             bytes: if setting.quick { sizes[..3].to_vec() } else { sizes.to_vec() },
             budget: if setting.quick {
-                TimeBudget::QUICK
+                Budget::QUICK
             } else {
-                TimeBudget { milliseconds: 30.0, most_rounds: 101 }
+                Budget { milliseconds: 30.0, most_rounds: 101 }
             },
         }
     }
@@ -116,7 +118,7 @@ impl Grid {
         measure: impl Fn(
             &StepContext<'_>,
             &CollectiveCall,
-            TimeBudget,
+            Budget,
             (usize, usize),
         ) -> Result<Vec<Finding>, Error>
         + Copy
@@ -226,15 +228,15 @@ pub(super) fn points(
     figure: &str,
     bytes: u64,
     predicted: &[(Choice, f64)],
-    timed: &[Timed],
+    timed: &[Row],
 ) -> Vec<Finding> {
     let x = bytes as f64;
     let predicted = predicted.iter().map(|(plan, time)| {
         let name = format!("{plan}, predicted");
         Finding::point(figure, &name, Role::Predicted, Point::exact(x, *time))
     });
-    let measured = timed.iter().map(|timed| {
-        Finding::measured(figure, &timed.plan.to_string(), Point::of(x, &timed.microseconds))
+    let measured = timed.iter().filter_map(|row| {
+        Some(Finding::measured(figure, &row.algorithm?.to_string(), Point::of(x, &row.times)))
     });
     predicted.chain(measured).collect()
 }

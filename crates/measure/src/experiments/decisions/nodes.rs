@@ -5,7 +5,7 @@ use super::candidates::{Candidates, Extent, JobsCandidates, of_query};
 use super::grid::{FILE, empty_figure, figure_of, points};
 pub use super::purpose::Purpose;
 use super::{disturbed, errors};
-use crate::experiments::algorithms::{CollectiveCall, TimeBudget, compare_in_batches};
+use crate::experiments::algorithms::{CollectiveCall, compare_in_batches};
 use crate::harness::{
     ATTEMPTS, Error, Experiment, Finding, JobShape, QUICK_ATTEMPTS, Setting, Step, StepContext,
 };
@@ -38,7 +38,6 @@ pub fn experiment(
     // A call of four ranks on two cores stays at one of several speeds for a while, with all plans.
     let visits = setting.choose(1, 2);
     let milliseconds = setting.choose(10.0, purpose.milliseconds() / f64::from(visits));
-    let budget = TimeBudget { milliseconds, most_rounds: 0 };
     let suffix = engine.map(|engine| format!("-{engine}")).unwrap_or_default();
     let mut part = Part::new(&format!("{}{suffix}", purpose.part()), purpose.title());
     part.about = purpose.about().to_owned();
@@ -82,7 +81,7 @@ pub fn experiment(
                     let is_calibration = purpose == Purpose::Calibration;
                     let more = if is_calibration { Vec::new() } else { chosen(here, &query) };
                     let which = JobsCandidates { extent, has_kernel, more };
-                    measure(here, (&query, &call), budget, attempts, which)
+                    measure(here, (&query, &call), milliseconds, attempts, which)
                 }));
             }
         }
@@ -115,7 +114,7 @@ fn chosen(here: &StepContext<'_>, query: &Query) -> Vec<Choice> {
 fn measure(
     here: &StepContext<'_>,
     (query, call): (&Query, &CollectiveCall),
-    budget: TimeBudget,
+    milliseconds: f64,
     attempts: u32,
     which: JobsCandidates,
 ) -> Result<Vec<Finding>, Error> {
@@ -126,9 +125,9 @@ fn measure(
     }
     let per_node = NonZeroU32::new(query.ranks_per_node);
     let (compared, doubt) = disturbed::compare(here, attempts, (&figure, query.bytes), || {
-        compare_in_batches(here.world, call, &measured, per_node, budget)
+        compare_in_batches(here, call, &measured, per_node, milliseconds)
     })?;
-    let mut found = points(&figure, query.bytes, &predicted, &compared.timed);
+    let mut found = points(&figure, query.bytes, &predicted, &compared);
     found.extend(doubt);
     Ok(found)
 }

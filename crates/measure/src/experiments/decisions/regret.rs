@@ -3,7 +3,8 @@
 use super::candidates::{self, Extent};
 use super::errors;
 use super::grid::{FILE, Grid, figure, map_of, points, segments};
-use crate::experiments::algorithms::{CollectiveCall, TimeBudget, settle};
+use crate::experiments::algorithms::{CollectiveCall, settle};
+use crate::harness::timer::Budget;
 use crate::harness::{Error, Experiment, Finding, Setting, StepContext};
 use crate::results::{Colour, Map, Part, Square, Table, Value};
 use collectives::Choice;
@@ -46,7 +47,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
 fn measure(
     here: &StepContext<'_>,
     collective: &CollectiveCall,
-    budget: TimeBudget,
+    budget: Budget,
     (column, row): (usize, usize),
 ) -> Result<Vec<Finding>, Error> {
     let candidates = candidates::of(here, collective, Extent::ModelsOnly)?;
@@ -67,10 +68,9 @@ fn measure(
         }
     }
     let favourites: Vec<Choice> = chosen.iter().map(|(.., plan)| *plan).collect();
-    let cores = here.shape.shared_cores;
-    let compared = settle(here.world, cores, collective, &plans, &favourites, budget)?;
+    let compared = settle(here, collective, &plans, &favourites, budget)?;
     let times: Vec<(Choice, f64)> =
-        compared.timed.iter().map(|timed| (timed.plan, timed.median())).collect();
+        compared.iter().filter_map(|row| Some((row.algorithm?, row.median()))).collect();
     let cells = chosen.iter().filter_map(|(map, by, plan)| {
         let (regret, detail) = regret(plan, by, &times)?;
         let cell =
@@ -78,7 +78,7 @@ fn measure(
         Some(Finding::Cell { map: map_of(map, collective.ranks), cell })
     });
     let figure = figure(collective.operation, collective.form, collective.ranks);
-    let points = points(&figure, collective.bytes, &candidates.predicted, &compared.timed);
+    let points = points(&figure, collective.bytes, &candidates.predicted, &compared);
     Ok(cells.chain(points).collect())
 }
 

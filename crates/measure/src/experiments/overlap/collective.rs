@@ -1,9 +1,10 @@
 //! The collectives that can be measured, with their names on the command line.
 
-use super::experiment::Progress;
+use super::progress::Progress;
 use crate::harness::Error;
+use crate::rows::What;
 use serde::{Deserialize, Serialize};
-use tradewind::{Algorithm, Algorithms, Communicator, EngineKind};
+use tradewind::{Algorithm, EngineKind};
 
 /// The longest message that is measured, in bytes.
 pub const MOST_BYTES: u64 = 1 << 30;
@@ -78,40 +79,37 @@ impl Collective {
         Err(Error::Bytes { collective: self.to_string(), bytes, expected })
     }
 
-    /// The algorithm that an engine is measured with, and the communicator that uses it: joins
-    /// where the last rank to arrive can complete it for all, what libraries ship where each rank
-    /// runs its own part, and between nodes. It is chosen here, and not by default, so that a
-    /// report says what was measured.
-    pub(super) fn with_algorithm(
-        self,
-        world: &Communicator,
-        progress: Progress,
-        bytes: u64,
-    ) -> (Communicator, &'static str) {
-        let mut chosen = Algorithms::default();
+    /// The algorithm that is measured: a flat collective where the last rank to arrive can complete
+    /// it for all, what libraries ship where each rank runs its own part, and between nodes. It is
+    /// chosen here, and not by default, so that a report says what was measured.
+    pub(super) fn algorithm(self, progress: Progress, bytes: u64) -> Algorithm {
         let joins = progress == Progress::OnNode(EngineKind::Peers);
-        let name = match self {
-            Collective::Barrier => {
-                let classical = Algorithm::Dissemination;
-                chosen.barrier.insert(if joins { Algorithm::Join } else { classical }).name()
-            }
-            Collective::Allreduce => {
-                let classical = Algorithm::RecursiveDoubling;
-                chosen.allreduce.insert(if joins { Algorithm::Join } else { classical }).name()
-            }
-            Collective::Alltoall => {
-                let few_rounds = bytes <= BRUCK_BYTES;
-                let classical =
-                    if few_rounds { Algorithm::Bruck } else { Algorithm::RotatedDirect };
-                chosen.alltoall.insert(if joins { Algorithm::Join } else { classical }).name()
-            }
-            Collective::Bcast => {
-                let classical = Algorithm::Binomial;
-                chosen.bcast.insert(if joins { Algorithm::Join } else { classical }).name()
-            }
-            Collective::Neighbor => chosen.neighbor.insert(Algorithm::Direct).name(),
-        };
-        (world.with_algorithms(chosen), name)
+        match self {
+            Collective::Neighbor => Algorithm::Direct,
+            _ if joins => Algorithm::Join,
+            Collective::Barrier => Algorithm::Dissemination,
+            Collective::Allreduce => Algorithm::RecursiveDoubling,
+            Collective::Alltoall if bytes <= BRUCK_BYTES => Algorithm::Bruck,
+            Collective::Alltoall => Algorithm::RotatedDirect,
+            Collective::Bcast => Algorithm::Binomial,
+        }
+    }
+
+    /// The collective of the library; `None` for the exchange with neighbours.
+    pub(super) const fn of_library(self) -> Option<collectives::Collective> {
+        use collectives::Collective as Library;
+        match self {
+            Collective::Barrier => Some(Library::Barrier),
+            Collective::Allreduce => Some(Library::Allreduce),
+            Collective::Alltoall => Some(Library::Alltoall),
+            Collective::Bcast => Some(Library::Bcast),
+            Collective::Neighbor => None,
+        }
+    }
+
+    /// The subject of rows.
+    pub fn what(self) -> What {
+        self.of_library().map_or(What::NeighborAlltoall, What::Collective)
     }
 }
 

@@ -1,83 +1,90 @@
-//! Measurement of one row.
+//! Measurement of one collective over a computation.
 
-use super::experiment::Experiment;
-use super::plan::{self, Case, Plan};
-use super::row::OverlapRow;
-use super::trial::Trial;
-use super::{alone, evaluate, repetitions};
-use crate::harness::Error;
+use super::case::Case;
+use super::collective::Collective;
+use super::neighbor::NeighborSubject;
+use super::progress::Progress;
+use crate::experiments::algorithms::{CollectiveCall, CollectiveSubject, Memory};
+use crate::harness::timer::{Extent, OverTimes, Place, Timer};
+use crate::harness::{Error, StepContext};
+use crate::rows::{Quantity, Row, What};
+use collectives::Choice;
+use models::machine_file::Engine;
 
-impl Experiment<'_> {
-    /// Measures one collective of one size. All ranks call this, with the same case, and get the
-    /// same row. `announce` is called once, when it is settled what will be done and the long part
-    /// begins.
-    ///
-    /// ```
-    /// use measure::experiments::overlap::{Case, Collective, Experiment, Progress, Setting};
-    /// use measure::harness::processor_time::RankKind;
-    /// use tradewind::EngineKind;
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let rows = std::sync::Mutex::new(Vec::new());
-    /// tradewind::local(2, |world| {
-    ///     let setting = Setting {
-    ///         progress: Progress::OnNode(EngineKind::Peers),
-    ///         rank_kind: RankKind::Thread,
-    ///         cores: 2,
-    ///         service: None,
-    ///         adds_interrupts: world.rank() == 0,
-    ///         has_common_clock: true,
-    ///         seed: 1,
-    ///     };
-    ///     let case = Case { repetitions: Some(3), ..Case::new(Collective::Allreduce, 8) };
-    ///     let row = Experiment::new(&world, setting).and_then(|it| it.measure(&case, |_| {})).expect("it can be measured");
-    ///     rows.lock().expect("no thread panics").push(row);
-    ///     Ok(())
-    /// })?;
-    /// let rows = rows.into_inner()?;
-    /// assert_eq!(rows[0], rows[1]);
-    /// println!("exposed: {} µs", rows[0].exposed_us);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// If the case cannot be measured, a rank has failed, or the collective returns wrong data.
-    pub fn measure(&self, case: &Case, announce: impl FnOnce(&Plan)) -> Result<OverlapRow, Error> {
-        case.check()?;
-        let mut trial = Trial::new(self.world, self.setting.progress, case)?;
-        // Every root once: schedules are linked when they are first used.
-        for root in 0..trial.roots() {
-            trial.verify(root, u64::from(root))?;
+/// A broadcast goes through so many roots at most.
+const MOST_ROOTS: u32 = 8;
+
+/// Measures one collective of one size. All ranks call this, with the same case, and get the same
+/// rows: the collective alone, the computation by itself, the collective over it, and what it adds.
+/// `announce` is called once with the length of the computation in microseconds and the number of
+/// repetitions, before the long part begins.
+///
+/// # Errors
+/// If the case cannot be measured, a rank has failed, or the collective returns wrong data.
+pub fn measure(
+    here: &StepContext<'_>,
+    progress: Progress,
+    case: &Case,
+    seed: u64,
+    announce: impl FnOnce(f64, u32),
+) -> Result<Vec<Row>, Error> {
+    case.check()?;
+    let Case { collective, bytes, computation_us, repetitions } = *case;
+    let world = here.world;
+    let plan = Choice::of(collective.algorithm(progress, bytes));
+    let mut timer = Timer::new(world, Place::of(here));
+    let extent = |cycle| Extent { computation_us, repetitions, cycle, seed };
+    let (times, engine) = match collective.of_library() {
+        Some(operation) => {
+            let (form, ranks) = (progress.form(), world.size());
+            let call = CollectiveCall { operation, form, ranks, bytes, root: 0 };
+            let roots: Vec<u32> = match collective {
+                Collective::Bcast => (0..ranks.min(MOST_ROOTS)).collect(),
+                _ => vec![0],
+            };
+            let memory = Memory::new(&call, &roots, world.rank())?;
+            let mut subject =
+                CollectiveSubject::called(world, &call, &plan, None, &roots, &memory)?;
+            subject.verify(&plan)?;
+            let times = timer.over(&mut subject, extent(roots.len() as u32), announce)?;
+            subject.verify(&plan)?;
+            (times, subject.engine()?)
         }
-        alone::warm_up(self.world, &mut trial)?;
-        let alone_us = alone::estimate(self.world, &mut trial)?;
-        let plan = self.plan(&mut trial, case, alone_us)?;
-        announce(&plan);
-        let alone_us = alone::measure(self.world, &mut trial, &plan)?;
-        let skews = plan.skews(self.setting.seed, self.world.rank());
-        let laps = repetitions::run(self, &mut trial, &plan, &skews)?;
-        trial.verify(0, u64::MAX)?;
-        evaluate::row(self, &trial, &plan, alone_us, &laps)
-    }
+        None => {
+            let algorithms = tradewind::Algorithms {
+                neighbor: Some(plan.algorithm),
+                ..tradewind::Algorithms::default()
+            };
+            let world = world.with_algorithms(algorithms);
+            let mut subject = NeighborSubject::new(&world, progress.form(), bytes)?;
+            subject.verify()?;
+            let times = timer.over(&mut subject, extent(1), announce)?;
+            subject.verify()?;
+            (times, subject.engine()?)
+        }
+    };
+    Ok(rows(here, case, (progress, engine, plan), times))
+}
 
-    /// Settles what the case leaves open; the same on all ranks.
-    fn plan(&self, trial: &mut Trial, case: &Case, alone_us: f64) -> Result<Plan, Error> {
-        let computation_us = case
-            .computation_us
-            .unwrap_or_else(|| plan::computation_for(alone_us, self.ranks_per_core()));
-        let mut plan = Plan {
-            computation_us,
-            alone_us,
-            steps: self.rate.steps(computation_us),
-            repetitions: 2,
-        };
-        plan.repetitions = match case.repetitions {
-            Some(repetitions) => repetitions,
-            None => plan::repetitions_within_budget(
-                repetitions::time_of_two_us(self, trial, &plan)? / 2.0,
-            ),
-        };
-        Ok(plan)
-    }
+fn rows(
+    here: &StepContext<'_>,
+    case: &Case,
+    (progress, engine, plan): (Progress, Engine, Choice),
+    times: OverTimes,
+) -> Vec<Row> {
+    let OverTimes { alone, calls, computation, over, exposed, unattended, processor } = times;
+    let row = |what: What, quantity, times| here.row(what, quantity, times).sized(case.bytes);
+    let of_collective = |quantity, times| {
+        row(case.collective.what(), quantity, times).by(engine, progress.form(), Some(plan))
+    };
+    vec![
+        Row { calls, ..of_collective(Quantity::Alone, alone) },
+        row(What::Computation, Quantity::Alone, computation),
+        of_collective(Quantity::Over, over),
+        Row {
+            unattended: Some(unattended),
+            processor: Some(processor),
+            ..of_collective(Quantity::Exposed, exposed)
+        },
+    ]
 }

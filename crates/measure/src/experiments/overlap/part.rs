@@ -1,13 +1,15 @@
 //! Overlap as a part of the suite: both engines over the same computation, and between nodes the
 //! engine of nonblocking calls against progress in calls only, over the number of ranks, too.
 
+use super::case::Case;
 use super::collective::Collective;
-use super::experiment::{Experiment as Measurement, Progress, Setting as Job};
-use super::plan::Case;
+use super::measure::measure;
+use super::progress::Progress;
 use super::row::OverlapRow;
-use crate::harness::processor_time::RankKind;
-use crate::harness::{Error, Experiment, Finding, JobShape, Nodes, Setting, Step, StepContext};
-use crate::results::{Axis, Figure, Part, Point, Table};
+use crate::harness::{Experiment, JobShape, Nodes, Setting, Step};
+use crate::results::{Axis, Figure, Part, Point, Role, Table};
+use crate::rows::Run;
+use models::decision::CallForm;
 use tradewind::EngineKind;
 
 const TABLE: &str = "rows";
@@ -72,7 +74,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
             }
         }
     }
-    Experiment::new(outline(setting), steps)
+    Experiment::of_rows("overlap", setting, steps)
 }
 
 /// 2, 4, 8 and so on as far as there are ranks, and all of them.
@@ -107,12 +109,15 @@ fn step(
         Progress::InCalls => format!("{} ranks, blocking calls", shape.ranks),
     };
     let seed = setting.seed;
-    Step::new(format!("{collective}, {bytes} bytes, {way}"), shape, milliseconds, move |here| {
-        measure(here, progress, &case, seed)
+    Step::of_rows(format!("{collective}, {bytes} bytes, {way}"), shape, milliseconds, move |here| {
+        measure(here, progress, &case, seed, |_, _| {})
     })
 }
 
-fn outline(setting: &Setting) -> Part {
+/// Figures and a table of a run.
+pub fn part(run: &Run) -> Part {
+    let rows = OverlapRow::all(run.rows());
+    let is_between_nodes = run.rows().any(|row| row.nodes > 1);
     let mut part = Part::new("overlap", "Overlap");
     part.about = "Every rank starts a collective, computes for a fixed number of steps without \
                   another call, and waits; what that takes more than the computation alone is the \
@@ -133,7 +138,7 @@ fn outline(setting: &Setting) -> Part {
             _ => Axis::microseconds("time"),
         };
         part.figures.push(Figure::new(name, title, Axis::bytes("size").logarithmic(), y.clone()));
-        if setting.nodes.is_some() {
+        if is_between_nodes {
             let title = format!("{title}, against the number of ranks");
             let x = Axis::number("number of ranks");
             part.figures.push(Figure::new(&format!("{name}{BY_RANKS}"), &title, x, y));
@@ -166,73 +171,53 @@ fn outline(setting: &Setting) -> Part {
         .to_vec(),
         rows: Vec::new(),
     });
+    for (row, form) in &rows {
+        add(&mut part, row, *form, is_between_nodes);
+    }
     part
 }
 
-fn measure(
-    here: &StepContext<'_>,
-    progress: Progress,
-    case: &Case,
-    seed: u64,
-) -> Result<Vec<Finding>, Error> {
-    let row = Measurement::new(here.world, job(here, progress, seed))?.measure(case, |_| {})?;
-    let nodes = here.shape.nodes.as_ref();
-    let engine = match progress {
-        Progress::InCalls => format!("{} in calls", row.engine),
-        Progress::OnNode(_) | Progress::Nonblocking => row.engine.to_string(),
+/// Adds the points and the table's row of a collective.
+fn add(part: &mut Part, row: &OverlapRow, form: CallForm, is_between_nodes: bool) {
+    let engine = match form {
+        CallForm::Blocking => format!("{} in calls", row.engine),
+        CallForm::Nonblocking => row.engine.to_string(),
     };
-    let mut findings = Vec::new();
-    for (figure, _, value) in FIGURES {
+    for (name, _, value) in FIGURES {
         let mut add = |figure: &str, curve: String, x: f64| {
-            let point = Point { repetitions: row.repetitions, ..Point::exact(x, value(&row)) };
-            findings.push(Finding::measured(figure, &curve, point));
+            let point = Point { repetitions: row.repetitions, ..Point::exact(x, value(row)) };
+            let figure = part.figures.iter_mut().find(|known| known.name == figure);
+            figure.into_iter().for_each(|figure| figure.add(&curve, Role::Measured, point));
         };
         if row.op.has_data() {
-            let ranks = nodes.map(|_| format!(", {} ranks", row.ranks)).unwrap_or_default();
-            add(figure, format!("{}{ranks}, {engine}", row.op), row.bytes as f64);
+            let ranks =
+                if is_between_nodes { format!(", {} ranks", row.ranks) } else { String::new() };
+            add(name, format!("{}{ranks}, {engine}", row.op), row.bytes as f64);
         }
-        if nodes.is_some() && SHOWN.contains(&row.bytes) {
+        if is_between_nodes && SHOWN.contains(&row.bytes) {
             let bytes =
                 if row.bytes > 0 { format!(" of {} bytes", row.bytes) } else { String::new() };
             let curve = format!("{}{bytes}, {engine}", row.op);
-            add(&format!("{figure}{BY_RANKS}"), curve, f64::from(row.ranks));
+            add(&format!("{name}{BY_RANKS}"), curve, f64::from(row.ranks));
         }
     }
-    findings.push(Finding::row(
-        TABLE,
-        [
-            row.op.name().into(),
-            f64::from(row.ranks).into(),
-            (row.bytes as f64).into(),
-            engine.into(),
-            row.algorithm.into(),
-            row.alone_us.into(),
-            row.compute_us.into(),
-            row.total_us.into(),
-            row.exposed_us.into(),
-            row.p10_us.into(),
-            row.p90_us.into(),
-            row.overlap.into(),
-            (row.unattended * 100.0).into(),
-            row.stolen_us.into(),
-            f64::from(row.repetitions).into(),
-        ],
-    ));
-    Ok(findings)
-}
-
-/// The job of a step, as this rank sees it.
-fn job(here: &StepContext<'_>, progress: Progress, seed: u64) -> Job {
-    let rank = here.world.rank();
-    let nodes = here.shape.nodes.as_ref();
-    let leads_node = nodes.map_or(rank == 0, |nodes| nodes.is_first_of_node(rank));
-    Job {
-        progress,
-        rank_kind: if here.service.is_some() { RankKind::Process } else { RankKind::Thread },
-        cores: here.shape.shared_cores,
-        service: here.service.filter(|_| leads_node),
-        adds_interrupts: nodes.map_or(rank == 0, |nodes| nodes.is_first_of_machine(rank)),
-        has_common_clock: nodes.is_none_or(|nodes| nodes.cores.len() == 1),
-        seed,
-    }
+    let values = [
+        row.op.name().into(),
+        f64::from(row.ranks).into(),
+        (row.bytes as f64).into(),
+        engine.into(),
+        row.algorithm.as_str().into(),
+        row.alone_us.into(),
+        row.compute_us.into(),
+        row.total_us.into(),
+        row.exposed_us.into(),
+        row.p10_us.into(),
+        row.p90_us.into(),
+        row.overlap.into(),
+        (row.unattended * 100.0).into(),
+        row.stolen_us.into(),
+        f64::from(row.repetitions).into(),
+    ];
+    let table = part.tables.iter_mut().find(|table| table.name == TABLE);
+    table.into_iter().for_each(|table| table.rows.push(values.to_vec()));
 }

@@ -1,7 +1,10 @@
-//! One line of the result.
+//! Figures of one collective, from its rows.
 
 use super::collective::Collective;
+use crate::rows::{Quantity, Row, What};
+use models::decision::CallForm;
 use models::machine_file::Engine;
+use models::statistics::Deciles;
 use serde::{Deserialize, Serialize};
 
 /// Measurement of one collective of one size; the [module](super) defines the figures.
@@ -16,7 +19,6 @@ pub struct OverlapRow {
     /// Size, as [`Collective`] counts it.
     pub bytes: u64,
     /// The engine that ran the operations.
-    #[serde(with = "engine_name")]
     pub engine: Engine,
     /// Start and wait with nothing between them, in microseconds.
     pub alone_us: f64,
@@ -41,51 +43,75 @@ pub struct OverlapRow {
     pub p90_us: f64,
 }
 
-/// An engine as its name.
-mod engine_name {
-    use models::machine_file::Engine;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(
-        engine: &Engine,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(engine.name())
+impl OverlapRow {
+    /// The figures of all collectives in rows of [`measure`](super::measure), with the form of their
+    /// calls. A collective of which a row is missing is left out.
+    pub fn all<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Vec<(OverlapRow, CallForm)> {
+        let rows: Vec<&Row> = rows.into_iter().collect();
+        rows.windows(4).filter_map(OverlapRow::of).collect()
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Engine, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    /// The figures of four rows in the order in which they are measured.
+    fn of(rows: &[&Row]) -> Option<(OverlapRow, CallForm)> {
+        let [alone, computation, over, exposed] = rows else { return None };
+        let is_exposed = exposed.quantity == Quantity::Exposed && over.quantity == Quantity::Over;
+        if !is_exposed || computation.what != What::Computation || alone.what != exposed.what {
+            return None;
+        }
+        let op = Collective::ALL.into_iter().find(|one| one.what() == exposed.what)?;
+        let alone_us = alone.median();
+        let added = Deciles::of(&exposed.times);
+        let row = OverlapRow {
+            op,
+            algorithm: exposed.algorithm?.algorithm.name().to_owned(),
+            ranks: exposed.ranks,
+            bytes: exposed.bytes,
+            engine: exposed.engine?,
+            alone_us: to_nanoseconds(alone_us),
+            compute_us: to_nanoseconds(computation.median()),
+            total_us: to_nanoseconds(over.median()),
+            exposed_us: to_nanoseconds(added.median),
+            overlap: overlap_percent(added.median, alone_us),
+            unattended: (exposed.unattended? * 1e4).round() / 1e4,
+            stolen_us: to_nanoseconds(exposed.processor?),
+            repetitions: exposed.times.len() as u32,
+            p10_us: to_nanoseconds(added.p10),
+            p90_us: to_nanoseconds(added.p90),
+        };
+        Some((row, exposed.form?))
     }
+}
+
+/// Microseconds with three decimals: a clock has no more.
+fn to_nanoseconds(microseconds: f64) -> f64 {
+    (microseconds * 1e3).round() / 1e3
+}
+
+/// The share of the collective that the computation hides, in percent, with one decimal.
+fn overlap_percent(exposed_us: f64, alone_us: f64) -> f64 {
+    if alone_us <= 0.0 {
+        return 0.0;
+    }
+    ((1.0 - exposed_us / alone_us).clamp(0.0, 1.0) * 1000.0).round() / 10.0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn overlap_is_a_percentage(exposed_us in -1e3..1e6, alone_us in 0.0..1e6) {
+            prop_assert!((0.0..=100.0).contains(&overlap_percent(exposed_us, alone_us)));
+        }
+    }
 
     #[test]
-    fn the_names_of_the_fields_are_those_that_were_promised() {
-        let row = OverlapRow {
-            op: Collective::Neighbor,
-            algorithm: "direct".into(),
-            ranks: 4,
-            bytes: 64,
-            engine: Engine::Caller,
-            alone_us: 1.5,
-            compute_us: 20.25,
-            total_us: 21.0,
-            exposed_us: 0.75,
-            overlap: 50.0,
-            unattended: 0.5,
-            stolen_us: 3.0,
-            repetitions: 10,
-            p10_us: 0.5,
-            p90_us: 1.0,
-        };
-        let json = r#"{"op":"neighbor","algorithm":"direct","ranks":4,"bytes":64,"engine":"caller","alone_us":1.5,"compute_us":20.25,"total_us":21.0,"exposed_us":0.75,"overlap":50.0,"unattended":0.5,"stolen_us":3.0,"repetitions":10,"p10_us":0.5,"p90_us":1.0}"#;
-        assert_eq!(serde_json::to_string(&row).expect("numbers and names"), json);
-        assert_eq!(serde_json::from_str::<OverlapRow>(json).expect("a row"), row);
-        assert!(serde_json::from_str::<OverlapRow>(&json.replace("caller", "nobody")).is_err());
+    fn overlap_is_the_hidden_share() {
+        assert_eq!(overlap_percent(1.0, 4.0), 75.0);
+        assert_eq!(overlap_percent(5.0, 4.0), 0.0);
+        assert_eq!(overlap_percent(-0.1, 4.0), 100.0);
+        assert_eq!(overlap_percent(0.0, 0.0), 0.0);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::shared::each;
 use crate::harness::clock::{microseconds, now_ns};
-use crate::harness::repetition::Repetition;
+use crate::harness::timer::{Batches, calls};
 use crate::harness::{Error, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Pattern, Receive};
 use crate::results::{Axis, Figure, Point};
@@ -40,7 +40,7 @@ pub(super) fn figures() -> [Figure; 2] {
 
 /// Under the engine of the sweep before them, in the same job; between nodes under that of
 /// nonblocking calls.
-pub(super) fn steps(setting: &Setting, laps: Repetition) -> Vec<Step> {
+pub(super) fn steps(setting: &Setting, batches: Batches) -> Vec<Step> {
     let shape = JobShape::bound(setting, 2).with_engine(EngineKind::Caller);
     // Smaller memory is not given back to the system in between, so it cannot be untouched.
     let large = (17..=setting.choose(18, 21)).map(|exponent| 1_u64 << exponent);
@@ -51,7 +51,7 @@ pub(super) fn steps(setting: &Setting, laps: Repetition) -> Vec<Step> {
             format!("untouched pages, {bytes} bytes"),
             shape.clone(),
             milliseconds,
-            move |here| first_touch(here, bytes, fresh as usize, laps),
+            move |here| first_touch(here, bytes, fresh as usize, batches),
         )
     });
     let sizes = setting.shuffled((0..=16_000).step_by(setting.choose(8_000, 1_000)));
@@ -59,8 +59,8 @@ pub(super) fn steps(setting: &Setting, laps: Repetition) -> Vec<Step> {
         Step::new(
             format!("blocking sends, {bytes} bytes"),
             shape.clone(),
-            laps.milliseconds() * 2,
-            move |here| blocking(here, bytes, laps),
+            batches.milliseconds() * 2,
+            move |here| blocking(here, bytes, batches),
         )
     });
     paging.chain(blocking).collect()
@@ -70,7 +70,7 @@ fn first_touch(
     here: &StepContext<'_>,
     bytes: u64,
     fresh: usize,
-    laps: Repetition,
+    batches: Batches,
 ) -> Result<Vec<Finding>, Error> {
     let world = here.world;
     let mut exchange =
@@ -87,7 +87,7 @@ fn first_touch(
         let time = microseconds(begin, now_ns());
         if first.is_empty() { first.push(time) } else { untouched.push(time) }
     }
-    let touched = exchange.time(world, laps)?;
+    let touched = exchange.time(world, batches)?;
     let mut findings = Vec::new();
     for (curve, own) in [
         ("first run of a schedule", first),
@@ -101,19 +101,20 @@ fn first_touch(
     Ok(findings)
 }
 
-fn blocking(here: &StepContext<'_>, bytes: u64, laps: Repetition) -> Result<Vec<Finding>, Error> {
+fn blocking(here: &StepContext<'_>, bytes: u64, batches: Batches) -> Result<Vec<Finding>, Error> {
     let world = here.world;
     let link =
         |pattern| Exchange::link(world, Some(1 - world.rank()), bytes, pattern, Receive::Posted);
     let mut forth = link(Pattern::Forth)?;
     let mut back = link(Pattern::Back)?;
-    let in_turn = laps.time(world, |times| {
-        (0..times).try_for_each(|_| {
+    let in_turn = batches.time(
+        world,
+        &mut calls(|| {
             forth.once()?;
             back.once()
-        })
-    })?;
-    let at_once = laps.time(world, |times| (0..times).try_for_each(|_| forth.both(&mut back)))?;
+        }),
+    )?;
+    let at_once = batches.time(world, &mut calls(|| forth.both(&mut back)))?;
     forth.check(world)?;
     back.check(world)?;
     let point = |times: &[f64]| Point::of(bytes as f64, &each(times));

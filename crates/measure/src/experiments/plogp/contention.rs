@@ -1,32 +1,33 @@
 //! γ: the contention ratio of the direct all-to-all (2004, section 5.1).
 
-use crate::experiments::algorithms::{CollectiveCall, TimeBudget, compare};
-use crate::harness::Error;
+use crate::experiments::algorithms::{CollectiveCall, compare};
+use crate::harness::timer::Budget;
+use crate::harness::{Error, StepContext};
+use crate::rows::Row;
 use collectives::{Algorithm, Choice, Collective};
 use models::costs::StartCosts;
 use models::fit::{self, ContentionSample};
 use models::formulas::alltoall::bounds;
 use models::parameters::Parameters;
-use tradewind::{CallForm, Communicator};
+use tradewind::CallForm;
 
 /// A measured direct exchange: bytes of a block, and its time in microseconds.
 pub(super) type Exchange = (u64, f64);
 
-/// Times direct exchanges among all ranks, which share so many cores. All ranks call this.
+/// Times direct exchanges among all ranks. All ranks call this.
 pub(super) fn measure(
-    world: &Communicator,
-    cores: u32,
+    here: &StepContext<'_>,
     form: CallForm,
     sizes: &[u64],
-    budget: TimeBudget,
+    budget: Budget,
 ) -> Result<Vec<Exchange>, Error> {
     let direct = [Choice::of(Algorithm::RotatedDirect)];
     let exchange = |bytes: &u64| {
         let operation = Collective::Alltoall;
-        let ranks = world.size();
+        let ranks = here.world.size();
         let call = CollectiveCall { operation, form, ranks, bytes: *bytes, root: 0 };
-        let compared = compare(world, cores, &call, &direct, budget)?;
-        Ok((*bytes, compared.timed.first().map_or(0.0, |timed| timed.median())))
+        let rows = compare(here, &call, &direct, budget)?;
+        Ok((*bytes, rows.first().map_or(0.0, Row::median)))
     };
     sizes.iter().map(exchange).collect()
 }

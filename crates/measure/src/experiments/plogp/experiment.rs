@@ -14,9 +14,8 @@ use super::rounds::{Pass, Passes};
 use super::starts;
 use super::survey::{Survey, SurveyPlan, rounds_of};
 use super::transport::Reading;
-use crate::experiments::algorithms::TimeBudget;
 use crate::experiments::models::engine_of;
-use crate::harness::repetition::Repetition;
+use crate::harness::timer::{Batches, Budget};
 use crate::harness::{
     ATTEMPTS, Doubts, Error, Experiment, Finding, JobShape, QUICK_ATTEMPTS, Setting, Step,
     StepContext, undisturbed,
@@ -40,7 +39,7 @@ const PASSES: u32 = 6;
 /// Extent of a measurement besides messages.
 #[derive(Clone, Copy)]
 struct Extent {
-    laps: Repetition,
+    batches: Batches,
     noise_milliseconds: u64,
     combinations: usize,
     exchanges: &'static [u64],
@@ -51,27 +50,27 @@ struct Extent {
 impl Extent {
     const QUICK: Extent = Extent {
         attempts: QUICK_ATTEMPTS,
-        laps: Repetition { laps: 5, microseconds: 200.0 },
+        batches: Batches { rounds: 5, microseconds: 200.0 },
         noise_milliseconds: 5,
         combinations: 5,
         exchanges: &[8, 4096],
         progress: Plan {
             operations: &[Collective::Barrier, Collective::Bcast, Collective::Allreduce],
             sizes: &[8, 4096],
-            budget: TimeBudget::QUICK,
+            budget: Budget::QUICK,
             visits: 1,
         },
     };
     const FULL: Extent = Extent {
         attempts: ATTEMPTS,
-        laps: Repetition { laps: 25, microseconds: 1_000.0 },
+        batches: Batches { rounds: 25, microseconds: 1_000.0 },
         noise_milliseconds: 500,
         combinations: 101,
         exchanges: &[8, 512, 4 << 10, 32 << 10, 256 << 10],
         progress: Plan {
             operations: Collective::ALL,
             sizes: &[8, 512, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20],
-            budget: TimeBudget { milliseconds: 8.0, most_rounds: 51 },
+            budget: Budget { milliseconds: 8.0, most_rounds: 51 },
             visits: 2,
         },
     };
@@ -201,12 +200,11 @@ fn once(
         pair.follow()?;
         Vec::new()
     };
-    let run = starts::measure(world, form, extent.laps)?;
+    let run = starts::measure(world, form, extent.batches)?;
     let combine = starts::combine(world, extent.combinations)?;
     let exchanges = if turn.is_last {
-        let budget =
-            TimeBudget { milliseconds: extent.laps.milliseconds() as f64, most_rounds: 51 };
-        contention::measure(world, here.shape.shared_cores, form, extent.exchanges, budget)?
+        let budget = Budget { milliseconds: extent.batches.milliseconds() as f64, most_rounds: 51 };
+        contention::measure(here, form, extent.exchanges, budget)?
     } else {
         Vec::new()
     };

@@ -13,7 +13,7 @@ use super::part::{CONTENTION, FIGURES, PARAMETERS, note_of, outline, points_of, 
 use super::patterns::FIRST;
 use super::starts;
 use super::survey::{Survey, SurveyPlan, rounds_of};
-use crate::harness::repetition::Repetition;
+use crate::harness::timer::{Batches, calls};
 use crate::harness::{
     ATTEMPTS, Doubts, Error, Experiment, Finding, JobShape, Nodes, QUICK_ATTEMPTS, Setting, Step,
     StepContext, agreement, leaders_of_ranks, undisturbed,
@@ -35,7 +35,7 @@ const EXCHANGES: [u64; 5] = [8, 512, 4 << 10, 32 << 10, 256 << 10];
 #[derive(Clone)]
 struct Extent {
     plan: SurveyPlan,
-    laps: Repetition,
+    batches: Batches,
     exchanges: &'static [u64],
     combinations: usize,
     attempts: u32,
@@ -54,14 +54,14 @@ pub(super) fn experiment(setting: &Setting, nodes: &Nodes) -> Experiment {
     let extent = setting.choose(
         Extent {
             plan: SurveyPlan { sizes: vec![0, 1, 4 << 10, 64 << 10], most_added: 0, rounds: 4 },
-            laps: Repetition { laps: 3, microseconds: 1_000.0 },
+            batches: Batches { rounds: 3, microseconds: 1_000.0 },
             exchanges: &EXCHANGES[..2],
             combinations: 5,
             attempts: QUICK_ATTEMPTS,
         },
         Extent {
             plan: SurveyPlan { sizes: SIZES.to_vec(), most_added: 4, rounds: 16 },
-            laps: Repetition { laps: 15, microseconds: 5_000.0 },
+            batches: Batches { rounds: 15, microseconds: 5_000.0 },
             exchanges: &EXCHANGES,
             combinations: 51,
             attempts: ATTEMPTS,
@@ -197,7 +197,7 @@ fn once(
     if let Some(group) = group {
         once.exchanges = exchanges(group, form, extent)?;
     }
-    once.own_combine = starts::combine_between_nodes(world, (form, engine), extent.laps)?;
+    once.own_combine = starts::combine_between_nodes(world, (form, engine), extent.batches)?;
     once.combine = starts::combine(&world.split_by_node()?, extent.combinations)?;
     Ok(once)
 }
@@ -253,7 +253,7 @@ fn measure(
         transport.follow()?;
         Vec::new()
     };
-    let run = starts::measure(pair, form, extent.laps)?;
+    let run = starts::measure(pair, form, extent.batches)?;
     if pair.rank() != FIRST {
         return Ok(None);
     }
@@ -288,19 +288,18 @@ fn exchanges(
         let length = *bytes as usize * group.size() as usize;
         let input = vec![1u8; length];
         let mut output = vec![0u8; length];
-        let mut laps = extent.laps.time(&group, |times| {
-            for _ in 0..times {
-                match form {
-                    CallForm::Blocking => group.alltoall(&input, &mut output)?,
-                    CallForm::Nonblocking => {
-                        group.ialltoall(&input[..], &mut output[..])?.wait().map(drop)?;
-                    }
+        let mut exchange = calls(|| {
+            match form {
+                CallForm::Blocking => group.alltoall(&input, &mut output)?,
+                CallForm::Nonblocking => {
+                    group.ialltoall(&input[..], &mut output[..])?.wait().map(drop)?;
                 }
             }
             Ok(())
-        })?;
-        laps.sort_by(f64::total_cmp);
-        Ok((*bytes, models::statistics::percentile(&laps, 0.25)))
+        });
+        let mut times = extent.batches.time(&group, &mut exchange)?;
+        times.sort_by(f64::total_cmp);
+        Ok((*bytes, models::statistics::percentile(&times, 0.25)))
     };
     extent.exchanges.iter().map(time).collect()
 }

@@ -1,8 +1,9 @@
 //! Flat collectives, and the constants of cooperative progress, among some number of ranks of one
 //! node: what predicts collectives there.
 
-use crate::experiments::algorithms::{CollectiveCall, TimeBudget, compare};
+use crate::experiments::algorithms::{CollectiveCall, compare};
 use crate::experiments::sharing::{self, Model, is_fitted};
+use crate::harness::timer::Budget;
 use crate::harness::{Doubts, Error, Sign, StepContext};
 use collectives::{Algorithm, Choice, Collective};
 use models::costs::{FlatCosts, FlatPoint, Sharing};
@@ -32,7 +33,7 @@ pub(super) struct Progress {
 pub(super) struct Plan {
     pub(super) operations: &'static [Collective],
     pub(super) sizes: &'static [u64],
-    pub(super) budget: TimeBudget,
+    pub(super) budget: Budget,
     /// Number of visits to each size. A machine keeps one speed for seconds, and the faster visit
     /// counts: what comes between makes a machine slower and never faster.
     pub(super) visits: u32,
@@ -41,9 +42,7 @@ pub(super) struct Plan {
 /// Times flat collectives in both forms, and the graphs that constants are fitted to. All ranks
 /// call this.
 pub(super) fn measure(here: &StepContext<'_>, plan: Plan) -> Result<Progress, Error> {
-    let world = here.world;
-    let ranks = world.size();
-    let cores = here.shape.shared_cores;
+    let ranks = here.world.size();
     let mut found = Progress::default();
     let visits = (0..plan.visits).flat_map(|_| plan.operations);
     for operation in visits.copied() {
@@ -55,11 +54,8 @@ pub(super) fn measure(here: &StepContext<'_>, plan: Plan) -> Result<Progress, Er
                     continue;
                 }
                 let plans = plans(&shape);
-                let compared = compare(world, cores, &shape, &plans, plan.budget)?;
-                for timed in compared.timed {
-                    let plan = timed.plan;
-                    let microseconds = timed.median();
-                    found.add(shape, plan, microseconds);
+                for row in compare(here, &shape, &plans, plan.budget)? {
+                    row.algorithm.into_iter().for_each(|plan| found.add(shape, plan, row.median()));
                 }
             }
         }

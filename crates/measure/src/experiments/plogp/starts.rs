@@ -2,7 +2,7 @@
 
 use super::patterns;
 use crate::harness::Error;
-use crate::harness::repetition::Repetition;
+use crate::harness::timer::{Batches, calls};
 use models::costs::StartCosts;
 use models::machine_file::Engine;
 use models::parameters::Parameters;
@@ -20,19 +20,18 @@ fn lap(
     schedule: &Schedule,
     form: CallForm,
     private: &[u8],
-    laps: Repetition,
+    batches: Batches,
 ) -> Result<f64, Error> {
-    let mut times = laps.time(world, |times| {
-        for _ in 0..times {
-            let buffers =
-                if private.is_empty() { Buffers::new() } else { Buffers::new().input(private) };
-            match form {
-                CallForm::Blocking => schedule.call(buffers)?,
-                CallForm::Nonblocking => schedule.run(buffers)?.wait()?,
-            };
-        }
+    let mut run = calls(|| {
+        let buffers =
+            if private.is_empty() { Buffers::new() } else { Buffers::new().input(private) };
+        match form {
+            CallForm::Blocking => schedule.call(buffers)?,
+            CallForm::Nonblocking => schedule.run(buffers)?.wait()?,
+        };
         Ok(())
-    })?;
+    });
+    let mut times = batches.time(world, &mut run)?;
     times.sort_by(f64::total_cmp);
     Ok(percentile(&times, 0.25))
 }
@@ -42,14 +41,14 @@ fn lap(
 pub(super) fn measure(
     world: &Communicator,
     form: CallForm,
-    laps: Repetition,
+    batches: Batches,
 ) -> Result<StartCosts, Error> {
     let private = vec![1; PRIVATE_BYTES];
     let rank = (world.rank(), world.size());
     let empty = world.compile(&patterns::bare_round_trip(rank, 0))?;
     let with_buffer = world.compile(&patterns::bare_round_trip(rank, PRIVATE_BYTES as u64))?;
-    let fixed = lap(world, &empty, form, &[], laps)?;
-    let longer = lap(world, &with_buffer, form, &private, laps)? - fixed;
+    let fixed = lap(world, &empty, form, &[], batches)?;
+    let longer = lap(world, &with_buffer, form, &private, batches)? - fixed;
     Ok(StartCosts { fixed, per_byte: (longer / PRIVATE_BYTES as f64).max(0.0) })
 }
 
@@ -84,7 +83,7 @@ pub(super) fn combine(world: &Communicator, runs: usize) -> Result<f64, Error> {
 pub(super) fn combine_between_nodes(
     world: &Communicator,
     (form, engine): (CallForm, Engine),
-    laps: Repetition,
+    batches: Batches,
 ) -> Result<Option<f64>, Error> {
     const SEVERAL: u32 = 5;
     let rank = (world.rank(), world.size());
@@ -94,7 +93,7 @@ pub(super) fn combine_between_nodes(
     if [&one, &several].iter().any(|schedule| schedule.engine(form) != engine.name()) {
         return Ok(None);
     }
-    let more = lap(world, &several, form, &[], laps)? - lap(world, &one, form, &[], laps)?;
+    let more = lap(world, &several, form, &[], batches)? - lap(world, &one, form, &[], batches)?;
     Ok(Some((more / f64::from(SEVERAL - 1) / COMBINED_BYTES as f64).max(0.0)))
 }
 

@@ -1,9 +1,9 @@
 //! One rank of a measurement: this program, started by itself.
 
 use engine::node::EngineKind;
-use measure::experiments::overlap::{Case, Collective, Experiment, OverlapRow, Progress, Setting};
-use measure::harness::processor_time::RankKind;
+use measure::experiments::overlap::{Case, Collective, OverlapRow, Progress, measure as overlap};
 use measure::harness::rank_processes::report;
+use measure::harness::{JobShape, Nodes, RowsOrigin, StepContext};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -96,15 +96,22 @@ impl Arguments {
 pub(crate) fn measure(arguments: &Arguments) -> anyhow::Result<()> {
     let job = Job::init()?;
     let world = job.world();
-    let leads_node = world.split_by_node()?.rank() == 0;
-    let setting = Setting {
-        progress: arguments.progress(),
-        rank_kind: RankKind::Process,
-        cores: arguments.cores,
-        service: Some(job.service_process()).filter(|_| leads_node),
-        adds_interrupts: world.rank() == 0,
-        has_common_clock: true,
-        seed: SEED,
+    let is_between_nodes = arguments.engine.is_none();
+    let nodes = is_between_nodes.then(|| Nodes::of(world, None)).transpose()?;
+    let shape = JobShape {
+        ranks: world.size(),
+        engine: arguments.engine.unwrap_or(EngineKind::Peers),
+        cores: Vec::new(),
+        shared_cores: arguments.cores,
+        nodes,
+    };
+    let origin = RowsOrigin { experiment: "overlap".to_owned(), link: None };
+    let here = StepContext {
+        world,
+        shape: &shape,
+        service: Some(job.service_process()),
+        directory: None,
+        origin: Some(&origin),
     };
     let case = Case {
         collective: arguments.collective,
@@ -113,20 +120,20 @@ pub(crate) fn measure(arguments: &Arguments) -> anyhow::Result<()> {
         repetitions: arguments.repetitions,
     };
     let is_first = world.rank() == 0;
-    let row = Experiment::new(world, setting)?.measure(&case, |plan| {
+    let progress = arguments.progress();
+    let rows = overlap(&here, progress, &case, SEED, |computation_us, repetitions| {
         if is_first && arguments.report.is_none() {
             // Without a reader, the launcher reports a missing result.
-            let _ = report(&OverlapReport::Plan {
-                computation_us: plan.computation_us,
-                repetitions: plan.repetitions,
-            });
+            let _ = report(&OverlapReport::Plan { computation_us, repetitions });
         }
     })?;
-    match &arguments.report {
-        _ if !is_first => {}
-        Some(file) => std::fs::write(file, serde_json::to_vec(&row)?)?,
-        None => {
-            let _ = report(&OverlapReport::Row(row));
+    for (row, _) in OverlapRow::all(&rows) {
+        match &arguments.report {
+            _ if !is_first => {}
+            Some(file) => std::fs::write(file, serde_json::to_vec(&row)?)?,
+            None => {
+                let _ = report(&OverlapReport::Row(row));
+            }
         }
     }
     Ok(job.finish()?)

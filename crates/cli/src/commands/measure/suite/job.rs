@@ -65,7 +65,10 @@ pub(super) fn run(
     lock(kept).conclude()?;
     let outcome = launched?;
     let code = outcome.exit_status();
-    let is_done = lock(kept).next_job().start >= steps.end;
+    let is_done = {
+        let kept = lock(kept);
+        steps.clone().all(|step| kept.is_done(step))
+    };
     Ok(match outcome {
         Outcome { interrupted: true, .. } if !is_done => JobEnd::Interrupted(code),
         Outcome { out_of_time: true, .. } => {
@@ -110,7 +113,7 @@ impl ReportReader {
     fn take_in(&mut self, step: usize, findings: Vec<Finding>) -> anyhow::Result<()> {
         let mut kept = lock(&self.kept);
         self.progress.done(kept.experiment().steps().get(step).map_or(0, |step| step.milliseconds));
-        kept.add(findings)?;
+        kept.add(step, findings)?;
         self.progress.begin(kept.what_comes());
         if self.saved.is_none_or(|saved| saved.elapsed() >= SAVE_EVERY) {
             kept.save()?;

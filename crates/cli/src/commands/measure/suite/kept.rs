@@ -1,10 +1,14 @@
-//! A part that grows, and what was there of it before.
+//! The results of an experiment that grow, and what was there of them before: rows of the file of
+//! rows, or a part of an experiment that has a file of its own.
 
+use super::no_experiment;
 use super::text::{count, file_of};
 use measure::harness::{Experiment, Finding, Setting, Step};
 use measure::results::{Directory, Part, ResultsError};
+use measure::rows::RunFile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// State of the part in the directory.
@@ -21,6 +25,8 @@ pub(in crate::commands::measure) struct SavedPart {
     directory: Directory,
     found: Found,
     part: Part,
+    /// The rows, if the experiment consists of rows.
+    rows: Option<RunFile>,
 }
 
 impl SavedPart {
@@ -32,6 +38,9 @@ impl SavedPart {
         again: bool,
     ) -> anyhow::Result<Self> {
         let words = setting.words();
+        if experiment.origin().is_some() {
+            return Self::open_rows(directory, experiment, words, again);
+        }
         let fresh = || Part { setting: words.clone(), ..experiment.outline().clone() };
         let there = if again { None } else { directory.read(&experiment.outline().name)? };
         let (found, part) = match there {
@@ -52,7 +61,53 @@ impl SavedPart {
             directory: directory.clone(),
             found,
             part,
+            rows: None,
         })
+    }
+
+    fn open_rows(
+        directory: &Directory,
+        experiment: Experiment,
+        words: BTreeMap<String, String>,
+        again: bool,
+    ) -> anyhow::Result<Self> {
+        let name = experiment.outline().name.clone();
+        let steps = experiment.steps().len() as u64;
+        let rows = RunFile::open(directory.path(), &name, words, steps, again)?;
+        let found = match rows.run().done() {
+            0 => Found::Nothing,
+            done if done == steps => Found::Complete,
+            _ => Found::Partial,
+        };
+        let part = measure::experiments::part(rows.run());
+        Ok(SavedPart {
+            experiment: Arc::new(experiment),
+            directory: directory.clone(),
+            found,
+            part: part.ok_or_else(|| anyhow::anyhow!(no_experiment(&name)))?,
+            rows: Some(rows),
+        })
+    }
+
+    /// Returns true if the results of a step are there.
+    pub(in crate::commands::measure) fn is_done(&self, step: usize) -> bool {
+        match &self.rows {
+            Some(rows) => rows.run().is_done(step as u64),
+            None => self.found == Found::Complete || step < self.part.steps_done as usize,
+        }
+    }
+
+    /// Lines of the file of rows that could not be read, in words.
+    pub(in crate::commands::measure) fn problems(&self) -> Vec<String> {
+        let problems = self.rows.iter().flat_map(|rows| rows.problems());
+        problems.map(ToString::to_string).collect()
+    }
+
+    fn file(&self) -> PathBuf {
+        match &self.rows {
+            Some(rows) => rows.path().to_owned(),
+            None => file_of(self.directory.path(), &self.part),
+        }
     }
 
     pub(in crate::commands::measure) fn name(&self) -> &str {
@@ -71,41 +126,51 @@ impl SavedPart {
         &self.part
     }
 
-    fn steps_left(&self) -> &[Step] {
-        match self.found {
-            Found::Complete => &[],
-            _ => &self.experiment.steps()[self.part.steps_done as usize..],
-        }
+    fn steps_left(&self) -> impl Iterator<Item = &Step> {
+        let steps = self.experiment.steps().iter().enumerate();
+        steps.filter(|(number, _)| !self.is_done(*number)).map(|(_, step)| step)
     }
 
     pub(in crate::commands::measure) fn milliseconds_left(&self) -> u64 {
-        self.steps_left().iter().map(|step| step.milliseconds).sum()
+        self.steps_left().map(|step| step.milliseconds).sum()
     }
 
-    /// The steps that the next job makes; none if all are made.
+    /// The steps that the next job makes: neighbours of one shape; none if all are made.
     pub(in crate::commands::measure) fn next_job(&self) -> Range<usize> {
-        match self.found {
-            Found::Complete => 0..0,
-            _ => self.experiment.job_from(self.part.steps_done as usize),
-        }
+        let steps = self.experiment.steps().len();
+        let Some(first) = (0..steps).find(|step| !self.is_done(*step)) else { return 0..0 };
+        let job = self.experiment.job_from(first);
+        let end = job.clone().find(|step| self.is_done(*step));
+        first..end.unwrap_or(job.end)
     }
 
     /// The step that is made next, in words.
     pub(in crate::commands::measure) fn what_comes(&self) -> String {
-        let step = self.steps_left().first().map(|step| format!(": {}", step.what));
+        let step = self.steps_left().next().map(|step| format!(": {}", step.what));
         format!("{}{}", self.part.name, step.unwrap_or_default())
     }
 
-    /// Takes in what the next step found.
+    /// Takes in what a step found.
     pub(in crate::commands::measure) fn add(
         &mut self,
+        step: usize,
         findings: Vec<Finding>,
     ) -> anyhow::Result<()> {
-        Ok(self.experiment.add(&mut self.part, findings)?)
+        let Some(file) = &mut self.rows else {
+            return Ok(self.experiment.add(&mut self.part, findings)?);
+        };
+        let (rows, mut notes) = Finding::apart(findings);
+        if file.run().found.is_empty() {
+            notes.extend(self.experiment.outline().notes.iter().cloned());
+        }
+        Ok(file.add(step as u64, rows, notes)?)
     }
 
     /// Writes what there is, as it is. Nothing does not replace what was there.
     pub(in crate::commands::measure) fn save(&self) -> Result<(), ResultsError> {
+        if self.rows.is_some() {
+            return Ok(());
+        }
         let is_nothing = self.part.steps_done == 0 && !self.part.complete;
         if is_nothing && self.directory.read(self.name()).is_ok_and(|there| there.is_some()) {
             return Ok(());
@@ -115,6 +180,13 @@ impl SavedPart {
 
     /// Computes the conclusions and writes the part.
     pub(in crate::commands::measure) fn conclude(&mut self) -> anyhow::Result<()> {
+        if let Some(rows) = &self.rows {
+            if let Some(part) = measure::experiments::part(rows.run()) {
+                self.part = part;
+                self.directory.write_tables(&self.part)?;
+            }
+            return Ok(());
+        }
         self.experiment.conclude(&mut self.part)?;
         Ok(self.save()?)
     }
@@ -127,7 +199,8 @@ impl SavedPart {
     /// Message at the start of the experiment.
     pub(in crate::commands::measure) fn announcement(&self) -> String {
         let name = &self.part.name;
-        let file = file_of(self.directory.path(), &self.part);
+        let file = self.file();
+        let file = file.display();
         match self.found {
             Found::Nothing => format!("{name}: {}", self.part.title),
             Found::Partial => format!("{name}: goes on behind {} in {file}", self.steps()),
@@ -137,7 +210,8 @@ impl SavedPart {
 
     /// Message after an interruption.
     pub(in crate::commands::measure) fn how_far(&self) -> String {
-        let file = file_of(self.directory.path(), &self.part);
+        let file = self.file();
+        let file = file.display();
         format!(
             "{} of {} are kept in {file}, and the same command goes on behind them",
             self.steps(),
@@ -146,7 +220,9 @@ impl SavedPart {
     }
 
     fn steps(&self) -> String {
-        format!("{} of {}", self.part.steps_done, count(self.experiment.steps().len(), "step"))
+        let steps = self.experiment.steps().len();
+        let done = (0..steps).filter(|step| self.is_done(*step)).count();
+        format!("{done} of {}", count(steps, "step"))
     }
 }
 
@@ -171,7 +247,8 @@ fn other_setting(
         if differences.is_empty() { "more steps there".to_owned() } else { differences.join("; ") };
     let file = file_of(directory.path(), part);
     anyhow::anyhow!(
-        "{file} was measured with another setting ({differences}) and is left as it is: --again measures it anew, --out \
-         names another directory"
+        "{} was measured with another setting ({differences}) and is left as it is: --again measures it anew, --out \
+         names another directory",
+        file.display()
     )
 }

@@ -2,7 +2,7 @@
 
 use measure::experiments::find;
 use measure::harness::rank_processes::report;
-use measure::harness::{Error, Finding, Setting, StepContext};
+use measure::harness::{Error, Experiment, Finding, Setting, StepContext};
 use measure::results::Directory;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -80,6 +80,7 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), RankError> {
     let Some((shape, steps)) = steps.and_then(|steps| Some((&steps.first()?.shape, steps))) else {
         return Err(RankError::Steps(range));
     };
+    let origin = experiment.as_ref().and_then(Experiment::origin);
     let job = Job::init()?;
     let world = job.world();
     if let Some(core) = shape.cores.get(world.rank() as usize) {
@@ -90,6 +91,7 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), RankError> {
         shape,
         service: Some(job.service_process()),
         directory: Some(&arguments.directory),
+        origin,
     };
     for (step, number) in steps.iter().zip(range) {
         let findings = step.run(&here)?;

@@ -1,7 +1,7 @@
 //! Texts of messages and tables.
 
 use measure::results::Part;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Text of a count.
 pub(super) fn count(number: usize, what: &str) -> String {
@@ -9,6 +9,6 @@ pub(super) fn count(number: usize, what: &str) -> String {
 }
 
 /// A part's file, for messages.
-pub(super) fn file_of(directory: &Path, part: &Part) -> String {
-    directory.join(format!("{}.json", part.name)).display().to_string()
+pub(super) fn file_of(directory: &Path, part: &Part) -> PathBuf {
+    directory.join(format!("{}.json", part.name))
 }

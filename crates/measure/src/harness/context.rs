@@ -1,0 +1,64 @@
+//! Environment of a step, and the rows that it makes.
+
+use crate::harness::setting::JobShape;
+use crate::rows::{Quantity, Row, What};
+use models::machine::Topology;
+use std::path::Path;
+use tradewind::Communicator;
+
+/// What all rows of an experiment have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowsOrigin {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Speed of the link between virtual nodes in bits a second.
+    pub link: Option<u64>,
+}
+
+/// Environment of a step: one rank of a job of its shape.
+#[derive(Clone, Copy, Debug)]
+pub struct StepContext<'a> {
+    /// All ranks of the job.
+    pub world: &'a Communicator,
+    /// The requested shape.
+    pub shape: &'a JobShape,
+    /// The process of the node service, where it is one of its own.
+    pub service: Option<u32>,
+    /// Directory of the results; none in a trial on threads. An experiment that keeps more than its
+    /// part (`machine.json`) writes it there from rank 0.
+    pub directory: Option<&'a Path>,
+    /// What its rows have in common, if its experiment consists of rows.
+    pub origin: Option<&'a RowsOrigin>,
+}
+
+impl StepContext<'_> {
+    /// A row of this step, of no size and no engine.
+    pub fn row(&self, what: What, quantity: Quantity, times: Vec<f64>) -> Row {
+        let machine = Topology::here().fingerprint().clone();
+        let (ranks, nodes) = (self.world.size(), self.shape.nodes.as_ref());
+        Row {
+            experiment: self.origin.map_or_else(String::new, |origin| origin.experiment.clone()),
+            what,
+            quantity,
+            engine: None,
+            algorithm: None,
+            form: None,
+            ranks,
+            nodes: self.world.nodes(),
+            ranks_per_node: nodes.and_then(|nodes| nodes.ranks.first().copied()).unwrap_or(ranks),
+            bytes: 0,
+            link: self.origin.and_then(|origin| origin.link),
+            machine: format!("{}, {} cores", machine.processor, machine.cores),
+            times: times.into_iter().map(to_tenths_of_nanoseconds).collect(),
+            calls: 1,
+            processor: None,
+            unattended: None,
+            load: None,
+        }
+    }
+}
+
+/// Microseconds with four decimals: no clock has more, and files are shorter.
+fn to_tenths_of_nanoseconds(microseconds: f64) -> f64 {
+    (microseconds * 1e4).round() / 1e4
+}

@@ -1,0 +1,88 @@
+//! A run that goes on, in the file that it adds to.
+
+use super::file::{FILE, Line, Measurements, Problem, RowsError, append};
+use super::row::Row;
+use super::run::{Run, Step};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A run that goes on, and the file that it adds to.
+#[derive(Debug)]
+pub struct RunFile {
+    path: PathBuf,
+    run: Run,
+    problems: Vec<Problem>,
+    /// The line of this run is written.
+    is_begun: bool,
+}
+
+impl RunFile {
+    /// Opens the rows of a directory to add to this run: to what is there of it with the same
+    /// setting, or to nothing if `again`. Nothing is written before the first step.
+    ///
+    /// # Errors
+    /// A file that is none of rows or of another version, and [`RowsError::OtherSetting`].
+    pub fn open(
+        directory: &Path,
+        name: &str,
+        setting: BTreeMap<String, String>,
+        steps: u64,
+        again: bool,
+    ) -> Result<Self, RowsError> {
+        let path = directory.join(FILE);
+        let there = Measurements::read(directory)?;
+        let Measurements { runs, problems } = there;
+        let there = runs.into_iter().rev().find(|run| run.name == name && !again);
+        let fresh = Run { name: name.to_owned(), setting, steps, found: BTreeMap::new() };
+        let run = match there {
+            None => fresh,
+            Some(there) if there.found.is_empty() => fresh,
+            Some(there) if (&there.setting, there.steps) == (&fresh.setting, fresh.steps) => there,
+            Some(there) => return Err(RowsError::other_setting(path, &there, &fresh)),
+        };
+        Ok(RunFile { path, run, problems, is_begun: false })
+    }
+
+    /// The run as far as it goes.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// Lines of the file that could not be read.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds a step to the run and to the file, in one write.
+    ///
+    /// # Errors
+    /// A row that no measurement can have given, or a file that cannot be written.
+    pub fn add(
+        &mut self,
+        number: u64,
+        rows: Vec<Row>,
+        notes: Vec<String>,
+    ) -> Result<(), RowsError> {
+        let mut lines = Vec::new();
+        if !self.is_begun {
+            let Run { name, setting, steps, .. } = &self.run;
+            let goes_on = !self.run.found.is_empty();
+            let (name, setting) = (name.clone(), setting.clone());
+            lines.push(Line::Run { name, setting, steps: *steps, goes_on });
+        }
+        for row in &rows {
+            row.check().map_err(RowsError::Impossible)?;
+            lines.push(Line::Row(Box::new(row.clone())));
+        }
+        lines.push(Line::Step { number, notes: notes.clone() });
+        append(&self.path, &lines)?;
+        self.is_begun = true;
+        self.run.found.insert(number, Step { rows, notes, whole: true });
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! One measured time with its coordinates.
+
+use collectives::{Choice, Collective};
+use models::decision::CallForm;
+use models::machine_file::Engine;
+use models::statistics::{Quantiles, Sample, median};
+use serde::{Deserialize, Serialize};
+
+/// Subject of a measurement.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// A collective among all ranks.
+    Collective(Collective),
+    /// An exchange with the neighbours on a torus of two dimensions.
+    NeighborAlltoall,
+    /// A computation without any call.
+    Computation,
+}
+
+/// The time of the subject that a row has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantity {
+    /// From call to result, with nothing between start and wait.
+    Alone,
+    /// From start to result, with a computation between start and wait.
+    Over,
+    /// [`Over`](Self::Over) less the computation alone. The one quantity that may be negative: it is
+    /// a difference.
+    Exposed,
+}
+
+/// Use of the cores by others than the job while it was measured, as shares from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// Time of the cores that other processes used.
+    pub others: f64,
+    /// Time of the cores that the hypervisor gave to other virtual machines.
+    pub stolen: f64,
+}
+
+/// One measured time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// The subject.
+    pub what: What,
+    /// The time of it.
+    pub quantity: Quantity,
+    /// The engine that ran it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
+    /// The algorithm of a collective.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "choice_text")]
+    pub algorithm: Option<Choice>,
+    /// Form of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<CallForm>,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Number of nodes that they are on.
+    pub nodes: u32,
+    /// Number of ranks on the first node.
+    pub ranks_per_node: u32,
+    /// Size in bytes, as the subject counts it.
+    pub bytes: u64,
+    /// Speed of the link between virtual nodes in bits a second; absent where nothing limits it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<u64>,
+    /// The machine in words.
+    pub machine: String,
+    /// Microseconds of each repetition: of the rank that takes longest, or of the ranks together.
+    pub times: Vec<f64>,
+    /// Calls that each time is the mean of.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub calls: u32,
+    /// Processor time that it took from the machine, in microseconds a repetition. A difference:
+    /// below zero it is lost in the noise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor: Option<f64>,
+    /// Share of the repetitions that were complete before their rank made another call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unattended: Option<f64>,
+    /// Load by others meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<Load>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(calls: &u32) -> bool {
+    *calls == 1
+}
+
+impl Row {
+    /// The same in this form of a call, on this engine, by this algorithm.
+    #[must_use]
+    pub fn by(self, engine: Engine, form: CallForm, algorithm: Option<Choice>) -> Self {
+        Row { engine: Some(engine), form: Some(form), algorithm, ..self }
+    }
+
+    /// The same with this size.
+    #[must_use]
+    pub fn sized(self, bytes: u64) -> Self {
+        Row { bytes, ..self }
+    }
+
+    /// The median time in microseconds.
+    pub fn median(&self) -> f64 {
+        median(&self.times)
+    }
+
+    /// Quantiles of the times in microseconds.
+    pub fn quantiles(&self) -> Quantiles {
+        Sample::of(self.times.clone()).quantiles
+    }
+
+    /// Why no measurement can have given this row; `Ok` if one can.
+    ///
+    /// # Errors
+    /// The field, its value and the values that it can have.
+    pub fn check(&self) -> Result<(), String> {
+        let least = if self.quantity == Quantity::Exposed { f64::NEG_INFINITY } else { 0.0 };
+        let is_time = |time: &f64| time.is_finite() && *time >= least;
+        let is_share = |share: &f64| (0.0..=1.0).contains(share);
+        if self.experiment.is_empty() {
+            return Err("`experiment` is empty, and every row has one".to_owned());
+        }
+        let Row { ranks, nodes, ranks_per_node, .. } = *self;
+        if [nodes, ranks_per_node].iter().any(|count| !(1..=ranks).contains(count)) {
+            return Err(format!(
+                "{ranks} ranks on {nodes} nodes, {ranks_per_node} of them on the first, and each \
+                 node has one or more"
+            ));
+        }
+        if self.calls == 0 {
+            return Err("`calls` is 0, and a time is one of calls".to_owned());
+        }
+        if self.times.is_empty() {
+            return Err("`times` is empty, and a row is made of repetitions".to_owned());
+        }
+        if let Some(time) = self.times.iter().find(|time| !is_time(time)) {
+            return Err(format!("`times` has {time}, which is no time in microseconds"));
+        }
+        if let Some(time) = self.processor.filter(|time| !time.is_finite()) {
+            return Err(format!("`processor` is {time}, which is no time in microseconds"));
+        }
+        let Load { others, stolen } = self.load.unwrap_or_default();
+        match [self.unattended.unwrap_or(0.0), others, stolen].iter().find(|one| !is_share(one)) {
+            Some(share) => Err(format!("{share} is no share, which lies from 0 to 1")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A choice as its text.
+mod choice_text {
+    use collectives::Choice;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(
+        choice: &Option<Choice>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match choice {
+            Some(choice) => serializer.collect_str(choice),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Choice>, D::Error> {
+        let text: Option<String> = Option::deserialize(deserializer)?;
+        text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+    }
+}
