@@ -289,6 +289,7 @@ mod table {
         Comm_test_inter(Handle, *mut c_int);
         Comm_remote_size(Handle, *mut c_int);
         Comm_dup(Handle, Pointer);
+        Comm_idup(Handle, Pointer, Pointer);
         Comm_dup_with_info(Handle, Handle, Pointer);
         Comm_split(Handle, c_int, c_int, Pointer);
         Comm_split_type(Handle, c_int, c_int, Handle, Pointer);

@@ -4,6 +4,7 @@ use crate::abi::{Abi, abi, library_name, library_version};
 use crate::communicators;
 use crate::failures;
 use crate::host::{Handle, Pointer, call};
+use crate::private::completed;
 use crate::request_array::examine_empty_status;
 use crate::selection;
 use crate::settings::Settings;
@@ -328,7 +329,9 @@ impl World {
         // only the communicator of this library's own may then be revoked.
         let communicator = if is_on() { self.communicator } else { self.abi.comm_world };
         let outcome = with_errors_returned(self.abi, communicator, || {
-            call!(Allreduce(from, to, N as c_int, int, minimum, communicator))
+            completed(self.abi, |request| {
+                call!(Iallreduce(from, to, N as c_int, int, minimum, communicator, request))
+            })
         });
         succeeded(outcome).then_some(least)
     }
@@ -375,7 +378,10 @@ impl World {
         let from: Pointer = own.as_mut_ptr().cast();
         let to: Pointer = all.as_mut_ptr().cast();
         let byte = self.abi.byte;
-        let outcome = call!(Allgather(from, count, byte, to, count, byte, self.communicator));
+        let communicator = self.communicator;
+        let outcome = completed(self.abi, |request| {
+            call!(Iallgather(from, count, byte, to, count, byte, communicator, request))
+        });
         succeeded(outcome).then_some(all)
     }
 }

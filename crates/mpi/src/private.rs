@@ -6,6 +6,7 @@ use crate::tolerance;
 use std::ffi::c_int;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicI32, AtomicIsize, Ordering};
+use std::time::Duration;
 
 /// A duplicate of the world for this library's own calls, whose errors are returned. No message is
 /// sent on it while the program runs.
@@ -19,12 +20,29 @@ pub(crate) fn open_private(abi: &Abi, rank: c_int) -> Result<(), c_int> {
     let mut in_memory: isize = 0;
     let at: Pointer = (&raw mut in_memory).cast();
     let world = abi.comm_world;
-    check(tolerance::with_errors_returned(abi, world, || call!(Comm_dup(world, at))))?;
+    let duplicate = || completed(abi, |request| call!(Comm_idup(world, at, request)));
+    check(tolerance::with_errors_returned(abi, world, duplicate))?;
     // SAFETY: the variable is as large as the handles of every ABI.
     let private = unsafe { abi.read(at, 0) };
     check(call!(Comm_set_errhandler(private, abi.errors_return)))?;
     PRIVATE.store(private, Ordering::Relaxed);
     Ok(())
+}
+
+/// Starts a collective of the MPI library by this function and sleeps until it is complete. MPI libraries
+/// would poll, on the cores that other ranks and the node service need for their start.
+pub(crate) fn completed(abi: &Abi, start: impl FnOnce(Pointer) -> c_int) -> c_int {
+    const PAUSE: Duration = Duration::from_micros(50);
+    let (mut in_memory, mut is_complete): (isize, c_int) = (0, 0);
+    let request: Pointer = (&raw mut in_memory).cast();
+    let mut outcome = start(request);
+    while outcome == 0 && is_complete == 0 {
+        outcome = call!(Test(request, &raw mut is_complete, abi.ignored_status()));
+        if is_complete == 0 {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    outcome
 }
 
 /// Frees the communicator of this library's own calls.
