@@ -5,7 +5,9 @@
 //! library, and must receive no message of it, because a receive of the program may accept any
 //! message. So each rank that has the library announces itself by MPI's own name service
 //! (`MPI_Publish_name`), which needs no call of any other rank, and reaches all nodes of the job.
-//! Until the check has succeeded, no collective is started.
+//! Until the check has succeeded, no collective is started. In a job on one node the ranks look for each
+//! other by a local socket first (`node`), which is faster; all of them obey its decision. Only if that
+//! finds some missing, or none at all, the name service decides.
 //!
 //! Announcements go up a binary tree of the ranks: a rank announces itself when both its children
 //! have announced that theirs are complete, or after a limit. Rank 0 then publishes the decision. If
@@ -20,20 +22,25 @@
 //!
 //! A rank that can publish no name at all has no name service, and checks nothing. If only the
 //! announcement of a rank fails, the others take it for one without the library, and it obeys their
-//! decision. Nothing is checked where a look-up may end the job. Processes that the
+//! decision. Where a look-up may end the job, the socket alone decides. Processes that the
 //! program has spawned are not checked: all of them have the environment of one call.
 //!
 //! The names stay until MPI_Finalize. If ranks lack the library, a rank that ends before the last one
 //! has decided leaves its names to the end of the launcher.
 
+mod node;
+
 use crate::abi::{Abi, STANDARD, library_version};
 use crate::host::{Pointer, call};
 use crate::tolerance::with_errors_returned;
+use node::{Place, Presence};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt::Write;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+/// Time after which the name service is asked, in a job on one node.
+const ON_NODE: Duration = Duration::from_millis(300);
 /// Time after which a rank announces itself without its children.
 const ANNOUNCED: Duration = Duration::from_millis(700);
 /// Time after which rank 0 looks up which ranks are there.
@@ -74,11 +81,36 @@ pub(crate) struct Missing {
 /// Returns when all ranks of the world are known to have this library, or that some lack it.
 /// Every rank that calls this returns alike.
 pub(crate) fn check(abi: &Abi, (rank, ranks): (u32, u32)) -> Result<(), Missing> {
-    if ranks < 2 || is_spawned(abi) || aborts_without_a_name(abi) {
+    if ranks < 2 || is_spawned(abi) {
         return Ok(());
     }
-    let check = || Check { abi, job: job(), rank, ranks, begin: Instant::now() }.run();
+    let begin = Instant::now();
+    let place = node::place(ranks);
+    if aborts_without_a_name(abi) {
+        return check_without_names(&place, (rank, ranks));
+    }
+    if let Place::Node(name) = &place
+        && let Presence::Complete = node::check(name, (rank, ranks), ON_NODE)
+    {
+        return Ok(());
+    }
+    let check = || Check { abi, job: job(), rank, ranks, begin }.run();
     with_errors_returned(abi, abi.comm_world, || with_errors_returned(abi, abi.comm_self, check))
+}
+
+/// The check without the name service: jobs on several nodes are not checked.
+fn check_without_names(place: &Place, (rank, ranks): (u32, u32)) -> Result<(), Missing> {
+    let presence = match place {
+        Place::Node(name) => node::check(name, (rank, ranks), LIMIT),
+        Place::Nodes => Presence::Complete,
+        // All that ranks with a name find is then that this one is missing.
+        Place::Unknown => Presence::Unknown,
+    };
+    match presence {
+        Presence::Complete => Ok(()),
+        Presence::Missing(which) => Err(Missing { found: Some(describe(ranks, &list(&which))) }),
+        Presence::Unknown => Err(Missing { found: None }),
+    }
 }
 
 /// Returns whether no rank looks for names any more, if the check has begun at this time.
@@ -158,7 +190,7 @@ impl Check<'_> {
         if decision == COMPLETE {
             return Ok(());
         }
-        Err(Missing { found: is_own.then(|| self.describe(&decision)) })
+        Err(Missing { found: is_own.then(|| describe(self.ranks, &decision)) })
     }
 
     /// Returns whether the launcher has a name service for this rank.
@@ -216,25 +248,9 @@ impl Check<'_> {
         if missing.is_empty() { COMPLETE.to_owned() } else { list(&missing) }
     }
 
-    fn describe(&self, decision: &str) -> String {
-        let ranks = self.ranks;
-        let (who, which) = match decision.split_once(':') {
-            Some(("1", rank)) => (format!("1 of {ranks} ranks was"), format!(": rank {rank}")),
-            Some((count, list)) => (
-                format!("{count} of {ranks} ranks were"),
-                format!(": ranks {}", list.replace(',', ", ")),
-            ),
-            None => (format!("some of {ranks} ranks were"), String::new()),
-        };
-        format!(
-            "{who} started without `tradewind mpi`{which}; nothing runs on tradewind: put \
-             `tradewind mpi --` before each program of the job"
-        )
-    }
-
     /// Looks a name up again and again until this time after the begin.
     fn awaited(&self, name: &str, limit: Duration) -> Option<String> {
-        const LAST_PAUSE: Duration = Duration::from_millis(20);
+        const LAST_PAUSE: Duration = Duration::from_millis(5);
         let mut pause = Duration::from_micros(100);
         loop {
             let is_late = self.begin.elapsed() >= limit;
@@ -273,6 +289,22 @@ impl Check<'_> {
         }
         outcome == 0
     }
+}
+
+/// The line about ranks without this library, which `decision` names.
+fn describe(ranks: u32, decision: &str) -> String {
+    let (who, which) = match decision.split_once(':') {
+        Some(("1", rank)) => (format!("1 of {ranks} ranks was"), format!(": rank {rank}")),
+        Some((count, list)) => (
+            format!("{count} of {ranks} ranks were"),
+            format!(": ranks {}", list.replace(',', ", ")),
+        ),
+        None => (format!("some of {ranks} ranks were"), String::new()),
+    };
+    format!(
+        "{who} started without `tradewind mpi`{which}; nothing runs on tradewind: put \
+         `tradewind mpi --` before each program of the job"
+    )
 }
 
 /// Number and list of ranks, without spaces, which a name service may not allow: "5:1,4-7".

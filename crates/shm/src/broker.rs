@@ -121,6 +121,19 @@ impl Broker {
             Err(error) => Err(system("accept a connection")(error)),
         }
     }
+
+    /// As [`accept`](Self::accept), but waits for a connection, at most for `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`accept`](Self::accept).
+    pub fn accept_within(&self, timeout: Duration) -> Result<Option<Connection>, BrokerError> {
+        let limit = Timespec::try_from(timeout).ok();
+        match poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], limit.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => self.accept(),
+            Err(error) => Err(system("wait for a connection")(error)),
+        }
+    }
 }
 
 impl AsFd for Broker {

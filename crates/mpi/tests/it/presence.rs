@@ -55,8 +55,11 @@ fn goes_on(family: Family) {
 fn names_that_one_rank_cannot_publish() {
     let host = Host::all(Family::Mpich)[0];
     let tool = host.tool("unpublished");
-    let job =
-        |end: &str| host.job("some_ranks", 4).variable("WITHHELD", end).preloaded_before(&tool);
+    // A job of named nodes, whose ranks do not look for each other by a local socket first.
+    let job = |end: &str| {
+        let job = host.job("some_ranks", 4).variable("TRADEWIND_NODE", "here");
+        job.variable("WITHHELD", end).preloaded_before(&tool)
+    };
     let text = "1 of 4 ranks was started without `tradewind mpi`: rank";
     for rank in [0, 2] {
         expect_left(&job(&format!("-{rank}")), &format!("{text} {rank}"));
@@ -76,4 +79,9 @@ fn open_mpi_goes_on_if_ranks_lack_the_library() {
 
 fn intel_mpi_goes_on_if_ranks_lack_the_library() {
     goes_on(Family::Intel);
+    // There names cannot be looked up, and the ranks of a node look for each other alone.
+    for host in Host::all(Family::Intel).into_iter().filter(|host| host.has_standard_abi()) {
+        let finished = host.job("some_ranks", 4).preloaded_except("1");
+        expect_left(&finished, "1 of 4 ranks was started without `tradewind mpi`: rank 1");
+    }
 }
