@@ -48,8 +48,13 @@ pub(crate) fn wait(request: Pointer, status: Pointer) -> c_int {
         return pass!(Wait(request, status));
     }
     let Some(array) = Array::new(1, request, status) else { return call!(Wait(request, status)) };
-    let drive = || poke(array.abi);
-    let Some(ended) = requests::wait(array.abi, (array.get(0), &array.clock), drive) else {
+    let own = (array.get(0), &array.clock);
+    let mut pause = Pause::default();
+    let drive = || {
+        poke(array.abi);
+        true
+    };
+    let Some(ended) = requests::wait(array.abi, own, &mut pause, drive) else {
         return until(array.abi, |flag| call!(Test(request, flag, status)));
     };
     array.write_status(0, false);
@@ -106,16 +111,21 @@ pub(crate) fn wait_all(count: c_int, requests: Pointer, statuses: Pointer) -> c_
         (outcome != 0 || flag != 0).then_some(outcome)
     };
     let (mut own, mut failures) = (0, Vec::new());
+    let mut pause = Pause::default();
     for index in 0..array.count {
-        let drive = || match library {
-            None => library = test_once(),
-            Some(_) => poke(array.abi),
+        let drive = || {
+            match library {
+                None => library = test_once(),
+                Some(_) => poke(array.abi),
+            }
+            library.is_some()
         };
         let request = (array.get(index), &array.clock);
-        let Some(ended) = requests::wait(array.abi, request, drive) else { continue };
+        let Some(ended) = requests::wait(array.abi, request, &mut pause, drive) else { continue };
         own += 1;
         note(&mut failures, index, array.ended(index, &ended));
     }
+    drop(pause);
     // The MPI library's status of a null or an inactive request is that of a complete collective.
     let outcome = match library {
         Some(outcome) => outcome,

@@ -10,6 +10,7 @@
 //! library.
 
 mod pause;
+mod poller;
 mod progress;
 
 use crate::abi::Abi;
@@ -24,7 +25,8 @@ use crate::reductions::Fold;
 use crate::relief;
 use crate::report::{self, Clock};
 use crate::tolerance::is_on;
-pub(crate) use pause::{Pause, leave_waits, record_success, record_vain_test, set_oversubscribed};
+pub(crate) use pause::{Pause, record_success, record_vain_test, set_oversubscribed};
+pub(crate) use poller::leave_waits;
 use progress::advance_queued;
 pub(crate) use progress::{make_progress, set_world};
 use shm::biased_mutex::BiasedMutex;
@@ -331,6 +333,18 @@ fn fail(
     code.is_some()
 }
 
+/// Returns whether the thread that waits for a request has something to do for it.
+fn is_ready(handle: Handle) -> bool {
+    with(|requests| {
+        let Some(operation) = requests.operations.get_mut(&handle) else { return true };
+        match operation.state {
+            State::Active => operation.test() || !operation.is_active(),
+            State::Finishing => false,
+            State::Failed(..) | State::Complete(_) => true,
+        }
+    })
+}
+
 /// Advances an operation. Returns what is to be done for it now.
 fn advance(operation: &mut Operation) -> (Look, Option<Next>) {
     let is_complete = operation.is_active() && operation.test();
@@ -463,14 +477,14 @@ pub(crate) fn drive_both(abi: &Abi) {
 }
 
 /// Waits until a request of this library is complete, and ends it; `None` for other requests. The
-/// caller reports its error. `clock` times the function of the caller, and `drive` drives the MPI
-/// library meanwhile.
+/// caller reports its error. `clock` times the function of the caller, which waits by `pause`, and
+/// `drive` drives the MPI library meanwhile; it returns whether calls of other threads do the same.
 pub(crate) fn wait(
     abi: &Abi,
     (handle, clock): (Handle, &Clock),
-    mut drive: impl FnMut(),
+    pause: &mut Pause,
+    mut drive: impl FnMut() -> bool,
 ) -> Option<Ended> {
-    let mut pause = Pause::default();
     loop {
         // One lock for the look and the end: the shortest collectives take a few of them.
         let (look, next, operation) = with(|requests| {
@@ -489,9 +503,9 @@ pub(crate) fn wait(
             return None;
         }
         if !next.is_some_and(|next| next.take(abi, handle)) {
-            pause.rest(|| {
-                drive();
+            pause.rest_for(handle, is_ready, || {
                 make_progress();
+                drive()
             });
         }
     }

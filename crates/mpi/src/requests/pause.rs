@@ -1,7 +1,9 @@
 //! The time between two looks at a request.
 
+use super::poller::{self, Role};
+use crate::host::Handle;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tradewind::sleep_after;
 
@@ -17,6 +19,11 @@ pub(crate) fn set_oversubscribed(is_oversubscribed: bool) {
     IS_OVERSUBSCRIBED.store(is_oversubscribed, Ordering::Relaxed);
 }
 
+fn is_oversubscribed() -> bool {
+    // Relaxed: set once, before any request exists.
+    IS_OVERSUBSCRIBED.load(Ordering::Relaxed)
+}
+
 /// Tests of a thread in succession that have found active requests, after which each yields the core
 /// where ranks share them.
 const TESTS_BEFORE_YIELD: u32 = 16;
@@ -30,15 +37,12 @@ thread_local! {
     static VAIN_TESTS: Cell<u32> = const { Cell::new(0) };
     /// The time of the last of them, if it was late enough to be measured.
     static LAST_VAIN_TEST: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// The share of this thread in [`WAITING`].
-    static WAITS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Records that a test has found an active request. A program that repeats it until the request is
 /// complete would use its whole time slice, while the awaited rank needs the core.
 pub(crate) fn record_vain_test() {
-    // Relaxed: set once, before any request exists.
-    if !IS_OVERSUBSCRIBED.load(Ordering::Relaxed) {
+    if !is_oversubscribed() {
         return;
     }
     let tests = VAIN_TESTS.get().saturating_add(1);
@@ -64,28 +68,79 @@ pub(crate) fn record_success() {
     LAST_VAIN_TEST.set(None);
 }
 
-/// Number of threads of this process that wait and have polled in vain.
-static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// Longest sleep of a thread while another one polls, after which it looks and drives once itself.
+const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+
+/// As [`LONGEST_SLEEP`], where the MPI library may advance something only in calls of this thread.
+const LONGEST_SLEEP_UNDRIVEN: Duration = Duration::from_millis(1);
 
 /// Waits between two looks at a request.
 #[derive(Default)]
 pub(crate) struct Pause {
     looks: u32,
-    /// Set when the first polls have been in vain. The thread is then counted as waiting.
+    /// Set when the first polls have been in vain.
     begun: Option<Instant>,
+    /// This wait has got the role of the poller for its thread.
+    polls: bool,
+    /// The poller drives what this thread waits for.
+    is_driven: bool,
 }
 
 impl Pause {
     /// Lets time pass, and calls `drive` in some looks: messages that the program has started may
     /// need the MPI library, and other calls this library, while the program waits.
     pub(crate) fn rest(&mut self, drive: impl FnOnce()) {
-        self.looks += 1;
-        // Relaxed: set once, before any request exists.
-        let is_oversubscribed = IS_OVERSUBSCRIBED.load(Ordering::Relaxed);
-        if !is_oversubscribed && self.looks < SPINS {
-            std::hint::spin_loop();
+        if !self.spins() {
+            self.poll(false, drive);
+        }
+    }
+
+    /// As [`rest`](Self::rest), in a wait for a request of this library: of several threads that wait
+    /// so, one polls for all, and `is_ready` says whether another one has something to do. `drive`
+    /// returns whether calls of any thread drive the same.
+    pub(super) fn rest_for(
+        &mut self,
+        request: Handle,
+        is_ready: impl FnMut(Handle) -> bool,
+        drive: impl FnOnce() -> bool,
+    ) {
+        if self.spins() {
             return;
         }
+        let waited = self.begun.get_or_insert_with(Instant::now).elapsed();
+        let is_long = sleep_after(waited, !is_oversubscribed()).is_some();
+        match poller::role(request, is_long) {
+            Role::Polls { is_new } => {
+                self.polls |= is_new;
+                let others_sleep = poller::wake_ready(is_ready);
+                self.poll(others_sleep, || _ = drive());
+            }
+            // In a short wait all threads have their turn again before one that sleeps would wake.
+            Role::Looks => std::thread::yield_now(),
+            Role::Sleeps => {
+                let limit = if self.is_driven { LONGEST_SLEEP } else { LONGEST_SLEEP_UNDRIVEN };
+                let begun = Instant::now();
+                std::thread::park_timeout(limit);
+                if begun.elapsed() >= limit {
+                    self.is_driven = drive();
+                }
+            }
+        }
+    }
+
+    /// Returns whether the partner may be about to arrive; a moment has passed then.
+    fn spins(&mut self) -> bool {
+        self.looks = self.looks.saturating_add(1);
+        let spins = self.looks < SPINS && !is_oversubscribed();
+        if spins {
+            std::hint::spin_loop();
+        }
+        spins
+    }
+
+    /// Drives, or leaves the core, or does both.
+    fn poll(&mut self, others_sleep: bool, drive: impl FnOnce()) {
+        let is_oversubscribed = is_oversubscribed();
         // In turns, with a look after each: some MPI libraries yield the core, too, when they are
         // driven, and the request may be complete after each yield.
         if is_oversubscribed && self.looks.is_multiple_of(2) {
@@ -95,19 +150,9 @@ impl Pause {
         if !is_oversubscribed {
             drive();
         }
-        self.leave_core(is_oversubscribed);
-    }
-
-    /// Yields the core or, in a long wait where another thread may need it, sleeps: what the other one
-    /// computes, among many threads that yield, has one turn in many.
-    fn leave_core(&mut self, is_oversubscribed: bool) {
-        let begun = *self.begun.get_or_insert_with(|| {
-            // Relaxed: a number that publishes nothing.
-            WAITING.fetch_add(1, Ordering::Relaxed);
-            WAITS.set(WAITS.get() + 1);
-            Instant::now()
-        });
-        let is_shared = is_oversubscribed || WAITING.load(Ordering::Relaxed) > 1;
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        let is_shared = is_oversubscribed || others_sleep;
+        // What the awaited thread computes has, among many threads that yield, one turn in many.
         match is_shared.then(|| sleep_after(begun.elapsed(), !is_oversubscribed)).flatten() {
             Some(time) => std::thread::sleep(time),
             None => std::thread::yield_now(),
@@ -117,41 +162,16 @@ impl Pause {
 
 impl Drop for Pause {
     fn drop(&mut self) {
-        // None, if a jump inside this wait has taken the share away.
-        if let (Some(_), Some(fewer)) = (self.begun, WAITS.get().checked_sub(1)) {
-            WAITS.set(fewer);
-            // Relaxed: as in `leave_core`.
-            WAITING.fetch_sub(1, Ordering::Relaxed);
+        // A jump inside this wait may have ended the role already.
+        if self.polls {
+            poller::release();
         }
     }
-}
-
-/// Ends all waits of this thread, which leaves them by a jump.
-pub(crate) fn leave_waits() {
-    // Relaxed: as in `leave_core`.
-    WAITING.fetch_sub(WAITS.take(), Ordering::Relaxed);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_jump_out_of_a_wait_ends_its_share() {
-        let rest = |pause: &mut Pause| (0..SPINS + 2).for_each(|_| pause.rest(|| ()));
-        let (mut outer, mut inner) = (Pause::default(), Pause::default());
-        rest(&mut outer);
-        rest(&mut inner);
-        assert_eq!(WAITS.get(), 2);
-        // As in a jump, its destructor does not run.
-        std::mem::forget(inner);
-        leave_waits();
-        assert_eq!(WAITS.get(), 0);
-        // The jump ended inside the outer wait.
-        drop(outer);
-        assert_eq!(WAITS.get(), 0);
-        assert_eq!(WAITING.load(Ordering::Relaxed), 0);
-    }
 
     #[test]
     fn a_program_that_computes_between_its_tests_keeps_the_core() {

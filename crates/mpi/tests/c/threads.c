@@ -1,4 +1,5 @@
-// Three threads, each with a communicator of its own.
+// Three threads, each with a communicator of its own. In some rounds a rank is late, so that all others
+// wait for long in all their threads.
 #include "check.h"
 #include <pthread.h>
 
@@ -10,11 +11,13 @@ static void *work(void *number) {
     for (int i = 0; i < 200; i++) {
         int largest = -1, received = -1, value = rank + i;
         MPI_Request requests[3];
+        if (i % 20 == 0 && rank == i / 20 % size) usleep(2000);
         MPI_Irecv(&received, 1, MPI_INT, before, 0, communicator, &requests[0]);
         MPI_Iallreduce(&value, &largest, 1, MPI_INT, MPI_MAX, communicator, &requests[1]);
         MPI_Isend(&value, 1, MPI_INT, next, 0, communicator, &requests[2]);
         // Threads test their arrays at the same time.
         for (int done = i % 2; !done;) MPI_Testall(3, requests, &done, MPI_STATUSES_IGNORE);
+        if (i % 3 == 0) MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
         MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
         CHECK(largest == size - 1 + i && received == before + i);
     }
