@@ -63,6 +63,7 @@ pub(crate) mod settings;
 pub(crate) mod status_queries;
 pub(crate) mod table;
 pub(crate) mod take;
+mod thread_checkers;
 pub(crate) mod tolerance;
 pub(crate) mod topology;
 mod tuning;

@@ -9,6 +9,7 @@ use crate::request_array::examine_empty_status;
 use crate::selection;
 use crate::settings::Settings;
 use crate::table::{Parts, Takeover};
+use crate::thread_checkers::thread_checker;
 use crate::tolerance::{is_on, with_errors_returned};
 use crate::{
     buffers, incomplete, persistent, presence, private, relief, report, requests, tolerance,
@@ -171,8 +172,8 @@ struct World {
 struct Agreement {
     /// Any rank asks for the report, which is collective.
     reports: bool,
-    /// No rank has switched the library off.
-    is_on: bool,
+    /// Why a rank has switched the library off.
+    off: Option<&'static str>,
     /// The calls that the user has chosen, as rank 0 has them.
     chosen: Option<u128>,
 }
@@ -184,6 +185,9 @@ struct Received {
     table: Vec<u8>,
 }
 
+/// Stands for a rank that runs under a tool that checks threads, in the agreement: the others leave
+/// all calls as well.
+const UNDER_CHECKER: c_int = -1;
 /// Bytes of a rank in an exchange. Longer messages take a second one.
 const BLOCK: usize = 1024;
 /// Bytes of the length in front of a message.
@@ -220,8 +224,8 @@ impl World {
         if self.ranks < 2 {
             return Err("there is one rank".into());
         }
-        if !agreement.is_on {
-            return Err("TRADEWIND_MPI is off".into());
+        if let Some(why) = agreement.off {
+            return Err(why.into());
         }
         let rank = self.rank.cast_unsigned();
         let ranks = self.ranks.cast_unsigned();
@@ -304,7 +308,8 @@ impl World {
         let kinds = settings.chosen.unwrap_or_default();
         let third = |number: u32| of_first(kinds >> (22 * number) & 0x3f_ffff);
         let is_chosen = of_first(u128::from(settings.chosen.is_some()));
-        let is_on = c_int::from(settings.is_on);
+        let checker = thread_checker().filter(|_| settings.is_on);
+        let is_on = if checker.is_some() { UNDER_CHECKER } else { c_int::from(settings.is_on) };
         let is_open = c_int::from(self.is_open);
         let own = [is_open, is_silent, is_on, is_chosen, third(0), third(1), third(2)];
         let Some([is_open, is_silent, is_on, is_chosen, thirds @ ..]) = self.minimum(own) else {
@@ -315,7 +320,19 @@ impl World {
         }
         let kinds = (0..).zip(thirds).map(|(number, third)| (third as u128) << (22 * number));
         let chosen = (is_chosen == 1).then(|| kinds.sum());
-        Ok((self, Agreement { reports: is_silent == 0, is_on: is_on == 1, chosen }))
+        let off = match is_on {
+            UNDER_CHECKER => Some("a tool checks the threads of a rank"),
+            0 => Some("TRADEWIND_MPI is off"),
+            _ => None,
+        };
+        if is_on == UNDER_CHECKER && self.rank == 0 {
+            let name = checker.unwrap_or("a tool that checks threads");
+            log::warn!(
+                "{name} does not know the synchronization between processes, so nothing runs \
+                 on tradewind: run the program without that tool"
+            );
+        }
+        Ok((self, Agreement { reports: is_silent == 0, off, chosen }))
     }
 
     /// Returns the minimum over all ranks of each number, unless the MPI library fails.
