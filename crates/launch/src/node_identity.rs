@@ -27,9 +27,10 @@ impl NodeIdentity {
         name: Option<&str>,
         interface: Option<&str>,
     ) -> Result<Self, LaunchError> {
-        let read = |path: &str| std::fs::read_to_string(path).map_err(system("identify this node"));
+        const ACTION: &str = "identify this node by /proc, which must be mounted";
+        let read = |path: &str| std::fs::read_to_string(path).map_err(system(ACTION));
         let link = |path: &str| {
-            let link = std::fs::read_link(path).map_err(system("identify this node"))?;
+            let link = std::fs::read_link(path).map_err(system(ACTION))?;
             // The link is like `net:[4026531840]`.
             Ok::<_, LaunchError>(
                 link.to_string_lossy().chars().filter(char::is_ascii_digit).collect::<String>(),

@@ -3,6 +3,7 @@
 
 use crate::harness::{Finished, Host, Job};
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use testing::mpi::Family;
 
@@ -11,6 +12,7 @@ testing::tests![needs(Mpich):
     inherited_settings_are_neither_needed_nor_changed,
 ];
 testing::tests![needs(Mpich, Root): restricted_systems_change_no_result];
+testing::tests![needs(Mpich, IntelMpi, Root): refused_systems_change_no_result];
 
 /// What becomes of the collectives.
 #[derive(Clone, Copy)]
@@ -18,8 +20,10 @@ enum Outcome {
     Taken,
     /// Left to the MPI library, with one line that contains these words.
     Left(&'static [&'static str]),
+    /// Nothing is printed.
+    Unseen,
 }
-use Outcome::{Left, Taken};
+use Outcome::{Left, Taken, Unseen};
 
 /// Way out in each line that names a call which the system has refused.
 const SANDBOX: &str = "sandbox";
@@ -49,6 +53,7 @@ const INHERITED: &[(&str, Outcome)] = &[
     (r#"umask 0; exec "$@""#, Taken),
     (r#"exec "$@" <&-"#, Taken),
     (r#"exec "$@" <&- >&-"#, Taken),
+    (r#"exec "$@" <&- >&- 2>&-"#, Unseen),
     (r#"ulimit -c 0; ulimit -l 0; ulimit -s 512; exec "$@""#, Taken),
     (r#"ulimit -S -f 100000; exec "$@""#, Taken),
     (r#"ulimit -f 100000; exec "$@""#, Left(&["RLIMIT_FSIZE", "ulimit -f"])),
@@ -67,8 +72,22 @@ const RESTRICTED: &[(&str, Outcome)] = &[
     (r#"exec setpriv --reuid 54321 --regid 54321 --clear-groups "$@""#, Taken),
     (r#"exec setpriv --inh-caps -all --bounding-set -all "$@""#, Taken),
     (r#"exec unshare --mount sh -c 'mount --rbind / /mnt; exec chroot /mnt "$@"' sh "$@""#, Taken),
+    (r#"exec unshare --mount sh -c 'umount -l /dev/shm; exec "$@"' sh "$@""#, Taken),
     // Namespaces of processes divide the ranks into nodes.
     (r#"exec unshare --pid --fork --kill-child --mount-proc "$@""#, Taken),
+];
+
+/// As [`RESTRICTED`]; MPICH itself does not start so.
+const REFUSED: &[(&str, Outcome)] = &[
+    (
+        r#"exec unshare --mount sh -c 'umount -l /proc; exec "$@"' sh "$@""#,
+        Left(&["/proc", "must be mounted"]),
+    ),
+    (
+        r#"exec setpriv --reuid 54321 --regid 54321 --clear-groups \
+            bash -c 'ulimit -u 2; exec "$@"' bash "$@""#,
+        Left(&["start the node service", "ulimit -u"]),
+    ),
 ];
 
 /// A name in the line that the rank 0 prints for all.
@@ -82,6 +101,7 @@ fn wrong(expected: Outcome, finished: &Finished) -> Option<&'static str> {
     let lines: Vec<&str> = finished.errors.lines().filter(|line| line.contains(LEFT)).collect();
     let is_taken = finished.calls("MPI_Iallreduce").0 > 0;
     match expected {
+        Unseen => None,
         Taken => (!is_taken || !lines.is_empty()).then_some("nothing runs on tradewind"),
         Left(words) => {
             let is_said =
@@ -91,21 +111,28 @@ fn wrong(expected: Outcome, finished: &Finished) -> Option<&'static str> {
     }
 }
 
+/// Variable of the ranks of a job, and of its node service, with the number of the job. The name begins
+/// as those that scripts keep.
+const NUMBER: &str = "MPI_TEST_JOB";
+
 /// Runs the job with each setting and returns the wrong ones.
-fn wrong_ones(settings: &[(&str, Outcome)], run: impl Fn(&str) -> Finished) -> Vec<String> {
+fn wrong_ones(settings: &[(&str, Outcome)], job: impl Fn(&str) -> Job) -> Vec<String> {
+    static LAST: AtomicU32 = AtomicU32::new(0);
     let outcomes = settings.iter().filter_map(|(setting, expected)| {
-        let finished = run(setting);
-        until_no_service_is_left(setting);
+        // Relaxed: the numbers only differ.
+        let number = LAST.fetch_add(1, Ordering::Relaxed).to_string();
+        let finished = job(setting).variable(NUMBER, &number).preloaded();
+        until_no_service_is_left(setting, &number);
         Some(format!("{setting}: {}: {finished:?}", wrong(*expected, &finished)?))
     });
     outcomes.collect()
 }
 
-/// Waits for the end of the node service, which notices the ends of the ranks by itself.
-fn until_no_service_is_left(setting: &str) {
+/// Waits for the end of the node service of a job, which notices the ends of the ranks by itself.
+fn until_no_service_is_left(setting: &str, number: &str) {
     const LIMIT: Duration = Duration::from_secs(20);
     let begun = Instant::now();
-    while let Some(service) = service() {
+    while let Some(service) = service(number) {
         assert!(begun.elapsed() < LIMIT, "{setting}: process {service} is left");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -115,16 +142,21 @@ fn until_no_service_is_left(setting: &str) {
     assert_eq!(left.iter().find(is_ours), None, "{setting}");
 }
 
-/// A process of this program as a node service, if there is one.
-fn service() -> Option<String> {
+/// The node service of a job, which is a process of this program, if there is one.
+fn service(number: &str) -> Option<String> {
     let identity = |path: &str| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let own = identity("/proc/self/exe");
+    let words = |path: String| {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect::<Vec<_>>()
+    };
+    let mark = format!("{NUMBER}={number}").into_bytes();
     let entries = std::fs::read_dir("/proc").expect("/proc is mounted").flatten();
     let mut numbers = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    numbers.find(|number| {
-        let command = std::fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
-        let is_service = command.split(|byte| *byte == 0).nth(2) == Some(b"serve");
-        is_service && identity(&format!("/proc/{number}/exe")) == own
+    numbers.find(|process| {
+        words(format!("/proc/{process}/cmdline")).get(2).is_some_and(|word| word == b"serve")
+            && words(format!("/proc/{process}/environ")).contains(&mark)
+            && identity(&format!("/proc/{process}/exe")) == own
     })
 }
 
@@ -134,14 +166,19 @@ fn job() -> Job {
 }
 
 fn settings_of_a_program_are_neither_needed_nor_changed() {
-    let wrong = wrong_ones(OF_THE_PROGRAM, |setting| job().argument(setting).preloaded());
+    let wrong = wrong_ones(OF_THE_PROGRAM, |setting| job().argument(setting));
     assert_eq!(wrong, [""; 0]);
 }
 
 fn inherited_settings_are_neither_needed_nor_changed() {
-    assert_eq!(wrong_ones(INHERITED, |script| job().started_by(script).preloaded()), [""; 0]);
+    assert_eq!(wrong_ones(INHERITED, |script| job().started_by(script)), [""; 0]);
 }
 
 fn restricted_systems_change_no_result() {
-    assert_eq!(wrong_ones(RESTRICTED, |script| job().started_by(script).preloaded()), [""; 0]);
+    assert_eq!(wrong_ones(RESTRICTED, |script| job().started_by(script)), [""; 0]);
+}
+
+fn refused_systems_change_no_result() {
+    let job = || Host::all(Family::Intel)[0].job("settings", 2);
+    assert_eq!(wrong_ones(REFUSED, |script| job().started_by(script)), [""; 0]);
 }
