@@ -1,13 +1,14 @@
-//! Rounds of one kind, with ranks that lag, and the memory before and after them.
+//! Rounds of one kind, with ranks that lag, and what is in use before and after them.
 
 use crate::job_kinds::Kind;
 use std::fmt;
+use std::fs::{read_dir, read_to_string};
 use std::sync::Mutex;
 use std::time::Duration;
 use tradewind::{Communicator, Op, Result};
 
 /// Ranks of the jobs: with three of them, two may wait for different ones.
-const RANKS: u32 = 3;
+pub(super) const RANKS: u32 = 3;
 
 /// One kind of object, created, used and dropped.
 pub(super) struct Row {
@@ -21,17 +22,18 @@ pub(super) struct Row {
 pub(super) struct Rounds {
     first: usize,
     more: usize,
-    /// True if the memory of all rows is to be shown.
+    /// True if the growth of all rows is to be shown.
     pub(super) are_shown: bool,
 }
 
 impl Rounds {
-    /// A third of them, then the rest: what grows with the rounds triples.
+    /// A third of them, at most a thousand, then the rest: what grows with the rounds triples.
     pub(super) fn of_environment() -> Self {
         let wanted = std::env::var("TRADEWIND_GROWTH_ROUNDS").ok();
         let wanted = wanted.and_then(|text| text.parse::<usize>().ok());
         let all = wanted.unwrap_or(300);
-        Rounds { first: all / 3, more: all - all / 3, are_shown: wanted.is_some() }
+        let first = (all / 3).min(1000);
+        Rounds { first, more: all - first, are_shown: wanted.is_some() }
     }
 }
 
@@ -55,79 +57,83 @@ impl Lag {
     }
 }
 
-/// Kibibytes in use.
-#[derive(Clone, Copy, Debug, Default)]
-struct InUse {
-    /// Of the process, in private memory.
-    process: i64,
-    /// The most that a rank has allocated in its part of the segment.
-    arena: i64,
-}
+/// Names of the figures of [`InUse`].
+const FIGURES: [&str; 4] = ["KiB of private memory", "KiB of the arena", "descriptors", "mappings"];
+
+/// What is in use: the most of a process, or of a rank's part of the segment.
+///
+/// The pages of the segment are not among the private memory: they stay once they were in use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InUse([i64; FIGURES.len()]);
 
 impl InUse {
     /// A collective call.
     fn now(world: &Communicator) -> Result<Self> {
         // Nothing of the rounds is under way behind it.
         world.barrier()?;
-        let own = world.allocated_bytes();
-        let mut most = [0];
-        world.allreduce(&[own], &mut most, Op::Maximum)?;
-        Ok(InUse { process: resident(), arena: (most[0] >> 10) as i64 })
+        let own = [resident(), (world.allocated_bytes() >> 10) as i64, descriptors(), mappings()];
+        let mut most = [0; FIGURES.len()];
+        world.allreduce(&own, &mut most, Op::Maximum)?;
+        Ok(InUse(most))
     }
 }
 
-/// Resident memory of this process in kibibytes, without the segment: its pages stay once they were
-/// in use.
+/// Resident private memory of this process in kibibytes.
 fn resident() -> i64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("the system has /proc");
+    let status = read_to_string("/proc/self/status").expect("the system has /proc");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let value = line.and_then(|line| line.trim().strip_suffix(" kB")).map(str::trim);
     value.and_then(|value| value.parse().ok()).expect("a number of kibibytes")
 }
 
-/// The memory in use after the first rounds and after all of them.
+fn descriptors() -> i64 {
+    read_dir("/proc/self/fd").expect("the system has /proc").count() as i64
+}
+
+fn mappings() -> i64 {
+    read_to_string("/proc/self/maps").expect("the system has /proc").lines().count() as i64
+}
+
+/// What is in use after the first rounds and after all of them.
 pub(super) struct Growth {
     name: &'static str,
+    rounds: Rounds,
     first: InUse,
     last: InUse,
 }
 
 impl Growth {
-    pub(super) fn is_excessive(&self, job: Kind, rounds: Rounds) -> bool {
-        /// Pages that an allocator keeps.
-        const PAGES: i64 = 768;
-        /// Those of node services and of the ranks' own threads as well.
-        const PAGES_BETWEEN_NODES: i64 = 2 << 10;
+    /// Whether more is in use than chance allows, in a job whose ranks are on one node, or not.
+    pub(super) fn is_excessive(&self, on_one_node: bool) -> bool {
+        /// Pages that an allocator keeps, and objects that other ranks used in the last rounds.
+        /// Between nodes the pages are those of node services and of the ranks' own threads as well.
+        const CHANCE: [[i64; FIGURES.len()]; 2] = [[2 << 10, 2 << 10, 8, 16], [768, 2 << 10, 8, 16]];
         /// What the ranks and agents of a job keep for a round that makes communicators: the number
         /// of runs of each, for the reports of exits. A job has fewer than 65,536 communicators
         /// between nodes, so that it is bounded.
         const COUNTS: i64 = 1;
-        /// Objects that other ranks still used in the last rounds.
-        const ARENA: i64 = 2 << 10;
-        let process = match job {
-            Kind::OneNode(_) => PAGES,
-            _ => PAGES_BETWEEN_NODES + COUNTS * rounds.more as i64,
-        };
-        self.last.process - self.first.process > process
-            || self.last.arena - self.first.arena > ARENA
+        let mut chance = CHANCE[usize::from(on_one_node)];
+        chance[0] += if on_one_node { 0 } else { COUNTS * self.rounds.more as i64 };
+        let mut figures = self.last.0.iter().zip(self.first.0).zip(chance);
+        figures.any(|((last, first), chance)| last - first > chance)
     }
 }
 
 impl fmt::Display for Growth {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Growth { name, first, last } = self;
-        write!(
-            formatter,
-            "{name}: process {} KiB, then {} KiB; arena {} KiB, then {} KiB",
-            first.process, last.process, first.arena, last.arena
-        )
+        let Growth { name, rounds, first, last } = self;
+        write!(formatter, "{name}, {} rounds and {} more:", rounds.first, rounds.more)?;
+        for ((first, last), figure) in first.0.iter().zip(last.0).zip(FIGURES) {
+            write!(formatter, " {first} {figure}, then {last};")?;
+        }
+        let bytes = (last.0[0] - first.0[0]) as f64 * 1024.0 / rounds.more as f64;
+        write!(formatter, " {bytes:.1} bytes of private memory a round")
     }
 }
 
-/// Runs the rounds of a row in a job of its own, a part of them with each lag.
-pub(super) fn measure(job: Kind, row: &Row, rounds: Rounds) -> Growth {
-    let measured = Mutex::new([InUse::default(); 2]);
-    let run = |world: &Communicator, count: usize| {
+/// Runs the rounds of a row, a part of them with each lag.
+pub(super) fn measure(world: &Communicator, row: &Row, rounds: Rounds) -> Result<Growth> {
+    let run = |count: usize| {
         (0..count).try_for_each(|round| {
             let lag = LAGS[round * LAGS.len() / count];
             if lag.rank(round) == Some(world.rank()) {
@@ -136,17 +142,24 @@ pub(super) fn measure(job: Kind, row: &Row, rounds: Rounds) -> Growth {
             (row.round)(world, round)
         })
     };
+    run(rounds.first)?;
+    let first = InUse::now(world)?;
+    run(rounds.more)?;
+    let last = InUse::now(world)?;
+    Ok(Growth { name: row.name, rounds, first, last })
+}
+
+/// The same in a job of its own, whose ranks are threads.
+pub(super) fn measure_job(job: Kind, row: &Row, rounds: Rounds) -> Growth {
+    let measured = Mutex::new(None);
     let outcome = job.run(RANKS, |world| {
-        run(&world, rounds.first)?;
-        let first = InUse::now(&world)?;
-        run(&world, rounds.more)?;
-        let last = InUse::now(&world)?;
+        let growth = measure(&world, row, rounds)?;
         if world.rank() == 0 {
-            *measured.lock().expect("no panic holds it") = [first, last];
+            *measured.lock().expect("no panic holds it") = Some(growth);
         }
         world.barrier()
     });
     outcome.unwrap_or_else(|error| panic!("{}: {error}", row.name));
-    let [first, last] = *measured.lock().expect("no panic holds it");
-    Growth { name: row.name, first, last }
+    let measured = measured.into_inner().expect("no panic holds it");
+    measured.expect("rank 0 has measured")
 }
