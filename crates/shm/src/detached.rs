@@ -12,9 +12,10 @@
 //! does: nothing is copied, however large the process is. Nothing depends on that: a tool that
 //! emulates such a step by a fork, as valgrind does, copies the memory.
 
+use crate::inherited::above_standard;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::Timespec;
@@ -91,27 +92,21 @@ pub fn start(command: &Command, keeps_descriptors: bool, limit: Duration) -> Res
     let program = Program::of(command, [&null, &writing, &null], keeps_descriptors)?;
     program.start()?;
     drop(writing);
-    match first_line(&output, limit).inspect_err(|_| program.end())? {
+    let line = line_of(&program, &output, limit)?;
+    Ok(Detached { line, output })
+}
+
+/// Reads the first line of a program that was started, without its end. Kills the program if none
+/// comes within the limit.
+fn line_of(program: &Program, output: &OwnedFd, limit: Duration) -> Result<String> {
+    match first_line(output, limit).inspect_err(|_| program.end())? {
         // The program was not executed; the process has written the reason.
         line if line.first() == Some(&0) => {
             let number = line.get(1..5).and_then(|bytes| bytes.try_into().ok());
             Err(Error::from_raw_os_error(number.map_or(libc::EIO, i32::from_ne_bytes)))
         }
-        line => {
-            let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-            Ok(Detached { line, output })
-        }
+        line => Ok(String::from_utf8_lossy(&line).trim_end().to_owned()),
     }
-}
-
-/// Moves a descriptor above those of standard input, output and error, which may be free.
-fn above_standard(descriptor: OwnedFd) -> Result<OwnedFd> {
-    /// The first number above them.
-    const FIRST: RawFd = 3;
-    if descriptor.as_raw_fd() >= FIRST {
-        return Ok(descriptor);
-    }
-    Ok(fcntl_dupfd_cloexec(&descriptor, FIRST)?)
 }
 
 fn named(path: &str, error: Error) -> Error {
@@ -454,16 +449,21 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_prints_nothing_in_time_is_killed() {
+    fn a_process_that_prints_no_line_is_killed_with_those_that_it_has_started() {
         let (reading, writing) = pipe_with(PipeFlags::empty()).expect("two descriptors");
-        // Without this end in this process, the pipe ends with the processes.
         let number = writing.as_raw_fd();
-        let script = format!("exec 3>&{number}; sleep 1000 & exec sleep 1000");
-        let slow = start(&shell(&script), true, Duration::from_millis(1));
-        assert_eq!(slow.expect_err("no line").kind(), ErrorKind::TimedOut);
-        drop(writing);
-        let limit = Timespec::try_from(LIMIT).expect("a minute");
-        let ended = poll(&mut [PollFd::new(&reading, PollFlags::IN)], Some(&limit));
-        assert_eq!(ended.expect("an open pipe"), 1, "its end");
+        let script = format!("exec 3>&{number}; sleep 1000 & echo started >&3; exec sleep 1000");
+        let (output, printed) = pipe_with(PipeFlags::CLOEXEC).expect("two descriptors");
+        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let null = null.expect("every system has it");
+        let program = Program::of(&shell(&script), [&null, &printed, &null], true);
+        let program = program.expect("a shell");
+        program.start().expect("a process");
+        // Without these ends in this process, the pipes end with the processes.
+        drop((writing, printed));
+        assert_eq!(first_line(&reading, LIMIT).expect("both run"), b"started\n");
+        let silent = line_of(&program, &output, Duration::ZERO);
+        assert_eq!(silent.expect_err("no line").kind(), ErrorKind::TimedOut);
+        assert_eq!(first_line(&reading, LIMIT).expect("its end"), b"");
     }
 }

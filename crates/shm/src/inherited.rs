@@ -40,6 +40,28 @@ pub fn adopt(number: RawFd) -> Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(borrowed, FIRST)?)
 }
 
+/// Moves a descriptor above those of standard input, output and error, which a program may have
+/// closed and use all the same.
+///
+/// ```
+/// use std::os::fd::AsRawFd;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let file = std::fs::File::open("/dev/null")?;
+/// assert!(shm::inherited::above_standard(file.into())?.as_raw_fd() > 2);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// If the limit on open files permits no such number.
+pub fn above_standard(descriptor: OwnedFd) -> rustix::io::Result<OwnedFd> {
+    match descriptor.as_raw_fd() {
+        ..FIRST => fcntl_dupfd_cloexec(&descriptor, FIRST),
+        _ => Ok(descriptor),
+    }
+}
+
 /// The numbers of standard input, output and error, as far as they are free, kept from descriptors
 /// that this process opens meanwhile: a program that has closed standard error may write to its
 /// number all the same.

@@ -13,8 +13,12 @@ use std::io::Error;
 /// ```
 pub fn way_out(error: &Error) -> &'static str {
     match error.raw_os_error() {
-        Some(libc::EPERM | libc::ENOSYS | libc::EAFNOSUPPORT) => {
+        Some(libc::EPERM | libc::EAFNOSUPPORT) => {
             "; a sandbox, such as a seccomp filter, must permit the call"
+        }
+        Some(libc::ENOSYS) => {
+            "; a sandbox, such as a seccomp filter, must permit the call, and a tool that emulates \
+             calls, such as valgrind, must know it: use a newer version of that"
         }
         _ => "",
     }
