@@ -28,6 +28,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use shm::inherited::above_standard;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -245,7 +246,9 @@ impl Connector {
         let address = self.addresses[to as usize];
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = match socket_with(family, SocketType::STREAM, flags, None) {
+        // Many connections are made while the program runs, which may have closed standard input.
+        let new = socket_with(family, SocketType::STREAM, flags, None).and_then(above_standard);
+        let socket = match new {
             Ok(socket) => socket,
             // Pending connections of strangers may have taken them.
             Err(Errno::MFILE | Errno::NFILE) if self.has_unproven() => {

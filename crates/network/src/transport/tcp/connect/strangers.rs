@@ -3,6 +3,8 @@
 use super::{Connector, MAX_PENDING, PROOF_TIME, RETRY_INTERVAL};
 use crate::transport::tcp::pending::{HandshakeStage, PendingConnection, choose};
 use rustix::io::Errno;
+use shm::inherited::above_standard;
+use std::net::TcpStream;
 use std::time::Instant;
 
 impl Connector {
@@ -24,8 +26,10 @@ impl Connector {
         self.is_full_until = self.is_full_until.filter(|until| *until > Instant::now());
         let most = MAX_PENDING + self.addresses.len();
         for _ in 0..MAX_PENDING {
-            let socket = match self.listener.socket.accept() {
-                Ok((socket, _)) => socket,
+            let accepted = self.listener.socket.accept();
+            let accepted = accepted.and_then(|(socket, _)| Ok(above_standard(socket.into())?));
+            let socket = match accepted.map(TcpStream::from) {
+                Ok(socket) => socket,
                 Err(error) => match Errno::from_io_error(&error) {
                     Some(Errno::MFILE | Errno::NFILE) if self.drop_unproven() => continue,
                     Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
