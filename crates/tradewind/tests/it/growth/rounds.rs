@@ -107,7 +107,8 @@ impl Growth {
     pub(super) fn is_excessive(&self, on_one_node: bool) -> bool {
         /// Pages that an allocator keeps, and objects that other ranks used in the last rounds.
         /// Between nodes the pages are those of node services and of the ranks' own threads as well.
-        const CHANCE: [[i64; FIGURES.len()]; 2] = [[2 << 10, 2 << 10, 8, 16], [768, 2 << 10, 8, 16]];
+        const CHANCE: [[i64; FIGURES.len()]; 2] =
+            [[2 << 10, 2 << 10, 8, 16], [768, 2 << 10, 8, 16]];
         /// What the ranks and agents of a job keep for a round that makes communicators: the number
         /// of runs of each, for the reports of exits. A job has fewer than 65,536 communicators
         /// between nodes, so that it is bounded.
