@@ -1,6 +1,6 @@
 //! CPU time of processes and threads.
 
-use super::ProcessError;
+use super::error::ProcessError;
 use std::time::Duration;
 
 /// Returns the CPU time of all threads of a process, in user and kernel mode together, in

@@ -29,6 +29,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
+pub(super) use text::no_experiment;
 
 /// Settings of an experiment, and the directory of its results.
 #[derive(Debug, clap::Args)]
@@ -80,11 +81,6 @@ impl Arguments {
         }
         Ok(setting)
     }
-}
-
-/// Message for a name that no experiment has.
-pub(super) fn no_experiment(name: &str) -> String {
-    format!("there is no experiment {name:?}: `tradewind measure --help` lists them")
 }
 
 /// Converts the error of making a decision table, which no input causes.

@@ -1,8 +1,7 @@
 //! The results of an experiment that grow, and what was there of them before: rows of the file of
 //! rows, or a part of an experiment that has a file of its own.
 
-use super::no_experiment;
-use super::text::{count, file_of};
+use super::text::{count, file_of, no_experiment};
 use measure::harness::{Experiment, Finding, Setting, Step};
 use measure::results::{Directory, Part, ResultsError};
 use measure::rows::RunFile;
