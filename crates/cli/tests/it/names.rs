@@ -3,6 +3,7 @@
 
 pub(crate) mod harness;
 mod nodes;
+mod programs;
 
 use harness::{Place, Program, failure, success, wait_until};
 use std::process::Command;

@@ -3,7 +3,8 @@
 
 mod handshake;
 
-use super::harness::{POSTED, Place, Program, failure, wait_until};
+use super::harness::{Place, Program, failure, wait_until};
+use super::programs::POSTED;
 use launch::store::SharedSecret;
 use network::streams::authentication::{Connection, connect};
 use network::streams::multiplexer::{Multiplexer, Side, StreamEvent};
