@@ -105,15 +105,15 @@ def build(say):
 
 
 @contextlib.contextmanager
-def nodes(count, options, enter):
+def nodes(options, enter):
     """Namespaces for the peers, for as long as the block runs: a line of JSON each. `enter` becomes the program that enters them."""
-    command = [release(ROOT) / "examples" / "nodes", str(count), str(options.mtu), f"enter={enter}"]
+    command = [release(ROOT) / "examples" / "nodes", str(options.nodes), str(options.mtu), f"enter={enter}"]
     holder = subprocess.Popen(
         [str(part) for part in command] + (["receiver-core"] if options.receiver_core else []) + ([f"link={options.link}"] if options.link else []),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )
     try:
-        lines = [holder.stdout.readline() for _ in range(count)]
+        lines = [holder.stdout.readline() for _ in range(options.nodes)]
         if not all(lines):
             raise Trouble("the nodes could not be made: it needs root, and ip and tc of iproute2; see above")
         yield [json.loads(line) for line in lines]
@@ -226,7 +226,7 @@ def in_words(program, values):
 def measure(options, say):
     """All rounds of all programs, or those before an interruption: values of the programs, and what failed."""
     collectives, failures = {}, {}
-    with tempfile.TemporaryDirectory() as name, nodes(options.nodes, options, Path(name) / "enter") as places:
+    with tempfile.TemporaryDirectory() as name, nodes(options, Path(name) / "enter") as places:
         here = (places, Path(name), options, say)
         try:
             for program in (program for program in PROGRAMS if is_wanted(program, options.program)):

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 /// Collectives that run in the background, among the processes of one node or several.
 #[derive(Debug, Parser)]
-#[command(name = "tradewind", version, after_help = STATUSES)]
+#[command(name = "tradewind", version, after_help = AFTER_HELP)]
 struct Arguments {
     #[command(subcommand)]
     command: commands::Command,
@@ -24,7 +24,7 @@ struct Arguments {
     format: format::Format,
 }
 
-const STATUSES: &str = "\
+const AFTER_HELP: &str = "\
 `tradewind completions SHELL` writes a completion script, `tradewind completions --man DIR` manual pages.
 
 Exit statuses:

@@ -18,7 +18,7 @@ const MOVED: [(&str, &[&str]); 9] = [
 
 /// Replaces the old name of a command, the first word behind the options that all commands have.
 /// Returns a sentence about it for users, where they have typed it.
-pub(crate) fn with_new_name(words: Vec<OsString>) -> (Vec<OsString>, Option<String>) {
+pub(crate) fn with_new_name(mut words: Vec<OsString>) -> (Vec<OsString>, Option<String>) {
     let is_option = |word: &OsString| word.to_str().is_some_and(|word| word.starts_with("--"));
     let is_value = |at: usize| words.get(at - 1).is_some_and(|word| word == "--format");
     let at = (1..words.len()).find(|at| !is_option(&words[*at]) && !is_value(*at));
@@ -30,9 +30,8 @@ pub(crate) fn with_new_name(words: Vec<OsString>) -> (Vec<OsString>, Option<Stri
         "`tradewind {old}` is now `tradewind {}`; the old name goes with the next release",
         new.join(" ")
     );
-    let replaced = words[..at].iter().cloned();
-    let replaced = replaced.chain(new.iter().map(OsString::from)).chain(words[at + 1..].to_vec());
-    (replaced.collect(), (new[0] != "internal").then_some(sentence))
+    drop(words.splice(at..=at, new.iter().map(OsString::from)));
+    (words, (new[0] != "internal").then_some(sentence))
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@
 //! [`Entrance`] is a program that does so for launchers. With [`VirtualNodes::with_rate`] the links
 //! have a speed, so that a transfer takes time in which cores are free.
 //!
-//! Requirements: CAP_SYS_ADMIN, CAP_NET_ADMIN, and `ip` and, for a speed, `tc` of iproute2. Without them,
-//! [`VirtualNodes::new`] returns an error for which [`Error::is_missing_requirement`] holds.
+//! Requirements: CAP_SYS_ADMIN, CAP_NET_ADMIN, `ip` of iproute2 and, for a speed, its `tc`. Without
+//! them, [`VirtualNodes::new`] returns an error for which [`Error::is_missing_requirement`] holds.
 //!
 //! ```no_run
 //! use std::net::UdpSocket;
@@ -64,9 +64,9 @@ impl VirtualNodes {
         Self::with_rate(count, mtu, None)
     }
 
-    /// Creates nodes as [`new`](Self::new) does. Each node's link has this rate in each direction: what
-    /// the node sends, and what the bridge sends to it, passes a token bucket. What the kernel
-    /// engine answers inside a node passes that of the bridge only.
+    /// Creates nodes as [`new`](Self::new) does. Each node's link has this rate in each direction:
+    /// packets of the node pass a token bucket, packets of the bridge to the node another one.
+    /// Answers of the kernel engine inside a node pass only the one of the bridge.
     ///
     /// # Errors
     /// As [`new`](Self::new); `tc` or the kernel's token bucket is missing

@@ -105,8 +105,8 @@ impl Namespace {
             _ => Error::System { what, source },
         })?;
         let mut input = child.stdin.take().expect("standard input is a pipe");
-        // The tool stops reading at the first command that fails. Its output then explains more than the
-        // error of the broken pipe.
+        // The tool stops reading at the first command that fails. Its output then explains more
+        // than the error of the broken pipe.
         let _ = input.write_all(commands.as_bytes());
         drop(input);
         let output = child.wait_with_output().map_err(Error::system(what))?;

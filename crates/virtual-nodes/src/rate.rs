@@ -32,16 +32,16 @@ const LEAST: u64 = 100_000;
 const MOST: u64 = 100_000_000_000;
 /// Bytes of an Ethernet frame besides the IP packet.
 const FRAME: u64 = 14;
-/// Time in which the bucket fills. What it holds passes at once, so it is short beside a transfer of
+/// Time in which the bucket fills. Its contents pass at once, so this is short beside a transfer of
 /// 256 KiB at 1 Gbit/s (2 ms), and long beside the timer of the kernel.
 const FILLING: Duration = Duration::from_micros(200);
 /// Frames that the bucket holds at least.
 const LEAST_FRAMES: u64 = 4;
-/// Largest segment that the kernel hands to an interface without being asked.
+/// Largest segment that the kernel hands to an interface by default.
 const USUAL_SEGMENT: u64 = 65_536;
-/// Time that a packet may wait in the queue …
+/// Longest time that a packet waits in the queue.
 const QUEUEING: Duration = Duration::from_millis(50);
-/// … which always takes what TCP keeps in flight for a connection.
+/// Least size of the queue in bytes: TCP keeps up to this in flight for a connection.
 const LEAST_QUEUE: u64 = 4 << 20;
 
 impl LinkRate {
@@ -60,9 +60,9 @@ impl LinkRate {
         self.bytes_in(FILLING).max(LEAST_FRAMES * (u64::from(mtu) + FRAME))
     }
 
-    /// Returns the largest segment that TCP may hand to the interface. The bucket holds two of them. It
-    /// would have a longer one cut into packets by the processor, which took 1 ms instead of 0.3 for
-    /// 256 KiB.
+    /// Returns the largest segment that TCP may hand to the interface: half a bucket. The processor
+    /// cuts a segment that exceeds the bucket into packets; 256 KiB then took 1 ms instead of
+    /// 0.3 ms.
     pub(crate) fn segment(self, mtu: u32) -> u64 {
         (self.bucket(mtu) / 2).min(USUAL_SEGMENT)
     }

@@ -1,4 +1,4 @@
-//! `tradewind doctor`: what jobs find on this node, or on all nodes of a job.
+//! `tradewind doctor`: requirements of jobs on this node, or on all nodes of a job.
 
 mod checks;
 mod job;

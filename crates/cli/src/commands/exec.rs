@@ -78,7 +78,7 @@ const JSON: &str = "\
 With --format json: {file, engine, calc, ranks, operations, messages, bytes, seconds, verified, nics}. Seconds are from the
 moment the first rank starts to the end of the last operation; nics is [{nic, operations}] of sends and receives.";
 
-/// What is done with a file instead.
+/// Another action on a file.
 #[derive(Debug, clap::Subcommand)]
 enum Other {
     /// Reports the errors of a GOAL file.

@@ -74,7 +74,7 @@ fn difference(time: f64, noise: f64) -> String {
     if time.abs() <= noise { format!("0 ± {}", microseconds(noise)) } else { microseconds(time) }
 }
 
-/// How differences in a table are read.
+/// Explanation of the differences in a table.
 pub(crate) const DIFFERENCES: &str = "0 ± x: not distinguishable from zero.";
 
 /// The exposed time and its spread.

@@ -1,4 +1,4 @@
-//! `tradewind report`: what was measured, as one page.
+//! `tradewind report`: measurements as one page.
 
 use crate::failure::cannot_read;
 use crate::format::Format;

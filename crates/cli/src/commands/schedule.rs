@@ -1,5 +1,5 @@
-//! `tradewind schedule`: shows the operations of an algorithm on all ranks, draws them as SVG, writes a GOAL
-//! file, or predicts the times of algorithms.
+//! `tradewind schedule`: the operations of an algorithm on all ranks, as text, SVG or a GOAL file,
+//! and predictions of the times of algorithms.
 
 pub(super) mod collective;
 mod layout;
@@ -20,8 +20,9 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Shows what a collective's algorithm does on all ranks: how many messages, how deep, the longest
-/// path. Draws it as SVG, or writes a GOAL file. Without --algorithm, lists the algorithms.
+/// Shows the operations of a collective's algorithm on all ranks: number of messages, depth,
+/// longest path. Draws them as SVG, or writes a GOAL file. Without --algorithm, lists the
+/// algorithms.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {
@@ -87,12 +88,7 @@ pub(crate) struct Arguments {
     goal: Option<PathBuf>,
 }
 
-/// Writes a picture to standard output.
-fn print(picture: &str) -> anyhow::Result<()> {
-    Ok(std::io::stdout().write_all(picture.as_bytes()).map_err(OutputError)?)
-}
-
-/// What is said of a collective instead.
+/// Another report on a collective.
 #[derive(Debug, clap::Subcommand)]
 enum Other {
     Predict(predict::Arguments),
@@ -151,7 +147,10 @@ fn show(collective: Collective, arguments: &Arguments, format: Format) -> anyhow
     }
     let title = title(collective, arguments, algorithm);
     match arguments.draw {
-        Some(Drawing::Svg) => print(&svg::draw(&title, &graphs, arguments.rank))?,
+        Some(Drawing::Svg) => {
+            let picture = svg::draw(&title, &graphs, arguments.rank);
+            std::io::stdout().write_all(picture.as_bytes()).map_err(OutputError)?;
+        }
         None => {
             let summary = summary::Summary::new(title, &graphs, arguments.rank);
             format.print(|| summary.to_string(), &summary)?;

@@ -1,4 +1,4 @@
-//! `tradewind tour`: what this is all about, on this machine, in less than a minute.
+//! `tradewind tour`: collectives that complete during a computation, on this machine.
 
 mod meaning;
 mod nodes;
@@ -39,12 +39,12 @@ pub(crate) struct Arguments {
     ranks: u32,
 }
 
-/// What the tour has measured.
+/// Measurements of the tour.
 #[derive(Debug, Serialize)]
-struct Measured {
-    rows: Vec<OverlapRow>,
+struct Measured<'a> {
+    rows: &'a [OverlapRow],
     /// Absent where nodes cannot be made.
-    between_nodes: Option<BetweenNodes>,
+    between_nodes: Option<&'a BetweenNodes>,
 }
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
@@ -62,12 +62,12 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<E
         let meaning = wrapped(&meaning::of(&rows));
         writeln!(std::io::stdout(), "{}\n\n{meaning}\n", table(&rows)).map_err(OutputError)?;
     }
-    let (between_nodes, why) = match nodes::measure() {
-        Ok(measured) => (Some(measured), String::new()),
-        Err(why) => (None, format!("Not shown between nodes: {why}.")),
+    let between_nodes = nodes::measure();
+    let text = || match &between_nodes {
+        Ok(measured) => nodes::describe(measured),
+        Err(why) => wrapped(&format!("Not shown between nodes: {why}.")),
     };
-    let measured = Measured { rows, between_nodes };
-    let text = || measured.between_nodes.as_ref().map_or(wrapped(&why), nodes::describe);
+    let measured = Measured { rows: &rows, between_nodes: between_nodes.as_ref().ok() };
     format.print(text, &measured)?;
     Ok(ExitCode::SUCCESS)
 }

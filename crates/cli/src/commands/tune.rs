@@ -47,14 +47,8 @@ pub(crate) struct Arguments {
     out: Option<PathBuf>,
 
     /// Numbers of ranks; for others the nearest one counts, up to twice or half as many.
-    #[arg(
-        long,
-        value_name = "N,...",
-        value_delimiter = ',',
-        default_value = "2,4,8",
-        conflicts_with = "nodes"
-    )]
-    #[arg(value_parser = super::values::number("ranks", 2..=RANK_LIMIT))]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,4,8")]
+    #[arg(value_parser = super::values::number("ranks", 2..=RANK_LIMIT), conflicts_with = "nodes")]
     ranks: Vec<u32>,
 
     /// Time for all measurements; what has not been timed by then is predicted. Between nodes,
@@ -220,7 +214,8 @@ fn in_job(
     // Before the parameters are measured, which takes part of the time.
     let setting = setting(arguments);
     let plain = Setting { options: BTreeMap::new(), ..setting.clone() };
-    let (setting, plain) = (arguments.made.with_link(setting), arguments.made.with_link(plain));
+    let setting = arguments.made.with_link(setting);
+    let plain = arguments.made.with_link(plain);
     let job = Job::init()?;
     let world = job.world();
     let plain = nodes::of_job(world, plain)?;

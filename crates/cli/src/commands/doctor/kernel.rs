@@ -1,4 +1,4 @@
-//! `tradewind doctor kernel`: whether collectives between nodes can be run by this kernel.
+//! `tradewind doctor kernel`: interfaces of this node that take the kernel engine.
 
 use crate::format::Format;
 use comfy_table::presets::NOTHING;

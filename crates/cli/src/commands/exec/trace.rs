@@ -1,4 +1,4 @@
-//! `tradewind exec trace`: one profile from what the ranks of another launcher's job have written.
+//! `tradewind exec trace`: one profile from the parts that ranks of another launcher's job wrote.
 
 use crate::trace;
 use std::path::PathBuf;

@@ -41,13 +41,9 @@ pub(crate) struct Arguments {
 
     /// Sizes in bytes: of the whole message in allreduce (a multiple of 8) and bcast, of what one
     /// rank has for one other in alltoall and neighbor. A barrier has none and is measured once.
-    #[arg(
-        long,
-        value_name = "BYTES,...",
-        value_delimiter = ',',
-        default_value = "8,1024,65536,1048576",
-        value_parser = crate::commands::values::number("bytes", 0..=u64::MAX)
-    )]
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
+    #[arg(default_value = "8,1024,65536,1048576")]
+    #[arg(value_parser = crate::commands::values::number("bytes", 0..=u64::MAX))]
     bytes: Vec<u64>,
 
     /// Engines to compare: caller (in-call progress: each rank runs its own operations) or peers

@@ -25,7 +25,7 @@ pub(in crate::commands) fn in_job(
         0 => Some(open(build()?, setting, place)),
         _ => None,
     };
-    // Whether rank 0 can begin, and which steps are to be made.
+    // First 1 if rank 0 can begin, then 1 for each step that is missing.
     let mut wanted = vec![0_u8; experiment.steps().len() + 1];
     if let Some(Ok(saved)) = &saved {
         wanted[0] = 1;

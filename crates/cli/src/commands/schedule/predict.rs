@@ -1,4 +1,4 @@
-//! `tradewind schedule predict`: what the models of a machine predict for a collective.
+//! `tradewind schedule predict`: times of a collective by the models of a machine.
 
 use super::collective;
 use crate::commands::figures::{figure, table_with};

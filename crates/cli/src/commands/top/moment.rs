@@ -58,6 +58,7 @@ pub(super) struct ProcessMoment {
 impl Watch {
     /// Observes this moment.
     pub(super) fn observe(&mut self) -> anyhow::Result<Moment> {
+        // As text: the status of a service's error would say that a job could not be run.
         let jobs = self.jobs.find().map_err(|error| anyhow::anyhow!("{error}"))?;
         let jobs = jobs.into_iter().map(JobMoment::of).collect();
         self.jobs.release_ended();

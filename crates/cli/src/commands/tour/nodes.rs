@@ -1,6 +1,8 @@
 //! A collective between two nodes that are made for it, with and without overlap.
 
-use crate::commands::figures::{exposed, microseconds, processor_time, size, table_with};
+use crate::commands::figures::{
+    exposed, figure, microseconds, processor_time, size, table_with, trusted,
+};
 use crate::commands::measure::collectives::rank::{Way, arguments};
 use crate::commands::measure::made_nodes::MadeNodes;
 use crate::failure::cannot_read;
@@ -41,15 +43,14 @@ pub(super) fn measure() -> anyhow::Result<BetweenNodes> {
 
 fn row(made: &MadeNodes, case: &Case, in_calls: bool, report: &Path) -> anyhow::Result<OverlapRow> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-    let task = ["internal", "rank", "collectives"].map(OsString::from);
-    let mut words = Vec::from(task);
+    let mut words = Vec::from(["internal", "rank", "collectives"].map(OsString::from));
     words.extend(arguments(case, Way::BetweenNodes { in_calls, report }, cores));
     made.start("direct", &words)?;
     let bytes = std::fs::read(report).map_err(cannot_read(report))?;
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// The table, and what it shows.
+/// The table, under a sentence about its rows.
 pub(super) fn describe(measured: &BetweenNodes) -> String {
     let BetweenNodes { link, blocking, nonblocking } = measured;
     let mut table = table_with(&["", "alone\nµs", "exposed\nµs", "CPU added\nµs"]);
@@ -58,9 +59,9 @@ pub(super) fn describe(measured: &BetweenNodes) -> String {
     {
         table.add_row([
             Cell::new(how),
-            super::figure(microseconds(row.alone_us)),
-            super::trusted(exposed(row)),
-            super::figure(processor_time(row)),
+            figure(microseconds(row.alone_us)),
+            trusted(exposed(row)),
+            figure(processor_time(row)),
         ]);
     }
     format!(

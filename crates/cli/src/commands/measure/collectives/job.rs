@@ -70,8 +70,8 @@ impl Measurements {
         let what = format!("{}, {engine}", name_and_size(case.collective, case.bytes));
         self.progress.set_message(what.clone());
         let options = LaunchOptions::new(self.ranks, engine)?;
-        let progress = Way::OnNode { engine, by_messages: self.by_messages };
-        let arguments = super::rank::arguments(case, progress, options.job.cores);
+        let way = Way::OnNode { engine, by_messages: self.by_messages };
+        let arguments = super::rank::arguments(case, way, options.job.cores);
         let (sender, reports) = mpsc::channel();
         let progress = self.progress.clone();
         let outcome = run_ranks("collectives", arguments, options, move |line| {

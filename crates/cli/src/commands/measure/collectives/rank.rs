@@ -9,8 +9,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use tradewind::Job;
 
-/// Seed of the skews of every measurement: two runs delay the same ranks in the same
-/// way.
+/// Seed of the skews of every measurement: two runs delay the same ranks in the same way.
 const SEED: u64 = 2011;
 
 /// Report of rank 0.

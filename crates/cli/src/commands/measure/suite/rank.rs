@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     directory: PathBuf,
 }
 
-/// anyhow::Error of a rank.
+/// Failure of a rank.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RankError {
     #[error(transparent)]
