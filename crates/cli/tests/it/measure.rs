@@ -16,7 +16,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What the command prints as JSON: rows and crossovers.
+/// Returns the JSON that the command prints: rows and crossovers.
 fn report(arguments: &str) -> [Vec<Value>; 2] {
     let output = tradewind(&format!("{arguments} --format json"));
     assert!(output.status.success(), "{arguments}: {}", text(&output.stderr));

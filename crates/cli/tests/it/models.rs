@@ -1,4 +1,5 @@
-//! `tradewind tune` and `tradewind schedule predict`: what they write and say, never how long anything takes.
+//! `tradewind tune` and `tradewind schedule predict`: their files and messages, never how long
+//! anything takes.
 
 use measure::results::Directory;
 use models::decision::{DecisionTable, Evidence};

@@ -1,5 +1,5 @@
-//! `tradewind measure collectives` and `tradewind tour` on real processes: what comes out, never how long
-//! anything takes.
+//! `tradewind measure collectives` and `tradewind tour` on real processes: their output, never how
+//! long anything takes.
 
 use serde_json::Value;
 use std::process::{Command, Output};

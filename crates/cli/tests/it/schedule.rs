@@ -32,7 +32,7 @@ fn tradewind(arguments: &[&str]) -> Output {
     command.args(arguments).stdin(Stdio::null()).output().expect("cargo has built the command")
 }
 
-/// What it prints when all is well.
+/// Runs a command line that succeeds, and returns its output.
 fn schedule(arguments: &[&str]) -> String {
     let output = tradewind(&[&["schedule"], arguments].concat());
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
@@ -43,7 +43,7 @@ fn json(arguments: &[&str]) -> serde_json::Value {
     serde_json::from_str(&schedule(&[arguments, &["--format", "json"]].concat())).expect("JSON")
 }
 
-/// What it says when something is wrong.
+/// Runs a command line that fails, and returns its error.
 fn refused(arguments: &[&str], status: i32) -> String {
     let output = tradewind(&[&["schedule"], arguments].concat());
     assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");

@@ -170,7 +170,7 @@ impl Profile {
         self.slices.iter().filter(|slice| slice.cat == "operation")
     }
 
-    /// How many arrows have this name.
+    /// Number of arrows with this name.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.arrows.iter().filter(|arrow| arrow.0 == name).count()
     }

@@ -92,7 +92,7 @@ pub(crate) struct Job {
     error: std::thread::JoinHandle<String>,
 }
 
-/// What a rank has said: `> RANK WORDS…`.
+/// A line of a rank: `> RANK WORDS…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) rank: u32,
@@ -123,7 +123,7 @@ impl Said {
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) status: i32,
-    /// What ranks have said since somebody last listened.
+    /// Lines of ranks since the last one that was taken.
     pub(crate) said: Vec<Said>,
     pub(crate) error: String,
 }
@@ -181,7 +181,7 @@ impl Job {
         heard
     }
 
-    /// Waits for the end: of the launcher, and of everybody who holds its output.
+    /// Waits for the end of the launcher, and of every process that holds its output.
     pub(crate) fn finish(mut self) -> Finished {
         // Their progress is not used afterwards.
         let said = std::iter::from_fn(|| self.listen()).filter(|said| !said.is("round")).collect();

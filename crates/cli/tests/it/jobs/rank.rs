@@ -244,7 +244,7 @@ fn never_joins() -> i32 {
     }
 }
 
-/// Rank 1 stops itself; the others wait until somebody lets it go on.
+/// Rank 1 stops itself; the others wait until the test lets it go on.
 fn stops() -> i32 {
     let job = Job::init().expect("a job");
     let rank = job.world().rank();
@@ -354,7 +354,8 @@ fn much() -> i32 {
     }
 }
 
-/// Joins without the façade, says who the service is, and meets the others until that fails.
+/// Joins without the façade, names the process of the service, and meets the others until that
+/// fails.
 fn joins() -> i32 {
     let attachment = service::attach::attach();
     let rank = ["TRADEWIND_RANK", "PMI_RANK"].iter().find_map(|name| std::env::var(name).ok());

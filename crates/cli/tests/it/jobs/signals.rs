@@ -38,7 +38,7 @@ fn signals_are_passed_on() {
     }
 }
 
-/// Whether this process, and with it every rank, was started with the signal ignored.
+/// Returns true if this process, and with it every rank, was started with the signal ignored.
 fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
     let mask = status

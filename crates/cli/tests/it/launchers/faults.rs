@@ -54,7 +54,7 @@ fn a_port_in_use_is_named_by_rank_0() {
     drop(held);
 }
 
-/// The last rank starts when the second rank 1 has been refused: a job that is complete no longer listens.
+/// The last rank starts when the second rank 1 has been refused: a complete job no longer listens.
 fn a_rank_that_is_started_twice_is_refused() {
     let testbed = nodes(2);
     let begin = |number, node| start(rank(&testbed, (number, 3), node, "collectives"));

@@ -52,7 +52,7 @@ fn block(from: u32, to: u32, words: usize) -> impl Iterator<Item = u64> {
     (0..words as u64).map(move |word| u64::from(from) << 48 | u64::from(to) << 40 | word)
 }
 
-/// What a rank of the job sends in the exchange between rank 0 and `other`, and what it gets.
+/// Numbers that a rank sends in the exchange between rank 0 and `other`, and those that it gets.
 fn blocks(rank: u32, other: u32) -> [Vec<u64>; 2] {
     let words = LENGTHS[other as usize % LENGTHS.len()];
     let both = || [0, other].into_iter();

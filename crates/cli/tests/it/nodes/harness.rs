@@ -19,19 +19,19 @@ pub(crate) const SIGN: &str = "TRADEWIND_TEST_SIGN";
 /// `proctrack/cgroup`.
 const ENCLOSE: &str = "unshare --pid --fork --kill-child --mount-proc --";
 
-/// Takes all rights of the superuser from what follows: it is nobody in particular.
+/// Takes all rights of the superuser from the command that follows.
 const TAKE_RIGHTS: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups --";
 
-/// What the node service needs for the kernel engine.
+/// Capabilities that the node service needs for the kernel engine.
 const RIGHTS: &str = "cap_bpf,cap_net_admin,cap_perfmon+ep";
 
 /// Ends a job that hangs, so that its test fails instead of hanging too.
 const HANGS_AFTER: &str = "60";
 
-/// How long processes may take to end after their job.
+/// Time in which processes end after their job.
 const ENDING: Duration = Duration::from_secs(20);
 
-/// What a rank said.
+/// A line of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Said {
     pub(crate) rank: u32,
@@ -195,7 +195,7 @@ pub(crate) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// What a rank says next; none when all have ended.
+    /// Returns the next line of a rank; none when all have ended.
     fn next(&mut self) -> Option<Said> {
         let mut line = String::new();
         loop {
