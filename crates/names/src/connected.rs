@@ -204,10 +204,9 @@ impl ConnectedPort {
             match self.receiver.recv(Some(deadline)) {
                 Ok(Some(PortEvent::Message(_))) => return Ok(true),
                 Ok(Some(PortEvent::Disconnected(error))) => {
-                    // The end of a process that had the name before is none of the name's.
-                    let is_former = error
-                        .peer()
-                        .is_some_and(|peer| self.sender.is_elsewhere(self.name, peer.pid));
+                    // The end of a program that had the name before is none of the name's.
+                    let is_former =
+                        error.peer().is_some_and(|peer| self.sender.is_elsewhere(self.name, peer));
                     if !is_former {
                         return Err(self.explain(error));
                     }

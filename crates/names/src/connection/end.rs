@@ -27,6 +27,8 @@ pub(super) struct ConnectionEnd {
     dropped: DroppedEnd,
     /// Calls until the next check of the notices.
     countdown: u16,
+    /// The name server has been notified.
+    is_closed: bool,
 }
 
 impl ConnectionEnd {
@@ -35,7 +37,9 @@ impl ConnectionEnd {
         connection: u32,
         dropped: DroppedEnd,
     ) -> ConnectionEnd {
-        ConnectionEnd { server: Arc::clone(server), connection, dropped, countdown: CHECK_INTERVAL }
+        let server = Arc::clone(server);
+        let countdown = CHECK_INTERVAL;
+        ConnectionEnd { server, connection, dropped, countdown, is_closed: false }
     }
 
     /// Counts a call. Returns true if a check of the notices is due.
@@ -66,13 +70,20 @@ impl ConnectionEnd {
         let closing = self.closing();
         closing.map_or(otherwise, |reason| ConnectionError::of_close(reason, peer.clone()))
     }
+
+    /// Notifies the name server that this end is not used any more. Later calls have no effect.
+    pub(super) fn close(&mut self) {
+        if !std::mem::replace(&mut self.is_closed, true) {
+            self.server.forget_connection(self.connection, self.dropped);
+        }
+    }
 }
 
 impl Drop for ConnectionEnd {
     fn drop(&mut self) {
         // A sender has published all its messages before this, so the receiver finds them before the
         // report of the end.
-        self.server.forget_connection(self.connection, self.dropped);
+        self.close();
     }
 }
 

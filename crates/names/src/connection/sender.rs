@@ -187,6 +187,12 @@ impl Sender {
         self.check_destination().map(drop)
     }
 
+    /// Ends the connection at the name server before the drop, so that another one can be opened to
+    /// the name. For a connection that has failed: nothing more is sent over it.
+    pub(crate) fn close(&mut self) {
+        self.end.close();
+    }
+
     /// Requests a wake-up for the time when the receiver has freed space. Try to send once more
     /// before sleeping on the descriptor ([`AsFd`]), and call [`Self::disarm`] after it.
     ///

@@ -3,7 +3,7 @@
 use super::error::PortError;
 use super::handle::{Port, RESPONSE_TIMEOUT};
 use crate::connection::{ConnectionError, SendLimit, Sender};
-use crate::wire::NameError;
+use crate::wire::{NameError, Peer};
 use queues::id::QueueName;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -94,10 +94,11 @@ impl PortSender {
         }
     }
 
-    /// Returns true if a name does not lead, or no longer, to this process.
-    pub(crate) fn is_elsewhere(&self, name: QueueName, pid: u32) -> bool {
+    /// Returns true if a name does not lead, or no longer, to this program.
+    pub(crate) fn is_elsewhere(&self, name: QueueName, peer: &Peer) -> bool {
         let connection = self.connections.get(&name);
-        connection.is_none_or(|sender| sender.peer().pid != pid || sender.is_outdated())
+        // Not only the process: a process may publish several names.
+        connection.is_none_or(|sender| sender.peer() != peer || sender.is_outdated())
     }
 
     /// Opens the connection to a name, unless it is open.

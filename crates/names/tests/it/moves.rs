@@ -1,6 +1,6 @@
 //! A name that moves from one program to another while its clients send.
 
-use crate::child::{Child, argument, report, until};
+use crate::child::{Child, argument, report, until, until_input_ends};
 use crate::harness::{TestServer, connect, number, publish, receive};
 use names::{PeerError, PeerEvent, PublishedPort};
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ fn a_client_goes_over_behind_its_last_message() {
     client.send(&1u64.to_le_bytes()).expect("it receives");
     client.send(&2u64.to_le_bytes()).expect("it receives");
     first.move_to("second").expect("it is published");
-    // Whoever connects from now on reaches the second one.
+    // A client that connects from now on reaches the second one.
     let mut other = server.connect("first");
     other.send(&10u64.to_le_bytes()).expect("it receives");
     assert_eq!(receive(&mut second).1, 10);
@@ -163,14 +163,20 @@ fn replies_come_from_both_processes() {
         assert_eq!(replies, [10, 20]);
     }
     assert!(replies.contains(&20));
+    // The first program is in the process of the second one, and its end is not that of the name.
+    drop(first);
+    let silent = client.recv_timeout(Duration::from_millis(100)).expect("no end of the name");
+    assert!(silent.is_none());
 }
 
-/// Publishes a name, moves it when a message has arrived, and receives nothing more.
+/// Publishes a name. When its input has ended, receives a message, moves the name, and receives
+/// nothing more.
 fn child_receives_until_it_has_moved() {
     let argument = argument();
     let (server, name) = argument.split_once(' ').expect("two words");
     let mut port = publish(server, name).expect("the name is free");
     report("published");
+    until_input_ends();
     receive(&mut port);
     port.move_to("second").expect("it is published");
     report("moved");
@@ -187,6 +193,9 @@ fn the_death_of_the_former_process_is_an_error_if_it_has_messages() {
     for number in 1..4u64 {
         client.send(&number.to_le_bytes()).expect("it receives");
     }
+    // The name moves behind the last of these: a message behind the move would wait for ever for a
+    // process that receives nothing more.
+    first.end_input();
     assert_eq!(first.read_line(), "moved");
     let error = std::thread::scope(|scope| {
         let blocked = scope.spawn(|| client.send(&4u64.to_le_bytes()));
@@ -202,7 +211,7 @@ fn the_death_of_the_former_process_is_an_error_if_it_has_messages() {
 fn a_name_moves_to_published_names_only() {
     let server = TestServer::start();
     let mut first = server.publish("first");
-    let error = first.move_to("second").expect_err("nobody has it");
+    let error = first.move_to("second").expect_err("no program has it");
     assert!(matches!(&error, PeerError::Unknown { name, .. } if name == "second"), "{error}");
     let error = first.move_to("first").expect_err("it has it already").to_string();
     assert!(error.contains("to another program"), "{error}");

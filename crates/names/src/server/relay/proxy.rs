@@ -160,6 +160,8 @@ impl Proxy {
 
     /// Connects with the process that has the name of the program now. Returns false if it cannot.
     fn reconnect(&mut self) -> bool {
+        // The name server refuses a second connection to a name.
+        self.sender.close();
         let connected = self.port.connect(self.name, Instant::now() + SERVER_TIMEOUT);
         connected.map(|sender| self.sender = sender).is_ok()
     }
@@ -185,8 +187,8 @@ impl Proxy {
                 // All its messages were collected before this.
                 Err(error) => {
                     let former = self.receivers.swap_remove(turn);
-                    let is_current = self.sender.peer().pid == former.peer().pid;
-                    // Another process may have the name now.
+                    let is_current = self.sender.peer() == former.peer();
+                    // Another program may have the name now.
                     if is_current && !self.sender.is_outdated() {
                         return Err(ProxyEnd::Here(reason(&error)));
                     }
