@@ -8,8 +8,8 @@
 use queues::id::{QueueName, SourceName};
 use shm::process::StartTime;
 
-/// Longest encoded text in bytes. A longer one is truncated at a character: two names of jobs and a
-/// reason fit into a message.
+/// Longest encoded text in bytes. A longer one is truncated at a character: two names of programs
+/// and a reason fit into a message.
 const MAX_TEXT: usize = u8::MAX as usize - 64;
 
 /// Rest of a received message.

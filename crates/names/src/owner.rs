@@ -16,19 +16,17 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct ProgramOwner {
     server: ServerConnection,
-    name_server: String,
     key: ProgramKey,
 }
 
 impl ProgramOwner {
-    /// Adds a program, over a connection to the name server of this name.
+    /// Adds a program, over a connection to a name server.
     ///
     /// # Errors
     ///
     /// [`NameError::Refused`], [`NameError::NoAnswer`], [`NameError::ServerGone`].
     pub fn add(
         socket: Connection,
-        name_server: &str,
         name: &str,
         deadline: Instant,
     ) -> Result<ProgramOwner, NameError> {
@@ -36,9 +34,7 @@ impl ProgramOwner {
         let started = shm::process::start_time(std::process::id())?;
         let request = Request::Add { name: name.to_owned(), started };
         match server.request(|| format!("add {name}"), &request, deadline)?.0 {
-            Response::Added { key } => {
-                Ok(ProgramOwner { server, name_server: name_server.to_owned(), key })
-            }
+            Response::Added { key } => Ok(ProgramOwner { server, key }),
             _ => Err(NameError::UnexpectedResponse),
         }
     }
@@ -46,11 +42,6 @@ impl ProgramOwner {
     /// Returns the key that admits a process to the program.
     pub fn key(&self) -> ProgramKey {
         self.key
-    }
-
-    /// Returns the name of the name server.
-    pub fn name_server(&self) -> &str {
-        &self.name_server
     }
 
     /// Returns the process number of the name server; `None` if it is in a process namespace that

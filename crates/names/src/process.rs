@@ -55,7 +55,7 @@ pub fn add_program(
 ) -> Result<ProgramOwner, PeerError> {
     let deadline = Instant::now() + SERVER_TIMEOUT;
     let added = with_server(server, deadline, starter, |socket| {
-        ProgramOwner::add(socket, server, program, deadline)
+        ProgramOwner::add(socket, program, deadline)
     });
     added.map_err(|error| match error {
         StartError::Names(NameError::Refused { refusal: Refusal::Taken { pid }, .. }) => {

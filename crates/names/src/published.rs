@@ -233,8 +233,8 @@ impl PublishedPort {
         let moved = self.replies.port().change("move the name", &request);
         moved.map_err(|error| match error {
             NameError::Refused { refusal: Refusal::UnknownProgram, .. } => {
-                let (place, published) = ("this node".to_owned(), Vec::new());
-                PeerError::Unknown { name: successor.to_owned(), place, published }
+                let place = "this node".to_owned();
+                PeerError::Unknown { name: successor.to_owned(), place, published: Vec::new() }
             }
             error => error.into(),
         })?;

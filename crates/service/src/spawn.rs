@@ -49,7 +49,7 @@ pub(crate) struct Lifeline(
     #[expect(dead_code, reason = "it counts as long as it is open")] OwnedFd,
 );
 
-/// What the start of a service has returned.
+/// Result of the start of a service.
 #[derive(Debug, Default)]
 pub(crate) struct Started {
     /// The endpoint for other nodes, if this call has started the service and the job has others.
@@ -134,7 +134,7 @@ pub struct ServeOptions {
     pub cores: u32,
     /// Address at which to listen for the services of other nodes, if there are any.
     pub listen: Option<IpAddr>,
-    /// Whether the service ends if its standard output closes before all ranks have joined.
+    /// True if the service ends when its standard output closes before all ranks have joined.
     pub is_embedded: bool,
 }
 

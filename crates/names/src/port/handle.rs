@@ -2,7 +2,7 @@
 
 use super::error::PortError;
 use crate::connection::{Receiver, Sender};
-use crate::server_connection::{ConnectionParts, ServerConnection};
+use crate::server_connection::{ConnectionParts, IncomingConnection, ServerConnection};
 use crate::table::{DestinationTable, Entry, NameState};
 use crate::wire::{DroppedEnd, NameError, ProgramKey, Refusal, Request, Response};
 use queues::id::QueueName;
@@ -88,7 +88,8 @@ impl Port {
         key: ProgramKey,
         deadline: Instant,
     ) -> Result<String, NameError> {
-        let (program, node) = (program.to_owned(), node.to_owned());
+        let program = program.to_owned();
+        let node = node.to_owned();
         let action = format!("open a connection with {program} on {node}");
         let request = Request::OpenRemote { program, node, key };
         match self.server.request(|| action, &request, deadline)?.0 {
@@ -126,7 +127,7 @@ impl Port {
     pub(crate) fn accept(&self) -> Result<Option<Receiver>, PortError> {
         self.server.receive();
         let Some(incoming) = self.server.take_incoming() else { return Ok(None) };
-        let (offer, descriptors) = (incoming.offer, incoming.descriptors);
+        let IncomingConnection { offer, descriptors } = incoming;
         let parts = ConnectionParts::new(&self.server, offer, DroppedEnd::Receiver, descriptors)?;
         Ok(Some(Receiver::new(&self.server, parts)?))
     }

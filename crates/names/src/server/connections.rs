@@ -181,8 +181,8 @@ impl Connections {
         self.connections.remove(&number);
         if dropped == DroppedEnd::Sender {
             let about = Some((number, ConnectionNotice::Cancelling { has_unread }));
-            let (bytes, descriptors) = (Vec::new(), Vec::new());
-            self.outgoing.push(Outgoing { to: other, bytes, descriptors, about });
+            let descriptors = Vec::new();
+            self.outgoing.push(Outgoing { to: other, bytes: Vec::new(), descriptors, about });
         }
     }
 

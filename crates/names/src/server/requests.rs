@@ -223,6 +223,7 @@ fn create_ring() -> Result<(Arc<Segment>, RingEnd, RingEnd), Refusal> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (here, there) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
         .map_err(Refusal::system)?;
-    let (here, there) = (vec![copy(&segment)?, here], vec![copy(&segment)?, there]);
+    let here = vec![copy(&segment)?, here];
+    let there = vec![copy(&segment)?, there];
     Ok((Arc::new(segment), here, there))
 }

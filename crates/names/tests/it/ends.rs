@@ -156,7 +156,7 @@ fn a_client_waits_for_a_reserved_name() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| connect(server.name(), "later"));
         drop(owner);
-        // Its owner has left without that any process opened it.
+        // Its owner has left before a process opened it.
         let ended = waiting.join().expect("no panic");
         assert!(matches!(ended, Err(PeerError::Unknown { .. })), "{ended:?}");
     });

@@ -23,7 +23,7 @@ testing::tests![
 ];
 testing::parts![child_is_the_server, child_is_a_program, child_comes_and_goes];
 
-/// Returns the command that is a server, as `tradewind serve-names` is.
+/// Returns the command that is a server, as `tradewind internal serve-names` is.
 fn starter() -> Command {
     testing::part("server_process::child_is_the_server")
 }

@@ -263,7 +263,7 @@ fn what_no_sender_writes_is_an_error_and_no_message() {
     );
 }
 
-/// Whether the event is readable, by the system's word.
+/// Returns true if the system reports the event as readable.
 fn is_readable(event: &Event) -> bool {
     let mut watched = [PollFd::new(event, PollFlags::IN)];
     poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).expect("a descriptor") == 1

@@ -1,4 +1,4 @@
-//! What Express and CacheLine queues have in common, in a segment with real threads: order, nothing
+//! Common behaviour of Express and CacheLine queues, in a segment with real threads: order, nothing
 //! lost or doubled, waiting, closing, and hostile memory.
 
 use super::names::{CacheLineMessage, ExpressMessage, SourceName};
@@ -56,7 +56,7 @@ testing::tests![
 trait Kind: QueueKind {
     /// The other kind.
     type Other: QueueKind;
-    /// What a full queue of four answers to its close, and to a sender then.
+    /// Answers of a full queue of four to its close, and to a sender then.
     const CLOSED_WHEN_FULL: (Closing, SendError);
 
     fn message(from: u16, number: u64) -> Self::Item;
@@ -66,7 +66,7 @@ trait Kind: QueueKind {
     /// Ends for the suite.
     fn ends<'a>(from: u32, sender: Sender<Self>) -> mechanism::Sender<'a>;
     fn receiver<'a>(receiver: Receiver<Self, Multi>) -> mechanism::Receiver<'a>;
-    /// What only this kind can do, with a queue that is overwritten meanwhile.
+    /// Calls that only this kind has, on a queue that is overwritten meanwhile.
     fn misuse(_queue: &Queue<Self>, _sender: &Sender<Self>) {}
 }
 
@@ -137,7 +137,7 @@ fn queue<K: Kind>(capacity: usize) -> Queue<K> {
     Queue::create(&arena(), capacity, None).expect("space in the arena")
 }
 
-/// What a receiver takes next.
+/// Takes the next message.
 fn taken<K: Kind, C: Consumers>(
     receiver: &mut Receiver<K, C>,
 ) -> Result<Option<(u32, u64)>, RecvError> {

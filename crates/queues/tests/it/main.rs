@@ -5,7 +5,7 @@ mod basic;
 mod bulk;
 mod cache_line;
 mod channel;
-#[allow(dead_code, reason = "the tests of the crate `service` use the rest")]
+#[allow(dead_code, reason = "the tests of the crate `names` use the rest")]
 mod child;
 mod ends;
 mod killed_senders;
@@ -17,7 +17,7 @@ mod tag_on;
 mod taken;
 mod window;
 
-/// What the ends of the suite for mechanisms are made of.
+/// Types of the queues in `ends`, which other crates name differently.
 mod names {
     pub(crate) use queues::append::{Receiver as AppendReceiver, Sender as AppendSender};
     pub(crate) use queues::basic::{BasicHeader, Receiver as BasicReceiver, Sender as BasicSender};

@@ -45,7 +45,7 @@ const CLOSED: u64 = 10 << 60;
 
 type Arriving = (RemoteRecord, Vec<u8>);
 
-/// What arrives, and what was sent.
+/// Records that arrive, and those that were sent.
 #[derive(Debug, Default)]
 struct Wire {
     receive_ring: Mutex<VecDeque<Arriving>>,

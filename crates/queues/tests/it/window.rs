@@ -29,7 +29,7 @@ testing::tests![
     commands_complete_at_a_stopped_target,
     overwritten_windows_and_buffers_cause_no_panic,
 ];
-/// What the commands work on.
+/// Types in the commands, which other crates name differently.
 mod names {
     pub(crate) use queues::window::{RemoteWindow, WindowError};
 }

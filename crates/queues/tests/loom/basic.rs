@@ -75,8 +75,7 @@ impl Deref for Words {
 struct FutexSignal {
     scene: Arc<Scene>,
     own: usize,
-    /// Whether the other end's heavy barriers reach this one: the only thing that makes the light
-    /// ones more than nothing.
+    /// The other end's heavy barriers reach this one. Without that the light ones have no effect.
     reached: bool,
 }
 

@@ -16,11 +16,11 @@ struct Bucket {
     queue: Condvar,
 }
 
-/// What a thread unwinds with that is stopped for ever inside the kernel.
+/// Payload with which a thread unwinds that is stopped for ever inside the kernel.
 pub(crate) struct Stopped;
 
 loom::thread_local! {
-    /// Whether this thread is stopped for ever when it comes to wake others.
+    /// True if this thread is stopped for ever when it comes to wake others.
     pub(crate) static STOPS: std::cell::Cell<bool> = std::cell::Cell::new(false);
 }
 

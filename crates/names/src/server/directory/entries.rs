@@ -58,7 +58,8 @@ impl Directory {
         let ended = program.names.iter().zip(0..NAMES);
         let ended = ended.filter(|(meaning, _)| !self.programs.contains_key(meaning));
         let (former, number) = ended.min().ok_or(Refusal::TableFull)?;
-        let (former, name) = (*former, QueueName::from_bits(number.into()));
+        let former = *former;
+        let name = QueueName::from_bits(number.into());
         self.forget_name(former, id, name);
         let program = self.programs.get_mut(&id).ok_or(Refusal::UnknownProgram)?;
         program.known.remove(&former);

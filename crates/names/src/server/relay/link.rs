@@ -13,6 +13,7 @@ use network::streams::multiplexer::{Multiplexer, Side, StreamEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, getpeername, send};
+use shm::wait::UNCERTAIN_SLICE;
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -26,9 +27,6 @@ const MAX_OUTGOING: usize = 1 << 20;
 
 /// Longest sleep. The end of a program without a notice is found after it.
 const SLICE: Duration = Duration::from_millis(250);
-
-/// Longest sleep if a wake-up is not certain.
-const UNCERTAIN_SLICE: Duration = Duration::from_millis(1);
 
 /// Time for which the other end may be busy with the programs of its node and not answer.
 const BUSY: Duration = Duration::from_secs(2);
@@ -197,7 +195,8 @@ impl<'a> Link<'a> {
             Err(error) => return self.lose(std::io::Error::from(error).to_string()),
         };
         // Any byte is a sign of life: an end that sends a long message answers the ping behind it.
-        (self.last_heard, self.pinged) = (Instant::now(), None);
+        self.last_heard = Instant::now();
+        self.pinged = None;
         let mut events = Vec::new();
         // Events of the frames before an invalid one are valid: each frame has a code of its own.
         let outcome = self.streams.receive(&bytes[..count], &mut events);

@@ -64,7 +64,7 @@ impl Proxy {
         // Whatever fails below, the values dropped on the way remove the proxy and its connections.
         let deadline = Instant::now() + SERVER_TIMEOUT;
         let socket = connect(server, SERVER_TIMEOUT).map_err(NameError::from)?;
-        let owner = ProgramOwner::add(socket, server, &proxy, deadline)?;
+        let owner = ProgramOwner::add(socket, &proxy, deadline)?;
         let port = Port::open(server, &proxy, owner.key(), SERVER_TIMEOUT)?;
         let action = format!("connect with {program}");
         let name = port.look_up(program, Instant::now() + OPEN_TIMEOUT)?;

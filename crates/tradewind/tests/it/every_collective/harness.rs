@@ -1,4 +1,4 @@
-//! Who calls what in which form, and the values that are expected.
+//! Forms in which each rank calls the collectives, and the values that are expected.
 
 use crate::job_kinds::KINDS;
 use std::cell::Cell;
@@ -16,7 +16,7 @@ pub(crate) enum Form {
     Persistent,
 }
 
-/// How a call is made: the form, and whether in place; another one for every call and, unless it
+/// Manner of a call: the form, and whether in place; another one for every call and, unless it
 /// waits, every rank.
 #[derive(Debug, Default)]
 pub(crate) struct Turn(pub(crate) Cell<usize>);
@@ -92,10 +92,10 @@ macro_rules! call {
     ($comm:ident.$($rest:tt)*) => { call!($comm, $comm.$($rest)*) };
 }
 
-/// What is there before a collective writes.
+/// Contents of the output before a collective writes.
 pub(crate) const UNTOUCHED: u64 = 0x5555_5555_5555_5555;
 
-/// What `rank` contributes.
+/// Contribution of `rank`.
 pub(crate) fn value(rank: u32, index: usize) -> u64 {
     (u64::from(rank) + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(index as u32 % 64)
         ^ index as u64

@@ -87,7 +87,7 @@ fn dup_and_message(world: &Communicator, round: usize) -> Result<()> {
     let copy = world.dup()?;
     let (rank, size) = (copy.rank(), copy.size());
     let message = [rank; LONG];
-    // Every second round has a message that nobody receives.
+    // Every second round has a message that no rank receives.
     if round.is_multiple_of(2) {
         copy.send(&[rank], (rank + 1) % size, 2)?;
     }

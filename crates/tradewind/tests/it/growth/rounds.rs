@@ -60,7 +60,7 @@ impl Lag {
 /// Names of the figures of [`InUse`].
 const FIGURES: [&str; 4] = ["KiB of private memory", "KiB of the arena", "descriptors", "mappings"];
 
-/// What is in use: the most of a process, or of a rank's part of the segment.
+/// Resources in use: the most of a process, or of a rank's part of the segment.
 ///
 /// The pages of the segment are not among the private memory: they stay once they were in use.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ fn mappings() -> i64 {
     read_to_string("/proc/self/maps").expect("the system has /proc").lines().count() as i64
 }
 
-/// What is in use after the first rounds and after all of them.
+/// Resources in use after the first rounds and after all of them.
 pub(super) struct Growth {
     name: &'static str,
     rounds: Rounds,
@@ -103,15 +103,16 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// Whether more is in use than chance allows, in a job whose ranks are on one node, or not.
+    /// Returns true if more is in use than chance allows, in a job whose ranks are on one node, or
+    /// not.
     pub(super) fn is_excessive(&self, on_one_node: bool) -> bool {
         /// Pages that an allocator keeps, and objects that other ranks used in the last rounds.
         /// Between nodes the pages are those of node services and of the ranks' own threads as well.
         const CHANCE: [[i64; FIGURES.len()]; 2] =
             [[2 << 10, 2 << 10, 8, 16], [768, 2 << 10, 8, 16]];
-        /// What the ranks and agents of a job keep for a round that makes communicators: the number
-        /// of runs of each, for the reports of exits. A job has fewer than 65,536 communicators
-        /// between nodes, so that it is bounded.
+        /// Memory that the ranks and agents of a job keep for a round that makes communicators: the
+        /// number of runs of each, for the reports of exits. A job has fewer than 65,536
+        /// communicators between nodes, so that it is bounded.
         const COUNTS: i64 = 1;
         let mut chance = CHANCE[usize::from(on_one_node)];
         chance[0] += if on_one_node { 0 } else { COUNTS * self.rounds.more as i64 };

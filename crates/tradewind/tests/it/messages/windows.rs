@@ -4,7 +4,7 @@
 mod commands;
 mod lifetimes;
 
-/// What the commands work on.
+/// Types in the commands, which other crates name differently.
 mod names {
     pub(crate) use tradewind::messages::{RemoteWindow, WindowError};
 }
