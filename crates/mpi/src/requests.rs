@@ -9,22 +9,23 @@
 //! that another thread holds. Therefore no lock of this module is held during a call of the
 //! library.
 
+mod operation;
 mod pause;
 mod poller;
 mod progress;
 
 use crate::abi::Abi;
-use crate::buffers::{Area, Staging};
 use crate::failures;
 use crate::handles::HandleMap;
 use crate::host::{Handle, Pointer, call};
 use crate::kind::Kind;
 use crate::origin::Origin;
 use crate::private::{poke, private};
-use crate::reductions::Fold;
 use crate::relief;
 use crate::report::{self, Clock};
 use crate::tolerance::is_on;
+use operation::State;
+pub(crate) use operation::{Operation, Rest, Started};
 pub(crate) use pause::{Pause, record_success, record_vain_test, set_oversubscribed};
 pub(crate) use poller::leave_waits;
 use progress::advance_queued;
@@ -34,127 +35,6 @@ use std::ffi::c_int;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-use tradewind::Request;
-
-/// A started collective of tradewind.
-pub(crate) enum Started {
-    One(Request<'static>),
-    Two(Request<'static, ((), ())>),
-}
-
-impl Started {
-    fn test(&mut self) -> tradewind::Result<bool> {
-        match self {
-            Started::One(request) => request.test(),
-            Started::Two(request) => request.test(),
-        }
-    }
-
-    fn uses_arena(&self) -> bool {
-        match self {
-            Started::One(request) => request.uses_arena(),
-            Started::Two(request) => request.uses_arena(),
-        }
-    }
-
-    #[inline]
-    fn is_queued(&self) -> bool {
-        match self {
-            Started::One(request) => request.is_queued(),
-            Started::Two(request) => request.is_queued(),
-        }
-    }
-}
-
-impl From<Request<'static>> for Started {
-    fn from(request: Request<'static>) -> Self {
-        Started::One(request)
-    }
-}
-
-impl From<Request<'static, ((), ())>> for Started {
-    fn from(request: Request<'static, ((), ())>) -> Self {
-        Started::Two(request)
-    }
-}
-
-/// The rest of a call, when tradewind's part is complete.
-pub(crate) enum Rest {
-    Unpack(Staging, Area),
-    Fold(Fold),
-}
-
-impl Rest {
-    pub(crate) fn finish(self, abi: &Abi) -> c_int {
-        match self {
-            Rest::Unpack(staging, area) => {
-                area.unpack(abi, staging.at(0));
-                area.release(abi);
-                0
-            }
-            Rest::Fold(fold) => fold.finish(abi),
-        }
-    }
-}
-
-/// An active call.
-pub(crate) struct Operation {
-    // The request comes first, because fields are dropped in order and it uses the input.
-    started: Started,
-    _input: Option<Staging>,
-    rest: Option<Box<Rest>>,
-    kind: Kind,
-    /// `None` until the operation is entered.
-    origin: Option<Origin>,
-    /// The handle stays with the program: the call is a start of a persistent collective.
-    is_persistent: bool,
-    state: State,
-}
-
-enum State {
-    /// Tradewind runs the collective.
-    Active,
-    /// Tradewind's part has failed, at this time. The error code is not known yet; a thread that
-    /// finds it out holds the error.
-    Failed(Instant, Option<tradewind::Error>),
-    /// A thread executes the rest.
-    Finishing,
-    /// Complete, with this error code.
-    Complete(c_int),
-}
-
-impl Operation {
-    pub(crate) fn new(
-        started: impl Into<Started>,
-        input: Option<Staging>,
-        rest: Option<Rest>,
-    ) -> Box<Self> {
-        // In a box from here on: each move of the whole took 10 ns, because a processor waits where
-        // it loads in one piece what it has just stored in several.
-        Box::new(Operation {
-            started: started.into(),
-            _input: input,
-            rest: rest.map(Box::new),
-            kind: Kind::Ibarrier,
-            origin: None,
-            is_persistent: false,
-            state: State::Active,
-        })
-    }
-
-    /// Returns whether tradewind's part is complete. A failure ends it as well.
-    fn test(&mut self) -> bool {
-        self.started.test().unwrap_or_else(|error| {
-            failures::log(self.kind.name(), &error);
-            self.state = State::Failed(Instant::now(), Some(error));
-            false
-        })
-    }
-
-    fn is_active(&self) -> bool {
-        matches!(self.state, State::Active)
-    }
-}
 
 #[derive(Default)]
 struct Requests {
