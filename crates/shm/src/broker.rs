@@ -7,6 +7,7 @@
 //! (SOCK_SEQPACKET), start with a magic number and a version, and may carry file descriptors both
 //! ways (SCM_RIGHTS). No call on the service's side ever blocks on a client that does not read.
 
+use crate::inherited::above_standard;
 use error::{MAX_NAME_BYTES, system};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -114,7 +115,8 @@ impl Broker {
     /// [`BrokerError::OtherUser`] if the client runs as another user; its connection has been
     /// closed, so continue with the next. [`BrokerError::System`].
     pub fn accept(&self) -> Result<Option<Connection>, BrokerError> {
-        match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match accept_with(&self.listener, flags).and_then(above_standard) {
             Ok(socket) => Connection::with_own_user(socket).map(Some),
             // The client may have closed the connection already.
             Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(None),
@@ -256,6 +258,8 @@ fn address(name: &str) -> Result<SocketAddrUnix, BrokerError> {
 
 fn socket() -> Result<OwnedFd, BrokerError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // Some are made while the program runs, which may have closed standard input.
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .and_then(above_standard)
         .map_err(system("create a local socket"))
 }
