@@ -99,7 +99,8 @@ impl Staging {
         // and lengths in a program tend to repeat.
         let class = class_of(bytes);
         let of_class = self.buffers.iter().enumerate().filter(|(_, buffer)| buffer.bytes == class);
-        let (mut count, mut uses) = (0, 0);
+        let mut count = 0;
+        let mut uses = 0;
         let mut oldest = None::<(usize, u64)>;
         for (index, buffer) in of_class {
             count += 1;

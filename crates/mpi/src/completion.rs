@@ -49,12 +49,12 @@ pub(crate) fn wait(request: Pointer, status: Pointer) -> c_int {
     }
     let Some(array) = Array::new(1, request, status) else { return call!(Wait(request, status)) };
     let own = (array.get(0), &array.clock);
-    let mut pause = Pause::default();
     let drive = || {
         poke(array.abi);
         true
     };
-    let Some(ended) = requests::wait(array.abi, own, &mut pause, drive) else {
+    // The pause ends with the wait: an error handler of the program must not run as the poller.
+    let Some(ended) = requests::wait(array.abi, own, &mut Pause::default(), drive) else {
         return until(array.abi, |flag| call!(Test(request, flag, status)));
     };
     array.write_status(0, false);

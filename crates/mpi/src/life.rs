@@ -308,7 +308,7 @@ impl World {
         let kinds = settings.chosen.unwrap_or_default();
         let third = |number: u32| of_first(kinds >> (22 * number) & 0x3f_ffff);
         let is_chosen = of_first(u128::from(settings.chosen.is_some()));
-        let checker = thread_checker().filter(|_| settings.is_on);
+        let checker = settings.is_on.then(thread_checker).flatten();
         let is_on = if checker.is_some() { UNDER_CHECKER } else { c_int::from(settings.is_on) };
         let is_open = c_int::from(self.is_open);
         let own = [is_open, is_silent, is_on, is_chosen, third(0), third(1), third(2)];

@@ -33,7 +33,8 @@ pub(crate) fn open_private(abi: &Abi, rank: c_int) -> Result<(), c_int> {
 /// would poll, on the cores that other ranks and the node service need for their start.
 pub(crate) fn completed(abi: &Abi, start: impl FnOnce(Pointer) -> c_int) -> c_int {
     const PAUSE: Duration = Duration::from_micros(50);
-    let (mut in_memory, mut is_complete): (isize, c_int) = (0, 0);
+    let mut in_memory: isize = 0;
+    let mut is_complete: c_int = 0;
     let request: Pointer = (&raw mut in_memory).cast();
     let mut outcome = start(request);
     while outcome == 0 && is_complete == 0 {

@@ -50,8 +50,8 @@ const LONGEST_COMPUTATION: f64 = 0.001;
 /// Most calls in a repetition.
 const MOST_CALLS: f64 = 2000.0;
 
-/// Calls before the measurement, at most: the first ones create what the later ones use. Long calls
-/// have touched all of their memory after the bytes that rotate, a few times.
+/// Most calls before the measurement. The first ones create what the later ones use, and touch the
+/// pages of buffers that are used in rotation for the first time.
 const WARM_UP: usize = 600;
 
 /// Time of these calls, in seconds, from which no more are made.

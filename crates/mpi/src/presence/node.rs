@@ -25,7 +25,7 @@ pub(super) enum Presence {
     Unknown,
 }
 
-/// Where the ranks of a job are.
+/// Nodes of the ranks of a job.
 pub(super) enum Place {
     /// All on this node, where they find each other by this name.
     Node(String),

@@ -152,7 +152,7 @@ impl Pause {
         }
         let begun = *self.begun.get_or_insert_with(Instant::now);
         let is_shared = is_oversubscribed || others_sleep;
-        // What the awaited thread computes has, among many threads that yield, one turn in many.
+        // Among many threads that yield, the awaited one would have one turn in many.
         match is_shared.then(|| sleep_after(begun.elapsed(), !is_oversubscribed)).flatten() {
             Some(time) => std::thread::sleep(time),
             None => std::thread::yield_now(),

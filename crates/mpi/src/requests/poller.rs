@@ -41,7 +41,7 @@ fn poller() -> MutexGuard<'static, Poller> {
     POLLER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a thread does that waits for a request.
+/// Task of a thread that waits for a request.
 pub(super) enum Role {
     /// It polls, and has got the role by this call if `is_new`.
     Polls { is_new: bool },

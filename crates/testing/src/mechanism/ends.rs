@@ -57,8 +57,8 @@ pub struct Mechanism<J> {
     pub name: &'static str,
     /// Opens the ends of a connection to a rank. All ranks call it.
     pub open: fn(&J, to: u32) -> Ends,
-    /// Whether a receiver finds out that its senders have closed. Others find out that ranks have
-    /// left the job.
+    /// True if a receiver finds out that its senders have closed. Otherwise it finds out that ranks
+    /// have left the job.
     pub reports_closed_senders: bool,
     /// Bytes of one connection, at most.
     pub bytes: u64,

@@ -103,8 +103,7 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// Returns true if more is in use than chance allows, in a job whose ranks are on one node, or
-    /// not.
+    /// Returns whether the growth is more than chance, in a job on one node or on several.
     pub(super) fn is_excessive(&self, on_one_node: bool) -> bool {
         /// Pages that an allocator keeps, and objects that other ranks used in the last rounds.
         /// Between nodes the pages are those of node services and of the ranks' own threads as well.

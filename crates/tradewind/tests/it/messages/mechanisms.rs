@@ -3,7 +3,7 @@
 #[path = "../../../../queues/tests/it/ends.rs"]
 mod ends;
 
-/// What the ends are made of.
+/// Types of the ends.
 mod names {
     pub(crate) use tradewind::messages::{
         AppendReceiver, AppendSender, BasicHeader, BasicReceiver, BasicSender, CacheLineHeader,
@@ -48,14 +48,25 @@ impl mechanism::Job for Rank {
     }
 }
 
+/// Takes the ends of a connection to one rank from a port, which has a sender to each.
+fn of_port<S, R>(
+    (rank, to): (u32, u32),
+    (mut senders, receiver): (Vec<S>, R),
+    sender: impl FnOnce(u32, S) -> mechanism::Sender<'static>,
+    of_receiver: impl FnOnce(R) -> mechanism::Receiver<'static>,
+) -> Ends {
+    Ends {
+        sender: Some(sender(rank, senders.swap_remove(to as usize))),
+        receiver: (rank == to).then(|| of_receiver(receiver)),
+    }
+}
+
 const EXPRESS: Mechanism<Rank> = Mechanism {
     name: "Express queue",
     open: |Rank(world), to| {
-        let mut port = world.express(64).expect("memory");
-        Ends {
-            sender: Some(ends::express(world.rank(), port.senders.swap_remove(to as usize))),
-            receiver: (world.rank() == to).then(|| ends::of_express(port.receiver)),
-        }
+        let port = world.express(64).expect("memory");
+        let parts = (port.senders, port.receiver);
+        of_port((world.rank(), to), parts, ends::express, ends::of_express)
     },
     reports_closed_senders: false,
     bytes: 2048,
@@ -64,11 +75,9 @@ const EXPRESS: Mechanism<Rank> = Mechanism {
 const CACHE_LINE: Mechanism<Rank> = Mechanism {
     name: "CacheLine queue",
     open: |Rank(world), to| {
-        let mut port = world.cache_lines(64).expect("memory");
-        Ends {
-            sender: Some(ends::cache_line(world.rank(), port.senders.swap_remove(to as usize))),
-            receiver: (world.rank() == to).then(|| ends::of_cache_line(port.receiver)),
-        }
+        let port = world.cache_lines(64).expect("memory");
+        let parts = (port.senders, port.receiver);
+        of_port((world.rank(), to), parts, ends::cache_line, ends::of_cache_line)
     },
     reports_closed_senders: false,
     bytes: 8192,
@@ -364,7 +373,7 @@ const WINDOW: Mechanism<Rank> = Mechanism {
 pub(crate) const QUEUES: [Mechanism<Rank>; 7] =
     [EXPRESS, CACHE_LINE, BASIC, APPEND, TAG_ON, CHANNEL, BULK_CONNECTION];
 
-/// A window, whose owner finds out nothing about those who work on it.
+/// A window, whose owner finds out nothing about the ranks that work on it.
 pub(crate) const WINDOWS: [Mechanism<Rank>; 1] = [WINDOW];
 
 /// All mechanisms.
