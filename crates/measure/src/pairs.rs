@@ -108,7 +108,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Microseconds of a run, for each lap.
+    /// Microseconds of a run, for each batch.
     pub(crate) fn time(
         &mut self,
         world: &Communicator,

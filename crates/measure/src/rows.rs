@@ -1,7 +1,8 @@
 //! Measured times, each a [`Row`]: one line of `measurements.jsonl` in a directory of results.
 //!
-//! The file is the only record of a measurement. Fits, `machine.json`, the decision table, the
-//! report, the tables and the place at which a measurement goes on are functions of its rows.
+//! For an experiment that [consists of rows](crate::harness::Experiment::of_rows) the file is the only
+//! record: its figures, its tables and the step at which it goes on are functions of its rows. The
+//! other experiments keep a [`Part`](crate::results::Part) in a file of its own.
 //!
 //! A line is a JSON object with one field, which says what the line is:
 //!

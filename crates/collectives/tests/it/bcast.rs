@@ -1,4 +1,4 @@
-//! After a broadcast everybody has what the root had.
+//! After a broadcast every rank has the data of the root.
 
 use crate::evaluator::{Evaluation, Protocol};
 use crate::{block, reference, run, tuning};

@@ -1,4 +1,4 @@
-//! Every collective that moves blocks: who gets which block of whom, for blocks of any size.
+//! Every collective that moves blocks: every rank gets its blocks, of any size, in rank order.
 
 use crate::{block, rank_counts, roots, run, tuning};
 use collectives::gather::tree_gather;
@@ -13,7 +13,7 @@ struct Call<'a> {
     ranks: u32,
     root: u32,
     bytes: &'a dyn Fn(u32, u32) -> u64,
-    /// Whether all blocks have one size.
+    /// True if all blocks have one size.
     are_equal: bool,
 }
 
@@ -28,7 +28,8 @@ impl Call<'_> {
         (collective, algorithm): (Collective, Algorithm),
         rank: u32,
     ) -> Result<Graph, CollectiveError> {
-        let (ranks, root) = (self.ranks, self.root);
+        let ranks = self.ranks;
+        let root = self.root;
         let own = |other| (self.bytes)(other, root);
         let sizes = Sizes::each(&(0..ranks).map(own).collect::<Vec<_>>())?;
         match collective {
@@ -51,10 +52,12 @@ impl Call<'_> {
         }
     }
 
-    /// What a rank has before, and what it gets.
+    /// Input and output of a rank.
     fn contents(&self, collective: Collective, rank: u32) -> (Vec<u8>, Vec<u8>) {
-        let (all, root) = (0..self.ranks, self.root);
-        let (one, is_root) = (std::iter::once, rank == root);
+        let all = 0..self.ranks;
+        let root = self.root;
+        let one = std::iter::once;
+        let is_root = rank == root;
         match collective {
             // Every block is one for the root.
             Collective::Allgather => {
@@ -143,7 +146,7 @@ fn blocks_may_be_of_any_size() {
         };
         for algorithm in collective.algorithms().iter().filter(takes_any) {
             for ranks in rank_counts() {
-                // The block of a rank, whoever it is for, or of a pair.
+                // The block of a rank, the same for all receivers, or of a pair.
                 let of_rank = |rank: u32| u64::from(rank * 7 + 5) % 11 * u64::from(rank % 3);
                 let bytes = |from: u32, to: u32| match collective {
                     Collective::Scatter => of_rank(to),

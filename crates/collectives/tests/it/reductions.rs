@@ -39,7 +39,8 @@ impl Call {
         rank: u32,
         reduction: Reduction,
     ) -> Result<Graph, CollectiveError> {
-        let (ranks, bytes) = (self.ranks, self.bytes());
+        let ranks = self.ranks;
+        let bytes = self.bytes();
         match collective {
             Collective::Allreduce => allreduce::graph(algorithm, rank, ranks, bytes, reduction),
             Collective::Scan => scan::graph(algorithm, rank, ranks, bytes, reduction),

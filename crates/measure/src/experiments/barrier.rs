@@ -48,7 +48,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
 fn outline(crowded: &[String]) -> Part {
     let mut part = Part::new("barrier", "Barrier on 2^d ranks");
     part.about = "Every rank calls the barrier in a loop; a point is the time of one barrier, for \
-                  each lap that of the slowest rank. The line a × d + b goes through the minima, \
+                  each batch that of the slowest rank. The line a × d + b goes through the minima, \
                   as in the report: the minima are the times that are least disturbed where others \
                   interfere. Join is one flat collective in shared memory, dissemination \
                   takes d rounds of messages. Between nodes there is no join, and blocking and \

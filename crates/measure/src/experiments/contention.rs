@@ -71,7 +71,7 @@ fn outline(crowded: &[String]) -> Part {
                   same time, so that n / 2 pairs contend for what lies between the two halves: a \
                   link of the report's mesh, the caches and the memory of a node, the network of \
                   several nodes. Ranks of one node are bound to cores in turn; a point is the time \
-                  of an exchange, for each lap that of the slowest rank."
+                  of an exchange, for each batch that of the slowest rank."
             .to_owned();
     part.source = "Bokhari 1995, section 7 and figure 5".to_owned();
     let x = Axis::bytes("message length");

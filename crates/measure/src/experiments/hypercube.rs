@@ -47,7 +47,7 @@ fn outline(crowded: &[String]) -> Part {
     let mut part = Part::new("hypercube", "Hypercube emulation");
     part.about =
         "Among 2^d ranks, rank j exchanges a message with rank j xor 2^i, for i from 0 to \
-                  d - 1 one after the other. A point is the time of all d exchanges, for each lap \
+                  d - 1 one after the other. A point is the time of all d exchanges, for each batch \
                   that of the slowest rank. On a hypercube it would grow linearly with d."
             .to_owned();
     part.source = "Bokhari 1995, section 5 and figure 3".to_owned();

@@ -42,7 +42,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let machines = Names::of(setting.nodes.as_ref());
     let mut steps = Vec::new();
     for bytes in sizes.clone() {
-        // The longest copies take longer than a lap.
+        // The longest copies take longer than a batch.
         let milliseconds =
             (batches.milliseconds() + (bytes >> 16) as u64) * ALIGNMENTS.len() as u64;
         steps.push(Step::new(format!("{bytes} bytes"), alone.clone(), milliseconds, move |here| {
@@ -183,7 +183,7 @@ fn outline(machines: &[Names]) -> Part {
     part
 }
 
-/// Nanoseconds a byte, for each lap.
+/// Nanoseconds a byte, for each batch.
 fn copies(
     world: &Communicator,
     bytes: usize,

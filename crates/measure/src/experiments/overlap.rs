@@ -46,7 +46,7 @@ mod part;
 mod progress;
 mod row;
 
-pub use case::{Case, MOST_COMPUTATION_US, MOST_REPETITIONS};
+pub use case::{Case, MOST_REPETITIONS};
 pub use collective::{Collective, MOST_BYTES};
 pub use measure::measure;
 pub use part::{experiment, part};

@@ -110,7 +110,7 @@ fn outline(setting: &Setting) -> Part {
                   as in the report. Peers: the rank that completes an operation also executes those \
                   that depend on it, so one rank may execute both halves of a round trip. Wide queue and bulk are the queues' \
                   paths beside the schedules. The first pass is discarded; a point is a time for \
-                  each lap."
+                  each batch."
         .to_owned();
     part.source = "Bokhari 1995, section 2, figures 1 and 2, table 1".to_owned();
     let x = || Axis::bytes("message length");
@@ -193,7 +193,7 @@ fn measure(
     Ok(findings)
 }
 
-/// Half round trips through queues, for each lap.
+/// Half round trips through queues, for each batch.
 fn queue<W: MessagePath>(
     here: &StepContext<'_>,
     ways: &mut [W],
@@ -206,7 +206,7 @@ fn queue<W: MessagePath>(
         let own = phases::round_trips(world, ways, 1, 8)?;
         Ok(phases::largest(world, [own])?[0])
     };
-    // The first pass is discarded; the second determines how many fill a lap.
+    // The first pass is discarded; the second determines how many fill a batch.
     look(ways)?;
     let trips = (batches.microseconds * 1e3 / (2.0 * look(ways)?.max(1.0))).clamp(1.0, 1e6) as u64;
     let own = (0..batches.rounds)

@@ -1,12 +1,11 @@
 //! Environment of a step, and the rows that it makes.
 
-use crate::harness::setting::JobShape;
+use crate::harness::setting::{JobShape, machine};
 use crate::rows::{Quantity, Row, What};
-use models::machine::Topology;
 use std::path::Path;
 use tradewind::Communicator;
 
-/// What all rows of an experiment have in common.
+/// Properties that all rows of an experiment share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowsOrigin {
     /// Name of the experiment.
@@ -27,15 +26,15 @@ pub struct StepContext<'a> {
     /// Directory of the results; none in a trial on threads. An experiment that keeps more than its
     /// part (`machine.json`) writes it there from rank 0.
     pub directory: Option<&'a Path>,
-    /// What its rows have in common, if its experiment consists of rows.
+    /// Properties that its rows share, if its experiment consists of rows.
     pub origin: Option<&'a RowsOrigin>,
 }
 
 impl StepContext<'_> {
     /// A row of this step, of no size and no engine.
     pub fn row(&self, what: What, quantity: Quantity, times: Vec<f64>) -> Row {
-        let machine = Topology::here().fingerprint().clone();
-        let (ranks, nodes) = (self.world.size(), self.shape.nodes.as_ref());
+        let ranks = self.world.size();
+        let nodes = self.shape.nodes.as_ref();
         Row {
             experiment: self.origin.map_or_else(String::new, |origin| origin.experiment.clone()),
             what,
@@ -48,7 +47,7 @@ impl StepContext<'_> {
             ranks_per_node: nodes.and_then(|nodes| nodes.ranks.first().copied()).unwrap_or(ranks),
             bytes: 0,
             link: self.origin.and_then(|origin| origin.link),
-            machine: format!("{}, {} cores", machine.processor, machine.cores),
+            machine: machine().to_owned(),
             times: times.into_iter().map(to_tenths_of_nanoseconds).collect(),
             calls: 1,
             processor: None,

@@ -113,12 +113,6 @@ impl From<Doubts> for Load {
     }
 }
 
-impl From<Load> for Doubts {
-    fn from(Load { others, stolen }: Load) -> Self {
-        Doubts::of([(Sign::OtherProcesses, others), (Sign::StolenTime, stolen)])
-    }
-}
-
 impl fmt::Display for Doubts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_above = |sign: &&Sign| self.0[**sign as usize] > sign.limit();

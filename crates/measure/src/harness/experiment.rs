@@ -45,7 +45,7 @@ impl Step {
         Step { what: what.into(), shape, milliseconds, measure: Box::new(measure) }
     }
 
-    /// A step that returns [rows](StepContext::row). Those without a load get that of the whole step.
+    /// A step that returns [rows](StepContext::row), each of which gets the load of the whole step.
     pub fn of_rows(
         what: impl Into<String>,
         shape: JobShape,
@@ -55,8 +55,8 @@ impl Step {
         Step::new(what, shape, milliseconds, move |here| {
             let meter = LoadMeter::start(here)?;
             let rows = measure(here)?;
-            let load = Load::from(of_all_ranks(here, meter.doubts(here)?)?);
-            let with_load = |row: Row| Row { load: row.load.or(Some(load)), ..row };
+            let load = Some(Load::from(of_all_ranks(here, meter.doubts(here)?)?));
+            let with_load = |row: Row| Row { load, ..row };
             Ok(rows.into_iter().map(|row| Finding::Time(Box::new(with_load(row)))).collect())
         })
     }
@@ -85,7 +85,7 @@ impl Experiment {
         Experiment { of_rows: Some(origin), ..experiment }
     }
 
-    /// What its rows have in common; `None` if it does not consist of rows.
+    /// Properties that its rows share; `None` if it does not consist of rows.
     pub fn origin(&self) -> Option<&RowsOrigin> {
         self.of_rows.as_ref()
     }

@@ -58,7 +58,8 @@ impl Finding {
 
     /// The rows and the notes among findings.
     pub fn apart(findings: Vec<Finding>) -> (Vec<Row>, Vec<String>) {
-        let (mut rows, mut notes) = (Vec::new(), Vec::new());
+        let mut rows = Vec::new();
+        let mut notes = Vec::new();
         for finding in findings {
             match finding {
                 Finding::Time(row) => rows.push(*row),

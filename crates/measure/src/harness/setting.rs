@@ -6,6 +6,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use tradewind::EngineKind;
 
 /// Settings of the user, and the machine's cores. Every process of an experiment has
@@ -52,8 +53,7 @@ impl Setting {
         put("version", env!("CARGO_PKG_VERSION").to_owned());
         put("effort", if self.quick { "quick" } else { "full" }.to_owned());
         put("cores", list(&self.cores));
-        let machine = models::machine::Topology::here().fingerprint().clone();
-        put("machine", format!("{}, {} cores", machine.processor, machine.cores));
+        put("machine", machine().to_owned());
         put("seed", self.seed.to_string());
         if let Some(map) = &self.map {
             put("map", list(map));
@@ -82,6 +82,16 @@ impl Setting {
     pub fn choose<T>(&self, quick: T, full: T) -> T {
         if self.quick { quick } else { full }
     }
+}
+
+/// The machine in words. It is read once, because that takes a file or more for each core, and every
+/// row names the machine.
+pub(super) fn machine() -> &'static str {
+    static MACHINE: OnceLock<String> = OnceLock::new();
+    MACHINE.get_or_init(|| {
+        let machine = models::machine::Topology::here().fingerprint().clone();
+        format!("{}, {} cores", machine.processor, machine.cores)
+    })
 }
 
 /// The job that a step needs.

@@ -44,8 +44,7 @@ fn each_step(
         let shape = &step.shape;
         let body = |world: Communicator| {
             let origin = experiment.origin();
-            let (service, directory) = (None, None);
-            let here = StepContext { world: &world, shape, service, directory, origin };
+            let here = StepContext { world: &world, shape, service: None, directory: None, origin };
             let found = step.run(&here);
             let fails = found.is_err();
             if world.rank() == 0 || fails {

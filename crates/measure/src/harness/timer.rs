@@ -20,6 +20,6 @@ mod over;
 mod repetition;
 
 pub use batches::Batches;
-pub use compare::{Budget, CLOSE};
-pub use over::{Extent, OverTimes};
+pub use compare::Budget;
+pub use over::{Extent, MOST_COMPUTATION_US, OverTimes};
 pub use repetition::{Meanwhile, Place, Subject, Timer, calls};

@@ -1,4 +1,4 @@
-//! Batches of a disturbed measurement.
+//! Repetition of a disturbed measurement.
 
 use crate::harness::agreement;
 use crate::harness::context::StepContext;

@@ -17,8 +17,8 @@ pub struct RunFile {
 }
 
 impl RunFile {
-    /// Opens the rows of a directory to add to this run: to what is there of it with the same
-    /// setting, or to nothing if `again`. Nothing is written before the first step.
+    /// Opens the file of a directory to add to this run: behind its steps with the same setting, or
+    /// from the beginning if `again`. Nothing is written before the first step.
     ///
     /// # Errors
     /// A file that is none of rows or of another version, and [`RowsError::OtherSetting`].
@@ -72,8 +72,12 @@ impl RunFile {
         if !self.is_begun {
             let Run { name, setting, steps, .. } = &self.run;
             let goes_on = !self.run.found.is_empty();
-            let (name, setting) = (name.clone(), setting.clone());
-            lines.push(Line::Run { name, setting, steps: *steps, goes_on });
+            lines.push(Line::Run {
+                name: name.clone(),
+                setting: setting.clone(),
+                steps: *steps,
+                goes_on,
+            });
         }
         for row in &rows {
             row.check().map_err(RowsError::Impossible)?;

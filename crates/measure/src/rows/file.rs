@@ -1,4 +1,4 @@
-//! The file of rows: reading what is whole, and appending.
+//! The file of rows: reading its whole steps, and appending.
 
 use super::row::Row;
 use super::run::{Run, Step};
@@ -37,7 +37,7 @@ pub(super) enum Line {
     },
 }
 
-/// Why rows cannot be read, kept or gone on with.
+/// Reason why rows cannot be read or kept, or a run cannot be continued.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RowsError {
@@ -70,7 +70,7 @@ pub enum RowsError {
     OtherKind {
         /// The file.
         path: PathBuf,
-        /// What the line is instead.
+        /// Description of the line.
         what: String,
     },
     /// The file has another version.
@@ -85,7 +85,7 @@ pub enum RowsError {
         /// Its version.
         found: u32,
     },
-    /// What is there was measured in another way.
+    /// The rows of the run were measured with another setting.
     #[error(
         "{}: {name} was measured with another setting ({differences}): measure it anew with --again, or \
          choose another directory with --out",
@@ -99,7 +99,7 @@ pub enum RowsError {
         /// Each difference in words.
         differences: String,
     },
-    /// A measurement gave what cannot be.
+    /// A measurement gave a row that cannot be.
     #[error("a row cannot be: {0}; please report this")]
     Impossible(String),
 }
@@ -130,7 +130,7 @@ pub struct Problem {
     pub path: PathBuf,
     /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Fault of the line.
     pub what: String,
     /// Rows of the file that are whole.
     pub kept: usize,

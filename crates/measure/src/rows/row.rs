@@ -3,7 +3,7 @@
 use collectives::{Choice, Collective};
 use models::decision::CallForm;
 use models::machine_file::Engine;
-use models::statistics::{Quantiles, Sample, median};
+use models::statistics::median;
 use serde::{Deserialize, Serialize};
 
 /// Subject of a measurement.
@@ -117,12 +117,7 @@ impl Row {
         median(&self.times)
     }
 
-    /// Quantiles of the times in microseconds.
-    pub fn quantiles(&self) -> Quantiles {
-        Sample::of(self.times.clone()).quantiles
-    }
-
-    /// Why no measurement can have given this row; `Ok` if one can.
+    /// Checks that a measurement can have given this row.
     ///
     /// # Errors
     /// The field, its value and the values that it can have.

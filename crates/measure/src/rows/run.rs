@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub struct Step {
     /// The rows.
     pub rows: Vec<Row>,
-    /// What a reader has to know besides: what could not be measured, and why.
+    /// Remarks for the reader, such as the reason why something could not be measured.
     pub notes: Vec<String>,
     /// True if all rows of the step are there.
     pub whole: bool,

@@ -24,8 +24,8 @@ fn measure_case(
     let ranks = world.size();
     let shape = JobShape { ranks, engine, cores: Vec::new(), shared_cores: cores, nodes: None };
     let origin = RowsOrigin { experiment: "overlap".to_owned(), link: None };
-    let (service, directory, origin) = (None, None, Some(&origin));
-    let here = StepContext { world, shape: &shape, service, directory, origin };
+    let here =
+        StepContext { world, shape: &shape, service: None, directory: None, origin: Some(&origin) };
     let rows = overlap::measure(&here, Progress::OnNode(engine), case, 3, announce)?;
     assert!(rows.iter().all(|row| row.check().is_ok() && row.ranks == ranks), "{rows:?}");
     Ok(OverlapRow::all(&rows).into_iter().map(|(row, _)| row).collect())

@@ -2,7 +2,7 @@
 //!
 //! It follows from the rows of measurements on some machine, by the decision that also reads a user's
 //! table. Where a collective was measured in several runs, all of them have to take a size: a rule is
-//! for programs that nobody has measured, so it goes by no single run. It says for a call:
+//! for programs that have not been measured, so it relies on no single run. It says for a call:
 //!
 //! * On the machine of the measurement, with a library of a measured major version, in a job and on a
 //!   communicator of a measured number of ranks: the sizes at which this measurement takes the call.

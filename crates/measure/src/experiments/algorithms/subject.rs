@@ -1,4 +1,4 @@
-//! A collective by one plan, as what a timer takes.
+//! A collective by one plan, as a subject of a timer.
 
 use super::data::Data;
 use super::graphs::CollectiveCall;
@@ -161,7 +161,7 @@ impl CollectiveSubject {
     /// The engine of the last run.
     ///
     /// # Errors
-    /// If it has not run.
+    /// If the subject has not run.
     pub(crate) fn engine(&self) -> Result<Engine, Error> {
         Ok(self.engine.parse()?)
     }
@@ -262,7 +262,7 @@ pub(crate) fn attend<B: Send>(
     Ok(engine)
 }
 
-/// As the graphs declare them.
+/// Buffers as the graphs declare them.
 fn buffers<'a>(
     (operation, is_root): (Collective, bool),
     [input_length, output_length]: [usize; 2],
@@ -289,7 +289,8 @@ fn call_blocking(
     let CollectiveCall { operation, bytes, root, .. } = *call;
     let [input_length, output_length] = lengths;
     if operation.is_reduction() && bytes.is_multiple_of(8) {
-        let (input, output) = (input.numbers(input_length), output.numbers_mut(output_length));
+        let input = input.numbers(input_length);
+        let output = output.numbers_mut(output_length);
         return reduce(world, operation, input, output, root);
     }
     let input = input.bytes(input_length);
@@ -317,7 +318,8 @@ fn call_nonblocking(
     let CollectiveCall { operation, bytes, root, .. } = *call;
     let [input_length, output_length] = lengths;
     if operation.is_reduction() && bytes.is_multiple_of(8) {
-        let (input, output) = (input.numbers(input_length), output.numbers_mut(output_length));
+        let input = input.numbers(input_length);
+        let output = output.numbers_mut(output_length);
         return ireduce(world, operation, input, output, root, meanwhile);
     }
     let input = input.bytes(input_length);

@@ -2,11 +2,10 @@
 
 use super::collective::Collective;
 use crate::harness::Error;
+use crate::harness::timer::MOST_COMPUTATION_US;
 
 /// The most repetitions: all their times are kept.
 pub const MOST_REPETITIONS: u32 = 1_000_000;
-/// The longest computation, in microseconds.
-pub const MOST_COMPUTATION_US: f64 = 1e7;
 
 /// One collective to be measured.
 #[derive(Clone, Copy, Debug, PartialEq)]

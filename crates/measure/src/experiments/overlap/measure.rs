@@ -32,11 +32,12 @@ pub fn measure(
     let Case { collective, bytes, computation_us, repetitions } = *case;
     let world = here.world;
     let plan = Choice::of(collective.algorithm(progress, bytes));
-    let mut timer = Timer::new(world, Place::of(here));
+    let timer = Timer::new(world, Place::of(here));
     let extent = |cycle| Extent { computation_us, repetitions, cycle, seed };
     let (times, engine) = match collective.of_library() {
         Some(operation) => {
-            let (form, ranks) = (progress.form(), world.size());
+            let form = progress.form();
+            let ranks = world.size();
             let call = CollectiveCall { operation, form, ranks, bytes, root: 0 };
             let roots: Vec<u32> = match collective {
                 Collective::Bcast => (0..ranks.min(MOST_ROOTS)).collect(),

@@ -1,4 +1,4 @@
-//! The exchange with neighbours on a torus, as what a timer takes.
+//! The exchange with neighbours on a torus, as a subject of a timer.
 
 use crate::experiments::algorithms::{attend, engine_of_blocking_calls};
 use crate::harness::Error;
@@ -29,7 +29,8 @@ impl NeighborSubject {
             CallForm::Blocking => engine_of_blocking_calls(world)?,
             CallForm::Nonblocking => "",
         };
-        let (input, output) = (vec![0; length], vec![0; length]);
+        let input = vec![0; length];
+        let output = vec![0; length];
         Ok(NeighborSubject { torus, form, rank: world.rank(), bytes, input, output, engine })
     }
 
@@ -57,7 +58,8 @@ impl NeighborSubject {
     /// Byte `at` of the output. What comes from the negative side of a dimension was sent in the
     /// positive direction.
     fn expected(&self, at: usize) -> u8 {
-        let (block, within) = (at / self.bytes, at % self.bytes);
+        let block = at / self.bytes;
+        let within = at % self.bytes;
         let source = self.torus.sources()[block].unwrap_or(u32::MAX);
         byte_of(source, (block ^ 1) * self.bytes + within)
     }
@@ -66,7 +68,8 @@ impl NeighborSubject {
 impl Subject for NeighborSubject {
     #[inline]
     fn run(&mut self, _: u32, meanwhile: &mut Meanwhile<'_>) -> Result<(), Error> {
-        let (input, output) = (self.input.as_slice(), self.output.as_mut_slice());
+        let input = self.input.as_slice();
+        let output = self.output.as_mut_slice();
         match self.form {
             CallForm::Blocking => {
                 meanwhile(&|| false);

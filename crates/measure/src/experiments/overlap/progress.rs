@@ -1,4 +1,4 @@
-//! Who advances a collective beside a computation.
+//! Progress of a collective beside a computation.
 
 use models::decision::CallForm;
 use tradewind::EngineKind;

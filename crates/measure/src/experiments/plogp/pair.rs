@@ -235,10 +235,10 @@ impl<'w> Pair<'w> {
         match (overheads, memory) {
             (Overheads::Timestamps(timestamps), memory) => {
                 let [nothing, sends, _, receives, ..] =
-                    Self::batches(memory, form, *bytes, timestamps)?;
-                let batches = [sends, receives]
+                    Self::laps(memory, form, *bytes, timestamps)?;
+                let laps = [sends, receives]
                     .map(|microseconds| Lap { count: timestamps.count, microseconds });
-                Ok((nothing, batches))
+                Ok((nothing, laps))
             }
             (Overheads::LoneMessage(message, executor), MessageMemory::Private(memory)) => {
                 let LoneOverheads { send, receive } = message.round(world, *executor, memory)?;
@@ -282,7 +282,7 @@ impl<'w> Pair<'w> {
     }
 
     /// Runs a schedule repeatedly and returns the medians of the times between its timestamps.
-    fn batches(
+    fn laps(
         memory: &mut MessageMemory,
         form: CallForm,
         bytes: u64,
@@ -303,12 +303,11 @@ impl<'w> Pair<'w> {
         let mut readings = Vec::with_capacity(self.sizes.len());
         for size in &self.sizes {
             let SizeSchedules { bytes, round_trips, single, stream, .. } = size;
-            let mut batches =
-                |schedule| Self::batches(&mut self.memory, self.form, *bytes, schedule);
-            let [mut trips, .., trips_run] = batches(round_trips)?;
-            let [mut messages, .., stream_run] = batches(stream)?;
+            let mut laps = |schedule| Self::laps(&mut self.memory, self.form, *bytes, schedule);
+            let [mut trips, .., trips_run] = laps(round_trips)?;
+            let [mut messages, .., stream_run] = laps(stream)?;
             if self.clock == Clock::Around {
-                let [.., single_run] = batches(single)?;
+                let [.., single_run] = laps(single)?;
                 let more = f64::from(round_trips.count.max(2) - 1);
                 let trip = if round_trips.count > 1 {
                     ((trips_run - single_run) / more).max(0.0)

@@ -55,7 +55,9 @@ pub(super) fn measure(here: &StepContext<'_>, plan: Plan) -> Result<Progress, Er
                 }
                 let plans = plans(&shape);
                 for row in compare(here, &shape, &plans, plan.budget)? {
-                    row.algorithm.into_iter().for_each(|plan| found.add(shape, plan, row.median()));
+                    if let Some(plan) = row.algorithm {
+                        found.add(shape, plan, row.median());
+                    }
                 }
             }
         }

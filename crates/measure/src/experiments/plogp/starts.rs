@@ -15,7 +15,7 @@ const PRIVATE_BYTES: usize = 64 << 10;
 const COMBINED_BYTES: u64 = 64 << 10;
 
 /// Time of a run on the slower rank, in microseconds: the lower quartile, as with messages.
-fn lap(
+fn run_us(
     world: &Communicator,
     schedule: &Schedule,
     form: CallForm,
@@ -47,8 +47,8 @@ pub(super) fn measure(
     let rank = (world.rank(), world.size());
     let empty = world.compile(&patterns::bare_round_trip(rank, 0))?;
     let with_buffer = world.compile(&patterns::bare_round_trip(rank, PRIVATE_BYTES as u64))?;
-    let fixed = lap(world, &empty, form, &[], batches)?;
-    let longer = lap(world, &with_buffer, form, &private, batches)? - fixed;
+    let fixed = run_us(world, &empty, form, &[], batches)?;
+    let longer = run_us(world, &with_buffer, form, &private, batches)? - fixed;
     Ok(StartCosts { fixed, per_byte: (longer / PRIVATE_BYTES as f64).max(0.0) })
 }
 
@@ -93,7 +93,8 @@ pub(super) fn combine_between_nodes(
     if [&one, &several].iter().any(|schedule| schedule.engine(form) != engine.name()) {
         return Ok(None);
     }
-    let more = lap(world, &several, form, &[], batches)? - lap(world, &one, form, &[], batches)?;
+    let more =
+        run_us(world, &several, form, &[], batches)? - run_us(world, &one, form, &[], batches)?;
     Ok(Some((more / f64::from(SEVERAL - 1) / COMBINED_BYTES as f64).max(0.0)))
 }
 

@@ -115,7 +115,7 @@ impl MessagePath for Remote {
             }
             _ => {}
         }
-        // A stream may be batches ahead: senders do not wait.
+        // A stream may be laps ahead: senders do not wait.
         while window.get_value::<u64>(at)? < awaited {}
         Ok(0)
     }

@@ -2,6 +2,7 @@
 
 use super::repetition::{Form, Place, Start, Subject, Timer};
 use crate::harness::agreement;
+use crate::harness::clock::microseconds;
 use crate::harness::error::Error;
 use crate::harness::processor_time::RankKind;
 use tradewind::Communicator;
@@ -21,7 +22,7 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// About how long they take with what comes before, in milliseconds.
+    /// About how long they take with the runs before them, in milliseconds.
     pub fn milliseconds(self) -> u64 {
         (f64::from(self.rounds + 1) * self.microseconds * 1e-3).ceil() as u64
     }
@@ -62,36 +63,31 @@ impl Timer<'_> {
         subject: &mut dyn Subject,
         extent: Batches,
     ) -> Result<Vec<f64>, Error> {
-        self.batch(subject, 0, DISCARDED)?;
+        self.batch(subject, DISCARDED)?;
         let calls = self.calls_within(subject, extent.microseconds)?;
         let own = (0..extent.rounds)
-            .map(|round| self.batch(subject, round, calls))
+            .map(|_| self.batch(subject, calls))
             .collect::<Result<Vec<_>, _>>()?;
         agreement::largest(self.world, &own)
     }
 
     /// Number of runs that take about so long.
-    fn calls_within(&self, subject: &mut dyn Subject, microseconds: f64) -> Result<u32, Error> {
+    fn calls_within(&self, subject: &mut dyn Subject, limit_us: f64) -> Result<u32, Error> {
         let mut tried = 1;
         loop {
-            let each = agreement::largest(self.world, &[self.batch(subject, 0, tried)?])?[0];
+            let each = agreement::largest(self.world, &[self.batch(subject, tried)?])?[0];
             // An eighth of the time is exact enough.
-            if each * f64::from(tried) >= microseconds / 8.0 || f64::from(tried) >= MOST {
-                return Ok((microseconds / each.max(1e-3)).clamp(1.0, MOST) as u32);
+            if each * f64::from(tried) >= limit_us / 8.0 || f64::from(tried) >= MOST {
+                return Ok((limit_us / each.max(1e-3)).clamp(1.0, MOST) as u32);
             }
             tried *= 2;
         }
     }
 
     /// Microseconds of one of so many runs on this rank.
-    pub(super) fn batch(
-        &self,
-        subject: &mut dyn Subject,
-        number: u32,
-        calls: u32,
-    ) -> Result<f64, Error> {
+    pub(super) fn batch(&self, subject: &mut dyn Subject, calls: u32) -> Result<f64, Error> {
         let form = Form { start: Start::Barrier, calls, computation: None };
-        let one = self.once(subject, number, form)?;
-        Ok(crate::harness::clock::microseconds(one.begin, one.end) / f64::from(calls.max(1)))
+        let one = self.once(subject, 0, form)?;
+        Ok(microseconds(one.begin, one.end) / f64::from(calls.max(1)))
     }
 }

@@ -14,7 +14,7 @@ const LEAST_ROUNDS: u32 = 7;
 /// in up to so many places in memory, each new at first.
 const WARM_UP_ROUNDS: u32 = 17;
 /// A subject within this factor of the fastest may be the fastest.
-pub const CLOSE: f64 = 1.3;
+const CLOSE: f64 = 1.3;
 /// Rounds between machines, whose clocks differ.
 const BATCH_ROUNDS: u32 = 9;
 /// Runs of a repetition there at most.
@@ -30,8 +30,6 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// For a measurement that counts.
-    pub const USUAL: Budget = Budget { milliseconds: 120.0, most_rounds: 101 };
     /// For a trial.
     pub const QUICK: Budget = Budget { milliseconds: 10.0, most_rounds: 5 };
 }
@@ -56,7 +54,7 @@ impl Timer<'_> {
         self.times_of_rounds(&taken)
     }
 
-    /// Compares as [`compare`](Self::compare); then times those [`CLOSE`] to the fastest, and the
+    /// Compares as [`compare`](Self::compare); then times those close to the fastest, and the
     /// favourites, once more, longer and without the others. One of many subjects is always fastest
     /// by chance, so the repetitions that select one should not be those that time it.
     ///
@@ -89,9 +87,9 @@ impl Timer<'_> {
         Ok(times)
     }
 
-    /// Compares between machines, whose clocks differ: in repetitions of several runs back to back,
-    /// of which the time of one run on the rank that takes longest counts. Returns the number of
-    /// runs besides.
+    /// Compares between machines, whose clocks differ. A repetition is several runs back to back, and
+    /// its time is that of one run on the rank that takes longest. Returns for each subject the runs of
+    /// a repetition and the times.
     ///
     /// # Errors
     /// As [`compare`](Self::compare).
@@ -103,15 +101,15 @@ impl Timer<'_> {
         let share = milliseconds * 1e3 / f64::from(BATCH_ROUNDS) / subjects.len() as f64;
         let mut timed = Vec::new();
         for subject in subjects.iter_mut() {
-            self.batch(*subject, 0, 2)?;
-            let each = agreement::largest(self.world, &[self.batch(*subject, 0, 4)?])?[0];
+            self.batch(*subject, 2)?;
+            let each = agreement::largest(self.world, &[self.batch(*subject, 4)?])?[0];
             let calls = (share / each.max(1e-3)).clamp(2.0, MOST_CALLS) as u32;
             timed.push((calls, Vec::new()));
         }
         for round in 0..BATCH_ROUNDS {
             for turn in turns(round, subjects.len()) {
                 let (calls, times) = &mut timed[turn];
-                let own = self.batch(subjects[turn], 0, *calls)?;
+                let own = self.batch(subjects[turn], *calls)?;
                 times.push(agreement::largest(self.world, &[own])?[0]);
             }
         }
@@ -137,7 +135,8 @@ impl Timer<'_> {
     /// ranks.
     fn warm_up(&self, subjects: &mut [&mut dyn Subject], budget: Budget) -> Result<f64, Error> {
         let mut taken = vec![Vec::new(); subjects.len()];
-        let (mut spent, mut least) = (0.0, f64::INFINITY);
+        let mut spent = 0.0;
+        let mut least = f64::INFINITY;
         for round in 0..WARM_UP_ROUNDS {
             let begin = now_ns();
             self.round(subjects, round, &mut taken)?;
@@ -151,9 +150,8 @@ impl Timer<'_> {
         Ok(least)
     }
 
-    /// The times of each subject. After a common start those count in which no rank was late; on a
-    /// machine so busy that some rank is nearly always late, what there is must do, for all subjects
-    /// alike.
+    /// The times of each subject. After a common start those count in which no rank was late. On a
+    /// machine so busy that some rank is nearly always late, all times of all subjects count.
     fn times_of_rounds(&self, taken: &[Vec<Repetition>]) -> Result<Vec<Vec<f64>>, Error> {
         let mut times = Vec::new();
         let mut late = Vec::new();

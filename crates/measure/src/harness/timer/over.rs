@@ -1,6 +1,6 @@
 //! A subject over a computation: the time that it adds.
 
-use super::repetition::{Form, Meanwhile, Repetition, Start, Subject, Timer, own_times, turns};
+use super::repetition::{Form, Repetition, Start, Subject, Timer, calls, own_times, turns};
 use crate::harness::agreement;
 use crate::harness::clock::{microseconds, now_ns};
 use crate::harness::computation::ComputeRate;
@@ -29,22 +29,11 @@ const ENOUGH_COMPUTATION_US: f64 = 10_000.0;
 /// … and at least so long that the ranks' leaving a barrier one after the other does not matter.
 const LEAST_COMPUTATION_US: f64 = 20.0;
 /// The longest computation, in microseconds.
-const MOST_COMPUTATION_US: f64 = 1e7;
+pub const MOST_COMPUTATION_US: f64 = 1e7;
 /// Without a wish, the repetitions take about this long.
 const BUDGET_US: f64 = 1e6;
 /// Bounds of their number.
 const REPETITIONS: std::ops::RangeInclusive<f64> = 5.0..=4000.0;
-/// A batch of runs alone is at least so long.
-const BATCH_US: f64 = 100.0;
-/// All batches together take about so long.
-const BATCHES_US: f64 = 200_000.0;
-const LEAST_BATCHES: f64 = 3.0;
-/// A first estimate is made of batches of this length.
-const ESTIMATE_US: f64 = 1000.0;
-/// Before, it runs so often, unless that takes longer than the time below: a rank's first runs
-/// touch new memory.
-const WARM_UP_CALLS: u32 = 64;
-const WARM_UP_US: f64 = 2e6;
 
 /// Extent of a measurement over a computation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,7 +60,8 @@ pub struct OverTimes {
     pub computation: Vec<f64>,
     /// Start, computation and wait.
     pub over: Vec<f64>,
-    /// What the subject adds to the computation: of each repetition the rank to which it adds most.
+    /// Time that the subject adds to the computation: of each repetition the largest of a rank, or
+    /// that of the ranks together.
     pub exposed: Vec<f64>,
     /// Of all looks by any rank after all ranks had started, the share that found the subject
     /// complete.
@@ -93,16 +83,6 @@ struct Taken {
     others_us: f64,
 }
 
-/// Nothing between the start and the end of a computation.
-struct Idle;
-
-impl Subject for Idle {
-    fn run(&mut self, _: u32, meanwhile: &mut Meanwhile<'_>) -> Result<(), Error> {
-        meanwhile(&|| false);
-        Ok(())
-    }
-}
-
 impl Timer<'_> {
     /// Times a subject alone, and over a computation, which takes turns with the same computation by
     /// itself. A random skew holds up every rank in each repetition, so that no rank profits from
@@ -118,7 +98,7 @@ impl Timer<'_> {
     /// # Errors
     /// If a rank has failed, and the errors of the subject.
     pub fn over(
-        &mut self,
+        &self,
         subject: &mut dyn Subject,
         extent: Extent,
         announce: impl FnOnce(f64, u32),
@@ -135,8 +115,8 @@ impl Timer<'_> {
                 let begin = now_ns();
                 self.turns_over(subject, 2, (steps, &[0, 0]))?;
                 let two_us = agreement::largest(self.world, &[microseconds(begin, now_ns())])?[0];
-                let (least, most) = (*REPETITIONS.start(), *REPETITIONS.end());
-                (BUDGET_US / (two_us / 2.0).max(1e-3)).clamp(least, most) as u32
+                let number = BUDGET_US / (two_us / 2.0).max(1e-3);
+                number.clamp(*REPETITIONS.start(), *REPETITIONS.end()) as u32
             }
         };
         announce(computation_us, repetitions);
@@ -155,25 +135,23 @@ impl Timer<'_> {
     }
 
     /// All ranks compute the same number of steps, those of the fastest.
-    fn rate(&mut self) -> Result<ComputeRate, Error> {
-        if let Some(rate) = self.rate {
-            return Ok(rate);
-        }
+    fn rate(&self) -> Result<ComputeRate, Error> {
         let own = ComputeRate::calibrate().microseconds_per_step();
-        let rate = ComputeRate::new(-agreement::largest(self.world, &[-own])?[0]);
-        self.rate = Some(rate);
-        Ok(rate)
+        Ok(ComputeRate::new(-agreement::largest(self.world, &[-own])?[0]))
     }
 
     fn ranks_per_core(&self) -> u32 {
         self.world.size().div_ceil(self.place.cores.max(1))
     }
 
-    /// Runs it until it runs as it will run.
+    /// Runs the subject until its times are those of later runs: a rank's first runs touch new memory.
     fn warm_up_alone(&self, subject: &mut dyn Subject, cycle: u32) -> Result<(), Error> {
-        let (mut calls, mut spent) = (0, 0.0);
-        while calls < WARM_UP_CALLS && spent < WARM_UP_US {
-            let each = agreement::largest(self.world, &[self.batch(subject, 0, cycle)?])?[0];
+        const CALLS: u32 = 64;
+        const MOST_US: f64 = 2e6;
+        let mut calls = 0;
+        let mut spent = 0.0;
+        while calls < CALLS && spent < MOST_US {
+            let each = agreement::largest(self.world, &[self.batch(subject, cycle)?])?[0];
             calls += cycle;
             spent += each * f64::from(cycle);
         }
@@ -184,11 +162,14 @@ impl Timer<'_> {
     /// because a processor that is taken away only makes them longer. Batches grow until they are
     /// long enough.
     fn estimate(&self, subject: &mut dyn Subject, cycle: u32) -> Result<f64, Error> {
-        let (mut least, mut calls, mut enough) = (f64::INFINITY, cycle, 0);
+        const LONG_ENOUGH_US: f64 = 1000.0;
+        let mut least = f64::INFINITY;
+        let mut calls = cycle;
+        let mut enough = 0;
         while enough < 3 {
-            let each = agreement::largest(self.world, &[self.batch(subject, 0, calls)?])?[0];
+            let each = agreement::largest(self.world, &[self.batch(subject, calls)?])?[0];
             least = least.min(each);
-            if each * f64::from(calls) < ESTIMATE_US { calls *= 2 } else { enough += 1 }
+            if each * f64::from(calls) < LONG_ENOUGH_US { calls *= 2 } else { enough += 1 }
         }
         Ok(least)
     }
@@ -201,14 +182,19 @@ impl Timer<'_> {
         estimate_us: f64,
         repetitions: u32,
     ) -> Result<(u32, Vec<f64>), Error> {
+        /// A batch is at least so long.
+        const BATCH_US: f64 = 100.0;
+        /// All batches together take about so long.
+        const ALL_US: f64 = 200_000.0;
+        const LEAST_BATCHES: f64 = 3.0;
         // Whole cycles, so that every batch has the same mixture.
         let cycles = (BATCH_US / (estimate_us * f64::from(cycle)).max(1e-3)).clamp(1.0, 10_000.0);
         let calls = cycle * cycles as u32;
         let most = f64::from(repetitions).max(LEAST_BATCHES);
-        let batches = (BATCHES_US / (estimate_us * f64::from(calls)).max(1e-3))
-            .clamp(LEAST_BATCHES, most) as u32;
+        let batches =
+            (ALL_US / (estimate_us * f64::from(calls)).max(1e-3)).clamp(LEAST_BATCHES, most) as u32;
         let own =
-            (0..batches).map(|_| self.batch(subject, 0, calls)).collect::<Result<Vec<_>, _>>()?;
+            (0..batches).map(|_| self.batch(subject, calls)).collect::<Result<Vec<_>, _>>()?;
         Ok((calls, agreement::largest(self.world, &own)?))
     }
 
@@ -221,6 +207,7 @@ impl Timer<'_> {
         computation: (u64, &[u64]),
     ) -> Result<Taken, Error> {
         let form = Form { start: Start::Barrier, calls: 1, computation: Some(computation) };
+        let mut nothing = calls(|| Ok(()));
         let mut taken = Taken::default();
         let mut others = [BackgroundCpu::default(); 2];
         for (round, block) in blocks(repetitions).enumerate() {
@@ -228,7 +215,7 @@ impl Timer<'_> {
                 let before = self.background()?;
                 for number in block.clone() {
                     if turn == 0 {
-                        taken.computation.push(self.once(&mut Idle, number, form)?);
+                        taken.computation.push(self.once(&mut nothing, number, form)?);
                     } else {
                         taken.over.push(self.once(subject, number, form)?);
                     }
@@ -277,7 +264,8 @@ impl Timer<'_> {
         let counts = |one: &Repetition, all_started: i64| {
             one.started == all_started || one.computed >= all_started + SETTLED_NS
         };
-        let (mut looks, mut complete) = (0.0, 0.0);
+        let mut looks = 0.0;
+        let mut complete = 0.0;
         for (one, all_started) in taken.over.iter().zip(all_started) {
             if counts(one, all_started) {
                 looks += 1.0;
@@ -351,8 +339,15 @@ mod tests {
     use tradewind::local;
 
     fn repetition(left: i64, begin: i64, end: i64) -> Repetition {
-        let (started, computed) = (begin, end);
-        Repetition { left, begin, started, computed, end, unattended: true, used_us: 0.0 }
+        Repetition {
+            left,
+            begin,
+            started: begin,
+            computed: end,
+            end,
+            unattended: true,
+            used_us: 0.0,
+        }
     }
 
     fn taken(computation: Vec<Repetition>, over: Vec<Repetition>) -> Taken {

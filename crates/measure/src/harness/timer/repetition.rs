@@ -2,16 +2,17 @@
 
 use crate::harness::agreement;
 use crate::harness::clock::{microseconds, now_ns};
-use crate::harness::computation::{ComputeRate, compute};
+use crate::harness::computation::compute;
 use crate::harness::context::StepContext;
 use crate::harness::error::Error;
 use crate::harness::processor_time::{RankKind, used_by_rank_us};
 use tradewind::Communicator;
 
-/// What a subject calls between start and wait, with a test of whether it is complete.
+/// Function that a subject calls between start and wait, with a test that is true once the subject
+/// is complete.
 pub type Meanwhile<'a> = dyn FnMut(&dyn Fn() -> bool) + 'a;
 
-/// Whatever can be timed.
+/// An operation that a timer runs again and again.
 pub trait Subject {
     /// Runs once on this rank: starts, calls `meanwhile` with a test that does nothing for the
     /// subject, and waits for the result. A subject without a start calls it first, with a test that
@@ -50,7 +51,7 @@ impl<F: FnMut() -> Result<(), Error>> Subject for Calls<F> {
     }
 }
 
-/// Where the ranks of a timer are.
+/// Place of the ranks of a timer.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Number of cores that the ranks share. A rank that is bound to one does not see the others.
@@ -67,17 +68,6 @@ pub struct Place {
 }
 
 impl Place {
-    /// Ranks that are processes of one node.
-    pub fn on_node(rank: u32, cores: u32, service: u32) -> Self {
-        Place {
-            cores,
-            rank_kind: RankKind::Process,
-            service: Some(service).filter(|_| rank == 0),
-            adds_interrupts: rank == 0,
-            has_common_clock: true,
-        }
-    }
-
     /// Ranks of a step.
     pub fn of(here: &StepContext<'_>) -> Self {
         let rank = here.world.rank();
@@ -99,7 +89,6 @@ impl Place {
 pub struct Timer<'w> {
     pub(super) world: &'w Communicator,
     pub(super) place: Place,
-    pub(super) rate: Option<ComputeRate>,
 }
 
 /// Begin of a repetition.
@@ -121,7 +110,7 @@ pub(super) struct Form<'a> {
     pub(super) computation: Option<(u64, &'a [u64])>,
 }
 
-/// One repetition on one rank: moments in nanoseconds on the node's clock, and what it cost.
+/// One repetition on one rank: moments in nanoseconds on the node's clock, and its processor time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Repetition {
     /// The rank has left the barrier, or the common moment.
@@ -147,10 +136,10 @@ const LEAD_NS: i64 = 3000;
 impl<'w> Timer<'w> {
     /// A timer. All ranks of the communicator make one.
     pub fn new(world: &'w Communicator, place: Place) -> Self {
-        Timer { world, place, rate: None }
+        Timer { world, place }
     }
 
-    /// One repetition of this number.
+    /// One repetition. Its first run has this number.
     pub(super) fn once(
         &self,
         subject: &mut dyn Subject,
@@ -164,16 +153,24 @@ impl<'w> Timer<'w> {
         };
         let Some((steps, skews)) = form.computation else {
             let begin = now_ns();
-            subject.repeat(number.wrapping_mul(form.calls), form.calls)?;
+            subject.repeat(number, form.calls)?;
             let end = now_ns();
-            let (started, computed) = (begin, end);
-            let (unattended, used_us) = (false, 0.0);
-            return Ok(Repetition { left, begin, started, computed, end, unattended, used_us });
+            return Ok(Repetition {
+                left,
+                begin,
+                started: begin,
+                computed: end,
+                end,
+                unattended: false,
+                used_us: 0.0,
+            });
         };
         compute(skews.get(number as usize).copied().unwrap_or(0));
         let used = used_by_rank_us(self.place.rank_kind);
         let begin = now_ns();
-        let (mut started, mut computed, mut unattended) = (begin, begin, false);
+        let mut started = begin;
+        let mut computed = begin;
+        let mut unattended = false;
         subject.run(number, &mut |is_complete| {
             started = now_ns();
             compute(steps);
@@ -195,7 +192,7 @@ impl<'w> Timer<'w> {
         Ok(start[0])
     }
 
-    /// Whether ranks have to share cores.
+    /// Returns true if ranks have to share cores.
     pub(super) fn shares_cores(&self) -> bool {
         self.world.size() > self.place.cores
     }
