@@ -55,7 +55,7 @@ impl FileKind {
     }
 }
 
-/// Why a file cannot be used, or could not be written.
+/// Reason why a file cannot be used, or could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {

@@ -22,7 +22,7 @@ fn ceiling(ranks: u32) -> u32 {
     ranks.next_power_of_two().ilog2()
 }
 
-/// What is true of the depth of an algorithm of ⌈log₂ ranks⌉ rounds: not every round needs to wait
+/// Checks the depth of an algorithm of ⌈log₂ ranks⌉ rounds: not every round needs to wait
 /// for all before it when the number of ranks is not a power of two.
 fn is_logarithmic((depth, messages): (u32, u32), ranks: u32, expected: u32) {
     assert!(
@@ -32,7 +32,7 @@ fn is_logarithmic((depth, messages): (u32, u32), ranks: u32, expected: u32) {
     assert_eq!(messages, expected, "{ranks} ranks");
 }
 
-/// What is true of rounds of a power of two of ranks: if there are others, a message before them
+/// Checks the depth of rounds of a power of two of ranks: if there are others, a message before them
 /// and one after them wait for each other or not.
 fn is_folded((depth, _): (u32, u32), ranks: u32, rounds: u32) {
     let others = if ranks.is_power_of_two() { 0 } else { 2 };

@@ -117,7 +117,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Whether all operations of a rank have completed.
+    /// Returns true if all operations of a rank have completed.
     pub(crate) fn is_complete(&self, rank: usize) -> bool {
         self.ranks[rank].completed.iter().all(|completed| *completed)
     }
@@ -216,7 +216,7 @@ impl<'a> Evaluation<'a> {
         self.possible.extend(leaving.into_iter().map(Step::Meet));
     }
 
-    /// What a rank gets out of a join.
+    /// The result of a join for a rank.
     fn meet(&self, place: Place) -> Vec<u8> {
         let places = self.matching_joins.iter().find(|places| places.contains(&place)).unwrap();
         let contribution = |place: &Place| {

@@ -19,7 +19,7 @@ pub(crate) const ASSOCIATIVE: [Arithmetic; 7] = [
     Arithmetic::Xor,
 ];
 
-/// What operations mean.
+/// The plain meaning of operations.
 pub(crate) fn apply(
     operation: Arithmetic,
     data_type: DataType,

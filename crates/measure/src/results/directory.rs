@@ -13,7 +13,7 @@ const PART: FileKind = FileKind {
     remedy: "remove it and measure again with `tradewind measure`",
 };
 
-/// Why results cannot be kept or read.
+/// Reason why results cannot be kept or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResultsError {

@@ -24,7 +24,7 @@ testing::tests![
     the_real_transport_has_parameters,
 ];
 
-/// What a look at the clock takes, in microseconds.
+/// Cost of reading the clock, in microseconds.
 const LOOK: f64 = 0.04;
 
 /// Two processors and the way between them, by the rules of pLogP.
@@ -60,7 +60,7 @@ impl Simulated {
         Simulated { random, jitter: 0.03, slow: 0.3, interrupts: 0.02, ..Self::quiet(network) }
     }
 
-    /// What a clock shows for it in a round in which times are multiplied by this factor.
+    /// The time as a clock shows it in a round in which times are multiplied by this factor.
     fn shown(&mut self, time: f64, slowdown: f64) -> f64 {
         let jitter = 1.0 + self.random.random_range(-1.0..=1.0) * self.jitter;
         let interrupt = if self.random.random_bool(self.interrupts) { 50.0 } else { 0.0 };

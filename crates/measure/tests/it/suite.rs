@@ -63,7 +63,7 @@ fn assert_is_finite(place: &str, point: &Point) {
     assert!(ordered.is_sorted(), "{place}: {point:?}");
 }
 
-/// What everybody who reads parts relies on.
+/// Checks the properties that every reader of parts relies on.
 fn assert_obeys_the_form(part: &Part) {
     let name = &part.name;
     assert!(part.complete, "{name}");

@@ -47,7 +47,7 @@ pub enum Origin {
     },
     /// The models, with built-in parameters.
     BuiltInModels {
-        /// Why no table decides.
+        /// The reason why no table decides.
         reason: Reason,
         /// The size that the times hold for.
         at: u64,
@@ -62,7 +62,7 @@ pub enum Origin {
     BuiltIn(Reason),
 }
 
-/// Why the built-in rules were used.
+/// Reason why the built-in rules were used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// There is no table, or none that can be used.
@@ -171,7 +171,7 @@ impl fmt::Display for Decision {
 }
 
 impl fmt::Display for Origin {
-    /// Why, in one or two lines.
+    /// The origin in one or two lines.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Table {

@@ -19,7 +19,7 @@ fn costs(each: f64) -> Costs {
     Costs::of_messages(network.expect("valid"))
 }
 
-/// What all messages of the graphs take of the busiest node.
+/// Time of the busiest node for all messages of the graphs.
 fn of_graphs(query: &Query, plan: &Choice) -> Option<f64> {
     let Query { operation, ranks, ranks_per_node, bytes, .. } = *query;
     let mut nodes = vec![0.0; query.nodes() as usize];

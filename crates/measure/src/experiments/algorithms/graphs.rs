@@ -27,7 +27,7 @@ pub struct CollectiveCall {
     pub root: u32,
 }
 
-/// Why a plan cannot be run for a shape.
+/// Reason why a plan cannot be run for a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The plan is none for this call.

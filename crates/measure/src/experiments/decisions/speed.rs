@@ -38,8 +38,7 @@ pub fn at_speed(part: &Part, machine: &Machine) -> Machine {
         }
     }
     let mut found = machine.clone();
-    for (ranks, mut ratios) in ratios.into_iter().filter(|(_, ratios)| ratios.len() >= LEAST) {
-        ratios.sort_by(f64::total_cmp);
+    for (ranks, ratios) in ratios.into_iter().filter(|(_, ratios)| ratios.len() >= LEAST) {
         found.change_speed(ranks, median(&ratios));
     }
     found

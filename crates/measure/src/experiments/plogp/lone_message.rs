@@ -19,7 +19,7 @@ use super::patterns::{self, FIRST, PAIR};
 use crate::harness::Error;
 use crate::harness::clock::{microseconds, now_ns};
 use crate::harness::processor_time::{RankKind, used_by_process_us, used_by_rank_us};
-use models::statistics::{median, percentile};
+use models::statistics::{Sample, median};
 use tradewind::{Buffers, CallForm, Communicator, Schedule};
 
 /// Runs of each kind in a round, for messages that take less time than the differences between runs,
@@ -113,10 +113,7 @@ impl LoneMessage {
             }
         }
         // What comes in between only adds to a run: lines that another process has evicted.
-        let [without, with] = times.map(|mut times| {
-            times.sort_by(f64::total_cmp);
-            percentile(&times, 0.25)
-        });
+        let [without, with] = times.map(|times| Sample::of(times).quantiles.p25);
         let own = with - without;
         let mut receive = [own];
         world.bcast(&mut receive, 1)?;

@@ -297,9 +297,8 @@ fn exchanges(
             }
             Ok(())
         });
-        let mut times = extent.batches.time(&group, &mut exchange)?;
-        times.sort_by(f64::total_cmp);
-        Ok((*bytes, models::statistics::percentile(&times, 0.25)))
+        let times = extent.batches.time(&group, &mut exchange)?;
+        Ok((*bytes, models::statistics::Sample::of(times).quantiles.p25))
     };
     extent.exchanges.iter().map(time).collect()
 }

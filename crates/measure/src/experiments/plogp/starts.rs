@@ -6,7 +6,7 @@ use crate::harness::timer::{Batches, calls};
 use models::costs::StartCosts;
 use models::machine_file::Engine;
 use models::parameters::Parameters;
-use models::statistics::percentile;
+use models::statistics::Sample;
 use tradewind::{Buffers, CallForm, Communicator, Schedule};
 
 /// A private buffer of this length lies beside the messages where the cost of a byte is measured.
@@ -31,9 +31,7 @@ fn run_us(
         };
         Ok(())
     });
-    let mut times = batches.time(world, &mut run)?;
-    times.sort_by(f64::total_cmp);
-    Ok(percentile(&times, 0.25))
+    Ok(Sample::of(batches.time(world, &mut run)?).quantiles.p25)
 }
 
 /// Measures a run that is an empty round trip, in microseconds, and the additional time for
@@ -73,8 +71,7 @@ pub(super) fn combine(world: &Communicator, runs: usize) -> Result<f64, Error> {
             times.push(timestamps[1].wrapping_sub(timestamps[0]) as f64 * 1e-3);
         }
     }
-    times.sort_by(f64::total_cmp);
-    Ok(percentile(&times, 0.25) / COMBINED_BYTES as f64)
+    Ok(Sample::of(times).quantiles.p25 / COMBINED_BYTES as f64)
 }
 
 /// Measures what an engine between nodes takes for combining, in microseconds a byte, by the

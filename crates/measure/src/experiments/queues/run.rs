@@ -22,7 +22,7 @@ pub enum QueueProgress {
     Skipped {
         /// The mechanism.
         mechanism: Mechanism,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Who sends what to whom in operations in which all ranks take part in each round.
+//! Messages of operations in which all ranks take part in each round.
 
 use super::trees::Schedule;
 
@@ -7,7 +7,7 @@ use super::trees::Schedule;
 pub(crate) struct Rounds {
     pub(crate) schedule: Schedule,
     ranks: u32,
-    /// What each rank received last.
+    /// The last message that each rank received.
     arrival: Vec<Option<usize>>,
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn pairwise(ranks: u32, bytes: u64) -> Schedule {
     rounds.schedule
 }
 
-/// Everybody sends to everybody, the next rank first, and waits for nothing.
+/// Every rank sends to every rank, the next one first, and waits for nothing.
 pub(crate) fn rotated_direct(ranks: u32, bytes: u64, combined: bool) -> Schedule {
     let mut schedule = Schedule::default();
     for rank in 0..ranks {

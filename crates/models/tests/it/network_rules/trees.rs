@@ -1,4 +1,4 @@
-//! Who sends what to whom in one-to-all and all-to-one operations.
+//! Messages of one-to-all and all-to-one operations.
 
 use super::network::Message;
 
@@ -38,7 +38,7 @@ impl Schedule {
         index
     }
 
-    /// Time running backwards: who received sends, and what came after comes before.
+    /// The messages in reverse: each receiver sends, and later messages come first.
     pub(crate) fn reversed(self, combined: bool) -> Self {
         let count = self.messages.len();
         let mut back: Vec<Message> = self
