@@ -9,14 +9,14 @@
 //! | field | content |
 //! |---|---|
 //! | `format` | name and version of the format; the first line |
-//! | `run` | an experiment begins or goes on: its name, [setting](crate::harness::Setting::words) and number of steps |
+//! | `run` | an experiment begins: the number of the run, its name, [setting](crate::harness::Setting::words) and number of steps |
 //! | `row` | one measured time: a [`Row`] |
-//! | `step` | all rows of a step stand above; with its notes |
+//! | `step` | the rows of a step of this run, so many, stand directly above; with its notes |
 //!
 //! Lines are only appended. A step that is measured again replaces the rows of the earlier one for
 //! every reader, and a new run (`--again`) replaces the earlier run as soon as its first step is
-//! complete. A line that cannot be read, or a file that is cut off, costs the step of that line and
-//! nothing else: see [`Measurements::read`].
+//! complete. A line that cannot be read, or a file that is cut off, costs the step of that line, or the
+//! run that the line begins, and nothing else: see [`Measurements::read`].
 //!
 //! # How an experiment uses it
 //!

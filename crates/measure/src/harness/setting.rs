@@ -58,9 +58,6 @@ impl Setting {
         if let Some(map) = &self.map {
             put("map", list(map));
         }
-        if let Some(link) = self.link {
-            put("link", format!("{link} bit/s"));
-        }
         if let Some(nodes) = &self.nodes {
             let ranks = nodes.ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
             put("nodes", format!("{}, with {ranks} ranks", nodes.describe()));

@@ -68,10 +68,12 @@ impl Results {
             }
         }
         match Measurements::read(directory.path()) {
-            Ok(Measurements { runs, problems }) => {
+            Ok(Measurements { runs, problems, .. }) => {
                 if !runs.is_empty() {
                     results.measured = results.measured.max(changed(&directory.path().join(FILE)));
                 }
+                // An earlier version kept a part in the place of these rows.
+                results.parts.retain(|part| runs.iter().all(|run| run.name != part.name));
                 results.parts.extend(runs.iter().filter_map(part));
                 results.problems.extend(problems.iter().map(ToString::to_string));
             }

@@ -12,7 +12,7 @@ pub struct RunFile {
     path: PathBuf,
     run: Run,
     problems: Vec<Problem>,
-    /// The line of this run is written.
+    /// The file has the line of this run.
     is_begun: bool,
 }
 
@@ -30,17 +30,19 @@ impl RunFile {
         again: bool,
     ) -> Result<Self, RowsError> {
         let path = directory.join(FILE);
-        let there = Measurements::read(directory)?;
-        let Measurements { runs, problems } = there;
-        let there = runs.into_iter().rev().find(|run| run.name == name && !again);
-        let fresh = Run { name: name.to_owned(), setting, steps, found: BTreeMap::new() };
-        let run = match there {
-            None => fresh,
-            Some(there) if there.found.is_empty() => fresh,
-            Some(there) if (&there.setting, there.steps) == (&fresh.setting, fresh.steps) => there,
+        let Measurements { runs, problems, greatest_id } = Measurements::read(directory)?;
+        let there = runs.into_iter().find(|run| run.name == name && !again);
+        let id = greatest_id + 1;
+        let fresh = Run { id, name: name.to_owned(), setting, steps, found: BTreeMap::new() };
+        let (run, is_begun) = match there {
+            None => (fresh, false),
+            Some(there) if there.found.is_empty() => (fresh, false),
+            Some(there) if (&there.setting, there.steps) == (&fresh.setting, fresh.steps) => {
+                (there, true)
+            }
             Some(there) => return Err(RowsError::other_setting(path, &there, &fresh)),
         };
-        Ok(RunFile { path, run, problems, is_begun: false })
+        Ok(RunFile { path, run, problems, is_begun })
     }
 
     /// The run as far as it goes.
@@ -70,20 +72,14 @@ impl RunFile {
     ) -> Result<(), RowsError> {
         let mut lines = Vec::new();
         if !self.is_begun {
-            let Run { name, setting, steps, .. } = &self.run;
-            let goes_on = !self.run.found.is_empty();
-            lines.push(Line::Run {
-                name: name.clone(),
-                setting: setting.clone(),
-                steps: *steps,
-                goes_on,
-            });
+            let Run { id, name, setting, steps, .. } = self.run.clone();
+            lines.push(Line::Run { id, name, setting, steps });
         }
         for row in &rows {
             row.check().map_err(RowsError::Impossible)?;
             lines.push(Line::Row(Box::new(row.clone())));
         }
-        lines.push(Line::Step { number, notes: notes.clone() });
+        lines.push(Line::Step { run: self.run.id, number, rows: rows.len(), notes: notes.clone() });
         append(&self.path, &lines)?;
         self.is_begun = true;
         self.run.found.insert(number, Step { rows, notes, whole: true });

@@ -21,17 +21,20 @@ pub(super) enum Line {
         name: String,
         version: u32,
     },
-    #[serde(rename_all = "kebab-case")]
     Run {
+        /// Number of the run in this file.
+        id: u64,
         name: String,
         setting: BTreeMap<String, String>,
         steps: u64,
-        /// The latest run of this name goes on, instead of a new one.
-        goes_on: bool,
     },
     Row(Box<Row>),
     Step {
+        /// The run that the step belongs to.
+        run: u64,
         number: u64,
+        /// Number of its rows, which stand directly above.
+        rows: usize,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         notes: Vec<String>,
     },
@@ -143,6 +146,8 @@ pub struct Measurements {
     pub runs: Vec<Run>,
     /// Lines that could not be read.
     pub problems: Vec<Problem>,
+    /// Greatest number of a run in the file, also where its line is damaged.
+    pub(super) greatest_id: u64,
 }
 
 impl Measurements {
@@ -169,8 +174,8 @@ impl Measurements {
     /// let path = Path::new("measurements.jsonl");
     /// let file = concat!(
     ///     r#"{"format":{"name":"tradewind measurements","version":1}}"#, "\n",
-    ///     r#"{"run":{"name":"overlap","setting":{},"steps":2,"goes-on":false}}"#, "\n",
-    ///     r#"{"step":{"number":0}}"#, "\n",
+    ///     r#"{"run":{"id":1,"name":"overlap","setting":{},"steps":2}}"#, "\n",
+    ///     r#"{"step":{"run":1,"number":0,"rows":0}}"#, "\n",
     ///     r#"{"row":{"exper"#,
     /// );
     /// let there = Measurements::of_bytes(path, file.as_bytes()).expect("the first line is right");
@@ -214,53 +219,53 @@ fn check_format(path: &Path, line: &[u8]) -> Result<(), RowsError> {
 #[derive(Default)]
 struct Reader {
     runs: Vec<Run>,
-    /// The run that lines belong to.
+    greatest_id: u64,
+    /// The run of the last line that names one.
     current: Option<usize>,
-    /// Rows whose step is not complete yet.
-    open: Vec<Row>,
-    /// A line of that step could not be read.
-    is_damaged: bool,
-    /// Numbers and faults of such lines.
+    /// Lines behind the last step: rows, and lines that could not be read.
+    open: Vec<Option<Row>>,
+    /// Numbers and faults of lines that could not be read.
     faults: Vec<(usize, String)>,
 }
 
 impl Reader {
     fn take(&mut self, number: usize, line: &[u8]) {
-        let what = match line.strip_suffix(b"\n") {
-            None => "is cut off".to_owned(),
-            Some(line) => match serde_json::from_slice(line) {
-                Ok(line) => match self.add(line) {
-                    Ok(()) => return,
-                    Err(what) => what,
-                },
-                Err(error) => format!("is damaged: {error}"),
-            },
+        let parsed = match line.strip_suffix(b"\n") {
+            None => Err("is cut off".to_owned()),
+            Some(line) => {
+                serde_json::from_slice(line).map_err(|error| format!("is damaged: {error}"))
+            }
         };
-        self.is_damaged = true;
-        self.faults.push((number, what));
+        if let Err(what) = parsed.and_then(|line| self.add(line)) {
+            self.open.push(None);
+            self.faults.push((number, what));
+        }
     }
 
     fn add(&mut self, line: Line) -> Result<(), String> {
         match line {
             Line::Format { .. } => return Err("is a second first line".to_owned()),
-            Line::Run { name, setting, steps, goes_on } => {
+            Line::Run { id, name, setting, steps } => {
                 self.close();
-                let latest = self.runs.iter().rposition(|run| run.name == name);
-                self.current = match latest.filter(|_| goes_on) {
-                    Some(latest) => Some(latest),
-                    None => {
-                        self.runs.push(Run { name, setting, steps, found: BTreeMap::new() });
-                        Some(self.runs.len() - 1)
-                    }
-                };
+                self.greatest_id = self.greatest_id.max(id);
+                self.current = None;
+                if self.runs.iter().any(|run| run.id == id) {
+                    return Err(format!("is a second run {id}"));
+                }
+                self.current = Some(self.runs.len());
+                self.runs.push(Run { id, name, setting, steps, found: BTreeMap::new() });
             }
             Line::Row(row) => {
                 row.check().map_err(|what| format!("cannot be: {what}"))?;
-                self.open.push(*row);
+                self.open.push(Some(*row));
             }
-            Line::Step { number, notes } => {
-                let rows = std::mem::take(&mut self.open);
-                let whole = !std::mem::take(&mut self.is_damaged);
+            Line::Step { run: id, number, rows: count, notes } => {
+                let of_step = self.open.split_off(self.open.len().saturating_sub(count));
+                self.close();
+                let rows: Vec<Row> = of_step.into_iter().flatten().collect();
+                let whole = rows.len() == count;
+                self.greatest_id = self.greatest_id.max(id);
+                self.current = self.runs.iter().position(|run| run.id == id);
                 let Some(run) = self.current.and_then(|at| self.runs.get_mut(at)) else {
                     return Err("is a step of no run".to_owned());
                 };
@@ -276,8 +281,7 @@ impl Reader {
     /// Rows of a step that is not complete: they are kept as those of the first step that is
     /// missing, until it is measured again.
     fn close(&mut self) {
-        let rows = std::mem::take(&mut self.open);
-        self.is_damaged = false;
+        let rows: Vec<Row> = std::mem::take(&mut self.open).into_iter().flatten().collect();
         let Some(run) = self.current.and_then(|at| self.runs.get_mut(at)) else { return };
         if let (Some(number), false) = (run.first_missing(), rows.is_empty()) {
             run.found.insert(number, Step { rows, notes: Vec::new(), whole: false });
@@ -287,17 +291,18 @@ impl Reader {
     fn end(mut self, path: &Path) -> Measurements {
         self.close();
         let kept = self.runs.iter().flat_map(Run::rows).count();
-        // Of each name the latest run that has something.
+        // Of each name the latest run that has a whole step, else the first.
         let mut runs: Vec<Run> = Vec::new();
         for run in self.runs {
             match runs.iter_mut().find(|known| known.name == run.name) {
-                Some(known) if !run.found.is_empty() => *known = run,
+                Some(known) if run.done() > 0 => *known = run,
                 Some(_) => {}
                 None => runs.push(run),
             }
         }
         let problem = |(line, what)| Problem { path: path.to_owned(), line, what, kept };
-        Measurements { runs, problems: self.faults.into_iter().map(problem).collect() }
+        let problems = self.faults.into_iter().map(problem).collect();
+        Measurements { runs, problems, greatest_id: self.greatest_id }
     }
 }
 

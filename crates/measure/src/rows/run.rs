@@ -17,6 +17,8 @@ pub struct Step {
 /// One run of an experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
+    /// Number of the run in its file.
+    pub(crate) id: u64,
     /// Name of the run: that of the experiment, with the nodes and the engine it was made for.
     pub name: String,
     /// Properties that its rows share, by name.

@@ -13,6 +13,9 @@ testing::tests![
     a_file_that_is_cut_off_anywhere_keeps_its_whole_steps,
     any_bytes_are_an_error_or_rows_that_can_be,
     an_impossible_row_is_named_with_its_line_and_costs_its_step,
+    a_damaged_line_of_a_step_costs_that_step,
+    a_damaged_line_of_a_run_costs_that_run,
+    a_new_run_without_a_whole_step_replaces_none,
     a_run_goes_on_behind_a_cut,
     a_new_run_replaces_the_earlier_one_with_its_first_step,
     another_version_is_refused_and_left_alone,
@@ -169,6 +172,51 @@ fn an_impossible_row_is_named_with_its_line_and_costs_its_step() {
     assert!(!directory.path().join(FILE).exists(), "nothing of it is kept");
 }
 
+/// Damages the line that begins so, the one of this number among such.
+fn damage(directory: &Path, begin: &str, number: usize) {
+    let path = directory.join(FILE);
+    let text = fs::read_to_string(&path).expect("it is there");
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let mut such = lines.iter_mut().filter(|line| line.starts_with(begin));
+    let line = such.nth(number).expect("such a line");
+    line.truncate(line.len() - 3);
+    fs::write(&path, lines.join("\n") + "\n").expect("there is space");
+}
+
+fn a_damaged_line_of_a_step_costs_that_step() {
+    let directory = whole_run();
+    damage(directory.path(), "{\"step\"", 1);
+    let there = read(directory.path());
+    assert_eq!(there.problems.len(), 1, "{:?}", there.problems);
+    let run = there.run("trial").expect("it is there");
+    let rows_of_third = run.found.get(&2).map(|step| (step.whole, step.rows.len()));
+    assert_eq!((run.done(), run.first_missing(), rows_of_third), (3, Some(1), Some((true, 3))));
+}
+
+fn a_damaged_line_of_a_run_costs_that_run() {
+    let directory = whole_run();
+    let before = read(directory.path()).runs;
+    let mut again = open(directory.path(), true);
+    (0..2).for_each(|step| again.add(step, vec![row(9.0)], Vec::new()).expect("there is space"));
+    damage(directory.path(), "{\"run\"", 1);
+    let there = read(directory.path());
+    assert_eq!(there.runs, before, "the steps of the damaged run are none of the earlier one");
+    let problems: Vec<String> = there.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    assert!(problems[1..].iter().all(|words| words.contains("is a step of no run")));
+    // Its number is not given again.
+    open(directory.path(), true).add(0, vec![row(4.0)], Vec::new()).expect("there is space");
+    assert_eq!(read(directory.path()).run("trial").map(|run| run.done()), Some(1));
+}
+
+fn a_new_run_without_a_whole_step_replaces_none() {
+    let directory = whole_run();
+    open(directory.path(), true).add(0, vec![row(9.0)], Vec::new()).expect("there is space");
+    damage(directory.path(), "{\"row\"", 10);
+    let there = read(directory.path());
+    assert!(there.run("trial").expect("it is there").is_complete());
+}
+
 fn a_run_goes_on_behind_a_cut() {
     let directory = whole_run();
     let path = directory.path().join(FILE);
@@ -202,7 +250,7 @@ fn another_version_is_refused_and_left_alone() {
     for (line, expected) in [
         (r#"{"format":{"name":"tradewind measurements","version":9}}"#, "version 9"),
         (r#"{"format":{"name":"another","version":1}}"#, "\"another\" file"),
-        (r#"{"step":{"number":0}}"#, "no `format`"),
+        (r#"{"step":{"run":1,"number":0,"rows":0}}"#, "no `format`"),
         ("not JSON", "no file of measurements"),
     ] {
         let directory = tempfile::tempdir().expect("a directory");
