@@ -27,7 +27,7 @@ use crate::tolerance::is_on;
 use operation::State;
 pub(crate) use operation::{Operation, Rest, Started};
 pub(crate) use pause::{Pause, record_success, record_vain_test, set_oversubscribed};
-pub(crate) use poller::leave_waits;
+pub(crate) use poller::leave as leave_waits;
 use progress::advance_queued;
 pub(crate) use progress::{make_progress, set_world};
 use shm::biased_mutex::BiasedMutex;

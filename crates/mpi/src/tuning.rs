@@ -57,6 +57,9 @@ const WARM_UP: usize = 600;
 /// Time of these calls, in seconds, from which no more are made.
 const WARM_UP_TIME: f64 = 0.025;
 
+/// The same in repetitions: no more than that many take.
+const WARM_UP_REPETITIONS: usize = 3;
+
 /// Calls that show how many fit into the time.
 const FEW: usize = 4;
 
@@ -179,7 +182,7 @@ impl Measurement {
         let situations = |kind: &Kind| if kind.is_blocking() { 1 } else { 2 };
         let times = |kind: &Kind| Some(blocks_of(*kind)?.len() * situations(kind));
         let times: usize = measured.iter().filter_map(times).sum();
-        let count = groups.len() * times * 2 * ROUNDS;
+        let count = groups.len() * times * 2 * (ROUNDS + WARM_UP_REPETITIONS);
         let share = self.time.as_secs_f64() / count as f64;
         let mut rows = Vec::new();
         for of_kind in measured.chunk_by(|one, other| order(one) == order(other)) {
@@ -274,11 +277,12 @@ impl Measurement {
     }
 
     /// Makes the calls before a measurement, alike on all ranks.
-    fn warm_up(&self, calls: &Calls, side: Side) {
+    fn warm_up(&self, calls: &Calls, side: Side, share: f64) {
+        let time = WARM_UP_TIME.min(share * WARM_UP_REPETITIONS as f64);
         let begun = Instant::now();
         let mut made = 0;
-        while made < WARM_UP && self.largest(&[begun.elapsed().as_secs_f64()])[0] < WARM_UP_TIME {
-            let count = made.clamp(FEW, WARM_UP - made);
+        while made < WARM_UP && self.largest(&[begun.elapsed().as_secs_f64()])[0] < time {
+            let count = made.max(FEW).min(WARM_UP - made);
             calls.repeat(side, count, Load::default());
             made += count;
         }
@@ -292,7 +296,7 @@ impl Measurement {
         // With the barrier before each nonblocking call, which takes longer than most of them where ranks
         // share cores: the time for all of it counts both.
         let first = sides.map(|side| {
-            self.warm_up(&calls, side);
+            self.warm_up(&calls, side, share);
             let begun = Instant::now();
             calls.repeat(side, FEW, Load::default());
             begun.elapsed().as_secs_f64() / FEW as f64

@@ -37,7 +37,10 @@ pub(super) enum Place {
 pub(super) fn place(ranks: u32) -> Place {
     match detect(&Environment) {
         Ok(Launch::OneNode { name, ranks: started, .. }) if started == ranks => {
-            Place::Node(format!("{name}-ranks"))
+            // Containers may share the names of local sockets, and the numbers of processes that the
+            // name of a job is made of. Their processes are in different namespaces.
+            let processes = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+            Place::Node(format!("{name}-ranks-{}", processes.display()))
         }
         Ok(Launch::ManyNodes { .. }) => Place::Nodes,
         _ => Place::Unknown,

@@ -80,8 +80,8 @@ pub(crate) struct Pause {
     looks: u32,
     /// Set when the first polls have been in vain.
     begun: Option<Instant>,
-    /// This wait has got the role of the poller for its thread.
-    polls: bool,
+    /// This wait has got the role of the poller for its thread, or has entered the thread as a sleeper.
+    has_role: bool,
     /// The poller drives what this thread waits for.
     is_driven: bool,
 }
@@ -111,13 +111,14 @@ impl Pause {
         let is_long = sleep_after(waited, !is_oversubscribed()).is_some();
         match poller::role(request, is_long) {
             Role::Polls { is_new } => {
-                self.polls |= is_new;
+                self.has_role |= is_new;
                 let others_sleep = poller::wake_ready(is_ready);
                 self.poll(others_sleep, || _ = drive());
             }
             // In a short wait all threads have their turn again before one that sleeps would wake.
             Role::Looks => std::thread::yield_now(),
             Role::Sleeps => {
+                self.has_role = true;
                 let limit = if self.is_driven { LONGEST_SLEEP } else { LONGEST_SLEEP_UNDRIVEN };
                 let begun = Instant::now();
                 std::thread::park_timeout(limit);
@@ -162,9 +163,9 @@ impl Pause {
 
 impl Drop for Pause {
     fn drop(&mut self) {
-        // A jump inside this wait may have ended the role already.
-        if self.polls {
-            poller::release();
+        // A jump inside this wait may have ended the role already; another end changes nothing.
+        if self.has_role {
+            poller::leave();
         }
     }
 }

@@ -6,14 +6,16 @@
 //!
 //! The role and the list of sleepers change under a lock of their own. A thread enters the list after it
 //! has found its request active, and the poller tests all that it finds there, again and again, until it
-//! gives the role to one of them. A wake-up that precedes a sleep ends it at once. So none is lost. A sleep
-//! is limited all the same: the poller may be in a function of the program that waits for a sleeper.
+//! leaves and wakes one of them. A wake-up that precedes a sleep ends it at once. A thread that ends its
+//! wait leaves the list, and wakes the next one if the role is free: it may be the one that was woken to
+//! take it. So no wake-up is lost. A sleep is limited all the same: the poller may be in a function of
+//! the program that waits for a sleeper.
 
 use crate::host::Handle;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::Thread;
+use std::thread::{Thread, ThreadId};
 
 thread_local! {
     /// This thread has the role.
@@ -30,6 +32,13 @@ struct Poller {
 struct Sleeper {
     request: Handle,
     thread: Thread,
+}
+
+impl Poller {
+    /// Removes the entry of a thread, if it has one.
+    fn forget(&mut self, thread: ThreadId) {
+        self.sleepers.retain(|sleeper| sleeper.thread.id() != thread);
+    }
 }
 
 static POLLER: Mutex<Poller> = Mutex::new(Poller { is_taken: false, sleepers: Vec::new() });
@@ -61,8 +70,9 @@ pub(super) fn role(request: Handle, sleeps: bool) -> Role {
         false => Role::Polls { is_new: true },
         true if sleeps => {
             // An earlier sleep of this thread may have ended by its limit.
-            poller.sleepers.retain(|sleeper| sleeper.request != request);
-            poller.sleepers.push(Sleeper { request, thread: std::thread::current() });
+            let thread = std::thread::current();
+            poller.forget(thread.id());
+            poller.sleepers.push(Sleeper { request, thread });
             // Relaxed: the poller reads it again and again.
             HAS_SLEEPERS.store(true, Ordering::Relaxed);
             Role::Sleeps
@@ -88,33 +98,38 @@ pub(super) fn wake_ready(mut is_ready: impl FnMut(Handle) -> bool) -> bool {
     others_sleep
 }
 
-/// Ends the role of this thread, if it has it, and wakes a sleeper that takes it.
-pub(super) fn release() {
-    if !IS_POLLER.replace(false) {
-        return;
-    }
+/// Ends what this thread has of the role: the role itself, or its place among the sleepers. Wakes the
+/// next sleeper if the role is free then.
+pub(crate) fn leave() {
+    let polled = IS_POLLER.replace(false);
     let mut poller = poller();
-    poller.is_taken = false;
-    if let Some(next) = poller.sleepers.pop() {
+    poller.is_taken &= !polled;
+    poller.forget(std::thread::current().id());
+    let next = if poller.is_taken { None } else { poller.sleepers.pop() };
+    // Relaxed: as in `role`.
+    HAS_SLEEPERS.store(!poller.sleepers.is_empty(), Ordering::Relaxed);
+    drop(poller);
+    if let Some(next) = next {
         next.thread.unpark();
     }
-}
-
-/// Ends the waits of this thread, which leaves them by a jump.
-pub(crate) fn leave_waits() {
-    release();
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn wait_for_sleepers(count: usize) {
+        while poller().sleepers.len() != count {
+            std::thread::yield_now();
+        }
+    }
+
     /// One test: the role is one for the process.
     #[test]
     fn the_role_passes_to_a_sleeper_and_ends_with_a_jump() {
         assert!(matches!(role(1, true), Role::Polls { is_new: true }));
         assert!(matches!(role(1, true), Role::Polls { is_new: false }));
-        leave_waits();
+        leave();
         assert!(!IS_POLLER.get() && !poller().is_taken);
         assert!(matches!(role(1, true), Role::Polls { is_new: true }));
         std::thread::scope(|scope| {
@@ -127,18 +142,32 @@ mod tests {
                 // It ends because the role is free.
                 std::thread::park();
                 assert!(matches!(role(2, true), Role::Polls { is_new: true }));
-                release();
+                leave();
             });
-            let until = |is_asleep| {
-                while poller().sleepers.is_empty() == is_asleep {
-                    std::thread::yield_now();
-                }
-            };
-            until(true);
+            wait_for_sleepers(1);
             assert!(wake_ready(|_| false));
             assert!(!wake_ready(|request| request == 2));
-            until(true);
-            release();
+            wait_for_sleepers(1);
+            leave();
+        });
+        assert!(!IS_POLLER.get() && !poller().is_taken);
+        assert!(matches!(role(1, true), Role::Polls { is_new: true }));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(matches!(role(2, true), Role::Sleeps));
+                std::thread::park();
+                assert!(matches!(role(2, true), Role::Polls { is_new: true }));
+                leave();
+            });
+            wait_for_sleepers(1);
+            scope.spawn(|| {
+                assert!(matches!(role(3, true), Role::Sleeps));
+                // Woken for the role, but its request is complete: the next one gets it.
+                std::thread::park();
+                leave();
+            });
+            wait_for_sleepers(2);
+            leave();
         });
         assert!(!IS_POLLER.get() && !poller().is_taken);
     }
