@@ -239,6 +239,8 @@ impl PublishedPort {
             error => error.into(),
         })?;
         self.is_moved = true;
+        // The clients of messages that were received go over, whatever this program does next.
+        self.requests.publish_positions();
         Ok(())
     }
 }
