@@ -125,7 +125,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<E
         (Some(Other::Convert(arguments)), _) => convert::execute(arguments, format),
         (Some(Other::Trace(arguments)), _) => trace::execute(arguments),
         (None, Some(file)) => run(file, arguments, format),
-        (None, None) => Ok(ExitCode::SUCCESS),
+        (None, None) => Err(anyhow::anyhow!("name a file; --help lists the arguments")),
     }
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<E
     match (&arguments.other, arguments.collective) {
         (Some(Other::Predict(arguments)), _) => predict::execute(arguments, format),
         (None, Some(collective)) => show(collective, arguments, format),
-        (None, None) => Ok(ExitCode::SUCCESS),
+        (None, None) => Err(anyhow::anyhow!("name a collective; --help lists the arguments")),
     }
 }
 

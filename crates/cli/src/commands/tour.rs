@@ -8,6 +8,7 @@ use super::figures::{
     ranks_on_cores, spread, table_with, trusted,
 };
 use super::measure::collectives::job::Measurements;
+use super::measure::made_nodes::NotMade;
 use crate::failure::OutputError;
 use crate::format::Format;
 use comfy_table::{Cell, Table};
@@ -62,7 +63,14 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<E
         let meaning = wrapped(&meaning::of(&rows));
         writeln!(std::io::stdout(), "{}\n\n{meaning}\n", table(&rows)).map_err(OutputError)?;
     }
-    let between_nodes = nodes::measure();
+    let between_nodes = match nodes::measure() {
+        Ok(measured) => Ok(measured),
+        Err(failure) => match failure.downcast::<NotMade>() {
+            Ok(why) if why.is_missing_requirement() => Err(why),
+            Ok(why) => return Err(why.into()),
+            Err(failure) => return Err(failure),
+        },
+    };
     let text = || match &between_nodes {
         Ok(measured) => nodes::describe(measured),
         Err(why) => wrapped(&format!("Not shown between nodes: {why}.")),

@@ -1,7 +1,7 @@
 //! An experiment in a job that a launcher has started: this process is one of its ranks.
 
 use super::suite::kept::SavedPart;
-use super::suite::{Measured, ResultsLocation, part_written};
+use super::suite::{Measured, ResultsLocation, part_written, show_problems};
 use measure::harness::{Experiment, Groups, Nodes, Setting, StepContext};
 use measure::results::Directory;
 use std::process::ExitCode;
@@ -28,6 +28,7 @@ pub(in crate::commands) fn in_job(
     // First 1 if rank 0 can begin, then 1 for each step that is missing.
     let mut wanted = vec![0_u8; experiment.steps().len() + 1];
     if let Some(Ok(saved)) = &saved {
+        show_problems(std::slice::from_ref(saved));
         wanted[0] = 1;
         let is_wanted = |step: usize| u8::from(!saved.is_done(step));
         wanted.iter_mut().skip(1).enumerate().for_each(|(step, one)| *one = is_wanted(step));

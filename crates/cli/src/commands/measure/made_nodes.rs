@@ -2,6 +2,7 @@
 //! command starts.
 
 use crate::commands::values::number;
+use crate::failure::JobFailed;
 use crate::format::Format;
 use engine::node::EngineKind;
 use launch::environment::{COMMAND, INTERNODE};
@@ -40,11 +41,25 @@ pub(crate) struct NodesWanted {
 }
 
 impl NodesWanted {
-    /// Adds the speed of this job's links to the properties that its measurements share.
+    /// Adds the speed of this job's links to the rows of its measurements, and to the properties that
+    /// they share.
     pub(in crate::commands) fn with_link(&self, mut setting: Setting) -> Setting {
+        setting.link = self.link_of_nodes.map(LinkRate::bits_per_second);
         let link = self.link_of_nodes.map(|link| (LINK.to_owned(), link.to_string()));
         setting.options.extend(link);
         setting
+    }
+}
+
+/// Nodes cannot be made here.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make nodes on this machine: {0}")]
+pub(in crate::commands) struct NotMade(virtual_nodes::Error);
+
+impl NotMade {
+    /// Returns true if a right or a tool is missing.
+    pub(in crate::commands) fn is_missing_requirement(&self) -> bool {
+        self.0.is_missing_requirement()
     }
 }
 
@@ -64,8 +79,7 @@ impl MadeNodes {
         ranks_per_node: NonZeroU32,
         link: Option<LinkRate>,
     ) -> anyhow::Result<Self> {
-        let nodes = VirtualNodes::with_rate(count as usize, MTU, link)
-            .map_err(|error| anyhow::anyhow!("cannot make nodes on this machine: {error}"))?;
+        let nodes = VirtualNodes::with_rate(count as usize, MTU, link).map_err(NotMade)?;
         let directory = tempfile::tempdir()?;
         let entrance = directory.path().join("enter");
         let named = nodes.nodes().iter().map(|node| (name(node), node, String::new()));
@@ -132,11 +146,13 @@ impl MadeNodes {
         };
         let outcome = launch_on_nodes(program.as_os_str(), words, options)?;
         let status = outcome.exit_status();
-        anyhow::ensure!(
-            status == 0,
+        if status == 0 {
+            return Ok(());
+        }
+        let why = format!(
             "the ranks on the nodes have failed (status {status}); their messages are above"
         );
-        Ok(())
+        Err(JobFailed { why, status }.into())
     }
 }
 

@@ -25,6 +25,7 @@ use measure::results::{Directory, Part};
 use models::decision::{DecisionTable, TableError};
 use models::machine_file::Machine;
 use progress::Progress;
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -155,9 +156,7 @@ fn measure_all(
     // Before anything is measured: what is there may stand in the way.
     let open = |experiment| SavedPart::open(&directory, experiment, setting, place.again);
     let all = experiments.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let mut problems: Vec<String> = all.iter().flat_map(SavedPart::problems).collect();
-    problems.dedup();
-    problems.iter().for_each(|problem| eprintln!("tradewind: {problem}"));
+    show_problems(&all);
     let progress = Progress::new(all.iter().map(SavedPart::milliseconds_left).sum());
     let mut measured = Measured { parts: Vec::new(), status: ExitCode::SUCCESS };
     for kept in all {
@@ -191,6 +190,12 @@ fn measure_all(
     }
     progress.finish();
     Ok(measured)
+}
+
+/// Prints what of the kept results could not be read; parts of one file have the same problems.
+pub(super) fn show_problems(kept: &[SavedPart]) {
+    let problems: BTreeSet<String> = kept.iter().flat_map(SavedPart::problems).collect();
+    problems.iter().for_each(|problem| eprintln!("tradewind: {problem}"));
 }
 
 fn how_far(kept: &SavedPart, place: &ResultsLocation) -> String {

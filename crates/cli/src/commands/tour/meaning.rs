@@ -36,11 +36,13 @@ pub(super) fn of(rows: &[OverlapRow]) -> String {
     let ratios: Vec<f64> = pairs.iter().filter(|pair| pair.is_less()).map(Pair::ratio).collect();
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let most = ratios.iter().copied().fold(0.0, f64::max);
+    let [least, most] = [least, most].map(|ratio| format!("{ratio:.1}"));
+    let times = if least == most { least } else { format!("{least} to {most}") };
     let less = match ratios.len() {
         0 => "With peers no collective added less to the computation than with caller".to_owned(),
         count => format!(
-            "With peers {count} of {} collectives added less to the computation than with caller, {least:.1} to {most:.1} \
-             times less",
+            "With peers {count} of {} collectives added less to the computation than with caller, {times} times \
+             less",
             pairs.len()
         ),
     };
