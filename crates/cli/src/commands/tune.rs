@@ -128,6 +128,11 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<E
             |nodes, out: &Path, path: &Path| on_made_nodes(arguments, nodes, out, path, format);
         return built_in::execute(arguments.quick, directory, measurements, tune_nodes);
     }
+    anyhow::ensure!(
+        arguments.made.link.is_none() || arguments.out.is_some(),
+        "--link gives choices for nodes with links of that speed, and the table of this machine is for all its \
+         programs: name another file with --out"
+    );
     // Before minutes are spent on it.
     let out = arguments.out.clone().or_else(service::decisions_path).context(NO_PLACE)?;
     let folder = folder_of(&out)?;

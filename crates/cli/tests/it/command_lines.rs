@@ -62,6 +62,7 @@ const REFUSED: &[Line] = &[
 
 /// Lines that are understood and fail, or find something.
 const FAILED: &[Line] = &[
+    ("tune --nodes 2 --link 1gbit", 1, &["links of that speed", "--out"]),
     (
         "schedule bcast -a binomal",
         1,
