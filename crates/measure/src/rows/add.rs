@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 /// A run that goes on, and the file that it adds to.
 #[derive(Debug)]
 pub struct RunFile {
+    directory: PathBuf,
     path: PathBuf,
     run: Run,
     problems: Vec<Problem>,
@@ -30,10 +31,10 @@ impl RunFile {
         again: bool,
     ) -> Result<Self, RowsError> {
         let path = directory.join(FILE);
-        let Measurements { runs, problems, greatest_id } = Measurements::read(directory)?;
+        let Measurements { runs, problems, .. } = Measurements::read(directory)?;
         let there = runs.into_iter().find(|run| run.name == name && !again);
-        let id = greatest_id + 1;
-        let fresh = Run { id, name: name.to_owned(), setting, steps, found: BTreeMap::new() };
+        // It gets its number with its first step: other runs of the file may begin before.
+        let fresh = Run { id: 0, name: name.to_owned(), setting, steps, found: BTreeMap::new() };
         let (run, is_begun) = match there {
             None => (fresh, false),
             Some(there) if there.found.is_empty() => (fresh, false),
@@ -42,7 +43,7 @@ impl RunFile {
             }
             Some(there) => return Err(RowsError::other_setting(path, &there, &fresh)),
         };
-        Ok(RunFile { path, run, problems, is_begun })
+        Ok(RunFile { directory: directory.to_owned(), path, run, problems, is_begun })
     }
 
     /// The run as far as it goes.
@@ -72,6 +73,7 @@ impl RunFile {
     ) -> Result<(), RowsError> {
         let mut lines = Vec::new();
         if !self.is_begun {
+            self.run.id = Measurements::read(&self.directory)?.greatest_id + 1;
             let Run { id, name, setting, steps, .. } = self.run.clone();
             lines.push(Line::Run { id, name, setting, steps });
         }

@@ -18,6 +18,7 @@ testing::tests![
     a_new_run_without_a_whole_step_replaces_none,
     a_run_goes_on_behind_a_cut,
     a_new_run_replaces_the_earlier_one_with_its_first_step,
+    runs_that_are_open_at_the_same_time_keep_their_rows_apart,
     another_version_is_refused_and_left_alone,
     another_setting_is_refused_with_the_differences,
 ];
@@ -244,6 +245,24 @@ fn a_new_run_replaces_the_earlier_one_with_its_first_step() {
     file.add(0, vec![row(5.0)], Vec::new()).expect("there is space");
     let there = read(directory.path());
     assert_eq!(there.run("trial").map(|run| (run.done(), run.rows().count())), Some((1, 1)));
+}
+
+fn runs_that_are_open_at_the_same_time_keep_their_rows_apart() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let names = ["first", "second"];
+    let opened = names.map(|name| RunFile::open(directory.path(), name, setting("full"), 2, false));
+    let mut files = opened.map(|file| file.expect("it can be opened"));
+    for step in 0..2 {
+        for (file, time) in files.iter_mut().zip([1.0, 2.0]) {
+            file.add(step, vec![row(time)], Vec::new()).expect("there is space");
+        }
+    }
+    let there = read(directory.path());
+    assert!(there.problems.is_empty(), "{:?}", there.problems);
+    for (name, time) in names.into_iter().zip([1.0, 2.0]) {
+        let run = there.run(name).expect("it is there");
+        assert!(run.is_complete() && run.rows().all(|one| *one == row(time)), "{name}");
+    }
 }
 
 fn another_version_is_refused_and_left_alone() {
