@@ -53,10 +53,12 @@
 
 mod add;
 mod file;
+mod mechanism;
 mod row;
 mod run;
 
 pub use add::RunFile;
 pub use file::{FILE, Measurements, Problem, RowsError};
+pub use mechanism::Mechanism;
 pub use row::{Load, Quantity, Row, What};
 pub use run::{Run, Step as StepRows};

@@ -1,6 +1,7 @@
 //! `tradewind measure EXPERIMENT` on real processes: what is kept, what a signal leaves, what the
 //! next run makes of it. Never how long anything takes.
 
+use measure::experiments::queues::QueueRow;
 use measure::results::{Directory, Part};
 use measure::rows::{FILE, Measurements};
 use rustix::process::{Pid, Signal, kill_process};
@@ -331,10 +332,14 @@ fn queues_keep_their_rows_and_show_them_as_before() {
     assert!(text(&output.stdout).contains("Medians over the rounds"), "{}", text(&output.stdout));
     let kept = part(place.path(), "queues");
     assert!(kept.complete && kept.setting["mechanisms"] == "wide,bulk");
-    assert_eq!(measure::experiments::queues::rows_of(&kept).len(), 4);
+    assert_eq!(kept.table("rows").map(|table| table.rows.len()), Some(4));
+    let rows = Measurements::read(place.path()).expect("rows are whole");
+    let rows = QueueRow::all(rows.run("queues").expect("it is there"));
+    assert_eq!(rows.len(), 4);
     let again = tradewind(place.path(), &format!("{arguments} --format json"));
     let report: serde_json::Value = serde_json::from_slice(&again.stdout).expect("one report");
-    assert_eq!(report["rows"].as_array().map(Vec::len), Some(4), "what was kept is shown");
+    let shown: Vec<QueueRow> = serde_json::from_value(report["rows"].clone()).expect("rows");
+    assert_eq!(shown, rows, "what was kept is shown");
     let other =
         tradewind(place.path(), "queues --mechanisms wide --sizes 8 --threads 1 --row-ms 1");
     assert_eq!(other.status.code(), Some(1), "{}", text(&other.stderr));

@@ -9,7 +9,7 @@ mod shared;
 use crate::experiments::queues::message_path::MessagePath;
 use crate::experiments::queues::{open, phases};
 use crate::harness::timer::Batches;
-use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
+use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext, agreement};
 use crate::pairs::{Exchange, Receive};
 use crate::results::{Axis, Figure, Part, Point, Table};
 use queues::bulk::Policy;
@@ -204,7 +204,7 @@ fn queue<W: MessagePath>(
     ways.iter_mut().for_each(|way| way.resize(bytes));
     let look = |ways: &mut [W]| -> Result<f64, Error> {
         let own = phases::round_trips(world, ways, 1, 8)?;
-        Ok(phases::largest(world, [own])?[0])
+        Ok(agreement::largest(world, &[own])?[0])
     };
     // The first pass is discarded; the second determines how many fill a batch.
     look(ways)?;

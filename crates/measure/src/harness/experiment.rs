@@ -8,7 +8,7 @@ use crate::harness::nodes::Nodes;
 use crate::harness::setting::{JobShape, Setting};
 use crate::harness::undisturbed::of_all_ranks;
 use crate::results::Part;
-use crate::rows::{Load, Row};
+use crate::rows::{Load, Row, StepRows};
 use std::ops::Range;
 
 /// Steps of a measurement, the part that they fill, and the conclusions from it.
@@ -45,19 +45,21 @@ impl Step {
         Step { what: what.into(), shape, milliseconds, measure: Box::new(measure) }
     }
 
-    /// A step that returns [rows](StepContext::row), each of which gets the load of the whole step.
-    pub fn of_rows(
+    /// A step that returns [rows](StepContext::row), each of which gets the load of the whole step;
+    /// with notes, as [`StepRows`].
+    pub fn of_rows<R: Into<StepRows>>(
         what: impl Into<String>,
         shape: JobShape,
         milliseconds: u64,
-        measure: impl Fn(&StepContext<'_>) -> Result<Vec<Row>, Error> + Send + Sync + 'static,
+        measure: impl Fn(&StepContext<'_>) -> Result<R, Error> + Send + Sync + 'static,
     ) -> Self {
         Step::new(what, shape, milliseconds, move |here| {
             let meter = LoadMeter::start(here)?;
-            let rows = measure(here)?;
+            let StepRows { rows, notes, .. } = measure(here)?.into();
             let load = Some(Load::from(of_all_ranks(here, meter.doubts(here)?)?));
             let with_load = |row: Row| Row { load, ..row };
-            Ok(rows.into_iter().map(|row| Finding::Time(Box::new(with_load(row)))).collect())
+            let rows = rows.into_iter().map(|row| Finding::Time(Box::new(with_load(row))));
+            Ok(rows.chain(notes.into_iter().map(Finding::Note)).collect())
         })
     }
 

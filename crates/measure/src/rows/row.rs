@@ -1,5 +1,6 @@
 //! One measured time with its coordinates.
 
+use super::mechanism::Mechanism;
 use collectives::{Choice, Collective};
 use models::decision::CallForm;
 use models::machine_file::Engine;
@@ -16,6 +17,10 @@ pub enum What {
     NeighborAlltoall,
     /// A computation without any call.
     Computation,
+    /// Messages from one rank to the other by a mechanism.
+    Messages(Mechanism),
+    /// A bare word that one rank stores and the other loads.
+    Word,
 }
 
 /// The time of the subject that a row has.
@@ -29,6 +34,16 @@ pub enum Quantity {
     /// [`Over`](Self::Over) less the computation alone. The one quantity that may be negative: it is
     /// a difference.
     Exposed,
+    /// Half a round trip.
+    Latency,
+    /// A message of a stream.
+    Gap,
+    /// A send while there is space for it.
+    SendOverhead,
+    /// A receive of a message that waits.
+    ReceiveOverhead,
+    /// A wait for messages that do not come.
+    Sleep,
 }
 
 /// Use of the cores by others than the job while it was measured, as shares from 0 to 1.
@@ -68,6 +83,9 @@ pub struct Row {
     pub ranks_per_node: u32,
     /// Size in bytes, as the subject counts it.
     pub bytes: u64,
+    /// Number of threads that send; those that receive where nothing is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
     /// Speed of the link between virtual nodes in bits a second; absent where nothing limits it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<u64>,

@@ -14,6 +14,12 @@ pub struct Step {
     pub whole: bool,
 }
 
+impl From<Vec<Row>> for Step {
+    fn from(rows: Vec<Row>) -> Self {
+        Step { rows, notes: Vec::new(), whole: true }
+    }
+}
+
 /// One run of an experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {

@@ -12,6 +12,7 @@ mod suite;
 
 use measure::harness::{Error, Experiment};
 use measure::results::Part;
+use measure::rows::Run;
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,12 +29,19 @@ fn cores() -> MutexGuard<'static, ()> {
 
 /// Runs an experiment on threads while no other test has ranks.
 fn run_on_threads(experiment: &Experiment) -> Result<Part, Error> {
-    let _cores = cores();
     if experiment.origin().is_none() {
+        let _cores = cores();
         return measure::harness::run_on_threads(experiment);
     }
+    let run = rows_on_threads(experiment)?;
+    Ok(measure::experiments::part(&run).expect("its experiment is known"))
+}
+
+/// The same of an experiment that consists of rows.
+fn rows_on_threads(experiment: &Experiment) -> Result<Run, Error> {
+    let _cores = cores();
     let mut run = measure::harness::rows_on_threads(experiment)?;
     let notes = experiment.outline().notes.clone();
     run.found.values_mut().take(1).for_each(|step| step.notes.extend(notes.clone()));
-    Ok(measure::experiments::part(&run).expect("its experiment is known"))
+    Ok(run)
 }

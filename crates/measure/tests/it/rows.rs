@@ -41,6 +41,7 @@ fn row(time: f64) -> Row {
         nodes: 1,
         ranks_per_node: 2,
         bytes: 8,
+        threads: None,
         link: None,
         machine: "a machine, 2 cores".to_owned(),
         times: vec![time, 2.0 * time],

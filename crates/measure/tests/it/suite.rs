@@ -1,11 +1,12 @@
 //! Every experiment of the suite, quickly and on threads: what its part looks like, never how long
 //! anything takes.
 
-use crate::run_on_threads;
-use measure::experiments::queues::{Mechanism, rows_of};
-use measure::experiments::{BETWEEN_NODES, EXPERIMENTS, between_nodes, find};
+use crate::{rows_on_threads, run_on_threads};
+use measure::experiments::queues::QueueRow;
+use measure::experiments::{BETWEEN_NODES, EXPERIMENTS, between_nodes, find, part};
 use measure::harness::{Error, Experiment, Finding, JobShape, Nodes, Setting, Step};
 use measure::results::{Part, Point, Role};
+use measure::rows::Mechanism;
 use std::collections::BTreeSet;
 
 testing::tests![
@@ -18,6 +19,7 @@ testing::tests![
     contention_says_that_two_cores_are_too_few,
     placement_has_every_mapping,
     queues_have_a_row_for_each_case_and_what_follows_from_them,
+    queues_of_ranks_that_share_a_core_are_not_measured,
     overlap_has_both_engines,
     parts_between_nodes_have_names_of_their_own,
     every_mechanism_that_crosses_nodes_has_rows_between_them,
@@ -211,8 +213,11 @@ fn placement_has_every_mapping() {
 }
 
 fn queues_have_a_row_for_each_case_and_what_follows_from_them() {
-    let part = measured("queues");
-    let rows = rows_of(&part);
+    let experiment = find("queues").expect("it is there")(&quick());
+    let run = rows_on_threads(&experiment).expect("it can be measured");
+    let part = part(&run).expect("it is known");
+    assert_obeys_the_form(&part);
+    let rows = QueueRow::all(&run);
     assert_eq!(rows.len(), part.table("rows").map_or(0, |table| table.rows.len()));
     assert!(
         rows.len() > 20 && part.table("crossovers").is_some_and(|table| !table.rows.is_empty())
@@ -222,6 +227,14 @@ fn queues_have_a_row_for_each_case_and_what_follows_from_them() {
         latency.curve("wide").is_some()
             && latency.curve("floor").is_some_and(|floor| floor.role == Role::Floor)
     );
+}
+
+fn queues_of_ranks_that_share_a_core_are_not_measured() {
+    let setting = Setting { cores: vec![0], ..quick() };
+    let experiment = find("queues").expect("it is there")(&setting);
+    let part = run_on_threads(&experiment).expect("there is nothing to do");
+    assert!(part.complete && part.figures.is_empty() && part.tables.is_empty());
+    assert!(part.notes[0].contains("2 ranks on 1 core"), "{:?}", part.notes);
 }
 
 fn overlap_has_both_engines() {
@@ -244,12 +257,16 @@ fn measured_between(name: &str, ranks: &[u32]) -> Part {
     let experiment = between_nodes(name, &quick(), &nodes(ranks));
     let experiment = experiment.unwrap_or_else(|| panic!("there is no {name} between nodes"));
     let part = run_on_threads(&experiment).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_is_between(name, ranks, &part);
+    part
+}
+
+fn assert_is_between(name: &str, ranks: &[u32], part: &Part) {
     assert_eq!(part.name, format!("{name}-nodes-direct"));
     assert!(part.title.ends_with(" between nodes"), "{}", part.title);
     let sharing = format!("{} nodes share 2 cores", ranks.len());
     assert!(part.notes.iter().any(|note| note.starts_with(&sharing)), "{:?}", part.notes);
-    assert_obeys_the_form(&part);
-    part
+    assert_obeys_the_form(part);
 }
 
 fn curves<'p>(part: &'p Part, figure: &str) -> Vec<&'p str> {
@@ -275,12 +292,14 @@ fn parts_between_nodes_have_names_of_their_own() {
 }
 
 fn every_mechanism_that_crosses_nodes_has_rows_between_them() {
-    let part = measured_between("queues", &[1, 1]);
-    let rows = rows_of(&part);
+    let experiment = between_nodes("queues", &quick(), &nodes(&[1, 1])).expect("it runs there");
+    let run = rows_on_threads(&experiment).expect("it can be measured");
+    assert_is_between("queues", &[1, 1], &part(&run).expect("it is known"));
+    let rows = QueueRow::all(&run);
     let is_measured = |mechanism: Mechanism| {
         rows.iter().any(|row| row.mechanism == mechanism && row.latency_ns.is_some())
     };
-    for mechanism in Mechanism::ALL {
+    for &mechanism in Mechanism::ALL {
         assert_eq!(is_measured(mechanism), mechanism.crosses_nodes(), "{mechanism}");
     }
     assert!(rows.iter().all(|row| row.floor_ns.is_none()), "nodes share no memory");

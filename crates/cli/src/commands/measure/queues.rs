@@ -10,9 +10,10 @@ use crate::format::Format;
 use clap::error::ErrorKind;
 use launch::detect::{Launch, detect};
 use launch::environment::Environment;
-use measure::experiments::queues::{Crossover, Mechanism, Plan, QueueRow, rows_of};
+use measure::experiments::queues::{Crossover, Plan, QueueRow};
 use measure::harness::{Nodes, Setting};
 use measure::results::Part;
+use measure::rows::{Measurements, Mechanism};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::num::NonZeroU32;
@@ -186,7 +187,7 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> anyhow::Result<Ex
     refuse_in_job()?;
     let measured = suite::measure_one("queues", &setting, &place)?;
     if let Some(part) = measured.parts.first() {
-        print(&ranks_on_cores(2), part, format)?;
+        print(&ranks_on_cores(2), part, &place, format)?;
     }
     note_if_temporary(&place);
     Ok(measured.status)
@@ -224,15 +225,16 @@ fn in_job(setting: Setting, place: &ResultsLocation, format: Format) -> anyhow::
     if let Some(part) = measured.parts.first() {
         let ranks = setting.nodes.as_ref().map_or_else(String::new, Nodes::describe);
         let link = part.setting.get(LINK).map(|link| format!(", links of {link}"));
-        let place = format!("2 ranks on 2 of {ranks}{}", link.unwrap_or_default());
-        print(&place, part, format)?;
+        let ranks = format!("2 ranks on 2 of {ranks}{}", link.unwrap_or_default());
+        print(&ranks, part, place, format)?;
     }
     job.finish()?;
     Ok(measured.status)
 }
 
-fn print(ranks: &str, part: &Part, format: Format) -> anyhow::Result<()> {
-    let rows = &rows_of(part)[..];
+fn print(ranks: &str, part: &Part, place: &ResultsLocation, format: Format) -> anyhow::Result<()> {
+    let measurements = Measurements::read(&place.out)?;
+    let rows = &measurements.run(&part.name).map_or_else(Vec::new, QueueRow::all)[..];
     let crossovers = Crossover::all(rows);
     format.print(
         || table::of(ranks, rows, &crossovers, &part.notes),

@@ -1,7 +1,7 @@
 //! From which size on one mechanism is faster than another.
 
-use super::mechanism::Mechanism;
 use super::row::QueueRow;
+use crate::rows::Mechanism;
 use serde::Serialize;
 use std::fmt;
 
@@ -137,7 +137,11 @@ impl fmt::Display for Crossover {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::queues::row::over_rounds;
+    use models::statistics::Deciles;
+
+    fn over_rounds(time: f64) -> Option<Deciles> {
+        Some(Deciles::of(&[time]))
+    }
 
     fn row(mechanism: Mechanism, bytes: u64, latency: f64) -> QueueRow {
         QueueRow {
@@ -146,7 +150,7 @@ mod tests {
             bytes,
             send_ns: None,
             receive_ns: None,
-            latency_ns: over_rounds(&[latency]),
+            latency_ns: over_rounds(latency),
             gap_ns: None,
             floor_ns: None,
             ratio: None,
@@ -175,7 +179,7 @@ mod tests {
     #[test]
     fn what_met_a_slower_machine_does_not_count() {
         let of = |mechanism, bytes, latency, floor| QueueRow {
-            floor_ns: over_rounds(&[floor]),
+            floor_ns: over_rounds(floor),
             ..row(mechanism, bytes, latency)
         };
         let rows = [

@@ -5,11 +5,11 @@
 //! stream can be timed from the first sender's begin to the receiver's end.
 
 use super::message_path::MessagePath;
-use crate::harness::Error;
 use crate::harness::clock::now_ns;
+use crate::harness::{Error, agreement};
 use models::statistics::median;
 use std::sync::Barrier;
-use tradewind::{Communicator, Op};
+use tradewind::Communicator;
 
 /// When something began and ended.
 #[derive(Clone, Copy, Debug)]
@@ -54,16 +54,6 @@ fn whole(spans: &[Span]) -> Span {
     let begin = spans.iter().map(|span| span.begin).min().unwrap_or(0);
     let end = spans.iter().map(|span| span.end).max().unwrap_or(0);
     Span { begin, end }
-}
-
-/// The largest that a rank has of each.
-pub(crate) fn largest<const N: usize>(
-    world: &Communicator,
-    own: [f64; N],
-) -> Result<[f64; N], Error> {
-    let mut all = [0.0; N];
-    world.allreduce(&own, &mut all, Op::Maximum)?;
-    Ok(all)
 }
 
 /// Half a round trip in nanoseconds, of `count` for each of the threads. Rank 1 returns 0.
@@ -114,8 +104,7 @@ pub(super) fn stream<W: MessagePath>(
         let spans = on_all(ways, |way| (0..messages).try_for_each(|_| way.receive().map(|_| ())))?;
         ends[1] = whole(&spans).end;
     }
-    let mut all = [0; 2];
-    world.allreduce(&ends, &mut all, Op::Maximum)?;
+    let all = agreement::latest(world, &ends)?;
     Ok((all[0] + all[1]) as f64 / messages as f64)
 }
 
@@ -140,8 +129,7 @@ fn answered_stream<W: MessagePath>(
             way.send(0)?;
         }
     }
-    let [time] = largest(world, [time as f64])?;
-    Ok(time / messages as f64)
+    Ok(agreement::largest(world, &[time as f64])?[0] / messages as f64)
 }
 
 /// Nanoseconds to send and to receive a message, in batches of so many from each of the threads.
@@ -152,7 +140,7 @@ pub(super) fn batches<W: MessagePath>(
     threads: usize,
     batch: u64,
     batches: u64,
-) -> Result<[f64; 2], Error> {
+) -> Result<Vec<f64>, Error> {
     let mut times = Vec::new();
     for _ in 0..batches {
         world.barrier()?;
@@ -172,5 +160,5 @@ pub(super) fn batches<W: MessagePath>(
     }
     let mut own = [0.0; 2];
     own[world.rank() as usize] = median(&times);
-    largest(world, own)
+    agreement::largest(world, &own)
 }

@@ -1,16 +1,21 @@
 //! The requested mechanisms, sizes and threads.
 
-use super::mechanism::{MOST_BYTES, Mechanism};
+use super::mechanism::MOST_BYTES;
 use crate::harness::Error;
+use crate::harness::timer::Batches;
+use crate::rows::Mechanism;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
 
 /// The most threads that send through one queue.
-pub const MOST_THREADS: u32 = 64;
+const MOST_THREADS: u32 = 64;
 /// The fewest rounds, so that a tenth below and a tenth above mean something.
-pub const LEAST_ROUNDS: u32 = 7;
+const LEAST_ROUNDS: u32 = 7;
 /// The most rounds.
-pub const MOST_ROUNDS: u32 = 10_000;
+const MOST_ROUNDS: u32 = 10_000;
 /// The longest time for a row, in milliseconds.
-pub const MOST_ROW_MS: u64 = 600_000;
+const MOST_ROW_MS: u64 = 600_000;
 
 /// Usual sizes above 48 bytes.
 const LARGER_SIZES: [u64; 9] = [64, 128, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20];
@@ -46,18 +51,57 @@ impl Default for Plan {
     }
 }
 
-/// One row to be measured.
+/// One mechanism with one size and number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Case {
+pub(super) struct Case {
     /// The mechanism.
-    pub mechanism: Mechanism,
+    pub(super) mechanism: Mechanism,
     /// Sending threads.
-    pub threads: u32,
+    pub(super) threads: u32,
     /// Size of a message.
-    pub bytes: u64,
+    pub(super) bytes: u64,
 }
 
 impl Plan {
+    /// The plan of the suite: fewer sizes than by default, and each more quickly.
+    pub(super) fn of_suite(quick: bool) -> Self {
+        let mut sizes = vec![0, 8, 48];
+        sizes.extend((7..=20).step_by(if quick { 13 } else { 1 }).map(|power| 1 << power));
+        let threads = if quick { vec![1] } else { vec![1, 2] };
+        let row_ms = if quick { 7 } else { 150 };
+        Plan { mechanisms: Mechanism::ALL.to_vec(), threads, sizes, rounds: LEAST_ROUNDS, row_ms }
+    }
+
+    /// The plan in words, for [`Setting::options`](crate::harness::Setting::options).
+    pub fn options(&self) -> BTreeMap<String, String> {
+        fn list<T: Display>(items: &[T]) -> String {
+            items.iter().map(T::to_string).collect::<Vec<_>>().join(",")
+        }
+        let words = [
+            ("threads", list(&self.threads)),
+            ("mechanisms", list(&self.mechanisms)),
+            ("sizes", list(&self.sizes)),
+            ("rounds", self.rounds.to_string()),
+            ("row-ms", self.row_ms.to_string()),
+        ];
+        words.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// The plan of these words; none if they are not those of a plan.
+    pub(super) fn of_options(options: &BTreeMap<String, String>) -> Option<Self> {
+        fn list<T: FromStr>(text: &str) -> Option<Vec<T>> {
+            text.split(',').map(|item| item.parse().ok()).collect()
+        }
+        let option = |name: &str| options.get(name);
+        Some(Plan {
+            mechanisms: list(option("mechanisms")?)?,
+            threads: list(option("threads")?)?,
+            sizes: list(option("sizes")?)?,
+            rounds: option("rounds")?.parse().ok()?,
+            row_ms: option("row-ms")?.parse().ok()?,
+        })
+    }
+
     /// Returns true if it can be measured.
     ///
     /// ```
@@ -115,31 +159,25 @@ impl Plan {
         self.mechanisms.iter().map(why).collect::<Vec<_>>().join("; ")
     }
 
-    /// The rows, in their order.
-    pub fn cases(&self) -> Vec<Case> {
+    /// The cases, in their order.
+    pub(super) fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
-        for (mechanism, threads) in self.groups() {
-            cases.extend(self.sizes_of(mechanism).into_iter().map(|bytes| Case {
-                mechanism,
-                threads,
-                bytes,
-            }));
+        for &threads in &self.threads {
+            for &mechanism in self.mechanisms.iter().filter(|one| threads == 1 || one.is_shared()) {
+                let sizes = self.sizes_of(mechanism).into_iter();
+                cases.extend(sizes.map(|bytes| Case { mechanism, threads, bytes }));
+            }
         }
         cases
     }
 
-    /// Mechanisms and threads that go together.
-    pub(super) fn groups(&self) -> Vec<(Mechanism, u32)> {
-        let mut groups = Vec::new();
-        for &threads in &self.threads {
-            let fitting =
-                self.mechanisms.iter().filter(|mechanism| threads == 1 || mechanism.is_shared());
-            groups.extend(fitting.map(|mechanism| (*mechanism, threads)));
-        }
-        groups
+    /// Rounds of a case.
+    pub(super) fn extent(&self) -> Batches {
+        let microseconds = self.row_ms as f64 * 1e3 / f64::from(self.rounds);
+        Batches { rounds: self.rounds, microseconds }
     }
 
-    pub(super) fn sizes_of(&self, mechanism: Mechanism) -> Vec<u64> {
+    fn sizes_of(&self, mechanism: Mechanism) -> Vec<u64> {
         match mechanism.only_bytes() {
             Some(bytes) => vec![bytes],
             None => self.sizes.iter().copied().filter(|bytes| mechanism.carries(*bytes)).collect(),
@@ -176,6 +214,15 @@ mod tests {
             let error = plan.check().expect_err(hint).to_string();
             assert!(error.contains(hint), "{error}");
         }
+    }
+
+    #[test]
+    fn a_plan_is_found_again_in_its_words() {
+        for plan in [Plan::default(), Plan::of_suite(true), Plan::of_suite(false)] {
+            assert!(plan.check().is_ok());
+            assert_eq!(Plan::of_options(&plan.options()), Some(plan));
+        }
+        assert_eq!(Plan::of_options(&BTreeMap::new()), None);
     }
 
     /// They are to take about a minute.

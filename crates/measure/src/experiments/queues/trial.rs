@@ -1,11 +1,13 @@
-//! Measures a mechanism with one size: rounds in which it and the floor take turns.
+//! Times of a mechanism with one size: rounds in which it and the floor take turns.
 
 use super::message_path::{Floor, MessagePath};
-use super::phases::{batches, largest, round_trips, stream};
-use super::plan::{Case, Plan};
-use super::row::{QueueRow, over_rounds};
-use crate::harness::Error;
-use tradewind::{Communicator, Op};
+use super::open;
+use super::phases::{batches, round_trips, stream};
+use super::plan::Case;
+use crate::harness::timer::Batches;
+use crate::harness::{Error, StepContext, agreement};
+use crate::rows::{Quantity, Row, What};
+use tradewind::Communicator;
 
 /// Round trips that warm up, and those of a first look.
 const FIRST_LOOK: u64 = 24;
@@ -18,7 +20,15 @@ const FIRST_STREAM_NS: f64 = 20e6;
 /// About what two barriers, and starting threads, cost beside a batch, in nanoseconds.
 const AROUND_A_BATCH: f64 = 10_000.0;
 
-/// Repetitions within a round, the same on all ranks.
+/// A mechanism between two ranks, and the floor; between nodes there is none.
+struct Trial<'w, W> {
+    world: &'w Communicator,
+    case: Case,
+    floor: Vec<Floor>,
+    ways: Vec<W>,
+}
+
+/// Repetitions within a round, the same on all ranks; of a mechanism, for each thread.
 #[derive(Clone, Copy, Debug)]
 struct TrialCounts {
     floor: u64,
@@ -28,147 +38,134 @@ struct TrialCounts {
     batches: u64,
 }
 
-/// Times of the rounds, in nanoseconds.
+/// Nanoseconds in each round.
 #[derive(Debug, Default)]
 struct Rounds {
     floor: Vec<f64>,
     latency: Vec<f64>,
-    ratio: Vec<f64>,
     gap: Vec<f64>,
     send: Vec<f64>,
     receive: Vec<f64>,
 }
 
-/// Measures it. All ranks call this and get the same row, except that those of rank 1 mean nothing.
+/// Times it. All ranks call this and get the same rows, except that those of rank 1 mean nothing.
 pub(super) fn measure<W: MessagePath>(
-    world: &Communicator,
-    floor: &mut [Floor],
-    ways: &mut [W],
+    here: &StepContext<'_>,
     case: Case,
-    plan: &Plan,
-) -> Result<QueueRow, Error> {
+    extent: Batches,
+    mut ways: Vec<W>,
+) -> Result<Vec<Row>, Error> {
+    let world = here.world;
+    let floor = if world.nodes() > 1 { Vec::new() } else { vec![open::floor(world)?] };
     ways.iter_mut().for_each(|way| way.resize(case.bytes));
-    let counts = counts(world, floor, ways, case, plan)?;
-    check(world, ways, case)?;
+    let mut trial = Trial { world, case, floor, ways };
+    let counts = trial.counts(extent)?;
+    trial.check()?;
     let mut rounds = Rounds::default();
-    for round in 0..plan.rounds {
-        one_round(world, floor, ways, case, counts, round, &mut rounds)?;
+    for round in 0..extent.rounds {
+        trial.round(counts, round, &mut rounds)?;
     }
-    check(world, ways, case)?;
-    Ok(row(case, plan, counts, &rounds))
+    // This also keeps either rank from closing an end that the other still uses.
+    trial.check()?;
+    Ok(rows(here, case, counts, rounds))
 }
 
-/// Half a round trip of the floor; `None` between nodes, which have none.
-fn floor_trips(
-    world: &Communicator,
-    floor: &mut [Floor],
-    count: u64,
-) -> Result<Option<f64>, Error> {
-    if floor.is_empty() {
-        return Ok(None);
-    }
-    round_trips(world, floor, 1, count).map(Some)
-}
-
-/// Settles how often things are done: each takes about a quarter of the round.
-fn counts<W: MessagePath>(
-    world: &Communicator,
-    floor: &mut [Floor],
-    ways: &mut [W],
-    case: Case,
-    plan: &Plan,
-) -> Result<TrialCounts, Error> {
-    let threads = case.threads as usize;
-    floor_trips(world, floor, FIRST_LOOK)?;
-    round_trips(world, ways, threads, FIRST_LOOK)?;
-    let floor_ns = floor_trips(world, floor, FIRST_LOOK)?.unwrap_or(0.0);
-    let seen = [floor_ns, round_trips(world, ways, threads, FIRST_LOOK)?];
-    let [floor_ns, way_ns] = largest(world, seen)?.map(|time| time.max(1.0));
-    let gap_ns = match world.nodes() {
-        1 => way_ns,
-        _ => {
-            let count = ((FIRST_STREAM_NS / way_ns) as u64).clamp(16, FIRST_STREAM);
-            stream(world, ways, threads, count)?.max(1.0)
-        }
+fn rows(here: &StepContext<'_>, case: Case, counts: TrialCounts, rounds: Rounds) -> Vec<Row> {
+    let TrialCounts { floor, trips, stream, batch, .. } = counts;
+    let messages = What::Messages(case.mechanism);
+    let timed = [
+        (&messages, Quantity::Latency, trips, rounds.latency),
+        (&messages, Quantity::Gap, stream, rounds.gap),
+        (&messages, Quantity::SendOverhead, batch, rounds.send),
+        (&messages, Quantity::ReceiveOverhead, batch, rounds.receive),
+        (&What::Word, Quantity::Latency, floor, rounds.floor),
+    ];
+    let row = |(what, quantity, count, times): (&What, Quantity, u64, Vec<f64>)| {
+        let threads = if *what == What::Word { 1 } else { case.threads };
+        let times = times.into_iter().map(|nanoseconds| nanoseconds * 1e-3).collect();
+        let row = here.row(what.clone(), quantity, times).sized(case.bytes);
+        Row { threads: Some(threads), calls: count as u32 * threads, ..row }
     };
-    let slice = plan.row_ms as f64 * 1e6 / f64::from(plan.rounds) / 4.0;
-    let many = |time: f64, least| ((slice / time) as u64).clamp(least, 1_000_000);
-    let batch = (ways[0].capacity() / threads).min(MOST_IN_A_BATCH / threads) as u64;
-    let per_thread = |count: u64| (count / u64::from(case.threads)).max(4);
-    Ok(TrialCounts {
-        floor: many(2.0 * floor_ns, 16),
-        trips: per_thread(many(2.0 * way_ns, 4)),
-        stream: per_thread(many(gap_ns, 16)),
-        batch,
-        batches: many(AROUND_A_BATCH * f64::from(case.threads) + 2.0 * way_ns * batch as f64, 3),
-    })
+    timed.into_iter().filter(|(.., times)| !times.is_empty()).map(row).collect()
 }
 
-fn one_round<W: MessagePath>(
-    world: &Communicator,
-    floor: &mut [Floor],
-    ways: &mut [W],
-    case: Case,
-    counts: TrialCounts,
-    round: u32,
-    rounds: &mut Rounds,
-) -> Result<(), Error> {
-    let threads = case.threads as usize;
-    let mut floor_ns = None;
-    let mut latency_ns = 0.0;
-    // The order alternates, so that neither profits from it.
-    for turn in 0..2 {
-        if (turn + round).is_multiple_of(2) {
-            floor_ns = floor_trips(world, floor, counts.floor)?;
-        } else {
-            latency_ns = round_trips(world, ways, threads, counts.trips)?;
+impl<W: MessagePath> Trial<'_, W> {
+    fn threads(&self) -> usize {
+        self.case.threads as usize
+    }
+
+    /// Half a round trip of the floor.
+    fn floor(&mut self, count: u64) -> Result<Option<f64>, Error> {
+        if self.floor.is_empty() {
+            return Ok(None);
         }
+        round_trips(self.world, &mut self.floor, 1, count).map(Some)
     }
-    rounds.latency.push(latency_ns);
-    if let Some(floor_ns) = floor_ns {
-        rounds.floor.push(floor_ns);
-        rounds.ratio.push(latency_ns / floor_ns.max(f64::MIN_POSITIVE));
-    }
-    rounds.gap.push(stream(world, ways, threads, counts.stream)?);
-    if counts.batch > 0 {
-        let [send, receive] = batches(world, ways, threads, counts.batch, counts.batches)?;
-        rounds.send.push(send);
-        rounds.receive.push(receive);
-    }
-    Ok(())
-}
 
-/// Returns true if what came last was right, on both ranks.
-fn check<W: MessagePath>(world: &Communicator, ways: &[W], case: Case) -> Result<(), Error> {
-    let wrong = u32::from(!ways.iter().all(MessagePath::is_right));
-    let mut all = [0];
-    world.allreduce(&[wrong * (world.rank() + 1)], &mut all, Op::Maximum)?;
-    match all[0].checked_sub(1) {
-        None => Ok(()),
-        Some(rank) => Err(Error::WrongData {
-            rank,
-            what: format!("{} of {} bytes", case.mechanism, case.bytes),
-        }),
+    /// Half a round trip of the mechanism.
+    fn latency(&mut self, count: u64) -> Result<f64, Error> {
+        round_trips(self.world, &mut self.ways, self.case.threads as usize, count)
     }
-}
 
-fn row(case: Case, plan: &Plan, counts: TrialCounts, rounds: &Rounds) -> QueueRow {
-    let gap_ns = over_rounds(&rounds.gap);
-    QueueRow {
-        mechanism: case.mechanism,
-        threads: case.threads,
-        bytes: case.bytes,
-        send_ns: over_rounds(&rounds.send),
-        receive_ns: over_rounds(&rounds.receive),
-        latency_ns: over_rounds(&rounds.latency),
-        gap_ns,
-        floor_ns: over_rounds(&rounds.floor),
-        ratio: over_rounds(&rounds.ratio),
-        megabytes_per_second: gap_ns
-            .filter(|gap| gap.median > 0.0)
-            .map(|gap| case.bytes as f64 * 1e3 / gap.median),
-        processor_percent: None,
-        rounds: plan.rounds,
-        round_trips: counts.trips * u64::from(case.threads),
+    /// Settles how often things are done: each takes about a quarter of the round.
+    fn counts(&mut self, extent: Batches) -> Result<TrialCounts, Error> {
+        let threads = self.threads();
+        self.floor(FIRST_LOOK)?;
+        self.latency(FIRST_LOOK)?;
+        let seen = [self.floor(FIRST_LOOK)?.unwrap_or(0.0), self.latency(FIRST_LOOK)?];
+        let seen = agreement::largest(self.world, &seen)?;
+        let [floor_ns, way_ns] = [seen[0].max(1.0), seen[1].max(1.0)];
+        let gap_ns = match self.world.nodes() {
+            1 => way_ns,
+            _ => {
+                let count = ((FIRST_STREAM_NS / way_ns) as u64).clamp(16, FIRST_STREAM);
+                stream(self.world, &mut self.ways, threads, count)?.max(1.0)
+            }
+        };
+        let slice = extent.microseconds * 1e3 / 4.0;
+        let many = |time: f64, least| ((slice / time) as u64).clamp(least, 1_000_000);
+        let batch = (self.ways[0].capacity() / threads).min(MOST_IN_A_BATCH / threads) as u64;
+        let per_thread = |count: u64| (count / threads as u64).max(4);
+        let batch_ns = AROUND_A_BATCH * threads as f64 + 2.0 * way_ns * batch as f64;
+        Ok(TrialCounts {
+            floor: many(2.0 * floor_ns, 16),
+            trips: per_thread(many(2.0 * way_ns, 4)),
+            stream: per_thread(many(gap_ns, 16)),
+            batch,
+            batches: many(batch_ns, 3),
+        })
+    }
+
+    fn round(&mut self, counts: TrialCounts, round: u32, rounds: &mut Rounds) -> Result<(), Error> {
+        // The order alternates, so that neither profits from it.
+        for turn in 0..2 {
+            if (turn + round).is_multiple_of(2) {
+                rounds.floor.extend(self.floor(counts.floor)?);
+            } else {
+                rounds.latency.push(self.latency(counts.trips)?);
+            }
+        }
+        let threads = self.threads();
+        rounds.gap.push(stream(self.world, &mut self.ways, threads, counts.stream)?);
+        if counts.batch > 0 {
+            let TrialCounts { batch, batches: number, .. } = counts;
+            let times = batches(self.world, &mut self.ways, threads, batch, number)?;
+            rounds.send.push(times[0]);
+            rounds.receive.push(times[1]);
+        }
+        Ok(())
+    }
+
+    /// Refuses what came last if it was wrong on either rank.
+    fn check(&self) -> Result<(), Error> {
+        let wrong = u32::from(!self.ways.iter().all(MessagePath::is_right));
+        let own = [f64::from(wrong * (self.world.rank() + 1))];
+        match (agreement::largest(self.world, &own)?[0] as u32).checked_sub(1) {
+            None => Ok(()),
+            Some(rank) => {
+                let Case { mechanism, bytes, .. } = self.case;
+                Err(Error::WrongData { rank, what: format!("{mechanism} of {bytes} bytes") })
+            }
+        }
     }
 }

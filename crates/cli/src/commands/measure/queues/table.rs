@@ -2,7 +2,8 @@
 
 use crate::commands::figures::{figure, table_with, trusted};
 use comfy_table::{Cell, Table};
-use measure::experiments::queues::{Crossover, Mechanism, QueueRow};
+use measure::experiments::queues::{Crossover, QueueRow};
+use measure::rows::Mechanism;
 use models::statistics::Deciles;
 
 /// The table, what is to be seen in it, and how to read it.
