@@ -53,23 +53,17 @@ impl Crossover {
         (short, long): (Mechanism, Mechanism),
         threads: u32,
     ) -> Option<Crossover> {
-        let row = |mechanism: Mechanism, bytes: u64| {
-            rows.iter()
-                .find(|row| (row.mechanism, row.threads, row.bytes) == (mechanism, threads, bytes))
+        let of = |mechanism| {
+            rows.iter().filter(move |row| (row.mechanism, row.threads) == (mechanism, threads))
         };
-        let sizes = rows
-            .iter()
-            .filter(|row| row.mechanism == short && row.threads == threads)
-            .map(|row| row.bytes);
-        let both: Vec<_> = sizes
-            .filter_map(|bytes| Some((bytes, row(short, bytes)?, row(long, bytes)?)))
+        let both: Vec<_> = of(short)
+            .filter_map(|row| Some((row.bytes, row, of(long).find(|one| one.bytes == row.bytes)?)))
             .collect();
         // Rows of which one was measured on a much slower machine are compared only if there are no
         // others.
         let met_the_same_machine = |(_, one, other): &&(u64, &QueueRow, &QueueRow)| {
             let floor = |row: &QueueRow| row.floor_ns.map_or(1.0, |floor| floor.median);
-            let one = floor(one);
-            let other = floor(other);
+            let (one, other) = (floor(one), floor(other));
             one.max(other) < ALIKE * one.min(other)
         };
         let latencies = |(bytes, short, long): &(u64, &QueueRow, &QueueRow)| {
@@ -106,31 +100,20 @@ impl fmt::Display for Crossover {
             sizes: (first, last),
         } = self;
         let who = if *threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
-        let short = short.title();
-        let long = long.title();
-        match bytes {
+        let (short, long) = (short.title(), long.title());
+        let (place, what) = match bytes {
             Some(bytes) if bytes == first => {
-                write!(
-                    formatter,
-                    "{short} to {long} at {bytes} B: with {who}, {long} is never slower"
-                )?;
-                write!(formatter, " up to {last} B ({of_long:.0} against {of_short:.0} ns).")
+                (format!("at {bytes} B"), format!("{long} is never slower up to {last} B"))
             }
-            Some(bytes) => {
-                write!(
-                    formatter,
-                    "{short} to {long} at {bytes} B: with {who}, {long} is faster from there on"
-                )?;
-                write!(formatter, " ({of_long:.0} against {of_short:.0} ns).")
-            }
-            None => {
-                write!(
-                    formatter,
-                    "{short} to {long} nowhere: with {who}, {short} is still faster at {last} B"
-                )?;
-                write!(formatter, " ({of_short:.0} against {of_long:.0} ns).")
-            }
-        }
+            Some(bytes) => (format!("at {bytes} B"), format!("{long} is faster from there on")),
+            None => ("nowhere".to_owned(), format!("{short} is still faster at {last} B")),
+        };
+        let (faster, slower) =
+            if bytes.is_some() { (of_long, of_short) } else { (of_short, of_long) };
+        write!(
+            formatter,
+            "{short} to {long} {place}: with {who}, {what} ({faster:.0} against {slower:.0} ns)."
+        )
     }
 }
 

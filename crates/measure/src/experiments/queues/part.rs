@@ -132,12 +132,8 @@ fn values(row: &QueueRow) -> Vec<Value> {
     let spreads =
         [row.send_ns, row.receive_ns, row.latency_ns, row.gap_ns, row.floor_ns, row.ratio];
     let spreads = spreads.into_iter().flat_map(|spread| {
-        [
-            spread.map(|spread| spread.median),
-            spread.map(|spread| spread.p10),
-            spread.map(|spread| spread.p90),
-        ]
-        .map(number)
+        let of = |one: fn(Spread) -> f64| number(spread.map(one));
+        [of(|spread| spread.median), of(|spread| spread.p10), of(|spread| spread.p90)]
     });
     let head =
         [row.mechanism.name().into(), f64::from(row.threads).into(), (row.bytes as f64).into()];

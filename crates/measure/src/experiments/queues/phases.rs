@@ -49,6 +49,16 @@ fn on_all<W: MessagePath>(
     })
 }
 
+/// Sends so many messages on each thread of this rank.
+fn send<W: MessagePath>(ways: &mut [W], count: u64) -> Result<Vec<Span>, Error> {
+    on_all(ways, |way| (0..count).try_for_each(|_| way.send(0)))
+}
+
+/// Receives so many messages on each thread of this rank.
+fn receive<W: MessagePath>(ways: &mut [W], count: u64) -> Result<Vec<Span>, Error> {
+    on_all(ways, |way| (0..count).try_for_each(|_| way.receive().map(|_| ())))
+}
+
 /// From the first begin to the last end.
 fn whole(spans: &[Span]) -> Span {
     let begin = spans.iter().map(|span| span.begin).min().unwrap_or(0);
@@ -98,10 +108,10 @@ pub(super) fn stream<W: MessagePath>(
     }
     let mut ends = [i64::MIN; 2];
     if world.rank() == 0 {
-        let spans = on_all(ways, |way| (0..count).try_for_each(|_| way.send(0)))?;
+        let spans = send(ways, count)?;
         ends[0] = -whole(&spans).begin;
     } else {
-        let spans = on_all(ways, |way| (0..messages).try_for_each(|_| way.receive().map(|_| ())))?;
+        let spans = receive(ways, messages)?;
         ends[1] = whole(&spans).end;
     }
     let all = agreement::latest(world, &ends)?;
@@ -117,17 +127,14 @@ fn answered_stream<W: MessagePath>(
 ) -> Result<f64, Error> {
     let mut time = 0;
     if world.rank() == 0 {
-        let Span { begin, .. } =
-            whole(&on_all(ways, |way| (0..count).try_for_each(|_| way.send(0)))?);
+        let Span { begin, .. } = whole(&send(ways, count)?);
         if let Some(first) = ways.first_mut() {
             first.receive()?;
         }
         time = now_ns() - begin;
     } else {
-        for way in &mut *ways {
-            (0..messages).try_for_each(|_| way.receive().map(|_| ()))?;
-            way.send(0)?;
-        }
+        receive(ways, messages)?;
+        send(ways, 1)?;
     }
     Ok(agreement::largest(world, &[time as f64])?[0] / messages as f64)
 }
@@ -145,15 +152,14 @@ pub(super) fn batches<W: MessagePath>(
     for _ in 0..batches {
         world.barrier()?;
         if world.rank() == 0 {
-            let spans = on_all(ways, |way| (0..batch).try_for_each(|_| way.send(0)))?;
+            let spans = send(ways, batch)?;
             let sum: i64 = spans.iter().map(|span| span.end - span.begin).sum();
             times.push(sum as f64 / (batch * threads as u64) as f64);
         }
         world.barrier()?;
         if world.rank() == 1 {
             let messages = batch * threads as u64;
-            let spans =
-                on_all(ways, |way| (0..messages).try_for_each(|_| way.receive().map(|_| ())))?;
+            let spans = receive(ways, messages)?;
             let Span { begin, end } = whole(&spans);
             times.push((end - begin) as f64 / messages as f64);
         }
