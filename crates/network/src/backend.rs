@@ -1,8 +1,10 @@
 //! The interface of an engine that runs schedules across nodes.
 
 use crate::error::{Error, RankExit};
+use crate::run_counts::StartedRuns;
 use goal::schedule::{BufferRecord, Schedule};
 use std::fmt::Debug;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -42,9 +44,9 @@ pub trait RankExits {
     fn exited(&self) -> Vec<ExitedRank>;
 
     /// Reports to all ranks that this one leaves, and starts nothing any more on the backend that
-    /// it drains. `started` has, by communicator, one more than the number of the last run that it
-    /// has started there; it has started none of a communicator that is absent.
-    fn announce(&self, started: &[(u32, u64)]) {
+    /// it drains. `started` has the runs that it has started there, in order; it has started none of
+    /// a communicator that is absent.
+    fn announce(&self, started: &[StartedRuns]) {
         let _ = started;
     }
 
@@ -124,6 +126,13 @@ pub trait Backend: Send + Sync + Debug {
 
     /// Releases a schedule. Runs of it that are under way continue.
     fn release(&self, schedule: ScheduleId);
+
+    /// Notes that this rank has no communicator with one of these numbers any more, and gets none:
+    /// messages for them are late. The last of them has just ended, after its last start. Runs that
+    /// are under way continue.
+    fn end_communicators(&self, numbers: RangeInclusive<u32>) {
+        let _ = numbers;
+    }
 
     /// Starts a run with the contents of the user buffers in their order, and an empty slice for
     /// those that the run only writes. `sequence` is the number of the collective in the

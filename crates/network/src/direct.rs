@@ -57,6 +57,7 @@ use shm::mapped::Mapped;
 use shm::sync::AtomicU32;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -342,6 +343,10 @@ impl Backend for DirectBackend {
 
     fn release(&self, schedule: ScheduleId) {
         self.table().schedules.remove(&schedule.0);
+    }
+
+    fn end_communicators(&self, numbers: RangeInclusive<u32>) {
+        self.driver.submissions.end(numbers);
     }
 
     fn start(&self, schedule: ScheduleId, sequence: u64, inputs: &[&[u8]]) -> Result<RunId, Error> {

@@ -21,6 +21,7 @@ pub mod job_nodes;
 pub mod local;
 pub mod node_map;
 pub mod node_network;
+pub mod run_counts;
 pub mod streams;
 pub mod transport;
 

@@ -69,7 +69,7 @@ pub(super) fn drain(
         // A run usually advances within a few milliseconds, without a call of the other backend.
         if interval == longest {
             if !std::mem::replace(&mut has_announced, true) {
-                let started = rank.run_table().counts();
+                let started = rank.run_table().counts.list();
                 exits.announce(&started);
             }
             gone = gone_ranks(rank, exits);

@@ -1,6 +1,7 @@
 //! The runs of a rank at one instant, by communicator and number.
 
-use std::collections::{BTreeMap, HashMap};
+use network::run_counts::RunCounts;
+use std::collections::HashMap;
 
 /// Number of a communicator, and of a run in it.
 pub(super) type RunKey = (u32, u64);
@@ -19,12 +20,12 @@ pub(super) enum RunStage {
 #[derive(Debug)]
 pub(super) struct LiveRuns {
     stages: HashMap<RunKey, RunStage>,
-    /// By communicator, one more than the number of the last run that was started.
-    counts: BTreeMap<u32, u64>,
+    /// Runs started.
+    counts: RunCounts,
 }
 
 impl LiveRuns {
-    pub(super) fn new(stages: HashMap<RunKey, RunStage>, counts: BTreeMap<u32, u64>) -> Self {
+    pub(super) fn new(stages: HashMap<RunKey, RunStage>, counts: RunCounts) -> Self {
         LiveRuns { stages, counts }
     }
 
@@ -33,8 +34,8 @@ impl LiveRuns {
         self.stages.get(&run).copied()
     }
 
-    /// Returns true if this rank will not receive messages of a run any more: it has ended, or
-    /// another backend ran the collective of that number.
+    /// Returns true if this rank will not receive messages of a run any more: it has ended, as has
+    /// its communicator perhaps, or another backend ran the collective of that number.
     ///
     /// The runs of a communicator start in the order of their numbers, so no run below the last one
     /// is still to start.
@@ -42,7 +43,7 @@ impl LiveRuns {
         let (communicator, sequence) = run;
         match self.stage(run) {
             Some(stage) => stage == RunStage::Complete,
-            None => self.counts.get(&communicator).is_some_and(|count| sequence < *count),
+            None => sequence < self.counts.next(communicator),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::rank::live_runs::{LiveRuns, RunKey, RunStage};
 use crate::rank::prepared_schedule::PreparedSchedule;
 use goal::schedule::Schedule;
 use network::backend::{CommunicatorContext, ExitedRank, RunId};
+use network::run_counts::RunCounts;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -110,8 +111,8 @@ pub(crate) struct RunTable {
     queue: VecDeque<u32>,
     /// Runs that will not be fetched.
     discarded: Vec<u32>,
-    /// By communicator, one more than the number of the last run that was started.
-    counts: BTreeMap<u32, u64>,
+    /// Runs started.
+    pub(crate) counts: RunCounts,
     /// True if runs record the time of each operation.
     pub(crate) timed: bool,
 }
@@ -126,7 +127,7 @@ impl RunTable {
             next_run: 0,
             queue: VecDeque::new(),
             discarded: Vec::new(),
-            counts: BTreeMap::new(),
+            counts: RunCounts::default(),
             timed: false,
         }
     }
@@ -179,8 +180,8 @@ impl RunTable {
         // Counted before there is memory: a queued run keeps its schedule as well.
         prepared.runs += 1;
         let key = (prepared.context.number, sequence);
-        let started = self.counts.entry(key.0).or_default();
-        *started = sequence.saturating_add(1).max(*started);
+        // The numbers ascend, and the caller has not ended the communicator.
+        let _ = self.counts.start(key.0, sequence);
         let count = self.next_run;
         // Numbers repeat after 2³² runs. A handle is then ambiguous only if the older run was never
         // fetched.
@@ -297,11 +298,6 @@ impl RunTable {
         self.runs
             .values()
             .any(|entry| !matches!(entry.at, RunLocation::Frame(frame) if frame == entry.named))
-    }
-
-    /// Returns, by communicator, one more than the number of the last run that was started.
-    pub(crate) fn counts(&self) -> Vec<(u32, u64)> {
-        self.counts.iter().map(|(communicator, count)| (*communicator, *count)).collect()
     }
 
     /// Returns the runs that were started and not fetched.

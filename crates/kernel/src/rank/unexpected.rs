@@ -212,6 +212,7 @@ fn run_key(message: &[u8]) -> RunKey {
 mod tests {
     use super::*;
     use crate::memory::layout::{ARENA, RANK_BYTES};
+    use network::run_counts::RunCounts;
 
     #[test]
     fn slots_fill_the_memory_up_to_the_arena() {
@@ -241,9 +242,11 @@ mod tests {
         file.set_len(RANK_BYTES as u64).expect("a longer file");
         let memory = Mapping::new(&file, 0, RANK_BYTES, true).expect("memory");
         let mut unexpected = UnexpectedMessages::default();
-        let live = |stages: &[(u64, RunStage)], count| {
+        let live = |stages: &[(u64, RunStage)], count: u64| {
             let stages = stages.iter().map(|(sequence, stage)| ((1, *sequence), *stage));
-            LiveRuns::new(stages.collect(), [(1, count)].into())
+            let mut counts = RunCounts::default();
+            counts.start(1, count - 1).expect("it is new");
+            LiveRuns::new(stages.collect(), counts)
         };
         // The first run has number 5; another backend runs those before.
         let queued = live(&[(5, RunStage::UnderWay), (6, RunStage::Queued)], 7);

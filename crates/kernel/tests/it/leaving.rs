@@ -8,6 +8,7 @@ use network::agent::AgentClient;
 use network::backend::{Backend, DrainOutcome, ExitedRank, RankExits, RunId};
 use network::local;
 use network::node_map::NodeMap;
+use network::run_counts::StartedRuns;
 use std::time::{Duration, Instant};
 
 testing::tests![needs(Nodes, Bpf):
@@ -140,7 +141,7 @@ fn a_rank_that_leaves_waits_for_what_another_that_leaves_has_started() {
     let agents = local::connect(&NodeMap::new(["a", "b"])).expect("sockets");
     let communicator = world.communicator();
     start(&world, 0, communicator, &relay(0, 2, 1, 1, 8));
-    agents[1].announce(&[(communicator, 1)]);
+    agents[1].announce(&[StartedRuns::of(communicator, 1)]);
     assert_eq!(drain(&world, Duration::from_secs(2), &agents[0]), DrainOutcome::TimedOut);
     start(&world, 1, communicator, &relay(1, 2, 1, 1, 8));
     assert_eq!(drain(&world, TIME_LIMIT, &agents[0]), DrainOutcome::Drained);

@@ -19,6 +19,7 @@ use shm::arena::{Arena, ArenaError};
 use shm::process::ProcessHandle;
 use shm::segment::Offset;
 use shm::word_copy;
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -278,6 +279,12 @@ impl Backend for AgentClient {
             // An agent that has ended needs no notice.
             let _ = self.submit(&mut table, Submission::Release { id: schedule.0 });
         }
+    }
+
+    fn end_communicators(&self, numbers: RangeInclusive<u32>) {
+        let (first, last) = numbers.into_inner();
+        // An agent that has ended needs no notice.
+        let _ = self.submit(&mut self.table(), Submission::EndCommunicators { first, last });
     }
 
     fn start(&self, schedule: ScheduleId, sequence: u64, inputs: &[&[u8]]) -> Result<RunId, Error> {

@@ -4,18 +4,19 @@
 use crate::backend::{ExitedRank, PendingTraffic};
 use crate::error::{Error, RankExit};
 use crate::node_map::NodeMap;
+use crate::run_counts::StartedRuns;
 use crate::transport::frame::Frame;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 /// Ranks and nodes that have exited.
 #[derive(Debug, Default)]
 pub(crate) struct Membership {
     ranks: HashMap<u32, ExitReport>,
-    /// Ranks that have announced that they leave: by communicator, the number of runs that each has
-    /// started on another backend.
-    leaving: HashMap<u32, HashMap<u32, u64>>,
+    /// Ranks that have announced that they leave, with the runs that each has started on another
+    /// backend.
+    leaving: HashMap<u32, Vec<StartedRuns>>,
     nodes: HashMap<u32, NodeFailure>,
 }
 
@@ -29,8 +30,8 @@ struct NodeFailure {
 #[derive(Debug)]
 struct ExitReport {
     how: RankExit,
-    /// By communicator: number of runs that it had started. Their messages still arrive.
-    started: HashMap<u32, u64>,
+    /// The runs that it had started. Their messages still arrive.
+    started: Vec<StartedRuns>,
 }
 
 impl Membership {
@@ -39,18 +40,18 @@ impl Membership {
         &mut self,
         rank: u32,
         how: RankExit,
-        started: Vec<(u32, u64)>,
+        started: Vec<StartedRuns>,
     ) -> bool {
         let Entry::Vacant(entry) = self.ranks.entry(rank) else { return false };
-        entry.insert(ExitReport { how, started: started.into_iter().collect() });
+        entry.insert(ExitReport { how, started });
         true
     }
 
     /// Notes that a rank leaves. Its first announcement counts: it starts nothing afterwards.
     /// Returns true for it.
-    pub(crate) fn rank_leaves(&mut self, rank: u32, started: Vec<(u32, u64)>) -> bool {
+    pub(crate) fn rank_leaves(&mut self, rank: u32, started: Vec<StartedRuns>) -> bool {
         let Entry::Vacant(entry) = self.leaving.entry(rank) else { return false };
-        entry.insert(started.into_iter().collect());
+        entry.insert(started);
         true
     }
 
@@ -61,16 +62,13 @@ impl Membership {
 
     /// Everything that a node may have missed which is connected only now.
     pub(crate) fn reports(&self) -> Vec<Frame> {
-        let list = |started: &HashMap<u32, u64>| {
-            started.iter().map(|(communicator, count)| (*communicator, *count)).collect()
-        };
         let leaving = self.leaving.iter();
         let leaving = leaving
-            .map(|(rank, started)| Frame::RankLeaves { rank: *rank, started: list(started) });
+            .map(|(rank, started)| Frame::RankLeaves { rank: *rank, started: started.clone() });
         let exited = self.ranks.iter().map(|(rank, report)| Frame::RankExited {
             rank: *rank,
             how: report.how.clone(),
-            started: list(&report.started),
+            started: report.started.clone(),
         });
         let failed = self.nodes.iter().filter_map(|(node, NodeFailure { error, .. })| {
             let Error::NodeUnreachable { why, .. } = error else { return None };
@@ -85,7 +83,7 @@ impl Membership {
         let leaving = self
             .leaving
             .iter()
-            .filter(|(_, started)| sequence >= started.get(&communicator).copied().unwrap_or(0));
+            .filter(|(_, started)| sequence >= StartedRuns::find(started, communicator));
         leaving.map(|(rank, _)| *rank).collect()
     }
 
@@ -148,7 +146,7 @@ impl Membership {
                 let exited = self.ranks.get(member)?;
                 // A rank that had started the run before it exited does not fail it: its agent
                 // carries that part through.
-                let started = exited.started.get(&communicator).copied().unwrap_or(0);
+                let started = StartedRuns::find(&exited.started, communicator);
                 let is_missing = sequence >= started && has_left == (exited.how == RankExit::Left);
                 is_missing.then(|| Error::RankFailed { rank: *member, how: exited.how.clone() })
             })
@@ -158,45 +156,6 @@ impl Membership {
         missing(false)
             .or_else(|| failed().map(|failure| failure.error.clone()))
             .or_else(|| missing(true))
-    }
-}
-
-/// The runs of one communicator that a rank has started. Threads may start them slightly out of
-/// order, and numbers may be missing because another backend executed those runs.
-#[derive(Debug, Default)]
-pub(crate) struct RunCount {
-    /// One more than the highest number.
-    next: u64,
-    /// Lower numbers that were not started (yet).
-    missing: BTreeSet<u64>,
-}
-
-/// Runs that may still be started after a later one was. No program has so many threads.
-const MAX_MISSING: u64 = 4096;
-
-impl RunCount {
-    /// Notes a start; false if the run was started before.
-    pub(crate) fn start(&mut self, sequence: u64) -> bool {
-        // Below `next` only the missing numbers have not been started.
-        if sequence < self.next {
-            return self.missing.remove(&sequence);
-        }
-        self.missing.extend(self.next.max(sequence.saturating_sub(MAX_MISSING))..sequence);
-        while self.missing.first().is_some_and(|first| first.saturating_add(MAX_MISSING) < sequence)
-        {
-            self.missing.pop_first();
-        }
-        self.next = sequence.saturating_add(1);
-        true
-    }
-
-    pub(crate) fn has_started(&self, sequence: u64) -> bool {
-        sequence < self.next && !self.missing.contains(&sequence)
-    }
-
-    /// One more than the number of the last run that was started.
-    pub(crate) fn started(&self) -> u64 {
-        self.next
     }
 }
 
@@ -299,19 +258,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_run_can_be_started_once_in_any_order() {
-        let mut count = RunCount::default();
-        assert!(count.start(1) && count.start(0) && count.start(3));
-        assert!(!count.start(0) && !count.start(1) && !count.start(3));
-        assert_eq!(count.started(), 4);
-        assert!(count.has_started(3) && !count.has_started(2));
-        assert!(count.start(u64::MAX) && count.missing.len() as u64 <= MAX_MISSING);
-    }
-
-    #[test]
     fn a_rank_that_leaves_never_starts_what_it_has_not_started() {
         let mut membership = Membership::default();
-        membership.rank_leaves(4, vec![(9, 3)]);
+        membership.rank_leaves(4, vec![StartedRuns::of(9, 3)]);
         assert!(membership.never_start(9, 2).is_empty());
         assert_eq!(membership.never_start(9, 3), [4]);
         assert_eq!(membership.never_start(8, 0), [4]);
@@ -333,7 +282,7 @@ mod tests {
     #[test]
     fn runs_that_a_rank_had_started_before_it_left_can_end() {
         let mut membership = Membership::default();
-        membership.rank_exited(4, RankExit::Left, vec![(9, 3)]);
+        membership.rank_exited(4, RankExit::Left, vec![StartedRuns::of(9, 3)]);
         let failure = |communicator, sequence| {
             membership.failure_of(&[1, 4], &[0, 1], communicator, sequence)
         };

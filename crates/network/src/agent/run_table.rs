@@ -4,7 +4,7 @@
 //! ended with their results.
 
 use super::credits::Credits;
-use super::membership::{Membership, RunCount};
+use super::membership::Membership;
 use super::payloads::{MemoryFault, RunPayloads};
 use super::run::{PreparedRun, Run, RunOutcome, unreadable_buffer};
 use super::run_context::{MessageOrigin, RunContext, RunInput, RunKey, Timers, report_failure};
@@ -12,11 +12,13 @@ use super::schedule::RegisteredSchedule;
 use super::unexpected::{UnexpectedMessage, UnexpectedMessages};
 use crate::error::{Error, system};
 use crate::node_map::NodeMap;
+use crate::run_counts::RunCounts;
 use crate::transport::frame::{Frame, Route};
 use crate::transport::payloads::PayloadLocation;
 use crate::transport::{Arrival, Transport};
 use interpreter::{Event, Handle, Interpreter, Packet};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,8 +40,8 @@ pub(crate) struct RunTable {
     long_runs: usize,
     /// Messages for runs that have not started.
     pub(super) unexpected: UnexpectedMessages,
-    /// Runs started, by rank and communicator.
-    pub(super) run_counts: HashMap<(u32, u32), RunCount>,
+    /// Runs started, by rank.
+    pub(super) run_counts: HashMap<u32, RunCounts>,
     pub(super) membership: Membership,
     /// Requests for large messages by nodes with a long queue, by node.
     postponed: BTreeMap<u32, VecDeque<(Route, Packet)>>,
@@ -116,15 +118,26 @@ impl RunTable {
     /// Notes the start of a run.
     ///
     /// # Errors
-    /// If a run with this number was started before: a second one would take the messages of the
-    /// first.
+    /// If the run must not start: a second one with its number would take the messages of the first.
     pub(crate) fn count_start(&mut self, key: RunKey) -> Result<(), Error> {
         let RunKey { rank, communicator, sequence } = key;
-        if self.run_counts.entry((rank, communicator)).or_default().start(sequence) {
-            return Ok(());
+        self.run_counts.entry(rank).or_default().start(communicator, sequence).map_err(|why| {
+            let run = format!("run {sequence} of communicator {communicator}");
+            Error::Operation(format!("{run} cannot start: {why}"))
+        })
+    }
+
+    /// Notes that a rank has no communicator with one of these numbers any more, and gets none: see
+    /// [`RunCounts::end`].
+    pub(crate) fn end_communicators(&mut self, rank: u32, numbers: RangeInclusive<u32>) -> bool {
+        let is_right = self.run_counts.entry(rank).or_default().end(numbers.clone());
+        // No run takes them any more.
+        for key in self.unexpected.runs_of(rank) {
+            if numbers.contains(&key.communicator) {
+                self.drop_unexpected(key);
+            }
         }
-        let why = format!("run {sequence} of communicator {communicator} was started before");
-        Err(Error::Operation(why))
+        is_right
     }
 
     /// Starts a run that was [counted](Self::count_start), with an interpreter and its buffers, or
@@ -194,10 +207,8 @@ impl RunTable {
     fn keep(&mut self, key: RunKey, origin: MessageOrigin, input: RunInput) {
         // A run that was started and is not in the table has ended, so the message is late. Keeping
         // it would take memory until the rank exits.
-        let is_over = self
-            .run_counts
-            .get(&(key.rank, key.communicator))
-            .is_some_and(|count| count.has_started(key.sequence));
+        let counts = self.run_counts.get(&key.rank);
+        let is_over = counts.is_some_and(|counts| counts.is_behind(key.communicator, key.sequence));
         let is_local = self.ranks.contains(&key.rank);
         if is_over || !is_local || self.membership.has_exited(key.rank) {
             return self.drop_message(origin, &input);

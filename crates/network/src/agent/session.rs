@@ -10,6 +10,7 @@ use super::submission::{SLOTS, Submission};
 use super::zero_copy::{BorrowedMemory, RegionBuffer};
 use crate::error::Error;
 use crate::node_map::NodeMap;
+use crate::run_counts::{self, StartedRuns};
 use goal::schedule::Schedule;
 use interpreter::{Interpreter, Limits};
 use shm::segment::{Offset, Segment};
@@ -22,9 +23,9 @@ use std::sync::Arc;
 /// Largest number of bytes of all schedules of a rank, with an overhead for each.
 const SCHEDULE_BYTES: u64 = 1 << 30;
 const SCHEDULE_OVERHEAD: u64 = 1 << 10;
-/// Largest number of communicators in an announcement of a rank: more than it can create, and few
-/// enough for a frame.
-const ANNOUNCED: usize = 1 << 16;
+/// Largest number of entries in an announcement of a rank: of communicators with runs, and of spans
+/// of those that have ended.
+const ANNOUNCED: usize = 2 * run_counts::MOST;
 /// Bytes of a rank's runs under way that are admitted without a look at the memory that it has
 /// committed.
 const UNCHECKED_BYTES: u64 = 64 << 20;
@@ -50,9 +51,8 @@ pub(crate) struct RankSession {
     pub(crate) runs: usize,
     /// Bytes of their buffers.
     run_bytes: u64,
-    /// Communicators with the number of runs that the rank has started on another backend, for its
-    /// announcement.
-    started_elsewhere: Vec<(u32, u64)>,
+    /// Runs that the rank has started on another backend, for its announcement.
+    started_elsewhere: Vec<StartedRuns>,
     /// True once the rank submits nothing any more.
     pub(crate) has_exited: bool,
 }
@@ -301,21 +301,20 @@ impl RankSession {
         schedule.put_idle(interpreter, buffers);
     }
 
-    /// Notes the number of runs of a communicator that the rank has started on another backend.
+    /// Notes runs that the rank has started on another backend.
     pub(crate) fn count_elsewhere(
         &mut self,
-        communicator: u32,
-        count: u64,
+        started: StartedRuns,
     ) -> Result<(), ProtocolViolation> {
         if self.started_elsewhere.len() >= ANNOUNCED {
             return Err(ProtocolViolation);
         }
-        self.started_elsewhere.push((communicator, count));
+        self.started_elsewhere.push(started);
         Ok(())
     }
 
     /// The counts of the announcement.
-    pub(crate) fn take_elsewhere(&mut self) -> Vec<(u32, u64)> {
+    pub(crate) fn take_elsewhere(&mut self) -> Vec<StartedRuns> {
         std::mem::take(&mut self.started_elsewhere)
     }
 

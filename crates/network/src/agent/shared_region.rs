@@ -324,6 +324,7 @@ pub(crate) fn refused(error: SegmentError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run_counts::StartedRuns;
 
     #[test]
     fn entries_are_read_as_they_were_written() {
@@ -345,7 +346,8 @@ mod tests {
             Submission::AnnounceWait { slot: 9, generation: u32::MAX },
             Submission::QueryExited { first: u32::MAX },
             Submission::QueryUnexpected { communicator: u32::MAX, sequence: u64::MAX },
-            Submission::CountStarted { communicator: u32::MAX, count: u64::MAX },
+            Submission::CountStarted(StartedRuns { first: 7, last: u32::MAX, count: u64::MAX }),
+            Submission::EndCommunicators { first: 7, last: u32::MAX },
             Submission::AnnounceExit,
             Submission::QueryNeverStart { communicator: u32::MAX, sequence: u64::MAX },
             Submission::OpenMessages { at, ring: u64::MAX },

@@ -233,8 +233,10 @@ impl AgentState {
                 session.answer(if self.table.has_unexpected(key) { &[0] } else { &[] });
                 Ok(())
             }
-            Submission::CountStarted { communicator, count } => {
-                session.count_elsewhere(communicator, count)
+            Submission::CountStarted(started) => session.count_elsewhere(started),
+            Submission::EndCommunicators { first, last } => {
+                let is_right = self.table.end_communicators(session.rank, first..=last);
+                is_right.then_some(()).ok_or(ProtocolViolation)
             }
             Submission::AnnounceExit => {
                 let started = session.take_elsewhere();

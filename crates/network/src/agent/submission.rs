@@ -1,6 +1,7 @@
 //! The requests of a rank to its agent, and their encoding as entries of the submission ring.
 
 use super::channel_end::ChannelEnd;
+use crate::run_counts::StartedRuns;
 use shm::segment::Offset;
 
 /// Largest number of runs of one rank that are under way or not fetched yet.
@@ -34,9 +35,10 @@ pub(crate) enum Submission {
     /// Requests an answer that is not empty if there are messages for a run that this rank has not
     /// started.
     QueryUnexpected { communicator: u32, sequence: u64 },
-    /// Number of runs of a communicator that the rank has started on another backend, for the
-    /// announcement that follows.
-    CountStarted { communicator: u32, count: u64 },
+    /// Runs that the rank has started on another backend, for the announcement that follows.
+    CountStarted(StartedRuns),
+    /// Notes that the rank has no communicator with one of these numbers any more, and gets none.
+    EndCommunicators { first: u32, last: u32 },
     /// Announces that the rank leaves, and starts nothing any more on the other backend.
     AnnounceExit,
     /// Requests the ranks that have announced this and have not started a run there.
@@ -85,8 +87,8 @@ impl Submission {
             Submission::QueryUnexpected { communicator, sequence } => {
                 [7, 0, pair(communicator, 0), 0, sequence, 0, 0, 0]
             }
-            Submission::CountStarted { communicator, count } => {
-                [8, 0, pair(communicator, 0), 0, count, 0, 0, 0]
+            Submission::CountStarted(StartedRuns { first, last, count }) => {
+                [8, 0, pair(first, last), 0, count, 0, 0, 0]
             }
             Submission::AnnounceExit => [9, 0, 0, 0, 0, 0, 0, 0],
             Submission::QueryNeverStart { communicator, sequence } => {
@@ -112,6 +114,9 @@ impl Submission {
             Submission::CloseWindow { port } => [18, port, 0, 0, 0, 0, 0, 0],
             Submission::AnnounceWait { slot, generation } => {
                 [19, 0, pair(slot, generation), 0, 0, 0, 0, 0]
+            }
+            Submission::EndCommunicators { first, last } => {
+                [20, 0, pair(first, last), 0, 0, 0, 0, 0]
             }
         }
     }
@@ -141,7 +146,10 @@ impl Submission {
             5 => Some(Submission::QueryAwaited { slot: low, generation: high }),
             6 => Some(Submission::QueryExited { first: low }),
             7 => Some(Submission::QueryUnexpected { communicator: low, sequence: fourth }),
-            8 => Some(Submission::CountStarted { communicator: low, count: fourth }),
+            8 => {
+                let started = StartedRuns { first: low, last: high, count: fourth };
+                Some(Submission::CountStarted(started))
+            }
             9 => Some(Submission::AnnounceExit),
             10 => Some(Submission::QueryNeverStart { communicator: low, sequence: fourth }),
             11 => Some(Submission::OpenMessages { at, ring: fourth }),
@@ -163,6 +171,7 @@ impl Submission {
             17 => Some(Submission::OpenWindow { port: id, at, table: Offset(fourth) }),
             18 => Some(Submission::CloseWindow { port: id }),
             19 => Some(Submission::AnnounceWait { slot: low, generation: high }),
+            20 if low <= high => Some(Submission::EndCommunicators { first: low, last: high }),
             _ => None,
         }
     }

@@ -30,6 +30,7 @@ const EAGER_POLLS: u32 = 2;
 /// The runs of one rank, and its connections.
 #[derive(Debug)]
 pub(super) struct DirectEngine {
+    rank: u32,
     table: RunTable,
     /// Runs under way.
     runs: HashMap<RunKey, Arc<DirectRun>>,
@@ -69,10 +70,12 @@ impl DirectEngine {
         submissions: Arc<Submissions>,
     ) -> Self {
         let messages = Arc::new(Messages::new(transport.nodes()));
+        let rank = transport.node();
         let mut table = RunTable::new(nodes, transport);
         // The agents report the exits.
         table.context.has_exit_reports = false;
         DirectEngine {
+            rank,
             table,
             runs: HashMap::new(),
             submissions,
@@ -128,8 +131,12 @@ impl DirectEngine {
         }
         let submitted = self.submissions.take();
         let had_events = had_arrivals || !submitted.is_empty();
-        let Submitted { started, messages } = submitted;
+        let Submitted { started, messages, ended } = submitted;
         started.into_iter().for_each(|run| self.start(run));
+        for numbers in ended {
+            // The rank trusts itself: the spans are as few as its communicators.
+            self.table.end_communicators(self.rank, numbers);
+        }
         messages.into_iter().for_each(|(to, records)| self.send(to, records));
         self.table.advance();
         self.end_runs();

@@ -6,6 +6,7 @@
 use super::run::DirectRun;
 use crate::agent::records::BATCH_BYTES;
 use rustix::fd::OwnedFd;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -33,9 +34,12 @@ pub(super) struct Submitted {
     pub(super) started: Vec<Arc<DirectRun>>,
     /// Frames of records, and their receivers.
     pub(super) messages: Vec<(u32, Vec<u8>)>,
+    /// Numbers of communicators that have ended, after the starts of their runs.
+    pub(super) ended: Vec<RangeInclusive<u32>>,
 }
 
 impl Submitted {
+    /// Returns true if nothing has to be done at once.
     pub(super) fn is_empty(&self) -> bool {
         self.started.is_empty() && self.messages.is_empty()
     }
@@ -95,6 +99,21 @@ impl Submissions {
         };
         self.wake(&queue);
         joins
+    }
+
+    /// Passes the numbers of communicators that have ended, for the next turn of the engine.
+    pub(super) fn end(&self, numbers: RangeInclusive<u32>) {
+        let ended = &mut self.queue().submitted.ended;
+        // An engine that has nothing to do gets any number of them as one span.
+        match ended.last_mut() {
+            Some(last)
+                if *numbers.start() <= last.end().saturating_add(1)
+                    && *last.start() <= numbers.end().saturating_add(1) =>
+            {
+                *last = *last.start().min(numbers.start())..=*last.end().max(numbers.end());
+            }
+            _ => ended.push(numbers),
+        }
     }
 
     /// Ends the sleep of the engine's thread: it may have what it waits for.
@@ -176,5 +195,26 @@ impl Submissions {
             let _lock = self.handover.lock().unwrap_or_else(PoisonError::into_inner);
             self.changed.notify_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::shared_region::notifier;
+
+    #[test]
+    fn communicators_that_end_while_the_engine_rests_are_few_spans() {
+        let submissions = Submissions::new(notifier().expect("a descriptor"));
+        // One that lasts lies between.
+        for number in (1..10_000).filter(|number| *number != 50) {
+            let first = if number < 50 { 1 } else { 51 };
+            submissions.end(first..=number);
+        }
+        assert!(!submissions.has_any(), "nothing has to be done at once");
+        assert_eq!(submissions.take().ended, [1..=49, 51..=9_999]);
+        submissions.end(1..=50);
+        submissions.end(1..=9);
+        assert_eq!(submissions.take().ended, [1..=50]);
     }
 }

@@ -49,6 +49,7 @@ use crate::agent::channels::record as channel_record;
 use crate::agent::messages::record;
 use crate::agent::queues::record as queue_record;
 use crate::error::{self, Error, RankExit};
+use crate::run_counts::StartedRuns;
 use exits::{decode_exit, decode_started, encode_exit, encode_started};
 use interpreter::{Handle, Packet};
 
@@ -59,7 +60,7 @@ pub const MAX_MESSAGE: u64 = (1 << LENGTH_BITS) - 1;
 /// Largest number of operations of a schedule between nodes.
 pub const MAX_OPERATIONS: u32 = 1 << 24;
 /// Length of the longest payload that is no message.
-const MAX_REPORT: u64 = 1 << 20;
+const MAX_REPORT: u64 = 1 << 22;
 const LENGTH_BITS: u32 = 40;
 /// Offset of the payload's length in a header.
 const LENGTH_AT: usize = 32;
@@ -103,16 +104,16 @@ pub enum Frame {
         rank: u32,
         /// Manner of the exit.
         how: RankExit,
-        /// Number of runs of each communicator that it had started. These are carried through.
-        started: Vec<(u32, u64)>,
+        /// The runs that it had started, by communicator. These are carried through.
+        started: Vec<StartedRuns>,
     },
     /// The announcement of a rank that it leaves, and starts nothing any more on another backend
     /// than the agent.
     RankLeaves {
         /// The rank of the job.
         rank: u32,
-        /// Number of runs of each communicator that it had started there.
-        started: Vec<(u32, u64)>,
+        /// The runs that it had started there, by communicator.
+        started: Vec<StartedRuns>,
     },
     /// Messages of a rank of the sending node to ranks of the receiving one.
     Messages {

@@ -3,6 +3,7 @@
 use interpreter::{Handle, Packet};
 use network::agent::messages::record::{Class, Head};
 use network::error::{Error, RankExit};
+use network::run_counts::StartedRuns;
 use network::transport::frame::{
     Frame, HEADER_BYTES, MAX_MESSAGE, MAX_OPERATIONS, Route, payload_bytes,
 };
@@ -71,7 +72,9 @@ fn frame() -> impl Strategy<Value = Frame> {
                 .prop_map(|(send, receive)| Packet::ClearToSend { send, receive }),
             (operation(), bytes()).prop_map(|(receive, payload)| Packet::Data { receive, payload }),
         ];
-    let started = || proptest::collection::vec((any::<u32>(), any::<u64>()), 0..5);
+    let span = (any::<u32>(), any::<u32>(), any::<u64>());
+    let span = span.prop_map(|(first, last, count)| StartedRuns { first, last, count });
+    let started = || proptest::collection::vec(span.clone(), 0..5);
     let how = prop_oneof![Just(RankExit::Left), ".{0,40}".prop_map(RankExit::Failed)];
     prop_oneof![
         (route(), packet).prop_map(|(route, packet)| Frame::Packet(route, packet)),

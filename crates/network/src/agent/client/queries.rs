@@ -7,6 +7,7 @@ use crate::agent::shared_region::MAX_NAMED;
 use crate::agent::submission::Submission;
 use crate::backend::{ExitedRank, RankExits};
 use crate::error::Error;
+use crate::run_counts::StartedRuns;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -83,13 +84,10 @@ impl RankExits for AgentClient {
         self.query_exits(|first| Submission::QueryExited { first })
     }
 
-    fn announce(&self, started: &[(u32, u64)]) {
+    fn announce(&self, started: &[StartedRuns]) {
         let mut table = self.table();
-        let count = |(communicator, count): &(u32, u64)| Submission::CountStarted {
-            communicator: *communicator,
-            count: *count,
-        };
-        for submission in started.iter().map(count).chain([Submission::AnnounceExit]) {
+        let counts = started.iter().copied().map(Submission::CountStarted);
+        for submission in counts.chain([Submission::AnnounceExit]) {
             // An agent that has ended reports nothing.
             let _ = self.submit(&mut table, submission);
         }

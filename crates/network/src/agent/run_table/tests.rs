@@ -1,4 +1,5 @@
 use super::*;
+use crate::run_counts::StartedRuns;
 use crate::transport::memory;
 use crate::transport::payloads::NoPayloads;
 use goal::compile::compile;
@@ -121,4 +122,63 @@ fn a_sign_of_a_wait_goes_to_the_ranks_that_the_run_waits_for() {
     let route = Route { destination: 1, communicator: 4, source: 0, sequence: 0, signature: 5 };
     let [Arrival::Frame { node: 0, frame }] = &arrivals[..] else { panic!("{arrivals:?}") };
     assert_eq!(*frame, Frame::Waits(route), "once, and not before the run is under way");
+}
+
+#[test]
+fn a_late_message_of_an_ended_communicator_is_dropped() {
+    let (mut table, mut other, schedule) = receiver();
+    let key = |communicator, sequence| RunKey { rank: 0, communicator, sequence };
+    let route = |communicator, sequence| Route {
+        destination: 0,
+        communicator,
+        source: 1,
+        sequence,
+        signature: 5,
+    };
+    let arrives = |table: &mut RunTable, route| {
+        let packet = Packet::Eager { tag: 0, ordinal: 0, payload: vec![7; 100] };
+        assert_eq!(table.handle_frame(1, Frame::Packet(route, packet)), None);
+    };
+    arrives(&mut table, route(4, 0));
+    start(&mut table, &schedule, key(4, 0));
+    start(&mut table, &schedule, key(4, 1));
+    // For a run that the rank never starts, and for the next communicator.
+    [route(4, 2), route(6, 0)].into_iter().for_each(|route| arrives(&mut table, route));
+    assert!(table.end_communicators(0, 1..=4));
+    assert!(!table.has_unexpected(key(4, 2)) && table.has_unexpected(key(6, 0)));
+    arrives(&mut table, route(4, 1));
+    let ended: Vec<RunKey> = table.ended.iter().map(|run| run.key).collect();
+    assert_eq!(ended, [key(4, 0), key(4, 1)], "a run that was started receives its message");
+    // The first is a second message of an ended run, the others are of communicators without any.
+    [route(4, 0), route(4, 2), route(3, 0)].into_iter().for_each(|late| arrives(&mut table, late));
+    assert_eq!(table.unexpected.runs_of(0), [key(6, 0)]);
+    let error = table.count_start(key(4, 3)).expect_err("the communicator has ended");
+    assert!(error.to_string().contains("had ended"), "{error}");
+    start(&mut table, &schedule, RunKey { communicator: 6, ..key(6, 0) });
+    assert!(table.ended.last().is_some_and(|run| run.key == key(6, 0) && run.outcome == Ok(())));
+    // The sender gets the credit of all of them back, those that were dropped included.
+    table.context.credits.consumed(1, crate::agent::credits::CREDIT);
+    table.advance();
+    let mut arrivals = Vec::new();
+    other.poll(&mut NoPayloads, &mut arrivals).expect("it works");
+    let credit = |arrival: &Arrival| match arrival {
+        Arrival::Frame { frame: Frame::Credit(bytes), .. } => *bytes,
+        _ => 0,
+    };
+    let returned: u64 = arrivals.iter().map(credit).sum();
+    assert_eq!(returned, crate::agent::credits::CREDIT + 7 * 100);
+}
+
+#[test]
+fn communicators_that_come_and_go_take_no_memory() {
+    let (mut table, _other, schedule) = runs_of(&Graph::new(0, 2));
+    for communicator in 1..10_000 {
+        for sequence in 0..3 {
+            start(&mut table, &schedule, RunKey { rank: 0, communicator, sequence });
+        }
+        assert!(table.end_communicators(0, communicator..=communicator));
+        table.ended.clear();
+    }
+    let list = table.run_counts[&0].list();
+    assert_eq!(list, [StartedRuns { first: 1, last: 9_999, count: 3 }]);
 }

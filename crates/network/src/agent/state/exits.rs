@@ -10,6 +10,7 @@ use crate::agent::run_context::RunKey;
 use crate::agent::session::RankSession;
 use crate::backend::PendingTraffic;
 use crate::error::{Error, RankExit};
+use crate::run_counts::{RunCounts, StartedRuns};
 use crate::transport::LinkState;
 use crate::transport::frame::Frame;
 use std::time::Duration;
@@ -195,13 +196,8 @@ impl AgentState {
         }
         // Final counts: the session returns no submission after the exit, and all earlier ones have
         // been processed.
-        let started: Vec<(u32, u64)> = self
-            .table
-            .run_counts
-            .iter()
-            .filter(|((of, _), _)| *of == rank)
-            .map(|((_, communicator), count)| (*communicator, count.started()))
-            .collect();
+        let counts = self.table.run_counts.get(&rank);
+        let started = counts.map(RunCounts::list).unwrap_or_default();
         // It may arrive before messages that the rank's runs send: those belong to runs that
         // `started` covers.
         let report = Frame::RankExited { rank, how: how.clone(), started: started.clone() };
@@ -232,7 +228,7 @@ impl AgentState {
 
     /// Processes the announcement of a rank of this node that it leaves. It ends no run here: the
     /// counts are those of another backend.
-    pub(super) fn announce_exit(&mut self, local: usize, started: Vec<(u32, u64)>) {
+    pub(super) fn announce_exit(&mut self, local: usize, started: Vec<StartedRuns>) {
         let Some(rank) = self.ranks.get(local).copied() else { return };
         self.report(&Frame::RankLeaves { rank, started: started.clone() }, None);
         self.table.membership.rank_leaves(rank, started);
@@ -315,6 +311,7 @@ impl AgentState {
 mod tests {
     use super::*;
     use crate::agent::Limits;
+    use crate::agent::membership::Membership;
     use crate::agent::run::PreparedRun;
     use crate::agent::schedule::RegisteredSchedule;
     use crate::node_map::NodeMap;
@@ -398,7 +395,8 @@ mod tests {
         let mut state = AgentState::new(nodes, Box::new(transports.remove(0)), Limits::new(1));
         let how = RankExit::Failed("failed: its process was ended by signal 9".into());
         // It had started its part, so its death alone fails no run.
-        let exit = Frame::RankExited { rank: 1, how: how.clone(), started: vec![(4, 1)] };
+        let exit =
+            Frame::RankExited { rank: 1, how: how.clone(), started: vec![StartedRuns::of(4, 1)] };
         state.handle(Arrival::Frame { node: 1, frame: exit });
         let key = RunKey { rank: 0, communicator: 4, sequence: 0 };
         state.table.count_start(key).expect("it is new");
@@ -409,6 +407,38 @@ mod tests {
         state.lose(1, "its node service has ended".into());
         let ended = state.table.ended.pop().expect("nothing answers");
         assert_eq!(ended.outcome, Err(Error::RankFailed { rank: 1, how }));
+    }
+
+    /// A rank that lags waits for a run of a communicator that another one has ended.
+    #[test]
+    fn an_exit_reports_the_runs_of_ended_communicators() {
+        let mut transports = memory::connect(2).expect("descriptors");
+        let mut other = transports.remove(1);
+        let nodes = NodeMap::new(["a", "b"]);
+        let mut state = AgentState::new(nodes, Box::new(transports.remove(0)), Limits::new(1));
+        for (communicator, runs) in [(4, 2), (6, 1), (9, 5)] {
+            for sequence in 0..runs {
+                let key = RunKey { rank: 0, communicator, sequence };
+                state.table.count_start(key).expect("it is new");
+            }
+        }
+        // The rank has no run of communicator 8.
+        assert!([1..=4, 5..=6, 7..=8].into_iter().all(|all| state.table.end_communicators(0, all)));
+        state.exit(0, RankExit::Left);
+        state.transport().flush(&mut NoPayloads);
+        let mut arrivals = Vec::new();
+        other.poll(&mut NoPayloads, &mut arrivals).expect("it works");
+        let list = arrivals.iter().find_map(|arrival| match arrival {
+            Arrival::Frame { frame: Frame::RankExited { started, .. }, .. } => Some(started),
+            _ => None,
+        });
+        let mut membership = Membership::default();
+        membership.rank_exited(0, RankExit::Left, list.expect("a report").clone());
+        let fails = |(communicator, sequence)| {
+            membership.failure_of(&[0, 1], &[0, 1], communicator, sequence).is_some()
+        };
+        assert!(![(4, 1), (6, 0), (9, 4)].into_iter().any(fails), "they were started");
+        assert!([(4, 2), (6, 1), (8, 0), (9, 5), (10, 0)].into_iter().all(fails));
     }
 
     #[test]

@@ -277,7 +277,7 @@ mod tests {
         for _ in 0..1000 {
             // Of the ranks that exist, and of others.
             for rank in 0..10 {
-                let started = vec![(4, 1); 100];
+                let started = vec![crate::run_counts::StartedRuns::of(4, 1); 100];
                 let leaves = Frame::RankLeaves { rank, started: started.clone() };
                 let exit = Frame::RankExited { rank, how: RankExit::Left, started };
                 let reports = [leaves, exit, end.clone(), Frame::Shutdown];

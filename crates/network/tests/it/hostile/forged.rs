@@ -9,6 +9,7 @@ use interpreter::{Handle, Packet};
 use network::backend::{Backend, CommunicatorContext};
 use network::error::{Error, RankExit};
 use network::node_map::NodeMap;
+use network::run_counts::StartedRuns;
 use network::transport::frame::{Frame, Route};
 use network::transport::payloads::NoPayloads;
 use network::transport::{Transport, memory};
@@ -85,7 +86,8 @@ impl Forger {
 
     /// A frame that an agent may decode.
     fn frame(&mut self) -> Frame {
-        let started = vec![(self.number(), self.number().into())];
+        let [first, last] = [self.number(), self.number()];
+        let started = vec![StartedRuns { first, last, count: self.number().into() }];
         let how = RankExit::Failed("forged".into());
         let words = self.random.random_range(0..40);
         match self.random.random_range(0..19) {
