@@ -111,6 +111,7 @@ mod link_key;
 pub mod messages;
 pub mod names;
 mod neighbors;
+mod open_numbers;
 mod path;
 mod path_cache;
 mod pending;

@@ -28,7 +28,7 @@ impl Communicator {
     ///
     /// # Errors
     /// Fails if a rank is gone or in another collective, or if the segment is full; and in a job of n
-    /// ranks after about 2³² / n splits and duplications, because numbers of dropped communicators
+    /// ranks after about 2³¹ / n splits and duplications, because numbers of dropped communicators
     /// are not used again.
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>> {
         if let Some(internode) = self.internode() {
@@ -90,6 +90,7 @@ impl Communicator {
         color: Option<u32>,
         key: i64,
     ) -> Result<Option<Communicator>> {
+        let creation = internode.job().begin_creation();
         let new = self.message_context().begin()?;
         let words = [
             u64::from(color.is_some()),
@@ -121,6 +122,7 @@ impl Communicator {
         };
         let job = Arc::clone(internode.job());
         let subset = InternodeGroup::of(job, Arc::clone(&group), context);
+        drop(creation);
         self.subset(group, Some(subset)).map(Some)
     }
 }

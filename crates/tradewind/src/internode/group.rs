@@ -7,6 +7,7 @@ use super::liveness::LivenessWatch;
 use super::translation::{rank_in, translate};
 use crate::context_numbers::ContextNumbers;
 use crate::error::{Error, Result};
+use crate::open_numbers::OpenNumbers;
 use crate::placement::{InRanks, NodeLayout, Placement};
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::Signature;
@@ -17,7 +18,7 @@ use network::error::Error as BackendError;
 use network::node_map::NodeMap;
 use network::transport::tcp::Timeouts;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// A job on several nodes: shared by all its communicators in this process.
@@ -29,6 +30,7 @@ pub(crate) struct InternodeJob {
     /// The agent, which is the general backend and carries messages.
     agent: Arc<AgentClient>,
     numbers: ContextNumbers,
+    open: Mutex<OpenNumbers>,
     /// Dropped with the last communicator between nodes. `None` for ranks that are threads.
     exit: Option<Arc<DrainOnExit>>,
 }
@@ -46,9 +48,6 @@ pub(crate) struct Backends {
     /// True if that one runs nonblocking collectives as well.
     pub(crate) all_in_ranks: bool,
 }
-
-/// Bits of a communicator's number that are its first rank.
-const RANK_BITS: u32 = 16;
 
 impl Backends {
     /// One backend for everything.
@@ -105,8 +104,34 @@ impl InternodeJob {
         agent: Arc<AgentClient>,
         exit: Option<Arc<DrainOnExit>>,
     ) -> Arc<Self> {
-        let numbers = ContextNumbers::new(RANK_BITS);
-        Arc::new(InternodeJob { nodes, backends, agent, numbers, exit })
+        let numbers = ContextNumbers::new(nodes.ranks());
+        let open = Mutex::default();
+        Arc::new(InternodeJob { nodes, backends, agent, numbers, open, exit })
+    }
+
+    /// Changes the communicators that this rank has. The backends learn which of them have ended.
+    fn change_open(&self, change: impl FnOnce(&mut OpenNumbers)) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut open);
+        let ended = open.take_ended();
+        drop(open);
+        let Backends { general, special, blocking, .. } = &self.backends;
+        for numbers in ended {
+            let in_ranks = blocking.iter().map(|direct| &**direct as &dyn Backend);
+            let others = [general].into_iter().chain(special).map(|backend| &**backend);
+            others.chain(in_ranks).for_each(|one| one.end_communicators(numbers.clone()));
+        }
+    }
+
+    /// Begins the creation of a communicator, before this rank offers a number for it.
+    pub(crate) fn begin_creation(&self) -> Creation<'_> {
+        let mut least = 0;
+        // Under the lock: what ends meanwhile is below, or waits.
+        self.change_open(|open| {
+            least = self.numbers.least();
+            open.begin(least);
+        });
+        Creation { job: self, least }
     }
 
     /// Time for which a rank that leaves waits for one that reads nothing.
@@ -123,6 +148,19 @@ impl InternodeJob {
     /// Source of numbers for communicators with any of the job's ranks, on one node or several.
     pub(crate) fn numbers(&self) -> &ContextNumbers {
         &self.numbers
+    }
+}
+
+/// The creation of a communicator, which ends behind its [`InternodeGroup`].
+#[derive(Debug)]
+pub(crate) struct Creation<'a> {
+    job: &'a InternodeJob,
+    least: u32,
+}
+
+impl Drop for Creation<'_> {
+    fn drop(&mut self) {
+        self.job.change_open(|open| open.end_creation(self.least));
     }
 }
 
@@ -160,6 +198,9 @@ impl InternodeGroup {
         group: Arc<NodeCommunicator>,
         context: CommunicatorContext,
     ) -> Arc<Self> {
+        if context.number > 0 {
+            job.change_open(|open| open.open(context.number));
+        }
         let sequence = AtomicU64::new(0);
         let programs = AtomicU64::new(0);
         let watch = OnceLock::new();
@@ -322,5 +363,12 @@ impl InternodeGroup {
     /// A backend's error with the ranks of this communicator.
     pub(super) fn translate(&self, error: BackendError) -> Error {
         translate(&self.context, error)
+    }
+}
+
+impl Drop for InternodeGroup {
+    /// No schedule of the communicator is left, so none of its runs starts any more.
+    fn drop(&mut self) {
+        self.job.change_open(|open| open.close(self.context.number));
     }
 }

@@ -7,6 +7,7 @@
 //! ranks take no part, and no message is sent.
 
 use super::translation::translate;
+use crate::context_numbers;
 use crate::error::Result;
 use goal::compile::compile;
 use goal::graph::{Blocks, Graph};
@@ -25,7 +26,7 @@ const EXIT_GRACE: Duration = Duration::from_secs(20);
 /// Duration of a poll of the watching run.
 const POLL_TIME: Duration = Duration::from_micros(100);
 /// Number of the communicator of rank 0's watching runs; those of the others follow.
-const FIRST_NUMBER: u32 = 1 << 31;
+const FIRST_NUMBER: u32 = context_numbers::NUMBERS;
 
 /// A run that ends when a rank of a communicator is gone.
 #[derive(Debug)]

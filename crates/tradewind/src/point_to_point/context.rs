@@ -38,8 +38,7 @@ pub(crate) struct RankEndpoint {
 impl RankEndpoint {
     /// The end of a rank of `group`; `internode` has all ranks of a job on several nodes.
     pub(crate) fn new(group: &NodeCommunicator, internode: Option<&Arc<InternodeGroup>>) -> Self {
-        let last_rank = group.member().node().ranks().saturating_sub(1);
-        let numbers = ContextNumbers::new(u32::BITS - last_rank.leading_zeros());
+        let numbers = ContextNumbers::new(group.member().node().ranks());
         let job = internode.map(|internode| Arc::clone(internode.job()));
         let count_bits = job.as_ref().map_or(&numbers, |job| job.numbers()).count_bits();
         RankEndpoint {

@@ -109,12 +109,7 @@ impl Growth {
         /// Between nodes the pages are those of node services and of the ranks' own threads as well.
         const CHANCE: [[i64; FIGURES.len()]; 2] =
             [[2 << 10, 2 << 10, 8, 16], [768, 2 << 10, 8, 16]];
-        /// Memory that the ranks and agents of a job keep for a round that makes communicators: the
-        /// number of runs of each, for the reports of exits. A job has fewer than 65,536
-        /// communicators between nodes, so that it is bounded.
-        const COUNTS: i64 = 1;
-        let mut chance = CHANCE[usize::from(on_one_node)];
-        chance[0] += if on_one_node { 0 } else { COUNTS * self.rounds.more as i64 };
+        let chance = CHANCE[usize::from(on_one_node)];
         let mut figures = self.last.0.iter().zip(self.first.0).zip(chance);
         figures.any(|((last, first), chance)| last - first > chance)
     }
