@@ -127,7 +127,7 @@ pub trait Backend: Send + Sync + Debug {
     /// Releases a schedule. Runs of it that are under way continue.
     fn release(&self, schedule: ScheduleId);
 
-    /// Notes that this rank has no communicator with one of these numbers any more, and gets none:
+    /// Notes that this rank neither has nor will have a communicator with one of these numbers:
     /// messages for them are late. The last of them has just ended, after its last start. Runs that
     /// are under way continue.
     fn end_communicators(&self, numbers: RangeInclusive<u32>) {

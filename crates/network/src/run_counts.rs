@@ -1,18 +1,17 @@
 //! The runs that a rank has started on a backend, by communicator.
 //!
-//! Other ranks need the counts when this one exits, and messages of runs that were started are late
-//! if there is no such run any more. A rank may create any number of communicators one after the
-//! other. So those that have ended are joined: their numbers are no more than a few spans between
-//! those of communicators that the rank still has.
+//! Other ranks need the counts when this one exits. A message is late if its run was started and has
+//! ended. A rank may create any number of communicators, one after the other: so the table keeps those
+//! that have ended as a few ranges of numbers, between the numbers of live communicators.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// Most communicators of a rank with runs, and most spans of numbers of those that have ended, so
-/// that a list of both fits a frame.
+/// Most communicators of a rank with runs, and most ranges of ended ones, so that a list of both fits
+/// a frame.
 pub const MOST: usize = 1 << 16;
-/// Number of spans with the highest numbers of which neighbours with different counts stay apart.
+/// Number of ranges, those with the highest numbers, that keep exact counts.
 const EXACT: usize = 256;
 /// Runs that may still be started after a later one was. No program has so many threads.
 const MAX_MISSING: u64 = 4096;
@@ -37,9 +36,9 @@ impl StartedRuns {
 
     /// One more than the number of the last run of a communicator in a list, which is in order.
     pub(crate) fn find(list: &[StartedRuns], communicator: u32) -> u64 {
-        let behind = list.partition_point(|span| span.first <= communicator);
-        let span = list[..behind].last().filter(|span| communicator <= span.last);
-        span.map_or(0, |span| span.count)
+        let behind = list.partition_point(|range| range.first <= communicator);
+        let range = list[..behind].last().filter(|range| communicator <= range.last);
+        range.map_or(0, |range| range.count)
     }
 }
 
@@ -68,11 +67,11 @@ impl fmt::Display for RefusedStart {
 #[derive(Clone, Debug, Default)]
 pub struct RunCounts {
     live: BTreeMap<u32, RunCount>,
-    /// By first number: the last one, and the count. They neither meet each other nor those of
-    /// live communicators.
+    /// Ranges by their first number: the last one, and the count. They do not overlap, and have no
+    /// live communicator.
     ended: BTreeMap<u32, (u32, u64)>,
-    /// Number of spans above which those that meet are joined.
-    most_spans: usize,
+    /// Number of ranges above which adjacent ones are joined.
+    most_ranges: usize,
 }
 
 impl RunCounts {
@@ -112,9 +111,9 @@ impl RunCounts {
         (communicator <= *last).then_some(*count)
     }
 
-    /// Notes that the rank has no communicator with one of these numbers any more, and gets none.
-    /// The last of them has just ended. Returns false if there are too many spans of them: no rank
-    /// has so many communicators between.
+    /// Notes that the rank neither has nor will have a communicator with one of these numbers. The
+    /// last of them has just ended. Returns false if there are too many ranges: no rank has so many
+    /// communicators between them.
     pub fn end(&mut self, numbers: RangeInclusive<u32>) -> bool {
         if numbers.is_empty() {
             return true;
@@ -128,8 +127,8 @@ impl RunCounts {
         if ends.last().is_none_or(|(number, _)| *number != last) {
             ends.push((last, 0));
         }
-        // The numbers between are of other ranks, and get the count of the next one: so they keep
-        // no spans apart.
+        // The numbers between are of other ranks. With the count of the next one they separate no
+        // ranges.
         for (number, count) in ends {
             self.end_alike(first, number, count);
             first = number.saturating_add(1);
@@ -155,7 +154,7 @@ impl RunCounts {
         }
     }
 
-    /// Inserts a span, joined with neighbours that have the same count.
+    /// Inserts a range, joined with adjacent ones of the same count.
     fn insert(&mut self, mut first: u32, mut last: u32, count: u64) {
         let before =
             self.ended.range(..first).next_back().map(|(at, (last, of))| (*at, *last, *of));
@@ -172,16 +171,16 @@ impl RunCounts {
             last = end;
         }
         self.ended.insert(first, (last, count));
-        if self.ended.len() > self.most_spans {
+        if self.ended.len() > self.most_ranges {
             self.join_old();
             // Not with the next one again: a rank may have many communicators between.
-            self.most_spans = self.ended.len() + EXACT;
+            self.most_ranges = self.ended.len() + EXACT;
         }
     }
 
-    /// Joins spans that meet, except for the last ones. Of their counts the highest is right: a rank
-    /// that lags may still wait for a run that was started, while one that was not started so long
-    /// ago has been missed before.
+    /// Joins adjacent ranges, except for the last ones. The joined range has the highest count: a lower
+    /// one would fail a run that was started and that a slower rank still waits for. A higher one only
+    /// hides that a run was not started, which the other ranks have noticed long ago.
     fn join_old(&mut self) {
         let Some((first, _)) = self.ended.iter().nth_back(EXACT) else { return };
         let last_ones = self.ended.split_off(&first.saturating_add(1));
@@ -207,7 +206,7 @@ impl RunCounts {
             count: *count,
         });
         let mut list: Vec<StartedRuns> = live.chain(ended).collect();
-        list.sort_unstable_by_key(|span| span.first);
+        list.sort_unstable_by_key(|range| range.first);
         list
     }
 }

@@ -1,8 +1,8 @@
 //! The communicators between nodes that a rank has, and what its backends learn of those that end.
 //!
-//! A backend gives the memory of communicators free if the rank has none with their numbers any
-//! more, and gets none. Numbers ascend, but threads create communicators at the same time: so a
-//! number that one of them may still get, or a higher one, waits.
+//! A backend frees the memory of the numbers that the rank neither has nor will have. Numbers ascend,
+//! but threads create communicators at the same time: so a number waits as long as a thread may still
+//! get it, or a lower one.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;

@@ -127,7 +127,7 @@ impl RunTable {
         })
     }
 
-    /// Notes that a rank has no communicator with one of these numbers any more, and gets none: see
+    /// Notes that a rank neither has nor will have a communicator with one of these numbers: see
     /// [`RunCounts::end`].
     pub(crate) fn end_communicators(&mut self, rank: u32, numbers: RangeInclusive<u32>) -> bool {
         let is_right = self.run_counts.entry(rank).or_default().end(numbers.clone());

@@ -235,8 +235,8 @@ impl AgentState {
             }
             Submission::CountStarted(started) => session.count_elsewhere(started),
             Submission::EndCommunicators { first, last } => {
-                let is_right = self.table.end_communicators(session.rank, first..=last);
-                is_right.then_some(()).ok_or(ProtocolViolation)
+                let is_possible = self.table.end_communicators(session.rank, first..=last);
+                if is_possible { Ok(()) } else { Err(ProtocolViolation) }
             }
             Submission::AnnounceExit => {
                 let started = session.take_elsewhere();

@@ -37,7 +37,7 @@ pub(crate) enum Submission {
     QueryUnexpected { communicator: u32, sequence: u64 },
     /// Runs that the rank has started on another backend, for the announcement that follows.
     CountStarted(StartedRuns),
-    /// Notes that the rank has no communicator with one of these numbers any more, and gets none.
+    /// Notes that the rank neither has nor will have a communicator with one of these numbers.
     EndCommunicators { first: u32, last: u32 },
     /// Announces that the rank leaves, and starts nothing any more on the other backend.
     AnnounceExit,

@@ -134,7 +134,7 @@ impl DirectEngine {
         let Submitted { started, messages, ended } = submitted;
         started.into_iter().for_each(|run| self.start(run));
         for numbers in ended {
-            // The rank trusts itself: the spans are as few as its communicators.
+            // No check: a rank that counts its own communicators makes no more ranges than it has.
             self.table.end_communicators(self.rank, numbers);
         }
         messages.into_iter().for_each(|(to, records)| self.send(to, records));

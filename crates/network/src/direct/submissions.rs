@@ -104,7 +104,7 @@ impl Submissions {
     /// Passes the numbers of communicators that have ended, for the next turn of the engine.
     pub(super) fn end(&self, numbers: RangeInclusive<u32>) {
         let ended = &mut self.queue().submitted.ended;
-        // An engine that has nothing to do gets any number of them as one span.
+        // They stay one range, however long the engine has nothing to do.
         match ended.last_mut() {
             Some(last)
                 if *numbers.start() <= last.end().saturating_add(1)
@@ -204,7 +204,7 @@ mod tests {
     use crate::agent::shared_region::notifier;
 
     #[test]
-    fn communicators_that_end_while_the_engine_rests_are_few_spans() {
+    fn communicators_that_end_while_the_engine_rests_are_few_ranges() {
         let submissions = Submissions::new(notifier().expect("a descriptor"));
         // One that lasts lies between.
         for number in (1..10_000).filter(|number| *number != 50) {

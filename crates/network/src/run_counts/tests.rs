@@ -12,7 +12,7 @@ fn each_run_can_be_started_once_in_any_order() {
     assert!(count.start(u64::MAX) && count.missing.len() as u64 <= MAX_MISSING);
 }
 
-/// Communicators of the reference, fewer than spans that are kept apart.
+/// Communicators of the reference, fewer than the ranges with exact counts.
 const NUMBERS: u32 = 40;
 
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ proptest! {
 }
 
 #[test]
-fn any_number_of_ended_communicators_is_a_few_spans() {
+fn any_number_of_ended_communicators_is_a_few_ranges() {
     let mut counts = RunCounts::default();
     // One that the rank keeps, without runs, and one with runs.
     let kept = [500, 700];
@@ -125,7 +125,7 @@ fn any_number_of_ended_communicators_is_a_few_spans() {
 }
 
 #[test]
-fn equal_counts_are_one_span() {
+fn equal_counts_are_one_range() {
     let mut counts = RunCounts::default();
     // The numbers between are of communicators without this rank.
     for number in (3..30_000).step_by(3) {
