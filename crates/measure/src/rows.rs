@@ -11,7 +11,7 @@
 //! | `format` | name and version of the format; the first line |
 //! | `run` | an experiment begins: the number of the run, its name, [setting](crate::harness::Setting::words) and number of steps |
 //! | `row` | one measured time: a [`Row`] |
-//! | `step` | the rows of a step of this run, so many, stand directly above; with its notes |
+//! | `step` | a step of a run is complete: its number, its notes, and the count of its rows, which stand directly above |
 //!
 //! Lines are only appended. A step that is measured again replaces the rows of the earlier one for
 //! every reader, and a new run (`--again`) replaces the earlier run as soon as its first step is

@@ -63,13 +63,11 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<E
         let meaning = wrapped(&meaning::of(&rows));
         writeln!(std::io::stdout(), "{}\n\n{meaning}\n", table(&rows)).map_err(OutputError)?;
     }
-    let between_nodes = match nodes::measure() {
+    let between_nodes = match nodes::measure().map_err(|failure| failure.downcast::<NotMade>()) {
         Ok(measured) => Ok(measured),
-        Err(failure) => match failure.downcast::<NotMade>() {
-            Ok(why) if why.is_missing_requirement() => Err(why),
-            Ok(why) => return Err(why.into()),
-            Err(failure) => return Err(failure),
-        },
+        Err(Ok(why)) if why.is_missing_requirement() => Err(why),
+        Err(Ok(why)) => return Err(why.into()),
+        Err(Err(failure)) => return Err(failure),
     };
     let text = || match &between_nodes {
         Ok(measured) => nodes::describe(measured),

@@ -192,7 +192,7 @@ fn measure_all(
     Ok(measured)
 }
 
-/// Prints what of the kept results could not be read; parts of one file have the same problems.
+/// Prints the faults of kept results, once each: those of one file are faults of all its parts.
 pub(super) fn show_problems(kept: &[SavedPart]) {
     let problems: BTreeSet<String> = kept.iter().flat_map(SavedPart::problems).collect();
     problems.iter().for_each(|problem| eprintln!("tradewind: {problem}"));

@@ -63,7 +63,7 @@ impl Crossover {
         // others.
         let met_the_same_machine = |(_, one, other): &&(u64, &QueueRow, &QueueRow)| {
             let floor = |row: &QueueRow| row.floor_ns.map_or(1.0, |floor| floor.median);
-            let (one, other) = (floor(one), floor(other));
+            let [one, other] = [one, other].map(|row| floor(row));
             one.max(other) < ALIKE * one.min(other)
         };
         let latencies = |(bytes, short, long): &(u64, &QueueRow, &QueueRow)| {
@@ -100,7 +100,7 @@ impl fmt::Display for Crossover {
             sizes: (first, last),
         } = self;
         let who = if *threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
-        let (short, long) = (short.title(), long.title());
+        let [short, long] = [short, long].map(|mechanism| mechanism.title());
         let (place, what) = match bytes {
             Some(bytes) if bytes == first => {
                 (format!("at {bytes} B"), format!("{long} is never slower up to {last} B"))

@@ -17,7 +17,8 @@ pub(super) fn measure(
     extent: Batches,
 ) -> Result<StepRows, Error> {
     let Case { mechanism, threads, bytes } = case;
-    let (world, threads) = (here.world, threads as usize);
+    let world = here.world;
+    let threads = threads as usize;
     let tagged =
         |form| trial::measure(here, case, extent, open::tagged(world, threads, bytes, form)?);
     let remote = |command| trial::measure(here, case, extent, open::remote(world, command)?);

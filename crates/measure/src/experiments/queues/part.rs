@@ -32,7 +32,8 @@ pub fn experiment(setting: &Setting) -> Experiment {
     if shape.is_crowded() {
         return Experiment::of_rows("queues", setting, [not_here(shape)]);
     }
-    let (extent, milliseconds) = (plan.extent(), plan.row_ms + 5);
+    let extent = plan.extent();
+    let milliseconds = plan.row_ms + 5;
     let steps = plan.cases().into_iter().map(|case| {
         let Case { mechanism, threads, bytes } = case;
         let what = format!("{mechanism}, {threads} threads, {bytes} B");
@@ -92,7 +93,8 @@ fn figure((name, title, spread): &Shown, rows: &[QueueRow]) -> Figure {
 fn floor(rows: &[QueueRow]) -> Option<Series> {
     let floors: Vec<f64> = rows.iter().filter_map(|row| Some(row.floor_ns?.median)).collect();
     let sizes = rows.iter().filter(|row| row.floor_ns.is_some()).map(|row| row.bytes);
-    let (least, most) = (sizes.clone().min()?, sizes.max()?);
+    let least = sizes.clone().min()?;
+    let most = sizes.max()?;
     let mut points = vec![Point::exact(least as f64, median(&floors))];
     if most > least {
         points.push(Point { x: most as f64, ..points[0] });

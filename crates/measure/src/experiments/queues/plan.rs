@@ -28,8 +28,8 @@ pub struct Plan {
     /// Numbers of sending threads. Mechanisms that one thread at a time uses are measured with 1
     /// only.
     pub threads: Vec<u32>,
-    /// Sizes in bytes. A mechanism is measured with those that it carries;
-    /// those that have one size only with that, whatever is asked for.
+    /// Sizes in bytes. A mechanism is measured with those that it carries; a mechanism
+    /// of one size always with that one.
     pub sizes: Vec<u64>,
     /// Rounds of each row.
     pub rounds: u32,

@@ -104,10 +104,11 @@ impl<W: MessagePath> Trial<'_, W> {
 
     /// Half a round trip of the mechanism.
     fn latency(&mut self, count: u64) -> Result<f64, Error> {
-        round_trips(self.world, &mut self.ways, self.case.threads as usize, count)
+        let threads = self.threads();
+        round_trips(self.world, &mut self.ways, threads, count)
     }
 
-    /// Settles how often things are done: each takes about a quarter of the round.
+    /// Repetitions with which each measurement takes about a quarter of a round.
     fn counts(&mut self, extent: Batches) -> Result<TrialCounts, Error> {
         let threads = self.threads();
         self.floor(FIRST_LOOK)?;
