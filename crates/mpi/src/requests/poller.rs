@@ -118,6 +118,14 @@ pub(crate) fn leave() {
 mod tests {
     use super::*;
 
+    /// Sleeps until the role is free, takes it and passes it on.
+    fn sleep_for_the_role(request: Handle) {
+        assert!(matches!(role(request, true), Role::Sleeps));
+        std::thread::park();
+        assert!(matches!(role(request, true), Role::Polls { is_new: true }));
+        leave();
+    }
+
     fn wait_for_sleepers(count: usize) {
         while poller().sleepers.len() != count {
             std::thread::yield_now();
@@ -138,11 +146,7 @@ mod tests {
                 assert!(matches!(role(2, true), Role::Sleeps));
                 // Without a limit: it ends because the request is ready.
                 std::thread::park();
-                assert!(matches!(role(2, true), Role::Sleeps));
-                // It ends because the role is free.
-                std::thread::park();
-                assert!(matches!(role(2, true), Role::Polls { is_new: true }));
-                leave();
+                sleep_for_the_role(2);
             });
             wait_for_sleepers(1);
             assert!(wake_ready(|_| false));
@@ -153,12 +157,7 @@ mod tests {
         assert!(!IS_POLLER.get() && !poller().is_taken);
         assert!(matches!(role(1, true), Role::Polls { is_new: true }));
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                assert!(matches!(role(2, true), Role::Sleeps));
-                std::thread::park();
-                assert!(matches!(role(2, true), Role::Polls { is_new: true }));
-                leave();
-            });
+            scope.spawn(|| sleep_for_the_role(2));
             wait_for_sleepers(1);
             scope.spawn(|| {
                 assert!(matches!(role(3, true), Role::Sleeps));
