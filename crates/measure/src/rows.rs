@@ -52,13 +52,15 @@
 //! ```
 
 mod add;
+mod exchange;
 mod file;
 mod mechanism;
 mod row;
 mod run;
 
 pub use add::RunFile;
+pub use exchange::{Exchange, Pairs, Pattern, Receive};
 pub use file::{FILE, Measurements, Problem, RowsError};
 pub use mechanism::Mechanism;
-pub use row::{Load, Quantity, Row, What};
+pub use row::{Cores, Load, Quantity, Row, What};
 pub use run::{Run, Step as StepRows};

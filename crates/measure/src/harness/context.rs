@@ -1,7 +1,7 @@
 //! Environment of a step, and the rows that it makes.
 
 use crate::harness::setting::{JobShape, machine};
-use crate::rows::{Quantity, Row, What};
+use crate::rows::{Cores, Quantity, Row, What};
 use std::path::Path;
 use tradewind::Communicator;
 
@@ -35,6 +35,12 @@ impl StepContext<'_> {
     pub fn row(&self, what: What, quantity: Quantity, times: Vec<f64>) -> Row {
         let ranks = self.world.size();
         let nodes = self.shape.nodes.as_ref();
+        let node_of = |rank| nodes.map(|nodes| nodes.node_of(rank) as u32);
+        let JobShape { cores: bound, shared_cores, .. } = self.shape;
+        let cores = match bound.get(..ranks as usize) {
+            Some(bound) => Cores::Bound(bound.to_vec()),
+            None => Cores::Shared(*shared_cores),
+        };
         Row {
             experiment: self.origin.map_or_else(String::new, |origin| origin.experiment.clone()),
             what,
@@ -45,6 +51,9 @@ impl StepContext<'_> {
             ranks,
             nodes: self.world.nodes(),
             ranks_per_node: nodes.and_then(|nodes| nodes.ranks.first().copied()).unwrap_or(ranks),
+            node_of_rank: (0..ranks).filter_map(node_of).collect(),
+            cores: Some(cores),
+            pair: None,
             bytes: 0,
             threads: None,
             link: self.origin.and_then(|origin| origin.link),

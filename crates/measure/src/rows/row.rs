@@ -1,11 +1,14 @@
 //! One measured time with its coordinates.
 
+use super::exchange::Exchange;
 use super::mechanism::Mechanism;
 use collectives::{Choice, Collective};
 use models::decision::CallForm;
+use models::machine::PairClass;
 use models::machine_file::Engine;
 use models::statistics::median;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Subject of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -21,6 +24,16 @@ pub enum What {
     Messages(Mechanism),
     /// A bare word that one rank stores and the other loads.
     Word,
+    /// Messages between pairs of ranks, by linked schedules.
+    Exchange(Exchange),
+    /// A copy within the memory of each rank, with the offsets of both pieces in bytes from a multiple
+    /// of 64.
+    Copy {
+        /// Offset of the piece that is read.
+        source: u32,
+        /// Offset of the piece that is written.
+        target: u32,
+    },
 }
 
 /// The time of the subject that a row has.
@@ -44,6 +57,10 @@ pub enum Quantity {
     ReceiveOverhead,
     /// A wait for messages that do not come.
     Sleep,
+    /// The first run, which receives into memory that nothing has touched.
+    First,
+    /// A later run that receives into memory that nothing has touched.
+    Untouched,
 }
 
 /// Use of the cores by others than the job while it was measured, as shares from 0 to 1.
@@ -54,6 +71,26 @@ pub struct Load {
     pub others: f64,
     /// Time of the cores that the hypervisor gave to other virtual machines.
     pub stolen: f64,
+}
+
+/// Cores of the ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cores {
+    /// The core that each rank is bound to, in the order of the ranks.
+    Bound(Vec<usize>),
+    /// Number of cores that the ranks share, each wherever the system puts it.
+    Shared(u32),
+}
+
+impl Cores {
+    /// Number of different cores.
+    pub fn number(&self) -> u32 {
+        match self {
+            Cores::Bound(cores) => cores.iter().collect::<BTreeSet<_>>().len() as u32,
+            Cores::Shared(number) => *number,
+        }
+    }
 }
 
 /// One measured time.
@@ -81,6 +118,15 @@ pub struct Row {
     pub nodes: u32,
     /// Number of ranks on the first node.
     pub ranks_per_node: u32,
+    /// The node of each rank, in the order of the ranks; empty on one node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_of_rank: Vec<u32>,
+    /// The cores of the ranks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<Cores>,
+    /// Class of the two ranks, where it was measured because of its class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pair: Option<PairClass>,
     /// Size in bytes, as the subject counts it.
     pub bytes: u64,
     /// Number of threads that send; those that receive where nothing is sent.
@@ -130,6 +176,19 @@ impl Row {
         Row { bytes, ..self }
     }
 
+    /// Returns true if ranks had to share cores.
+    pub fn is_crowded(&self) -> bool {
+        self.cores.as_ref().is_some_and(|cores| self.ranks > cores.number())
+    }
+
+    /// The cores that the ranks are bound to; none where they are not bound.
+    pub fn bound(&self) -> &[usize] {
+        match &self.cores {
+            Some(Cores::Bound(cores)) => cores,
+            Some(Cores::Shared(_)) | None => &[],
+        }
+    }
+
     /// The median time in microseconds.
     pub fn median(&self) -> f64 {
         median(&self.times)
@@ -153,6 +212,7 @@ impl Row {
                  node has one or more"
             ));
         }
+        self.check_places()?;
         if self.calls == 0 {
             return Err("`calls` is 0, and a time is one of calls".to_owned());
         }
@@ -169,6 +229,33 @@ impl Row {
         match [self.unattended.unwrap_or(0.0), others, stolen].iter().find(|one| !is_share(one)) {
             Some(share) => Err(format!("{share} is no share, which lies from 0 to 1")),
             None => Ok(()),
+        }
+    }
+}
+
+impl Row {
+    /// Checks nodes, cores and partners of the ranks.
+    fn check_places(&self) -> Result<(), String> {
+        let ranks = self.ranks;
+        let is_of_each = |length: usize| length == ranks as usize;
+        if !self.node_of_rank.is_empty() && !is_of_each(self.node_of_rank.len()) {
+            let found = &self.node_of_rank;
+            return Err(format!("`node_of_rank` is {found:?}, and {ranks} ranks have a node each"));
+        }
+        match &self.cores {
+            Some(Cores::Bound(cores)) if !is_of_each(cores.len()) => {
+                return Err(format!(
+                    "`cores` are {cores:?}, and {ranks} ranks are bound to one each"
+                ));
+            }
+            Some(Cores::Shared(0)) => {
+                return Err("`cores` are 0, and ranks run on one or more".to_owned());
+            }
+            _ => {}
+        }
+        match &self.what {
+            What::Exchange(exchange) => exchange.pairs.check(ranks),
+            _ => Ok(()),
         }
     }
 }

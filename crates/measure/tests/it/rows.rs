@@ -1,7 +1,10 @@
 //! The file of rows: what is written is read again, and damage costs the step that it hits and
 //! nothing else.
 
-use measure::rows::{FILE, Load, Measurements, Quantity, Row, RowsError, RunFile, What};
+use measure::rows::{
+    Cores, Exchange, FILE, Load, Measurements, Pairs, Pattern, Quantity, Row, RowsError, RunFile,
+    What,
+};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -40,6 +43,9 @@ fn row(time: f64) -> Row {
         ranks: 2,
         nodes: 1,
         ranks_per_node: 2,
+        node_of_rank: Vec::new(),
+        cores: None,
+        pair: None,
         bytes: 8,
         threads: None,
         link: None,
@@ -82,7 +88,11 @@ fn rows_are_read_as_they_were_written() {
     assert_eq!(run, open(directory.path(), false).run());
     proptest!(|(times in prop::collection::vec(0.0..1e9_f64, 1..9), load in 0.0..=1.0_f64)| {
         let load = Some(Load { others: load, stolen: 1.0 - load });
-        let one = Row { times, load, processor: Some(-0.5), ..row(1.0) };
+        let pairs = Pairs::Matching(vec![1, 0]);
+        let what = What::Exchange(Exchange::posted(pairs, Pattern::AtOnce));
+        let cores = Some(Cores::Bound(vec![0, 3]));
+        let one = Row { what, times, load, cores, processor: Some(-0.5), ..row(1.0) };
+        prop_assert_eq!(one.check(), Ok(()));
         let text = serde_json::to_string(&one).expect("numbers and names");
         prop_assert_eq!(serde_json::from_str::<Row>(&text).expect("a row"), one);
     });
@@ -131,6 +141,13 @@ fn any_bytes_are_an_error_or_rows_that_can_be() {
     });
 }
 
+/// The subject of a row between these pairs.
+fn exchange(pairs: serde_json::Value) -> serde_json::Value {
+    serde_json::json!({
+        "exchange": {"pairs": pairs, "pattern": "round-trip", "receive": "posted"}
+    })
+}
+
 fn an_impossible_row_is_named_with_its_line_and_costs_its_step() {
     for (field, value, expected) in [
         ("times", serde_json::json!([1.0, -3.0]), "`times` has -3"),
@@ -145,6 +162,12 @@ fn an_impossible_row_is_named_with_its_line_and_costs_its_step() {
         ("experiment", serde_json::json!(""), "`experiment` is empty"),
         ("algorithm", serde_json::json!("no such one"), "is damaged"),
         ("surplus", serde_json::json!(1), "is damaged"),
+        ("node_of_rank", serde_json::json!([0]), "2 ranks have a node each"),
+        ("cores", serde_json::json!({"bound": [3]}), "2 ranks are bound to one each"),
+        ("cores", serde_json::json!({"shared": 0}), "`cores` are 0"),
+        ("what", exchange(serde_json::json!({"matching": [1]})), "`matching` is [1]"),
+        ("what", exchange(serde_json::json!({"matching": [1, 2]})), "`matching` is [1, 2]"),
+        ("what", exchange(serde_json::json!("circle")), "is damaged"),
     ] {
         let directory = whole_run();
         let path = directory.path().join(FILE);
