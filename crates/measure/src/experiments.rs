@@ -90,7 +90,9 @@ pub fn part(run: &Run) -> Option<Part> {
     let mut part = make(run);
     part.name.clone_from(&run.name);
     part.title.push_str(between);
+    part.figures.retain(|figure| !figure.series.is_empty());
     part.complete = run.is_complete();
+    part.steps_done = run.done();
     part.setting.clone_from(&run.setting);
     part.notes.extend(run.notes());
     Some(part)

@@ -87,6 +87,52 @@ impl Experiment {
         Experiment { of_rows: Some(origin), ..experiment }
     }
 
+    /// An experiment of rows that measures nothing here, and says why.
+    pub fn not_here(name: &str, setting: &Setting, why: &str) -> Self {
+        let why = why.to_owned();
+        let step = Step::of_rows("nothing", JobShape::bound(setting, 2), 0, move |_| {
+            Ok(StepRows { notes: vec![why.clone()], ..Vec::new().into() })
+        });
+        Experiment::of_rows(name, setting, [step])
+    }
+
+    /// The same with remarks for its readers, which [go with the first step](Self::step_rows).
+    #[must_use]
+    pub fn noting(mut self, notes: impl IntoIterator<Item = String>) -> Self {
+        self.outline.notes.extend(notes);
+        self
+    }
+
+    /// The same with a remark if ranks of a step take turns on cores.
+    #[must_use]
+    pub fn noting_crowds(self) -> Self {
+        let mut crowds: Vec<String> = Vec::new();
+        for shape in self.steps.iter().map(|step| &step.shape).filter(|shape| shape.is_crowded()) {
+            let words = shape.describe();
+            if !crowds.contains(&words) {
+                crowds.push(words);
+            }
+        }
+        let words = crowds.join(", ");
+        let note = format!("More ranks than cores, which take turns: {words}.");
+        self.noting((!crowds.is_empty()).then_some(note))
+    }
+
+    /// Rows and notes among what a step found. The remarks about the whole experiment go with its
+    /// first step.
+    pub fn step_rows(&self, number: usize, findings: Vec<Finding>) -> StepRows {
+        let mut step = StepRows::from(Vec::new());
+        for finding in findings {
+            match finding {
+                Finding::Time(row) => step.rows.push(*row),
+                Finding::Note(note) => step.notes.push(note),
+                _ => {}
+            }
+        }
+        step.notes.extend(self.outline.notes.iter().filter(|_| number == 0).cloned());
+        step
+    }
+
     /// Properties that its rows share; `None` if it does not consist of rows.
     pub fn origin(&self) -> Option<&RowsOrigin> {
         self.of_rows.as_ref()

@@ -56,20 +56,6 @@ impl Finding {
         Finding::Row { table: table.to_owned(), row: row.into_iter().collect() }
     }
 
-    /// The rows and the notes among findings.
-    pub fn apart(findings: Vec<Finding>) -> (Vec<Row>, Vec<String>) {
-        let mut rows = Vec::new();
-        let mut notes = Vec::new();
-        for finding in findings {
-            match finding {
-                Finding::Time(row) => rows.push(*row),
-                Finding::Note(note) => notes.push(note),
-                _ => {}
-            }
-        }
-        (rows, notes)
-    }
-
     /// Puts it where it belongs.
     pub(super) fn add_to(self, part: &mut Part) -> Result<(), Error> {
         let no_place = |what, name: String| {

@@ -2,7 +2,7 @@
 
 use super::{Error, Experiment, Finding, StepContext};
 use crate::results::Part;
-use crate::rows::{RowsError, Run, StepRows};
+use crate::rows::{RowsError, Run};
 use std::sync::{Mutex, PoisonError};
 use tradewind::{Communicator, local_nodes, local_with};
 
@@ -27,9 +27,10 @@ pub fn rows_on_threads(experiment: &Experiment) -> Result<Run, Error> {
     let steps = experiment.steps().len() as u64;
     let mut run = Run { name, steps, ..Run::default() };
     each_step(experiment, |found| {
-        let (rows, notes) = Finding::apart(found);
-        rows.iter().try_for_each(|row| row.check().map_err(RowsError::Impossible))?;
-        run.found.insert(run.done(), StepRows { rows, notes, whole: true });
+        let number = run.done();
+        let step = experiment.step_rows(number as usize, found);
+        step.rows.iter().try_for_each(|row| row.check().map_err(RowsError::Impossible))?;
+        run.found.insert(number, step);
         Ok(())
     })?;
     Ok(run)

@@ -40,8 +40,5 @@ fn run_on_threads(experiment: &Experiment) -> Result<Part, Error> {
 /// The same of an experiment that consists of rows.
 fn rows_on_threads(experiment: &Experiment) -> Result<Run, Error> {
     let _cores = cores();
-    let mut run = measure::harness::rows_on_threads(experiment)?;
-    let notes = experiment.outline().notes.clone();
-    run.found.values_mut().take(1).for_each(|step| step.notes.extend(notes.clone()));
-    Ok(run)
+    measure::harness::rows_on_threads(experiment)
 }

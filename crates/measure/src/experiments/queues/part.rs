@@ -6,7 +6,7 @@ use super::plan::{Case, Plan};
 use super::row::QueueRow;
 use crate::harness::{Experiment, JobShape, Setting, Step};
 use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
-use crate::rows::{Run, StepRows};
+use crate::rows::Run;
 use models::statistics::{Deciles as Spread, median};
 use tradewind::EngineKind;
 
@@ -30,7 +30,12 @@ pub fn experiment(setting: &Setting) -> Experiment {
     }
     let shape = JobShape::bound(setting, 2).with_engine(EngineKind::Caller);
     if shape.is_crowded() {
-        return Experiment::of_rows("queues", setting, [not_here(shape)]);
+        // The floor and remote memory are polled, each rank for as long as the scheduler lets it.
+        let why = format!(
+            "Not measured: {}, and the machine's floor takes a core for each rank.",
+            shape.describe()
+        );
+        return Experiment::not_here("queues", setting, &why);
     }
     let extent = plan.extent();
     let milliseconds = plan.row_ms + 5;
@@ -40,18 +45,6 @@ pub fn experiment(setting: &Setting) -> Experiment {
         Step::of_rows(what, shape.clone(), milliseconds, move |here| measure(here, case, extent))
     });
     Experiment::of_rows("queues", setting, steps)
-}
-
-/// Two ranks that share a core are not measured: the floor and remote memory are polled, each rank
-/// for as long as the scheduler lets it.
-fn not_here(shape: JobShape) -> Step {
-    let note = format!(
-        "Not measured: {}, and the machine's floor takes a core for each rank.",
-        shape.describe()
-    );
-    Step::of_rows("nothing", shape, 0, move |_| {
-        Ok(StepRows { notes: vec![note.clone()], ..Vec::new().into() })
-    })
 }
 
 /// Figures and tables of a run; none where nothing could be measured.

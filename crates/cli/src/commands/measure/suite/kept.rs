@@ -4,7 +4,7 @@
 use super::text::{count, file_of, no_experiment};
 use measure::harness::{Experiment, Finding, Setting, Step};
 use measure::results::{Directory, Part, ResultsError};
-use measure::rows::RunFile;
+use measure::rows::{RunFile, StepRows};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -158,10 +158,7 @@ impl SavedPart {
         let Some(file) = &mut self.rows else {
             return Ok(self.experiment.add(&mut self.part, findings)?);
         };
-        let (rows, mut notes) = Finding::apart(findings);
-        if file.run().found.is_empty() {
-            notes.extend(self.experiment.outline().notes.iter().cloned());
-        }
+        let StepRows { rows, notes, .. } = self.experiment.step_rows(step, findings);
         Ok(file.add(step as u64, rows, notes)?)
     }
 
