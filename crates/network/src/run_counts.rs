@@ -1,18 +1,20 @@
 //! The runs that a rank has started on a backend, by communicator.
 //!
 //! Other ranks need the counts when this one exits. A message is late if its run was started and has
-//! ended. A rank may create any number of communicators, one after the other: so the table keeps those
-//! that have ended as a few ranges of numbers, between the numbers of live communicators.
+//! ended. A rank may create any number of communicators, one after the other: so the table keeps the
+//! numbers of those that have ended as ranges, and the counts only of those that ended last.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// Most communicators of a rank with runs, and most ranges of ended ones, so that a list of both fits
-/// a frame.
-pub const MOST: usize = 1 << 16;
-/// Number of ranges, those with the highest numbers, that keep exact counts.
-const EXACT: usize = 256;
+/// Most communicators of a rank with runs, and most ranges of ended ones.
+const MOST: usize = 1 << 16;
+/// Number of ended communicators of which the counts are kept: those that ended last.
+const EXACT: usize = 1 << 10;
+/// Length of the longest [list](RunCounts::list), which fits a frame. Each exact count may divide a
+/// range.
+pub const LONGEST: usize = 2 * (MOST + EXACT);
 /// Runs that may still be started after a later one was. No program has so many threads.
 const MAX_MISSING: u64 = 4096;
 
@@ -23,8 +25,8 @@ pub struct StartedRuns {
     pub first: u32,
     /// The last one.
     pub last: u32,
-    /// One more than the number of the last run. Of communicators that ended long ago it may be
-    /// that of a neighbour which had more.
+    /// One more than the number of the last run; `u64::MAX` where the rank has forgotten it, because
+    /// the communicators ended long ago.
     pub count: u64,
 }
 
@@ -49,7 +51,7 @@ pub enum RefusedStart {
     Repeated,
     /// The rank has ended its use of the communicator.
     Ended,
-    /// The rank has runs of [`MOST`] other communicators.
+    /// The rank has runs of 65,536 other communicators.
     Many,
 }
 
@@ -58,7 +60,11 @@ impl fmt::Display for RefusedStart {
         match self {
             RefusedStart::Repeated => formatter.write_str("it was started before"),
             RefusedStart::Ended => formatter.write_str("the rank had ended the communicator"),
-            RefusedStart::Many => write!(formatter, "the rank has more than {MOST} communicators"),
+            RefusedStart::Many => write!(
+                formatter,
+                "the rank has more than {MOST} communicators; those that end while an older one is \
+                 still being created count, too"
+            ),
         }
     }
 }
@@ -67,11 +73,15 @@ impl fmt::Display for RefusedStart {
 #[derive(Clone, Debug, Default)]
 pub struct RunCounts {
     live: BTreeMap<u32, RunCount>,
-    /// Ranges by their first number: the last one, and the count. They do not overlap, and have no
-    /// live communicator.
-    ended: BTreeMap<u32, (u32, u64)>,
-    /// Number of ranges above which adjacent ones are joined.
-    most_ranges: usize,
+    /// Ranges of the numbers that have ended, by their first number: the last one. They do not touch
+    /// each other, and have no live communicator.
+    ended: BTreeMap<u32, u32>,
+    /// Counts of the last communicators with runs that ended.
+    counts: BTreeMap<u32, u64>,
+    /// The same communicators in the order of their ends.
+    order: VecDeque<u32>,
+    /// The highest number of a communicator of which the count was forgotten.
+    forgotten: Option<u32>,
 }
 
 impl RunCounts {
@@ -80,7 +90,7 @@ impl RunCounts {
     /// # Errors
     /// If the run must not start.
     pub fn start(&mut self, communicator: u32, sequence: u64) -> Result<(), RefusedStart> {
-        if self.ended_count(communicator).is_some() {
+        if self.has_ended(communicator) {
             return Err(RefusedStart::Ended);
         }
         if self.live.len() >= MOST && !self.live.contains_key(&communicator) {
@@ -90,25 +100,37 @@ impl RunCounts {
         is_new.then_some(()).ok_or(RefusedStart::Repeated)
     }
 
+    /// Notes the start of a run whose number is above those of earlier starts. Numbers below it that
+    /// were not started take no memory: they count as started.
+    pub fn start_in_order(&mut self, communicator: u32, sequence: u64) {
+        if !self.has_ended(communicator) {
+            let next = &mut self.live.entry(communicator).or_default().next;
+            *next = sequence.saturating_add(1).max(*next);
+        }
+    }
+
     /// Returns true if no run of this number is started any more: it was, or its communicator has
     /// ended.
     pub fn is_behind(&self, communicator: u32, sequence: u64) -> bool {
         match self.live.get(&communicator) {
             Some(count) => count.has_started(sequence),
-            None => self.ended_count(communicator).is_some(),
+            None => self.has_ended(communicator),
         }
     }
 
     /// One more than the number of the last run of a communicator that was started; `u64::MAX` if
     /// the communicator has ended.
     pub fn next(&self, communicator: u32) -> u64 {
-        let ended = || self.ended_count(communicator).map_or(0, |_| u64::MAX);
-        self.live.get(&communicator).map_or_else(ended, |count| count.next)
+        match self.live.get(&communicator) {
+            Some(count) => count.next,
+            None if self.has_ended(communicator) => u64::MAX,
+            None => 0,
+        }
     }
 
-    fn ended_count(&self, communicator: u32) -> Option<u64> {
-        let (_, (last, count)) = self.ended.range(..=communicator).next_back()?;
-        (communicator <= *last).then_some(*count)
+    fn has_ended(&self, communicator: u32) -> bool {
+        let range = self.ended.range(..=communicator).next_back();
+        range.is_some_and(|(_, last)| communicator <= *last)
     }
 
     /// Notes that the rank neither has nor will have a communicator with one of these numbers. The
@@ -118,96 +140,84 @@ impl RunCounts {
         if numbers.is_empty() {
             return true;
         }
-        let (mut first, last) = numbers.into_inner();
-        let mut ends: Vec<(u32, u64)> = Vec::new();
-        while let Some((number, count)) = self.live.range(first..=last).next() {
-            ends.push((*number, count.next));
-            self.live.remove(&ends[ends.len() - 1].0);
+        while let Some((number, count)) = self.live.range(numbers.clone()).next() {
+            let (number, count) = (*number, count.next);
+            self.live.remove(&number);
+            self.keep(number, count);
         }
-        if ends.last().is_none_or(|(number, _)| *number != last) {
-            ends.push((last, 0));
-        }
-        // The numbers between are of other ranks. With the count of the next one they separate no
-        // ranges.
-        for (number, count) in ends {
-            self.end_alike(first, number, count);
-            first = number.saturating_add(1);
-        }
+        self.insert(numbers);
         self.ended.len() <= MOST
     }
 
-    /// Adds these numbers with a count, except for those that have ended before.
-    fn end_alike(&mut self, first: u32, last: u32, count: u64) {
-        // One more than the last number may be 2³².
-        let mut next = u64::from(first);
-        let before = self.ended.range(..first).next_back().map(|(_, (last, _))| *last);
-        before.into_iter().for_each(|before| next = next.max(u64::from(before) + 1));
-        let known: Vec<(u32, u32)> =
-            self.ended.range(first..=last).map(|(first, (last, _))| (*first, *last)).collect();
-        let after = known.into_iter().map(|(first, last)| (u64::from(first), u64::from(last) + 1));
-        let end = u64::from(last) + 1;
-        for (known, behind) in after.chain([(end, end)]) {
-            if next < known {
-                self.insert(next as u32, (known - 1) as u32, count);
-            }
-            next = next.max(behind);
+    /// Keeps the count of a communicator that has ended.
+    fn keep(&mut self, number: u32, count: u64) {
+        self.counts.insert(number, count);
+        self.order.push_back(number);
+        if self.order.len() > EXACT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.counts.remove(&oldest);
+            self.forgotten = self.forgotten.max(Some(oldest));
         }
     }
 
-    /// Inserts a range, joined with adjacent ones of the same count.
-    fn insert(&mut self, mut first: u32, mut last: u32, count: u64) {
-        let before =
-            self.ended.range(..first).next_back().map(|(at, (last, of))| (*at, *last, *of));
-        if let Some((at, end, of)) = before
-            && (end.checked_add(1), of) == (Some(first), count)
+    /// Adds these numbers to the ended ones.
+    fn insert(&mut self, numbers: RangeInclusive<u32>) {
+        let (mut first, mut last) = numbers.into_inner();
+        if let Some((before, end)) = self.ended.range(..first).next_back()
+            && end.saturating_add(1) >= first
         {
-            first = at;
+            (first, last) = (*before, last.max(*end));
         }
-        if let Some(after) = last.checked_add(1)
-            && let Some((end, of)) = self.ended.get(&after).copied()
-            && of == count
-        {
-            self.ended.remove(&after);
-            last = end;
+        let touches = |ended: &BTreeMap<u32, u32>, last: u32| {
+            let next = ended.range(first..=last.saturating_add(1)).next();
+            next.map(|(first, last)| (*first, *last))
+        };
+        while let Some((other, end)) = touches(&self.ended, last) {
+            self.ended.remove(&other);
+            last = last.max(end);
         }
-        self.ended.insert(first, (last, count));
-        if self.ended.len() > self.most_ranges {
-            self.join_old();
-            // Not with the next one again: a rank may have many communicators between.
-            self.most_ranges = self.ended.len() + EXACT;
-        }
-    }
-
-    /// Joins adjacent ranges, except for the last ones. The joined range has the highest count: a lower
-    /// one would fail a run that was started and that a slower rank still waits for. A higher one only
-    /// hides that a run was not started, which the other ranks have noticed long ago.
-    fn join_old(&mut self) {
-        let Some((first, _)) = self.ended.iter().nth_back(EXACT) else { return };
-        let last_ones = self.ended.split_off(&first.saturating_add(1));
-        let mut joined: Vec<(u32, (u32, u64))> = Vec::new();
-        for (first, (last, count)) in std::mem::take(&mut self.ended) {
-            match joined.last_mut() {
-                Some((_, (end, most))) if end.checked_add(1) == Some(first) => {
-                    (*end, *most) = (last, count.max(*most));
-                }
-                _ => joined.push((first, (last, count))),
-            }
-        }
-        self.ended = joined.into_iter().chain(last_ones).collect();
+        self.ended.insert(first, last);
     }
 
     /// The counts of all communicators with runs, and of those that have ended, in order.
+    ///
+    /// A number without a count is one of which the rank has started no run: another rank that waits
+    /// in it learns that this one never comes. A forgotten count is the highest: a lower one would
+    /// fail a run that was started and that a slower rank still waits for.
     pub fn list(&self) -> Vec<StartedRuns> {
         let live = self.live.iter().map(|(number, count)| StartedRuns::of(*number, count.next));
-        let ended = self.ended.iter();
-        let ended = ended.map(|(first, (last, count))| StartedRuns {
-            first: *first,
-            last: *last,
-            count: *count,
-        });
-        let mut list: Vec<StartedRuns> = live.chain(ended).collect();
+        let exact = self.counts.iter().map(|(number, count)| StartedRuns::of(*number, *count));
+        let mut list: Vec<StartedRuns> = live.chain(exact).chain(self.forgotten()).collect();
         list.sort_unstable_by_key(|range| range.first);
+        list.dedup_by(|next, range| {
+            let joins = range.last.checked_add(1) == Some(next.first) && range.count == next.count;
+            if joins {
+                range.last = next.last;
+            }
+            joins
+        });
         list
+    }
+
+    /// The ended numbers up to the highest of which the count was forgotten, without those of which
+    /// the count is known.
+    fn forgotten(&self) -> impl Iterator<Item = StartedRuns> {
+        let ended = self.forgotten.into_iter().flat_map(|most| self.ended.range(..=most));
+        ended.flat_map(|(first, last)| {
+            let most = self.forgotten.unwrap_or(0).min(*last);
+            let known = self.counts.range(*first..=most).map(|(number, _)| u64::from(*number));
+            let end = u64::from(most) + 1;
+            let mut next = u64::from(*first);
+            known.chain([end]).filter_map(move |known| {
+                let begin = std::mem::replace(&mut next, known + 1);
+                (begin < known).then(|| StartedRuns {
+                    first: begin as u32,
+                    last: (known - 1) as u32,
+                    count: u64::MAX,
+                })
+            })
+        })
     }
 }
 

@@ -180,8 +180,7 @@ impl RunTable {
         // Counted before there is memory: a queued run keeps its schedule as well.
         prepared.runs += 1;
         let key = (prepared.context.number, sequence);
-        // The numbers ascend, and the caller has not ended the communicator.
-        let _ = self.counts.start(key.0, sequence);
+        self.counts.start_in_order(key.0, sequence);
         let count = self.next_run;
         // Numbers repeat after 2³² runs. A handle is then ambiguous only if the older run was never
         // fetched.

@@ -132,11 +132,10 @@ impl RunTable {
     pub(crate) fn end_communicators(&mut self, rank: u32, numbers: RangeInclusive<u32>) -> bool {
         let is_right = self.run_counts.entry(rank).or_default().end(numbers.clone());
         // No run takes them any more.
-        for key in self.unexpected.runs_of(rank) {
-            if numbers.contains(&key.communicator) {
-                self.drop_unexpected(key);
-            }
+        for key in self.unexpected.runs_of(rank, numbers.clone()) {
+            self.drop_unexpected(key);
         }
+        self.unexpected.forget_dropped_of(rank, &numbers);
         is_right
     }
 

@@ -23,9 +23,6 @@ use std::sync::Arc;
 /// Largest number of bytes of all schedules of a rank, with an overhead for each.
 const SCHEDULE_BYTES: u64 = 1 << 30;
 const SCHEDULE_OVERHEAD: u64 = 1 << 10;
-/// Largest number of entries in an announcement of a rank: of communicators with runs, and of
-/// ranges of those that have ended.
-const ANNOUNCED: usize = 2 * run_counts::MOST;
 /// Bytes of a rank's runs under way that are admitted without a look at the memory that it has
 /// committed.
 const UNCHECKED_BYTES: u64 = 64 << 20;
@@ -306,7 +303,7 @@ impl RankSession {
         &mut self,
         started: StartedRuns,
     ) -> Result<(), ProtocolViolation> {
-        if self.started_elsewhere.len() >= ANNOUNCED {
+        if self.started_elsewhere.len() >= run_counts::LONGEST {
             return Err(ProtocolViolation);
         }
         self.started_elsewhere.push(started);

@@ -8,7 +8,8 @@
 use super::credits::CREDIT;
 use super::run_context::{MessageOrigin, RunInput, RunKey};
 use crate::error::Error;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeInclusive;
 
 /// Largest number of messages for runs that a rank has not started.
 pub(super) const MAX_MESSAGES: usize = 1 << 20;
@@ -27,7 +28,7 @@ pub(super) struct UnexpectedMessage {
 /// The unexpected messages of all ranks of this node.
 #[derive(Debug)]
 pub(super) struct UnexpectedMessages {
-    pub(super) by_run: HashMap<RunKey, Vec<UnexpectedMessage>>,
+    pub(super) by_run: BTreeMap<RunKey, Vec<UnexpectedMessage>>,
     /// Messages for each rank.
     pub(super) by_rank: HashMap<u32, Total>,
     /// The part of them from each node.
@@ -98,7 +99,7 @@ impl UnexpectedMessages {
         let bytes = MAX_BYTES + CREDIT * u64::from(nodes);
         let count = nodes.max(1);
         UnexpectedMessages {
-            by_run: HashMap::new(),
+            by_run: BTreeMap::new(),
             by_rank: HashMap::new(),
             by_node: HashMap::new(),
             overrun: HashMap::new(),
@@ -162,14 +163,27 @@ impl UnexpectedMessages {
         self.by_run.contains_key(&key)
     }
 
-    /// Runs of a rank for which there are messages.
-    pub(super) fn runs_of(&self, rank: u32) -> Vec<RunKey> {
-        self.by_run.keys().filter(|key| key.rank == rank).copied().collect()
+    /// Runs of these communicators of a rank for which there are messages.
+    pub(super) fn runs_of(&self, rank: u32, communicators: RangeInclusive<u32>) -> Vec<RunKey> {
+        let (first, last) = communicators.into_inner();
+        if first > last {
+            return Vec::new();
+        }
+        let begin = RunKey { rank, communicator: first, sequence: 0 };
+        let end = RunKey { rank, communicator: last, sequence: u64::MAX };
+        self.by_run.range(begin..=end).map(|(key, _)| *key).collect()
     }
 
     /// Forgets the dropped messages for a rank that starts no run any more.
     pub(super) fn forget_dropped(&mut self, rank: u32) {
         self.overrun.retain(|(of, _), _| *of != rank);
+    }
+
+    /// Forgets the dropped messages for communicators of a rank that have ended.
+    pub(super) fn forget_dropped_of(&mut self, rank: u32, communicators: &RangeInclusive<u32>) {
+        for (_, overrun) in self.overrun.iter_mut().filter(|((of, _), _)| *of == rank) {
+            overrun.by_communicator.retain(|number, _| !communicators.contains(number));
+        }
     }
 
     /// The failure of a run with ranks on these nodes that starts although messages for it may have
@@ -264,6 +278,8 @@ mod tests {
         assert!(failure(key(3 * most, 9), &[0, 1]) && failure(key(2 * most, 7), &[0, 1]));
         assert!(!failure(key(2 * most, 6), &[0, 1]), "none of these was dropped");
         assert!(!failure(key(3 * most, 9), &[0, 2]), "another node has sent nothing");
+        unexpected.forget_dropped_of(RANK, &(0..=most / 2));
+        assert_eq!(unexpected.overrun[&(RANK, 1)].by_communicator.len() as u32, most / 2 - 1);
         unexpected.forget_dropped(RANK + 1);
         assert_eq!(unexpected.overrun.len(), 1);
         unexpected.forget_dropped(RANK);

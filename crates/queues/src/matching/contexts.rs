@@ -6,8 +6,8 @@
 //!
 //! A message may arrive while its communicator is being created here: another rank has completed
 //! the creation, in which this one has taken part before. Numbers distinguish such a message from
-//! those of dropped communicators. Their lower bits count, and the ranks of a new communicator
-//! agree on a count above those of all communicators that any of them has had.
+//! those of dropped communicators: some of their bits count, and the ranks of a new communicator agree
+//! on a count above those of all communicators that any of them has had.
 
 use std::collections::BTreeSet;
 

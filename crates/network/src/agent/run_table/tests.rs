@@ -151,7 +151,7 @@ fn a_late_message_of_an_ended_communicator_is_dropped() {
     assert_eq!(ended, [key(4, 0), key(4, 1)], "a run that was started receives its message");
     // The first is a second message of an ended run, the others are of communicators without any.
     [route(4, 0), route(4, 2), route(3, 0)].into_iter().for_each(|late| arrives(&mut table, late));
-    assert_eq!(table.unexpected.runs_of(0), [key(6, 0)]);
+    assert_eq!(table.unexpected.runs_of(0, 0..=u32::MAX), [key(6, 0)]);
     let error = table.count_start(key(4, 3)).expect_err("the communicator has ended");
     assert!(error.to_string().contains("had ended"), "{error}");
     start(&mut table, &schedule, RunKey { communicator: 6, ..key(6, 0) });
@@ -180,5 +180,5 @@ fn communicators_that_come_and_go_take_no_memory() {
         table.ended.clear();
     }
     let list = table.run_counts[&0].list();
-    assert_eq!(list, [StartedRuns { first: 1, last: 9_999, count: 3 }]);
+    assert!(list.len() == 2 && StartedRuns::find(&list, 9_999) == 3, "{list:?}");
 }

@@ -204,7 +204,7 @@ impl AgentState {
         self.unreported_exits.push(report);
         self.report_exits();
         // Messages for runs that the rank can no longer start return their credit.
-        let unexpected = self.table.unexpected.runs_of(rank);
+        let unexpected = self.table.unexpected.runs_of(rank, 0..=u32::MAX);
         unexpected.into_iter().for_each(|key| self.table.drop_unexpected(key));
         self.table.unexpected.forget_dropped(rank);
         self.table.membership.rank_exited(rank, how, started);
