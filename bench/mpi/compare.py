@@ -184,6 +184,15 @@ def measure(arguments, out):
     return records
 
 
+def summary(rows):
+    """Cells of the summary of some rows."""
+    taken = [row[0] for row in rows if row[-1]]
+    above = [row for row in rows if row[0] > ABOVE]
+    of_taken = sum(row[-1] for row in above)
+    ratios = f"{statistics.median(taken):.2f}, {max(taken):.2f}" if taken else ""
+    return f"{len(taken)} of {len(rows)} | {ratios} | {of_taken}, {len(above) - of_taken}"
+
+
 def draw(records, shows_all):
     rows = defaultdict(list)
     for record in records:
@@ -196,19 +205,15 @@ def draw(records, shows_all):
         ratio = statistics.median(after / before for before, after in zip(*sides))
         by_key[key].append((ratio, *map(statistics.median, sides), *row))
     print(
-        "| library | ranks | rows | taken | median ratio of those | worst | rows above 1.05: taken, left |"
+        "| library | ranks | group | taken of all | median, worst ratio of those "
+        "| above 1.05: taken, left |"
     )
-    print("|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|")
     for (library, ranks), of_key in by_key.items():
-        taken = [row[0] for row in of_key if row[-1]]
-        above = [row for row in of_key if row[0] > ABOVE]
-        of_taken = sum(row[-1] for row in above)
-        middle = f"{statistics.median(taken):.2f}" if taken else ""
-        worst = f"{max(taken):.2f}, {max(row[0] for row in of_key):.2f}" if taken else ""
-        print(
-            f"| {library} | {ranks} | {len(of_key)} | {len(taken)} | {middle} | {worst} "
-            f"| {of_taken}, {len(above) - of_taken} |"
-        )
+        groups = sorted({row[3] for row in of_key})
+        parts = [(group, [row for row in of_key if row[3] == group]) for group in groups]
+        for group, of_group in [*parts, ("all", of_key)]:
+            print(f"| {library} | {ranks} | {group} | {summary(of_group)} |")
     print("\n| library | ranks | group | row | bytes | taken | library → preloaded, µs (ratio) |")
     print("|---|---|---|---|---|---|---|")
     for (library, ranks), of_key in by_key.items():
