@@ -38,8 +38,8 @@ impl Consumers for Single {
 pub(crate) fn advance<C: Consumers>(head: &AtomicU64, from: u64, to: u64) -> bool {
     if C::SINGLE {
         // A single consumer owns the head, so a plain store cannot overwrite another advance.
-        // Release: pairs with the Acquire load of the head by senders, after which the slots
-        // before it are writable.
+        // Release: pairs with the senders' Acquire load of the head. They may then write the slots
+        // before it.
         head.store(to, Ordering::Release);
         return true;
     }

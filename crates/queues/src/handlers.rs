@@ -7,8 +7,8 @@ use crate::message::ExpressMessage;
 /// its bytes. A handler may send.
 pub type Handler<C> = fn(&mut C, SourceName, &[u8]);
 
-/// 256 handlers over a state `C`. A number without a handler, such as that of a queue's Empty
-/// message, does nothing.
+/// 256 handlers over a state `C`. A message without a handler, such as the empty one of
+/// `recv_or_empty`, is ignored.
 ///
 /// ```
 /// use queues::{express::ExpressMessage, handlers::Handlers, id::SourceName};

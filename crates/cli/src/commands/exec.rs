@@ -33,8 +33,8 @@ use std::time::Duration;
 /// admits, and no message may be received twice. The nic of an operation is counted and not
 /// interpreted.
 ///
-/// A calc spins on the one thread of its rank, and all other operations of its cpu wait for that
-/// thread, except a message for a posted receive with a wildcard, which is moved at once. Where a
+/// A calc spins on its rank's only thread. All other operations of its cpu wait, except a message
+/// for a posted receive with a wildcard: it moves at once. Where a
 /// cpu has no calc, or calcs are skipped, its messages take only the time to move them. With the
 /// peers engine several processes may move them at once; with the caller engine the rank itself
 /// executes one operation at a time.
@@ -64,8 +64,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     eager_limit: super::values::EagerLimit,
 
-    /// End the run after this many seconds, with exit status 124. Receives with a wildcard can take
-    /// what others need.
+    /// End the run after this many seconds, with exit status 124. A receive with a
+    /// wildcard can block another one.
     #[arg(long, value_name = "SECONDS", value_parser = super::values::time_limit)]
     timeout: Option<Duration>,
 
@@ -179,7 +179,7 @@ fn run(path: &Path, arguments: &Arguments, format: Format) -> anyhow::Result<Exi
     Ok(if report.verified { ExitCode::from(outcome.exit_status()) } else { ExitCode::FAILURE })
 }
 
-/// The file that the ranks read: what came through standard input is there only once.
+/// The file that ranks read: a copy of standard input, which is readable once.
 fn for_ranks(path: &Path, graphs: &[Graph], scratch: &Path) -> anyhow::Result<PathBuf> {
     if path != Path::new("-") {
         return Ok(path.to_owned());

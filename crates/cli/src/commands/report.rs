@@ -35,7 +35,7 @@ struct PageReport {
     /// Names of the parts that were interrupted; the summary follows from others.
     incomplete: Vec<String>,
     problems: Vec<String>,
-    /// Of the parameters, where two machines are compared.
+    /// Agreement of the parameters, where two machines are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     agreement: Option<Agreement>,
 }

@@ -54,8 +54,7 @@ pub(crate) struct Arguments {
     #[arg(value_parser = number("bytes", NonZeroU64::MIN..=NonZeroU64::MAX))]
     segment: NonZeroU64,
 
-    /// Children of a rank in a tree of any degree; ranks that exchange in a phase of a multiphase
-    /// all-to-all.
+    /// Children of a rank in a tree, or ranks in each exchange of a multiphase all-to-all.
     #[arg(long, default_value_t = Tuning::default().degree)]
     #[arg(value_parser = number("children", NonZeroU32::MIN..=NonZeroU32::MAX))]
     degree: NonZeroU32,
@@ -68,8 +67,8 @@ pub(crate) struct Arguments {
     #[arg(long = "type", value_name = "TYPE", default_value_t = DataType::U8)]
     data_type: DataType,
 
-    /// Two levels, with so many consecutive ranks in a node; for barrier, bcast, reduce, allreduce
-    /// and allgather.
+    /// Two levels, with this many ranks in each node: barrier, bcast, reduce, allreduce, allgather,
+    /// alltoall.
     #[arg(long, value_name = "RANKS")]
     #[arg(value_parser = number("ranks", NonZeroU32::MIN..=NonZeroU32::MAX))]
     ranks_per_node: Option<NonZeroU32>,

@@ -38,7 +38,7 @@ const REFUSED: &[Line] = &[
     ("measure queues --link 1gbit", 2, &["--nodes"]),
     ("measure pingpong --nodes 2 --link 1gbps", 2, &["no rate of a link", "kbit, mbit or gbit"]),
     ("measure pingpong --nodes 2 --link 1kbit", 2, &["from 100kbit to 100gbit", "such as 1gbit"]),
-    ("measure pingpong --nodes 2 --map 0", 2, &["leave it or --nodes out"]),
+    ("measure pingpong --nodes 2 --map 0", 2, &["leave out --map or --nodes"]),
     ("tune --nodes 2 --ranks 2", 2, &["cannot be used with"]),
     ("tour -n 5000", 2, &["4096"]),
     ("top --interval 0", 2, &["it must be 0.05 or more"]),

@@ -69,13 +69,12 @@ impl FlatExecutor {
         size_of::<u64>() + contribution as usize
     }
 
-    /// Moves this rank's arrival to the cache that all share. For a nonblocking call: the others
-    /// compute before they read it, so the lines have time to move, and take less time from there
-    /// than from this rank's cache.
+    /// Moves this rank's arrival to the cache that all share. For nonblocking calls: other
+    /// ranks compute before they read it, so the lines have time to move. Readers then get them
+    /// faster than from this rank's cache.
     #[inline(always)]
     pub(crate) fn demote_arrival(&self, run: u64, collective: &FlatCollective) {
-        // Where a root alone is awaited, the time that its start takes longer is as long as the time
-        // that the others save.
+        // Where only a root is awaited, its start would lose as much time as the other ranks gain.
         if self.role(collective).waits_for == RankSet::All {
             let cell = &raw const self.slot(run).rank_cells[self.rank as usize];
             demote(cell.cast(), self.arrival_bytes(collective));
@@ -96,8 +95,8 @@ impl FlatExecutor {
             RankSet::First(count) => {
                 let others = || (0..count).filter(|rank| *rank != self.rank);
                 others().for_each(|rank| prefetch_cell(run + AHEAD, rank, Purpose::Read));
-                // The first rank of a scan leaves at once. The stores of its next calls would wait
-                // for this one's, and that for a line in the cache of the next rank.
+                // The first rank of a scan leaves at once. Its next stores would wait for this call's
+                // store, which waits for a line in the next rank's cache.
                 if collective.is_scan() && others().next().is_none() {
                     prefetch_cell(run + AHEAD_TO_WRITE, self.rank, Purpose::Write);
                 }
@@ -140,8 +139,9 @@ impl FlatExecutor {
                 let (before, after) = rank_cells.split_at(rank as usize);
                 before.iter().chain(&after[1..]).all(arrived)
             }
-            // This rank has started the run, and may be one that does not publish its arrival.
+            // The caller tests the sources.
             RankSet::Sources => true,
+            // This rank has started the run, and may be one that does not publish its arrival.
             RankSet::First(count) => (0..count)
                 .zip(rank_cells.iter())
                 .all(|(rank, rank_cell)| rank == self.rank || arrived(rank_cell)),

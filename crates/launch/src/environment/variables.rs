@@ -64,23 +64,23 @@ variables! {
     ARENA_MIB = "TRADEWIND_ARENA_MIB", "number", "4096",
         "Address space of each rank's part of the shared memory, in MiB.";
     EAGER_BYTES = "TRADEWIND_EAGER_BYTES", "number", "4096",
-        "Length of the longest message within a node that is sent before its receive is posted, in bytes.";
+        "Longest message of a schedule on one node that is sent before its receive is posted, in bytes.";
     SINGLE_COPY = "TRADEWIND_SINGLE_COPY", "number", "measured when the job starts",
-        "Length in bytes from which ranks of a node that exchange messages read each other's private memory, in one copy; four times this length for messages in one direction; 0 for never.";
+        "Shortest exchange between ranks of a node, in bytes, that copies directly between private memories. Messages in one direction need four times this length. 0 for never.";
     MPI = "TRADEWIND_MPI", "`off`", "on",
         "With `off`, the library that is loaded before an MPI program leaves all calls to the MPI library.";
     MPI_ONLY = "TRADEWIND_MPI_ONLY", "list", "those that are faster on tradewind, by a built-in rule or the table of `tradewind tune --mpi`",
         "Collectives of an MPI program that run on tradewind, such as `iallreduce,allreduce_init,allreduce`, at every length; `nonblocking` stands for all nonblocking and persistent ones, `all` for every one. The value of rank 0 counts.";
     MPI_REPORT = "TRADEWIND_MPI_REPORT", "1", "off",
         "Prints at the end of an MPI program which collectives ran on tradewind.";
+    JOB = "TRADEWIND_JOB", "text", "not set",
+        "Distinguishes the job from other jobs of the same user, if no launcher does.";
     SERVICE = "TRADEWIND_SERVICE", "name", "set by `tradewind run`",
         "Name of the node service.";
     RANK = "TRADEWIND_RANK", "number", "set by the launcher",
         "Number of this rank, from 0.";
     SIZE = "TRADEWIND_SIZE", "number", "set by the launcher",
         "Number of ranks.";
-    JOB = "TRADEWIND_JOB", "text", "set by the launcher",
-        "Distinguishes the job from other jobs of the same user, if no launcher does.";
     STORE = "TRADEWIND_STORE", "addresses", "set by `tradewind run --nodes`",
         "Hosts and ports at which the ranks exchange their addresses, with commas.";
     SERVE = "TRADEWIND_SERVE", "list", "set by `tradewind run --serve`",

@@ -21,8 +21,8 @@ const PASSED: [(i32, Signal); 7] = [
     (SIGCONT, Signal::CONT),
 ];
 
-/// Number of [`Signals`] in this process. An installed handler stays; without any [`Signals`] it
-/// performs the default action of the signal.
+/// The handlers of this process. They stay installed, and perform the default action while no
+/// [`Signals`] exists.
 struct HandlerState {
     count: usize,
     /// True if there are no [`Signals`]; present once the handlers are installed.

@@ -49,7 +49,7 @@ pub(crate) fn execute(
 ) -> anyhow::Result<ExitCode> {
     if let Some(nodes) = arguments.made.nodes {
         if arguments.suite.map.is_some() {
-            let error = "--map names cores for the ranks of one node: leave it or --nodes out\n";
+            let error = "--map names cores of one node: leave out --map or --nodes\n";
             clap::Error::raw(ErrorKind::ArgumentConflict, error).exit();
         }
         return on_made_nodes(name, arguments, nodes, format);

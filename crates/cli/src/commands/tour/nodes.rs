@@ -65,7 +65,7 @@ pub(super) fn describe(measured: &BetweenNodes) -> String {
         ]);
     }
     format!(
-        "The same between {NODES} nodes of this machine with a link of {link}: {} of {} over a computation of {} µs.\n{table}",
+        "Between {NODES} nodes of this machine with links of {link}: {} of {}, with a computation of {} µs.\n{table}",
         blocking.op,
         size(blocking.bytes),
         microseconds(blocking.compute_us),

@@ -1,4 +1,4 @@
-//! `tradewind tune --mpi`: the blocking collectives that tradewind runs faster than an MPI library.
+//! `tradewind tune --mpi`: the collectives that tradewind runs faster than an MPI library.
 //!
 //! The preload library measures them, in each rank of a job of that MPI library
 //! (`tradewind_mpi_tune`). This command loads both libraries in a rank, and starts the jobs

@@ -83,7 +83,7 @@ pub(crate) fn arguments(case: &Case, way: Way<'_>, cores: u32) -> Vec<OsString> 
 impl Arguments {
     fn progress(&self) -> Progress {
         match self.engine {
-            // The algorithm of the caller engine is that of messages; the job has the other engine.
+            // `Caller` selects the algorithm of messages; the job itself runs `Peers`.
             Some(_) if self.by_messages => Progress::OnNode(EngineKind::Caller),
             Some(engine) => Progress::OnNode(engine),
             None if self.in_calls => Progress::InCalls,
