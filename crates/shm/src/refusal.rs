@@ -3,7 +3,7 @@
 use std::io::Error;
 
 /// Returns the end of the text of an error: where the system refuses a call altogether, as sandboxes
-/// let it do, what helps; nothing for other errors.
+/// let it do, or the process has too many open files, what helps; nothing for other errors.
 ///
 /// ```
 /// let refused = std::io::Error::from_raw_os_error(libc::EPERM);
@@ -20,6 +20,7 @@ pub fn way_out(error: &Error) -> &'static str {
             "; a sandbox, such as a seccomp filter, must permit the call, and a tool that emulates \
              calls, such as valgrind, must know it: use a newer version of that"
         }
+        Some(libc::EMFILE) => "; raise the limit of open files (`ulimit -n`)",
         _ => "",
     }
 }
