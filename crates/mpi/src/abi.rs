@@ -112,6 +112,26 @@ impl Abi {
         }
     }
 
+    /// The handle that `call` writes to an address that it receives, or its error code.
+    pub(crate) fn written(&self, call: impl FnOnce(Pointer) -> c_int) -> Result<Handle, c_int> {
+        let mut in_memory: isize = 0;
+        let at: Pointer = (&raw mut in_memory).cast();
+        match call(at) {
+            // SAFETY: the variable is as large as the handles of every ABI.
+            0 => Ok(unsafe { self.read(at, 0) }),
+            outcome => Err(outcome),
+        }
+    }
+
+    /// Passes the address of a handle in memory to `call`.
+    pub(crate) fn by_address<T>(&self, handle: Handle, call: impl FnOnce(Pointer) -> T) -> T {
+        let mut in_memory: isize = 0;
+        let at: Pointer = (&raw mut in_memory).cast();
+        // SAFETY: the variable is as large as the handles of every ABI.
+        unsafe { self.write(at, 0, handle) };
+        call(at)
+    }
+
     /// The handle of an operation that tradewind has, or the null handle.
     pub(crate) fn operation(&self, op: Op) -> Handle {
         let mut all = self.operations.iter();
@@ -206,39 +226,66 @@ fn failures(classes: [c_int; 2], other: c_int) -> [c_int; 2] {
     if host::Comm_revoke.find().is_some() { classes } else { [other; 2] }
 }
 
+/// A predefined object in the three ABIs: its handles in MPICH and in the MPI standard, and the end of
+/// the name of Open MPI's variable.
+type Predefined = (Handle, Handle, &'static str);
+
+const ELEMENTS: [(DataType, Predefined); 28] = [
+    (I8, (0x4c000118, 0x244, "signed_char")),
+    (U8, (0x4c000102, 0x245, "unsigned_char")),
+    (I16, (0x4c000203, 0x208, "short")),
+    (I32, (0x4c000405, 0x209, "int")),
+    (I64, (0x4c000807, 0x20a, "long")),
+    (I64, (0x4c000809, 0x20b, "long_long_int")),
+    (U16, (0x4c000204, 0x20c, "unsigned_short")),
+    (U32, (0x4c000406, 0x20d, "unsigned")),
+    (U64, (0x4c000808, 0x20e, "unsigned_long")),
+    (U64, (0x4c000819, 0x20f, "unsigned_long_long")),
+    (F32, (0x4c00040a, 0x210, "float")),
+    (F64, (0x4c00080b, 0x214, "double")),
+    (I8, (0x4c000137, 0x240, "int8_t")),
+    (I16, (0x4c000238, 0x248, "int16_t")),
+    (I32, (0x4c000439, 0x250, "int32_t")),
+    (I64, (0x4c00083a, 0x258, "int64_t")),
+    (U8, (0x4c00013b, 0x241, "uint8_t")),
+    (U16, (0x4c00023c, 0x249, "uint16_t")),
+    (U32, (0x4c00043d, 0x251, "uint32_t")),
+    (U64, (0x4c00083e, 0x259, "uint64_t")),
+    (I64, (0x4c000843, 0x201, "aint")),
+    (I64, (0x4c000844, 0x203, "offset")),
+    (I64, (0x4c000845, 0x202, "count")),
+    // The types of Fortran.
+    (I32, (0x4c00041b, 0x219, "integer")),
+    (F32, (0x4c00041c, 0x21a, "real")),
+    (F64, (0x4c00081f, 0x21c, "dblprec")),
+    (I64, (0x4c000831, 0x2d9, "integer8")),
+    (F64, (0x4c000829, 0x2da, "real8")),
+];
+const BYTE: Predefined = (0x4c00010d, 0x247, "byte");
+const OTHERS: [Predefined; 2] = [BYTE, (0x4c00100c, 0x220, "long_double")];
+const MOVED: [Predefined; 3] =
+    [(0x4c00010f, 0x207, "packed"), (0x4c000101, 0x243, "char"), (0x4c00013f, 0x238, "c_bool")];
+const OPERATIONS: [(Op, Predefined); 7] = [
+    (Op::Maximum, (0x58000001, 0x23, "op_max")),
+    (Op::Minimum, (0x58000002, 0x22, "op_min")),
+    (Op::Sum, (0x58000003, 0x21, "op_sum")),
+    (Op::Product, (0x58000004, 0x24, "op_prod")),
+    (Op::And, (0x58000006, 0x28, "op_band")),
+    (Op::Or, (0x58000008, 0x29, "op_bor")),
+    (Op::Xor, (0x5800000a, 0x2a, "op_bxor")),
+];
+
+/// The handles of these objects, as `find` knows them. A library built without Fortran lacks its types.
+fn named<T: Copy>(
+    objects: &[(T, Predefined)],
+    find: impl Fn(Predefined) -> Option<Handle>,
+) -> Vec<Named<T>> {
+    objects.iter().filter_map(|(what, object)| Some((*what, find(*object)?))).collect()
+}
+
 fn mpich() -> Abi {
     let [error_process_failed, error_revoked] = failures([101, 103], 15);
-    let elements = [
-        (I8, 0x4c000118),
-        (U8, 0x4c000102),
-        (I16, 0x4c000203),
-        (I32, 0x4c000405),
-        (I64, 0x4c000807),
-        (I64, 0x4c000809),
-        (U16, 0x4c000204),
-        (U32, 0x4c000406),
-        (U64, 0x4c000808),
-        (U64, 0x4c000819),
-        (F32, 0x4c00040a),
-        (F64, 0x4c00080b),
-        (I8, 0x4c000137),
-        (I16, 0x4c000238),
-        (I32, 0x4c000439),
-        (I64, 0x4c00083a),
-        (U8, 0x4c00013b),
-        (U16, 0x4c00023c),
-        (U32, 0x4c00043d),
-        (U64, 0x4c00083e),
-        (I64, 0x4c000843),
-        (I64, 0x4c000844),
-        (I64, 0x4c000845),
-        // The types of Fortran.
-        (I32, 0x4c00041b),
-        (F32, 0x4c00041c),
-        (F64, 0x4c00081f),
-        (I64, 0x4c000831),
-        (F64, 0x4c000829),
-    ];
+    let find = |(handle, ..): Predefined| Some(handle);
     Abi {
         name: "MPICH",
         narrow: true,
@@ -263,49 +310,17 @@ fn mpich() -> Abi {
         errors_return: 0x54000001,
         error_in_status: 17,
         reports_aliases: true,
-        byte: 0x4c00010d,
+        byte: BYTE.0,
         int: 0x4c000405,
-        elements: elements.to_vec(),
-        // Byte, long double.
-        others: vec![0x4c00010d, 0x4c00100c],
-        // Packed, char, bool.
-        moved: vec![0x4c00010f, 0x4c000101, 0x4c00013f],
-        operations: operations(|number| 0x58000000 + number, [1, 2, 3, 4, 6, 8, 10]),
+        elements: named(&ELEMENTS, find),
+        others: OTHERS.into_iter().filter_map(find).collect(),
+        moved: MOVED.into_iter().filter_map(find).collect(),
+        operations: named(&OPERATIONS, find),
     }
 }
 
 fn standard() -> Abi {
-    let elements = [
-        (I8, 0x244),
-        (U8, 0x245),
-        (I16, 0x208),
-        (I32, 0x209),
-        (I64, 0x20a),
-        (I64, 0x20b),
-        (U16, 0x20c),
-        (U32, 0x20d),
-        (U64, 0x20e),
-        (U64, 0x20f),
-        (F32, 0x210),
-        (F64, 0x214),
-        (I8, 0x240),
-        (I16, 0x248),
-        (I32, 0x250),
-        (I64, 0x258),
-        (U8, 0x241),
-        (U16, 0x249),
-        (U32, 0x251),
-        (U64, 0x259),
-        (I64, 0x201),
-        (I64, 0x203),
-        (I64, 0x202),
-        // The types of Fortran.
-        (I32, 0x219),
-        (F32, 0x21a),
-        (F64, 0x21c),
-        (I64, 0x2d9),
-        (F64, 0x2da),
-    ];
+    let find = |(_, handle, _): Predefined| Some(handle);
     Abi {
         name: STANDARD,
         narrow: false,
@@ -330,21 +345,13 @@ fn standard() -> Abi {
         errors_return: 0x143,
         error_in_status: 19,
         reports_aliases: true,
-        byte: 0x247,
+        byte: BYTE.1,
         int: 0x209,
-        elements: elements.to_vec(),
-        // Byte, long double.
-        others: vec![0x247, 0x220],
-        // Packed, char, bool.
-        moved: vec![0x207, 0x243, 0x238],
-        operations: operations(|number| number, [0x23, 0x22, 0x21, 0x24, 0x28, 0x29, 0x2a]),
+        elements: named(&ELEMENTS, find),
+        others: OTHERS.into_iter().filter_map(find).collect(),
+        moved: MOVED.into_iter().filter_map(find).collect(),
+        operations: named(&OPERATIONS, find),
     }
-}
-
-/// Maximum, minimum, sum, product, and the bitwise and, or, exclusive or.
-fn operations(handle: impl Fn(isize) -> Handle, numbers: [isize; 7]) -> Vec<Named<Op>> {
-    let order = [Op::Maximum, Op::Minimum, Op::Sum, Op::Product, Op::And, Op::Or, Op::Xor];
-    order.into_iter().zip(numbers.map(handle)).collect()
 }
 
 /// Predefined handles are addresses of variables of the library. `None` if one is missing.
@@ -354,50 +361,8 @@ fn open_mpi() -> Option<Abi> {
         let at = host::variable(&name);
         (!at.is_null()).then(|| at.addr().cast_signed())
     };
-    let data_type = |name: &str| variable(&format!("ompi_mpi_{name}"));
-    let operation = |name: &str| variable(&format!("ompi_mpi_op_{name}"));
-    let elements = [
-        (I8, "signed_char"),
-        (U8, "unsigned_char"),
-        (I16, "short"),
-        (I32, "int"),
-        (I64, "long"),
-        (I64, "long_long_int"),
-        (U16, "unsigned_short"),
-        (U32, "unsigned"),
-        (U64, "unsigned_long"),
-        (U64, "unsigned_long_long"),
-        (F32, "float"),
-        (F64, "double"),
-        (I8, "int8_t"),
-        (I16, "int16_t"),
-        (I32, "int32_t"),
-        (I64, "int64_t"),
-        (U8, "uint8_t"),
-        (U16, "uint16_t"),
-        (U32, "uint32_t"),
-        (U64, "uint64_t"),
-        (I64, "aint"),
-        (I64, "offset"),
-        (I64, "count"),
-        (I32, "integer"),
-        (F32, "real"),
-        (F64, "dblprec"),
-        (I64, "integer8"),
-        (F64, "real8"),
-    ];
-    let others = ["byte", "long_double"];
+    let find = |(.., name): Predefined| variable(&format!("ompi_mpi_{name}"));
     let [error_process_failed, error_revoked] = failures([75, 77], 16);
-    let moved = ["packed", "char", "c_bool"];
-    let named = [
-        (Op::Maximum, "max"),
-        (Op::Minimum, "min"),
-        (Op::Sum, "sum"),
-        (Op::Product, "prod"),
-        (Op::And, "band"),
-        (Op::Or, "bor"),
-        (Op::Xor, "bxor"),
-    ];
     Some(Abi {
         name: "Open MPI",
         narrow: false,
@@ -422,16 +387,12 @@ fn open_mpi() -> Option<Abi> {
         errors_return: variable("ompi_mpi_errors_return")?,
         error_in_status: 18,
         reports_aliases: false,
-        byte: data_type("byte")?,
-        int: data_type("int")?,
-        // A library built without Fortran lacks its types.
-        elements: elements
-            .iter()
-            .filter_map(|(element, name)| Some((*element, data_type(name)?)))
-            .collect(),
-        others: others.iter().filter_map(|name| data_type(name)).collect(),
-        moved: moved.iter().filter_map(|name| data_type(name)).collect(),
-        operations: named.iter().filter_map(|(op, name)| Some((*op, operation(name)?))).collect(),
+        byte: find(BYTE)?,
+        int: variable("ompi_mpi_int")?,
+        elements: named(&ELEMENTS, find),
+        others: OTHERS.into_iter().filter_map(find).collect(),
+        moved: MOVED.into_iter().filter_map(find).collect(),
+        operations: named(&OPERATIONS, find),
     })
 }
 

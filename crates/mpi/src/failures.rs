@@ -11,7 +11,7 @@
 //! tradewind can create none without the failed ones.
 
 use crate::abi::Abi;
-use crate::host::{Handle, Pointer, call};
+use crate::host::{Handle, call};
 use crate::kind::Kind;
 use crate::origin::Origin;
 use crate::private::{poke, private, translated_rank};
@@ -189,13 +189,7 @@ impl Survivors {
         if !is_on() {
             return Some(Survivors(private));
         }
-        let mut shrunken: isize = 0;
-        let at: Pointer = (&raw mut shrunken).cast();
-        if call!(Comm_shrink(private, at)) != 0 {
-            return None;
-        }
-        // SAFETY: the variable is as large as the handles of every ABI.
-        let shrunken = unsafe { abi.read(at, 0) };
+        let shrunken = abi.written(|at| call!(Comm_shrink(private, at))).ok()?;
         call!(Comm_set_errhandler(shrunken, abi.errors_return));
         Some(Survivors(shrunken))
     }
@@ -208,10 +202,6 @@ impl Survivors {
         if outcome != 0 {
             call!(Comm_revoke(self.0));
         }
-        let mut in_memory: isize = 0;
-        let at: Pointer = (&raw mut in_memory).cast();
-        // SAFETY: the variable is as large as the handles of every ABI.
-        unsafe { abi.write(at, 0, self.0) };
-        call!(Comm_free(at));
+        abi.by_address(self.0, |at| call!(Comm_free(at)));
     }
 }

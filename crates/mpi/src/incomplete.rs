@@ -71,24 +71,18 @@ pub(crate) fn close(abi: &Abi) {
 
 /// A generalized request, which is complete when this library says so.
 fn create(abi: &Abi) -> Option<Handle> {
-    let mut in_memory: isize = 0;
-    let at: Pointer = (&raw mut in_memory).cast();
     let (query, release, cancel): (Pointer, Pointer, Pointer) =
         (query as *mut _, release as *mut _, cancel as *mut _);
-    let outcome = call!(Grequest_start(query, release, cancel, std::ptr::null_mut(), at));
-    // SAFETY: the variable is as large as the handles of every ABI.
-    let request = (outcome == 0).then(|| unsafe { abi.read(at, 0) })?;
+    let nothing = std::ptr::null_mut();
+    let request =
+        abi.written(|at| call!(Grequest_start(query, release, cancel, nothing, at))).ok()?;
     requests().all.push(request);
     Some(request)
 }
 
 fn free(abi: &Abi, request: Handle) {
-    let mut in_memory: isize = 0;
-    let at: Pointer = (&raw mut in_memory).cast();
-    // SAFETY: the variable is as large as the handles of every ABI.
-    unsafe { abi.write(at, 0, request) };
     call!(Grequest_complete(request));
-    call!(Request_free(at));
+    abi.by_address(request, |at| call!(Request_free(at)));
 }
 
 unsafe extern "C" fn query(_state: Pointer, _status: Pointer) -> c_int {

@@ -17,13 +17,9 @@ static RANK: AtomicI32 = AtomicI32::new(0);
 /// Creates the communicator of this library's own calls. Collective over the world.
 pub(crate) fn open_private(abi: &Abi, rank: c_int) -> Result<(), c_int> {
     RANK.store(rank, Ordering::Relaxed);
-    let mut in_memory: isize = 0;
-    let at: Pointer = (&raw mut in_memory).cast();
     let world = abi.comm_world;
-    let duplicate = || completed(abi, |request| call!(Comm_idup(world, at, request)));
-    check(tolerance::with_errors_returned(abi, world, duplicate))?;
-    // SAFETY: the variable is as large as the handles of every ABI.
-    let private = unsafe { abi.read(at, 0) };
+    let duplicate = |at| completed(abi, |request| call!(Comm_idup(world, at, request)));
+    let private = tolerance::with_errors_returned(abi, world, || abi.written(duplicate))?;
     check(call!(Comm_set_errhandler(private, abi.errors_return)))?;
     PRIVATE.store(private, Ordering::Relaxed);
     Ok(())
@@ -48,11 +44,7 @@ pub(crate) fn completed(abi: &Abi, start: impl FnOnce(Pointer) -> c_int) -> c_in
 
 /// Frees the communicator of this library's own calls.
 pub(crate) fn close_private(abi: &Abi) {
-    let mut in_memory: isize = 0;
-    let at: Pointer = (&raw mut in_memory).cast();
-    // SAFETY: the variable is as large as the handles of every ABI.
-    unsafe { abi.write(at, 0, PRIVATE.load(Ordering::Relaxed)) };
-    call!(Comm_free(at));
+    abi.by_address(PRIVATE.load(Ordering::Relaxed), |at| call!(Comm_free(at)));
 }
 
 pub(crate) fn check(outcome: c_int) -> Result<(), c_int> {
@@ -89,15 +81,12 @@ pub(crate) fn translated_rank(
     (from, rank): (Handle, c_int),
     to: Handle,
 ) -> Option<c_int> {
-    let mut groups = [0isize; 2];
-    let [of_one, of_other] = groups.each_mut().map(|group| (&raw mut *group).cast());
-    call!(Comm_group(from, of_one));
-    call!(Comm_group(to, of_other));
+    let one = abi.written(|at| call!(Comm_group(from, at))).ok()?;
+    let other = abi.written(|at| call!(Comm_group(to, at))).ok()?;
     let mut translated = abi.undefined;
-    // SAFETY: the variables are as large as the handles of every ABI.
-    let (one, other) = unsafe { (abi.read(of_one, 0), abi.read(of_other, 0)) };
     let outcome = call!(Group_translate_ranks(one, 1, &raw const rank, other, &raw mut translated));
-    call!(Group_free(of_one));
-    call!(Group_free(of_other));
+    for group in [one, other] {
+        abi.by_address(group, |at| call!(Group_free(at)));
+    }
     (outcome == 0 && translated != abi.undefined).then_some(translated)
 }

@@ -2,7 +2,7 @@
 //! waits on them.
 
 use crate::abi::Abi;
-use crate::host::{self, Handle, Pointer, call};
+use crate::host::{self, Handle, call};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,15 +78,12 @@ pub(crate) fn with_errors_returned<T>(
     communicator: Handle,
     calls: impl FnOnce() -> T,
 ) -> T {
-    let mut handler: isize = 0;
-    let at: Pointer = (&raw mut handler).cast();
-    let is_kept = call!(Comm_get_errhandler(communicator, at)) == 0;
+    let kept = abi.written(|at| call!(Comm_get_errhandler(communicator, at)));
     call!(Comm_set_errhandler(communicator, abi.errors_return));
     let value = calls();
-    if is_kept {
-        // SAFETY: the variable is as large as the handles of every ABI.
-        call!(Comm_set_errhandler(communicator, unsafe { abi.read(at, 0) }));
-        call!(Errhandler_free(at));
+    if let Ok(handler) = kept {
+        call!(Comm_set_errhandler(communicator, handler));
+        abi.by_address(handler, |at| call!(Errhandler_free(at)));
     }
     value
 }
