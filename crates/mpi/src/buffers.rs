@@ -341,12 +341,11 @@ fn moved_type(abi: &Abi, handle: Handle) -> (Pointer, Handle) {
     let base: Pointer = (&raw const ANCHOR).cast_mut().cast();
     let one = 1;
     let back = base.addr().cast_signed().wrapping_neg();
-    let mut moved: isize = 0;
-    let at: Pointer = (&raw mut moved).cast();
-    call!(Type_create_hindexed(1, &raw const one, &raw const back, handle, at));
-    call!(Type_commit(at));
-    // SAFETY: the variable is as large as the handles of every ABI.
-    (base, unsafe { abi.read(at, 0) })
+    let moved = abi.written(|at| {
+        call!(Type_create_hindexed(1, &raw const one, &raw const back, handle, at));
+        call!(Type_commit(at))
+    });
+    (base, moved.unwrap_or(abi.datatype_null))
 }
 
 /// The input of a call.
@@ -415,11 +414,6 @@ impl Output {
         // SAFETY: only the request uses the staging buffer until the call is complete.
         let bytes = unsafe { staging.slice() };
         Output { bytes, unpacked: Some((staging, area.keep_types())) }
-    }
-
-    /// No data.
-    pub(crate) fn none() -> Self {
-        Output { bytes: &mut [], unpacked: None }
     }
 
     fn is_direct(&self) -> bool {

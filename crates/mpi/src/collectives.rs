@@ -7,14 +7,14 @@
 use crate::abi::Abi;
 use crate::buffers::{Area, Input, Output, Piece, Staging, TypeInfo, type_info};
 use crate::communicators::Served;
-use crate::host::{Handle, Pointer};
+use crate::host::{Handle, Pointer, Types};
 use crate::lists::{Lists, Number};
-use crate::mode::{Background, Mode};
+use crate::mode::{Background, From, Mode, To};
 use crate::refusal::Refusal;
 use crate::report::{self, Reason};
 use crate::requests::Rest;
 use std::ffi::c_int;
-use tradewind::{Communicator, InPlace};
+use tradewind::Communicator;
 
 pub(crate) type Start<M = Background> = Result<<M as Mode>::Operation, Refusal>;
 
@@ -37,7 +37,7 @@ pub(crate) struct Elements {
 
 /// Blocks of elements of a type, as the forms with a `v` pass them. Displacements count elements.
 #[derive(Clone, Copy)]
-pub(crate) struct Blocks<N, D> {
+pub(crate) struct Listed<N, D> {
     pub(crate) at: Pointer,
     pub(crate) counts: *const N,
     pub(crate) displacements: *const D,
@@ -47,11 +47,164 @@ pub(crate) struct Blocks<N, D> {
 /// Blocks of elements, each of a type of its own, as the forms with a `w` pass them. Displacements
 /// count bytes.
 #[derive(Clone, Copy)]
-pub(crate) struct TypedBlocks<N, D> {
+pub(crate) struct Typed<N, D> {
     pub(crate) at: Pointer,
     pub(crate) counts: *const N,
     pub(crate) displacements: *const D,
-    pub(crate) datatypes: Pointer,
+    pub(crate) datatypes: Types,
+}
+
+/// A buffer with a block for each rank or neighbour, in one of the three ways to describe it.
+pub(crate) trait Blocks: Copy {
+    /// All blocks have one length.
+    const ARE_EQUAL: bool;
+
+    /// The address of the buffer.
+    fn at(self) -> Pointer;
+
+    /// The first `number` blocks.
+    fn area<M: Mode>(self, call: Call<M>, number: usize) -> Result<Area, Refusal>;
+
+    /// One of the blocks, which are `all`.
+    fn block<M: Mode>(self, _call: Call<M>, all: &Area, index: usize) -> Result<Area, Refusal> {
+        Ok(all.piece(index))
+    }
+
+    /// What two buffers with the same elements have in common; `None` without elements.
+    fn description(self) -> Option<(usize, Handle)>;
+
+    /// As [`Call::check_apart`], for buffers with the same elements.
+    fn check_apart<M: Mode>(self, call: Call<M>, other: Self) -> Result<(), Refusal> {
+        let is_same = self.description().is_some() && self.description() == other.description();
+        if is_same { call.check_apart(self.at(), other.at()) } else { Ok(()) }
+    }
+}
+
+/// Blocks of elements of one type.
+pub(crate) trait OneType: Blocks {
+    /// As [`Call::check_apart`], for a buffer of the root beside these blocks, which are `all`.
+    fn check_apart_from<M: Mode>(
+        self,
+        call: Call<M>,
+        one: Elements,
+        all: &Area,
+    ) -> Result<(), Refusal>;
+}
+
+impl Blocks for Elements {
+    const ARE_EQUAL: bool = true;
+
+    fn at(self) -> Pointer {
+        self.at
+    }
+
+    fn area<M: Mode>(self, call: Call<M>, number: usize) -> Result<Area, Refusal> {
+        let element = call.element(self.datatype, self.count == 0)?;
+        let count = count(self.count)?.checked_mul(number).ok_or(INVALID)?;
+        count.checked_mul(element.size).ok_or(INVALID)?;
+        Ok(Area::single(self.at, count, element))
+    }
+
+    fn block<M: Mode>(self, call: Call<M>, _all: &Area, index: usize) -> Result<Area, Refusal> {
+        let element = call.element(self.datatype, self.count == 0)?;
+        let count = count(self.count)?;
+        let displacement = (index * count) as isize;
+        Ok(Area::blocks(self.at, element, std::iter::once((count, displacement))))
+    }
+
+    fn description(self) -> Option<(usize, Handle)> {
+        (self.count != 0).then_some((self.count as usize, self.datatype))
+    }
+}
+
+impl OneType for Elements {
+    fn check_apart_from<M: Mode>(
+        self,
+        call: Call<M>,
+        one: Elements,
+        _all: &Area,
+    ) -> Result<(), Refusal> {
+        self.check_apart(call, one)
+    }
+}
+
+impl<N: Number, D: Number> Blocks for Listed<N, D> {
+    const ARE_EQUAL: bool = false;
+
+    fn at(self) -> Pointer {
+        self.at
+    }
+
+    fn area<M: Mode>(self, call: Call<M>, number: usize) -> Result<Area, Refusal> {
+        let counts = call.lists.numbers(self.counts, number);
+        let element = call.element(self.datatype, counts.iter().all(|count| *count == 0))?;
+        let displacements = call.lists.numbers(self.displacements, number);
+        if counts.iter().any(|count| *count < 0) {
+            return Err(INVALID);
+        }
+        let blocks = counts.iter().zip(displacements).map(|(c, d)| (*c as usize, d as isize));
+        Ok(Area::blocks(self.at, element, blocks))
+    }
+
+    fn description(self) -> Option<(usize, Handle)> {
+        Some((self.counts.addr(), self.datatype))
+    }
+}
+
+impl<N: Number, D: Number> OneType for Listed<N, D> {
+    /// The blocks of other ranks may lie behind the buffer, from the same address on.
+    fn check_apart_from<M: Mode>(
+        self,
+        call: Call<M>,
+        one: Elements,
+        all: &Area,
+    ) -> Result<(), Refusal> {
+        let own = all.piece(call.served.rank());
+        let is_same = one.count != 0 && one.datatype == self.datatype && own.bytes() != 0;
+        if is_same { call.check_apart(one.at, own.at()) } else { Ok(()) }
+    }
+}
+
+impl<N: Number, D: Number> Blocks for Typed<N, D> {
+    const ARE_EQUAL: bool = false;
+
+    fn at(self) -> Pointer {
+        self.at
+    }
+
+    fn area<M: Mode>(self, call: Call<M>, number: usize) -> Result<Area, Refusal> {
+        let counts = call.lists.numbers(self.counts, number);
+        let displacements = call.lists.numbers(self.displacements, number);
+        let types = call.lists.types(call.abi, self.datatypes, number);
+        let pieces = counts.iter().zip(displacements).zip(types).map(|((c, d), datatype)| {
+            let at = self.at.cast::<u8>().wrapping_offset(d as isize);
+            Ok(Piece { at, count: count(*c)?, element: call.element(datatype, *c == 0)? })
+        });
+        Ok(Area::of(pieces.collect::<Result<Vec<_>, Refusal>>()?.into_iter()))
+    }
+
+    fn description(self) -> Option<(usize, Handle)> {
+        Some((self.counts.addr(), self.datatypes.addr().cast_signed()))
+    }
+}
+
+/// The bytes of each block, unless all blocks have one length.
+pub(crate) fn sizes<B: Blocks>(all: &Area) -> Option<Vec<usize>> {
+    (!B::ARE_EQUAL).then(|| all.sizes())
+}
+
+/// The data that a rank sends.
+pub(crate) enum Sent {
+    Apart(Area),
+    /// In the area of the output.
+    InPlace(Area),
+}
+
+impl Sent {
+    pub(crate) fn area(&self) -> &Area {
+        let (Sent::Apart(area) | Sent::InPlace(area)) = self;
+        area
+    }
 }
 
 pub(crate) const INVALID: Refusal = Refusal::Left(Reason::Arguments);
@@ -123,54 +276,32 @@ impl<M: Mode> Call<M> {
         root as usize == self.served.rank()
     }
 
-    /// `times` blocks of elements, one after the other.
-    pub(crate) fn area(self, elements: Elements, times: usize) -> Result<Area, Refusal> {
-        let element = self.element(elements.datatype, elements.count == 0)?;
-        let count = count(elements.count)?.checked_mul(times).ok_or(INVALID)?;
-        count.checked_mul(element.size).ok_or(INVALID)?;
-        Ok(Area::single(elements.at, count, element))
-    }
-
-    /// Block `index` of elements.
-    fn block(self, elements: Elements, index: usize) -> Result<Area, Refusal> {
-        let element = self.element(elements.datatype, elements.count == 0)?;
-        let count = count(elements.count)?;
-        let displacement = (index * count) as isize;
-        Ok(Area::blocks(elements.at, element, std::iter::once((count, displacement))))
-    }
-
-    pub(crate) fn blocks<N: Number, D: Number>(
-        self,
-        blocks: Blocks<N, D>,
-        length: usize,
-    ) -> Result<Area, Refusal> {
-        let counts = self.lists.numbers(blocks.counts, length);
-        let element = self.element(blocks.datatype, counts.iter().all(|count| *count == 0))?;
-        let displacements = self.lists.numbers(blocks.displacements, length);
-        if counts.iter().any(|count| *count < 0) {
-            return Err(INVALID);
+    /// The blocks that a rank sends, which with MPI_IN_PLACE are `own`.
+    fn sent<B: Blocks>(self, blocks: B, number: usize, own: Area) -> Result<Sent, Refusal> {
+        match self.abi.is_in_place(blocks.at()) {
+            true => Ok(Sent::InPlace(own)),
+            false => blocks.area(self, number).map(Sent::Apart),
         }
-        let blocks_of = counts.iter().zip(displacements).map(|(c, d)| (*c as usize, d as isize));
-        Ok(Area::blocks(blocks.at, element, blocks_of))
     }
 
-    pub(crate) fn typed_blocks<N: Number, D: Number>(
+    /// Runs or starts a call by `start`, with the bytes of its input, unless they lie in the output,
+    /// and of its output. No check may follow.
+    pub(crate) fn run(
         self,
-        blocks: TypedBlocks<N, D>,
-        length: usize,
-    ) -> Result<Area, Refusal> {
-        let counts = self.lists.numbers(blocks.counts, length);
-        let displacements = self.lists.numbers(blocks.displacements, length);
-        let types = self.lists.types(self.abi, blocks.datatypes, length);
-        let pieces = counts.iter().zip(displacements).zip(types).map(|((c, d), datatype)| {
-            let at = blocks.at.cast::<u8>().wrapping_offset(d as isize);
-            Ok(Piece { at, count: count(*c)?, element: self.element(datatype, *c == 0)? })
-        });
-        Ok(Area::of(pieces.collect::<Result<Vec<_>, Refusal>>()?.into_iter()))
+        sent: Sent,
+        output: Area,
+        start: impl FnOnce(&Communicator, Option<From>, To) -> tradewind::Result<M::Begun>,
+    ) -> Start<M> {
+        let communicator = self.communicator()?;
+        let output = Output::of(self.abi, output);
+        let input = match &sent {
+            Sent::Apart(sent) => Input::of(self.abi, sent),
+            Sent::InPlace(own) => Input::in_place(self.abi, own, &output),
+        };
+        let begun = start(communicator, input.bytes, output.bytes)?;
+        Ok(self.end(begun, input.staging, output.unpacked))
     }
-}
 
-impl<M: Mode> Call<M> {
     /// Leaves a call with one buffer for sending and receiving, which MPI forbids, to a library that
     /// reports it. Other libraries accept such calls on some ranks, so all of them run here.
     pub(crate) fn check_apart(self, send: Pointer, receive: Pointer) -> Result<(), Refusal> {
@@ -178,41 +309,7 @@ impl<M: Mode> Call<M> {
         let is_same = send == receive && !send.is_null();
         if is_same && self.abi.reports_aliases { Err(INVALID) } else { Ok(()) }
     }
-
-    /// As [`check_apart`](Self::check_apart), for the same number of elements.
-    fn check_elements_apart(self, send: Elements, receive: Elements) -> Result<(), Refusal> {
-        let Elements { count, datatype, .. } = receive;
-        let is_same = send.count == count && send.datatype == datatype && count != 0;
-        if is_same { self.check_apart(send.at, receive.at) } else { Ok(()) }
-    }
-
-    /// As [`check_apart`](Self::check_apart), for a buffer of the root and its own one of the blocks
-    /// of all ranks. The blocks of other ranks may lie behind the buffer, from the same address on.
-    fn check_block_apart(
-        self,
-        (at, datatype): (Pointer, Handle),
-        (blocks, datatype_of_blocks): (&Area, Handle),
-    ) -> Result<(), Refusal> {
-        let own = blocks.piece(self.served.rank());
-        let is_same = datatype == datatype_of_blocks && own.bytes() != 0;
-        if is_same { self.check_apart(at, own.at()) } else { Ok(()) }
-    }
 }
-
-/// Calls a collective of tradewind with an input that may be in place.
-macro_rules! with_input {
-    ($input:expr, |$bytes:ident| $call:expr) => {
-        match $input.bytes {
-            Some($bytes) => $call,
-            None => {
-                let $bytes = tradewind::InPlace;
-                $call
-            }
-        }
-    };
-}
-
-pub(crate) use with_input;
 
 pub(crate) fn barrier<M: Mode>(call: Call<M>) -> Start<M> {
     Ok(call.end(M::barrier(call.communicator()?)?, None, None))
@@ -221,258 +318,120 @@ pub(crate) fn barrier<M: Mode>(call: Call<M>) -> Start<M> {
 pub(crate) fn bcast<M: Mode>(call: Call<M>, buffer: Elements, root: c_int) -> Start<M> {
     let abi = call.abi;
     let root = call.root(root)?;
-    let area = call.area(buffer, 1)?;
+    let area = buffer.area(call, 1)?;
     call.check_length(area.bytes(), 1)?;
-    let communicator = call.communicator()?;
-    // At the root the area is read: a packed copy holds the data. It needs no unpacking.
-    let is_root = call.is_root(root);
-    let output = if is_root { Output::preserved(abi, area) } else { Output::of(abi, area) };
-    let started = M::bcast(communicator, output.bytes, root)?;
-    match output.unpacked {
-        Some((staging, area)) if is_root => {
-            area.release(abi);
-            Ok(call.end(started, Some(staging), None))
-        }
-        unpacked => Ok(call.end(started, None, unpacked)),
+    if !call.is_root(root) {
+        let nothing = Sent::Apart(Area::empty());
+        return call.run(nothing, area, |communicator, _, to| M::bcast(communicator, to, root));
     }
+    // At the root the area is read: a packed copy holds the data. It needs no unpacking.
+    let communicator = call.communicator()?;
+    let output = Output::preserved(abi, area);
+    let begun = M::bcast(communicator, output.bytes, root)?;
+    let staging = output.unpacked.map(|(staging, area)| {
+        area.release(abi);
+        staging
+    });
+    Ok(call.end(begun, staging, None))
 }
 
-pub(crate) fn allgather<M: Mode>(call: Call<M>, send: Elements, receive: Elements) -> Start<M> {
-    let Call { abi, served, .. } = call;
-    let area = call.area(receive, served.size())?;
+pub(crate) fn allgather<M: Mode, B: Blocks>(call: Call<M>, send: Elements, receive: B) -> Start<M> {
+    let area = receive.area(call, call.served.size())?;
     call.check_length(area.bytes(), 1)?;
-    let own = call.block(receive, served.rank())?;
+    let own = receive.block(call, &area, call.served.rank())?;
     call.check_apart(send.at, own.at())?;
-    let communicator = call.communicator()?;
-    let output = Output::of(abi, area);
-    let input = if abi.is_in_place(send.at) {
-        Input::in_place(abi, &own, &output)
-    } else {
-        Input::of(abi, &call.area(send, 1)?)
-    };
-    let bytes = output.bytes;
-    let started = with_input!(input, |from| M::allgather(communicator, from, bytes))?;
-    Ok(call.end(started, input.staging, output.unpacked))
-}
-
-pub(crate) fn allgatherv<M: Mode, N: Number, D: Number>(
-    call: Call<M>,
-    send: Elements,
-    receive: Blocks<N, D>,
-) -> Start<M> {
-    let Call { abi, served, .. } = call;
-    let area = call.blocks(receive, served.size())?;
-    let sizes = area.sizes();
-    call.check_length(area.bytes(), 1)?;
-    let own = area.piece(served.rank());
-    call.check_apart(send.at, own.at())?;
-    let communicator = call.communicator()?;
-    let output = Output::of(abi, area);
-    let input = if abi.is_in_place(send.at) {
-        Input::in_place(abi, &own, &output)
-    } else {
-        Input::of(abi, &call.area(send, 1)?)
-    };
-    let bytes = output.bytes;
-    let started = with_input!(input, |from| M::allgatherv(communicator, from, bytes, &sizes))?;
-    Ok(call.end(started, input.staging, output.unpacked))
+    let sent = call.sent(send, 1, own)?;
+    let sizes = sizes::<B>(&area);
+    call.run(sent, area, |communicator, from, to| match &sizes {
+        None => M::allgather(communicator, from, to),
+        Some(sizes) => M::allgatherv(communicator, from, to, sizes),
+    })
 }
 
 pub(crate) fn alltoall<M: Mode>(call: Call<M>, send: Elements, receive: Elements) -> Start<M> {
-    let Call { abi, served, .. } = call;
-    let area = call.area(receive, served.size())?;
-    call.check_length(area.bytes(), 1)?;
-    call.check_elements_apart(send, receive)?;
-    let communicator = call.communicator()?;
-    let output = Output::of(abi, area.clone());
-    let input = if abi.is_in_place(send.at) {
-        Input::in_place(abi, &area, &output)
-    } else {
-        Input::of(abi, &call.area(send, served.size())?)
-    };
-    let bytes = output.bytes;
-    let started = with_input!(input, |from| M::alltoall(communicator, from, bytes))?;
-    Ok(call.end(started, input.staging, output.unpacked))
-}
-
-pub(crate) fn alltoallv<M: Mode, N: Number, D: Number>(
-    call: Call<M>,
-    send: Blocks<N, D>,
-    receive: Blocks<N, D>,
-) -> Start<M> {
     let ranks = call.served.size();
-    let area = call.blocks(receive, ranks)?;
-    if send.counts == receive.counts && send.datatype == receive.datatype {
-        call.check_apart(send.at, receive.at)?;
-    }
-    let sent = match call.abi.is_in_place(send.at) {
-        true => None,
-        false => Some(call.blocks(send, ranks)?),
-    };
-    exchange(call, sent, area)
+    let area = receive.area(call, ranks)?;
+    call.check_length(area.bytes(), 1)?;
+    send.check_apart(call, receive)?;
+    let sent = call.sent(send, ranks, area.clone())?;
+    call.run(sent, area, M::alltoall)
 }
 
-pub(crate) fn alltoallw<M: Mode, N: Number, D: Number>(
-    call: Call<M>,
-    send: TypedBlocks<N, D>,
-    receive: TypedBlocks<N, D>,
-) -> Start<M> {
+pub(crate) fn alltoallv<M: Mode, B: Blocks>(call: Call<M>, send: B, receive: B) -> Start<M> {
+    call.check_unknown_lengths()?;
     let ranks = call.served.size();
-    let area = call.typed_blocks(receive, ranks)?;
-    if send.counts == receive.counts && send.datatypes == receive.datatypes {
-        call.check_apart(send.at, receive.at)?;
-    }
-    let sent = match call.abi.is_in_place(send.at) {
-        true => None,
-        false => Some(call.typed_blocks(send, ranks)?),
-    };
-    exchange(call, sent, area)
+    let area = receive.area(call, ranks)?;
+    send.check_apart(call, receive)?;
+    let sent = call.sent(send, ranks, area.clone())?;
+    let sizes = [sent.area().sizes(), area.sizes()];
+    call.run(sent, area, |communicator, from, to| {
+        M::alltoallv(communicator, from, &sizes[0], to, &sizes[1])
+    })
 }
 
-/// An all-to-all of blocks of different sizes; without `sent` it is in place.
-fn exchange<M: Mode>(call: Call<M>, sent: Option<Area>, area: Area) -> Start<M> {
-    let abi = call.abi;
-    call.check_unknown_lengths()?;
-    let communicator = call.communicator()?;
-    let received = area.sizes();
-    let output = Output::of(abi, area.clone());
-    let (input, sizes) = match &sent {
-        None => (Input::in_place(abi, &area, &output), received.clone()),
-        Some(sent) => (Input::of(abi, sent), sent.sizes()),
-    };
-    let bytes = output.bytes;
-    let started =
-        with_input!(input, |from| M::alltoallv(communicator, from, &sizes, bytes, &received))?;
-    Ok(call.end(started, input.staging, output.unpacked))
-}
-
-pub(crate) fn gather<M: Mode>(
+pub(crate) fn gather<M: Mode, B: OneType>(
     call: Call<M>,
     send: Elements,
-    receive: Elements,
+    receive: B,
     root: c_int,
 ) -> Start<M> {
-    let Call { abi, served, .. } = call;
     let root = call.root(root)?;
-    let ranks = served.size();
-    if !call.is_root(root) {
-        let area = call.area(send, 1)?;
-        call.check_length(area.bytes(), ranks)?;
-        let communicator = call.communicator()?;
-        let input = Input::of(abi, &area);
-        let from = input.bytes.unwrap_or_default();
-        let started = M::gather(communicator, from, &mut [], root)?;
-        return Ok(call.end(started, input.staging, None));
+    let ranks = call.served.size();
+    if !B::ARE_EQUAL {
+        call.check_unknown_lengths()?;
     }
-    let area = call.area(receive, ranks)?;
-    call.check_length(area.bytes(), 1)?;
-    call.check_elements_apart(send, receive)?;
-    let communicator = call.communicator()?;
-    let output = Output::of(abi, area);
-    let input = if abi.is_in_place(send.at) {
-        Input::in_place(abi, &call.block(receive, served.rank())?, &output)
+    let is_root = call.is_root(root);
+    let area = if is_root { receive.area(call, ranks)? } else { Area::empty() };
+    if B::ARE_EQUAL && is_root {
+        call.check_length(area.bytes(), 1)?;
+    }
+    let sent = if is_root {
+        receive.check_apart_from(call, send, &area)?;
+        let own = receive.block(call, &area, call.served.rank())?;
+        call.sent(send, 1, own)?
     } else {
-        Input::of(abi, &call.area(send, 1)?)
+        let sent = send.area(call, 1)?;
+        if B::ARE_EQUAL {
+            call.check_length(sent.bytes(), ranks)?;
+        }
+        Sent::Apart(sent)
     };
-    let bytes = output.bytes;
-    let started = with_input!(input, |from| M::gather(communicator, from, bytes, root))?;
-    Ok(call.end(started, input.staging, output.unpacked))
+    let sizes = sizes::<B>(&area);
+    call.run(sent, area, |communicator, from, to| match &sizes {
+        None => M::gather(communicator, from, to, root),
+        Some(sizes) => M::gatherv(communicator, from, to, sizes, root),
+    })
 }
 
-pub(crate) fn gatherv<M: Mode, N: Number, D: Number>(
+pub(crate) fn scatter<M: Mode, B: OneType>(
     call: Call<M>,
-    send: Elements,
-    receive: Blocks<N, D>,
-    root: c_int,
-) -> Start<M> {
-    let Call { abi, served, .. } = call;
-    let root = call.root(root)?;
-    call.check_unknown_lengths()?;
-    if !call.is_root(root) {
-        let area = call.area(send, 1)?;
-        let communicator = call.communicator()?;
-        let input = Input::of(abi, &area);
-        let from = input.bytes.unwrap_or_default();
-        let started = M::gatherv(communicator, from, &mut [], &[], root)?;
-        return Ok(call.end(started, input.staging, None));
-    }
-    let area = call.blocks(receive, served.size())?;
-    let sizes = area.sizes();
-    if send.count != 0 {
-        call.check_block_apart((send.at, send.datatype), (&area, receive.datatype))?;
-    }
-    let communicator = call.communicator()?;
-    let output = Output::of(abi, area.clone());
-    let input = match abi.is_in_place(send.at) {
-        true => Input::in_place(abi, &area.piece(served.rank()), &output),
-        false => Input::of(abi, &call.area(send, 1)?),
-    };
-    let bytes = output.bytes;
-    let started = with_input!(input, |from| M::gatherv(communicator, from, bytes, &sizes, root))?;
-    Ok(call.end(started, input.staging, output.unpacked))
-}
-
-pub(crate) fn scatter<M: Mode>(
-    call: Call<M>,
-    send: Elements,
+    send: B,
     receive: Elements,
     root: c_int,
 ) -> Start<M> {
-    let Call { abi, served, .. } = call;
     let root = call.root(root)?;
-    let ranks = served.size();
-    if !call.is_root(root) {
-        let area = call.area(receive, 1)?;
-        call.check_length(area.bytes(), ranks)?;
-        let communicator = call.communicator()?;
-        let output = Output::of(abi, area);
-        let started = M::scatter(communicator, &[], output.bytes, root)?;
-        return Ok(call.end(started, None, output.unpacked));
+    let ranks = call.served.size();
+    if !B::ARE_EQUAL {
+        call.check_unknown_lengths()?;
     }
-    let area = call.area(send, ranks)?;
-    call.check_length(area.bytes(), 1)?;
-    call.check_elements_apart(send, receive)?;
-    let communicator = call.communicator()?;
-    let input = Input::of(abi, &area);
-    let from = input.bytes.unwrap_or_default();
-    if abi.is_in_place(receive.at) {
-        let started = M::scatter(communicator, from, InPlace, root)?;
-        return Ok(call.end(started, input.staging, None));
+    let is_root = call.is_root(root);
+    let blocks = if is_root { send.area(call, ranks)? } else { Area::empty() };
+    if is_root {
+        send.check_apart_from(call, receive, &blocks)?;
     }
-    let output = Output::of(abi, call.area(receive, 1)?);
-    let started = M::scatter(communicator, from, output.bytes, root)?;
-    Ok(call.end(started, input.staging, output.unpacked))
-}
-
-pub(crate) fn scatterv<M: Mode, N: Number, D: Number>(
-    call: Call<M>,
-    send: Blocks<N, D>,
-    receive: Elements,
-    root: c_int,
-) -> Start<M> {
-    let Call { abi, served, .. } = call;
-    let root = call.root(root)?;
-    call.check_unknown_lengths()?;
-    if !call.is_root(root) {
-        let area = call.area(receive, 1)?;
-        let communicator = call.communicator()?;
-        let output = Output::of(abi, area);
-        let started = M::scatterv(communicator, &[], &[], output.bytes, root)?;
-        return Ok(call.end(started, None, output.unpacked));
+    let is_in_place = is_root && call.abi.is_in_place(receive.at);
+    let area = if is_in_place { Area::empty() } else { receive.area(call, 1)? };
+    if B::ARE_EQUAL {
+        let (bytes, times) = if is_root { (blocks.bytes(), 1) } else { (area.bytes(), ranks) };
+        call.check_length(bytes, times)?;
     }
-    let area = call.blocks(send, served.size())?;
-    let sizes = area.sizes();
-    if receive.count != 0 {
-        call.check_block_apart((receive.at, receive.datatype), (&area, send.datatype))?;
-    }
-    let communicator = call.communicator()?;
-    let input = Input::of(abi, &area);
-    let from = input.bytes.unwrap_or_default();
-    if abi.is_in_place(receive.at) {
-        let started = M::scatterv(communicator, from, &sizes, InPlace, root)?;
-        return Ok(call.end(started, input.staging, None));
-    }
-    let output = Output::of(abi, call.area(receive, 1)?);
-    let started = M::scatterv(communicator, from, &sizes, output.bytes, root)?;
-    Ok(call.end(started, input.staging, output.unpacked))
+    let sizes = sizes::<B>(&blocks);
+    call.run(Sent::Apart(blocks), area, |communicator, from, to| {
+        let from = from.unwrap_or_default();
+        let to = (!is_in_place).then_some(to);
+        match &sizes {
+            None => M::scatter(communicator, from, to, root),
+            Some(sizes) => M::scatterv(communicator, from, sizes, to, root),
+        }
+    })
 }

@@ -1,36 +1,22 @@
 //! The reductions: arguments of MPI become calls of tradewind.
 
-use crate::buffers::{Area, Input, Output, Staging, TypeInfo};
-use crate::collectives::{Call, INVALID, Start, count, with_input};
+use crate::buffers::{Area, Input, Staging, TypeInfo};
+use crate::collectives::{Call, INVALID, Sent, Start, count};
 use crate::host::{Handle, Pointer};
 use crate::lists::Number;
-use crate::mode::Mode;
+use crate::mode::{From, Mode, To};
 use crate::reductions::{Computed, Fold, computed};
 use crate::refusal::Refusal;
 use crate::report::Reason;
 use crate::requests::Rest;
 use std::ffi::c_int;
+use tradewind::Communicator;
 
 /// The type and the operation of a reduction.
 #[derive(Clone, Copy)]
 pub(crate) struct Reduction {
     pub(crate) datatype: Handle,
     pub(crate) operation: Handle,
-}
-
-/// The input of a reduction: the buffer that is sent or, in place, the one that receives. Only a
-/// rank with a result has the latter.
-fn input_of_reduction<M: Mode>(
-    call: Call<M>,
-    (send, receive, has_result): (Pointer, Pointer, bool),
-    (count, element): (usize, TypeInfo),
-) -> Result<(Area, bool), Refusal> {
-    if has_result && count > 0 {
-        call.check_apart(send, receive)?;
-    }
-    let is_in_place = call.abi.is_in_place(send);
-    let at = if is_in_place { receive } else { send };
-    Ok((Area::single(at, count, element), is_in_place))
 }
 
 /// The buffers of a reduction with results of `count` elements.
@@ -41,49 +27,20 @@ pub(crate) struct Reduced {
     pub(crate) count: i64,
 }
 
-/// The contributions of all ranks, with memory for them.
-struct Gathered {
-    input: Input,
-    memory: Staging,
-    bytes: &'static mut [u8],
-}
-
-impl Gathered {
-    /// `ranks` contributions as long as `own`.
-    fn new<M: Mode>(call: Call<M>, own: &Area, ranks: usize) -> Self {
-        let input = Input::of(call.abi, own);
-        Self::with(input, own.bytes() * ranks)
-    }
-
-    fn with(input: Input, bytes: usize) -> Self {
-        let memory = Staging::new(bytes);
-        // SAFETY: only the request uses the memory until the call is complete, and the fold that
-        // takes the memory runs after that.
-        let bytes = unsafe { memory.slice() };
-        Gathered { input, memory, bytes }
-    }
+/// The elements of a reduction and its operation.
+#[derive(Clone, Copy)]
+struct Combination {
+    count: usize,
+    element: TypeInfo,
+    operation: Handle,
+    /// The operation of tradewind, if it has it.
+    native: Option<tradewind::OpOnBytes>,
 }
 
 impl<M: Mode> Call<M> {
-    /// A fold of `ranks` contributions of `count` elements into `result`.
-    fn fold(
-        self,
-        memory: Staging,
-        (ranks, count): (usize, usize),
-        (reduction, element): (Reduction, TypeInfo),
-        result: Pointer,
-    ) -> Option<Rest> {
-        let operation = (self.abi.handle(reduction.operation), element);
-        Some(Rest::Fold(Fold::new(memory, (ranks, count), operation, result)))
-    }
-
     /// The operation, if it is one at all, and the number of elements and their type. A count that
     /// `MPI_Reduce_local` cannot take is left to the MPI library.
-    fn reduction(
-        self,
-        reduction: Reduction,
-        elements: i64,
-    ) -> Result<(usize, TypeInfo, Option<tradewind::OpOnBytes>), Refusal> {
+    fn reduction(self, reduction: Reduction, elements: i64) -> Result<Combination, Refusal> {
         let operation = self.abi.handle(reduction.operation);
         let element = self.type_info(reduction.datatype)?;
         if operation == self.abi.op_null {
@@ -102,7 +59,62 @@ impl<M: Mode> Call<M> {
             return Err(Refusal::Left(Reason::Length));
         }
         count.checked_mul(element.size).ok_or(INVALID)?;
-        Ok((count, element, native))
+        Ok(Combination { count, element, operation, native })
+    }
+
+    /// The elements that a rank sends: those in its buffer or, in place, in the one that receives. Only
+    /// a rank with a result has the latter.
+    fn contribution(
+        self,
+        Reduced { send, receive, .. }: Reduced,
+        has_result: bool,
+        Combination { count, element, .. }: Combination,
+    ) -> Result<Sent, Refusal> {
+        if has_result && count > 0 {
+            self.check_apart(send, receive)?;
+        }
+        Ok(match self.abi.is_in_place(send) {
+            true => Sent::InPlace(Area::single(receive, count, element)),
+            false => Sent::Apart(Area::single(send, count, element)),
+        })
+    }
+
+    /// Sends the elements of `own` by `start`, which receives `bytes` bytes of contributions, and then
+    /// combines the first `ranks` of these by the MPI library into `count` elements of `result`.
+    fn fold(
+        self,
+        own: &Area,
+        (bytes, ranks): (usize, usize),
+        Combination { element, operation, .. }: Combination,
+        (result, count): (Pointer, usize),
+        start: impl FnOnce(&Communicator, From, To) -> tradewind::Result<M::Begun>,
+    ) -> Start<M> {
+        let communicator = self.communicator()?;
+        let input = Input::of(self.abi, own);
+        let memory = Staging::new(bytes);
+        // SAFETY: only the request uses the memory until the call is complete, and the fold that
+        // takes the memory runs after that.
+        let received = unsafe { memory.slice() };
+        let begun = start(communicator, input.bytes.unwrap_or_default(), received)?;
+        let fold = Fold::new(memory, (ranks, count), (operation, element), result);
+        Ok(M::operation(self.abi, begun, input.staging, Some(Rest::Fold(fold))))
+    }
+
+    /// As [`fold`](Self::fold), with the contributions of all ranks at all ranks.
+    fn fold_of_all(
+        self,
+        sent: &Sent,
+        ranks: usize,
+        combination: Combination,
+        result: Pointer,
+    ) -> Start<M> {
+        let own = sent.area();
+        self.check_contributions(own.bytes())?;
+        let bytes = own.bytes() * self.served.size();
+        let to = (result, combination.count);
+        self.fold(own, (bytes, ranks), combination, to, |communicator, from, to| {
+            M::allgather(communicator, Some(from), to)
+        })
     }
 }
 
@@ -111,29 +123,14 @@ pub(crate) fn allreduce<M: Mode>(
     buffers: Reduced,
     reduction: Reduction,
 ) -> Start<M> {
-    let Call { abi, served, .. } = call;
-    let (count, element, native) = call.reduction(reduction, buffers.count)?;
-    let (own, is_in_place) =
-        input_of_reduction(call, (buffers.send, buffers.receive, true), (count, element))?;
-    let Some(op) = native else {
-        call.check_contributions(own.bytes())?;
-        let communicator = call.communicator()?;
-        let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
-        let started = M::allgather(communicator, input.bytes.unwrap_or_default(), bytes)?;
-        let ranks = (served.size(), count);
-        let rest = call.fold(memory, ranks, (reduction, element), buffers.receive);
-        return Ok(M::operation(abi, started, input.staging, rest));
+    let combination = call.reduction(reduction, buffers.count)?;
+    let sent = call.contribution(buffers, true, combination)?;
+    let Some(op) = combination.native else {
+        return call.fold_of_all(&sent, call.served.size(), combination, buffers.receive);
     };
-    call.check_length(own.bytes(), 1)?;
-    let communicator = call.communicator()?;
-    let output = Output::of(abi, Area::single(buffers.receive, count, element));
-    let input = match is_in_place {
-        true => Input::in_place(abi, &own, &output),
-        false => Input::of(abi, &own),
-    };
-    let bytes = output.bytes;
-    let started = with_input!(input, |from| M::allreduce(communicator, from, bytes, op))?;
-    Ok(call.end(started, input.staging, output.unpacked))
+    call.check_length(sent.area().bytes(), 1)?;
+    let area = Area::single(buffers.receive, combination.count, combination.element);
+    call.run(sent, area, |communicator, from, to| M::allreduce(communicator, from, to, op))
 }
 
 pub(crate) fn reduce<M: Mode>(
@@ -142,40 +139,31 @@ pub(crate) fn reduce<M: Mode>(
     reduction: Reduction,
     root: c_int,
 ) -> Start<M> {
-    let Call { abi, served, .. } = call;
     let root = call.root(root)?;
-    let (count, element, native) = call.reduction(reduction, buffers.count)?;
+    let combination = call.reduction(reduction, buffers.count)?;
     let is_root = call.is_root(root);
-    let (own, is_in_place) =
-        input_of_reduction(call, (buffers.send, buffers.receive, is_root), (count, element))?;
-    let Some(op) = native else {
-        call.check_contributions(own.bytes())?;
-        let communicator = call.communicator()?;
-        if !is_root {
-            let input = Input::of(abi, &own);
-            let from = input.bytes.unwrap_or_default();
-            let started = M::gather(communicator, from, &mut [], root)?;
-            return Ok(call.end(started, input.staging, None));
-        }
-        let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
-        let started = M::gather(communicator, input.bytes.unwrap_or_default(), bytes, root)?;
-        let ranks = (served.size(), count);
-        let rest = call.fold(memory, ranks, (reduction, element), buffers.receive);
-        return Ok(M::operation(abi, started, input.staging, rest));
-    };
-    call.check_length(own.bytes(), 1)?;
-    let communicator = call.communicator()?;
-    let output = match is_root {
-        true => Output::of(abi, Area::single(buffers.receive, count, element)),
-        false => Output::none(),
-    };
-    let input = match is_in_place {
-        true => Input::in_place(abi, &own, &output),
-        false => Input::of(abi, &own),
-    };
-    let bytes = output.bytes;
-    let started = with_input!(input, |from| M::reduce(communicator, from, bytes, op, root))?;
-    Ok(call.end(started, input.staging, output.unpacked))
+    let sent = call.contribution(buffers, is_root, combination)?;
+    let Combination { count, element, native, .. } = combination;
+    if let Some(op) = native {
+        call.check_length(sent.area().bytes(), 1)?;
+        let area =
+            if is_root { Area::single(buffers.receive, count, element) } else { Area::empty() };
+        return call
+            .run(sent, area, |communicator, from, to| M::reduce(communicator, from, to, op, root));
+    }
+    let own = sent.area();
+    call.check_contributions(own.bytes())?;
+    if !is_root {
+        let own = Sent::Apart(own.clone());
+        return call.run(own, Area::empty(), |communicator, from, to| {
+            M::gather(communicator, from, to, root)
+        });
+    }
+    let ranks = call.served.size();
+    let received = (own.bytes() * ranks, ranks);
+    call.fold(own, received, combination, (buffers.receive, count), |communicator, from, to| {
+        M::gather(communicator, Some(from), to, root)
+    })
 }
 
 /// The form of a prefix reduction.
@@ -193,32 +181,18 @@ pub(crate) fn scan<M: Mode>(
     reduction: Reduction,
     prefix: Prefix,
 ) -> Start<M> {
-    let Call { abi, served, .. } = call;
-    let (count, element, native) = call.reduction(reduction, buffers.count)?;
-    let (own, is_in_place) =
-        input_of_reduction(call, (buffers.send, buffers.receive, true), (count, element))?;
-    let Some(op) = native else {
-        call.check_contributions(own.bytes())?;
-        let communicator = call.communicator()?;
-        let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
-        let started = M::allgather(communicator, input.bytes.unwrap_or_default(), bytes)?;
-        let combined = served.rank() + usize::from(prefix == Prefix::Inclusive);
-        let rest = call.fold(memory, (combined, count), (reduction, element), buffers.receive);
-        return Ok(M::operation(abi, started, input.staging, rest));
+    let combination = call.reduction(reduction, buffers.count)?;
+    let sent = call.contribution(buffers, true, combination)?;
+    let Some(op) = combination.native else {
+        let combined = call.served.rank() + usize::from(prefix == Prefix::Inclusive);
+        return call.fold_of_all(&sent, combined, combination, buffers.receive);
     };
-    call.check_length(own.bytes(), 1)?;
-    let communicator = call.communicator()?;
-    let output = Output::of(abi, Area::single(buffers.receive, count, element));
-    let input = match is_in_place {
-        true => Input::in_place(abi, &own, &output),
-        false => Input::of(abi, &own),
-    };
-    let bytes = output.bytes;
-    let started = with_input!(input, |from| match prefix {
-        Prefix::Inclusive => M::scan(communicator, from, bytes, op),
-        Prefix::Exclusive => M::exscan(communicator, from, bytes, op),
-    })?;
-    Ok(call.end(started, input.staging, output.unpacked))
+    call.check_length(sent.area().bytes(), 1)?;
+    let area = Area::single(buffers.receive, combination.count, combination.element);
+    call.run(sent, area, |communicator, from, to| match prefix {
+        Prefix::Inclusive => M::scan(communicator, from, to, op),
+        Prefix::Exclusive => M::exscan(communicator, from, to, op),
+    })
 }
 
 pub(crate) fn reduce_scatter_block<M: Mode>(
@@ -248,45 +222,33 @@ fn scatter_reduction<M: Mode>(
     counts: &[i64],
     is_equal: bool,
 ) -> Start<M> {
-    let Call { abi, served, .. } = call;
     if counts.iter().any(|count| *count < 0) {
         return Err(INVALID);
     }
     let total =
         counts.iter().try_fold(0i64, |sum, count| sum.checked_add(*count)).ok_or(INVALID)?;
-    let (all, element, native) = call.reduction(reduction, total)?;
-    let (own, is_in_place) =
-        input_of_reduction(call, (buffers.send, buffers.receive, true), (all, element))?;
-    call.check_length(own.bytes(), 1)?;
-    if native.is_none() {
-        // Contributions are sent in blocks of different lengths.
-        call.check_unknown_lengths()?;
-    }
-    let communicator = call.communicator()?;
+    let combination = call.reduction(reduction, total)?;
+    let sent = call.contribution(buffers, true, combination)?;
+    call.check_length(sent.area().bytes(), 1)?;
+    let Combination { count: all, element, native, .. } = combination;
     let count = buffers.count as usize;
     let sizes: Vec<usize> = counts.iter().map(|count| *count as usize * element.size).collect();
     let Some(op) = native else {
-        let input = Input::of(abi, &own);
-        let block = sizes[served.rank()];
-        let Gathered { input, memory, bytes } = Gathered::with(input, block * served.size());
-        let from = input.bytes.unwrap_or_default();
-        let received = vec![block; served.size()];
-        let started = M::alltoallv(communicator, from, &sizes, bytes, &received)?;
-        let ranks = (served.size(), count);
-        let rest = call.fold(memory, ranks, (reduction, element), buffers.receive);
-        return Ok(M::operation(abi, started, input.staging, rest));
+        // Contributions are sent in blocks of different lengths.
+        call.check_unknown_lengths()?;
+        let ranks = call.served.size();
+        let received = vec![count * element.size; ranks];
+        let memory = (count * element.size * ranks, ranks);
+        let result = (buffers.receive, count);
+        return call.fold(sent.area(), memory, combination, result, |communicator, from, to| {
+            M::alltoallv(communicator, Some(from), &sizes, to, &received)
+        });
     };
     // In place the output also holds the input.
-    let length = if is_in_place { all } else { count };
-    let output = Output::of(abi, Area::single(buffers.receive, length, element));
-    let input = match is_in_place {
-        true => Input::in_place(abi, &own, &output),
-        false => Input::of(abi, &own),
-    };
-    let bytes = output.bytes;
-    let started = with_input!(input, |from| match is_equal {
-        true => M::reduce_scatter_block(communicator, from, bytes, op),
-        false => M::reduce_scatter(communicator, from, bytes, &sizes, op),
-    })?;
-    Ok(call.end(started, input.staging, output.unpacked))
+    let length = if matches!(sent, Sent::InPlace(_)) { all } else { count };
+    let area = Area::single(buffers.receive, length, element);
+    call.run(sent, area, |communicator, from, to| match is_equal {
+        true => M::reduce_scatter_block(communicator, from, to, op),
+        false => M::reduce_scatter(communicator, from, to, &sizes, op),
+    })
 }

@@ -84,7 +84,7 @@ impl Served {
     /// The sizes at which a collective runs here, if there are any.
     #[inline]
     pub(crate) fn sizes(&self, kind: Kind) -> Option<&'static Sizes> {
-        self.sizes[kind as usize].as_ref()
+        self.sizes[kind.index()].as_ref()
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -260,14 +260,10 @@ unsafe extern "C" fn delete_attribute(
 }
 
 /// Sets up a communicator that the MPI library has created by a call that is collective over
-/// `parent`. Collective over `parent`, whatever the results are on its ranks.
-///
-/// # Safety
-/// `created` points to the handle of the new communicator, or to MPI_COMM_NULL.
-pub(crate) unsafe fn created(abi: &Abi, parent: Handle, created: Pointer) {
+/// `parent`; this rank's may be MPI_COMM_NULL. Collective over `parent`, whatever the results are on its
+/// ranks.
+pub(crate) fn created(abi: &Abi, parent: Handle, new: Handle) {
     let Some(parent_served) = served(abi, parent) else { return };
-    // SAFETY: the caller's promise.
-    let new = unsafe { abi.read(created, 0) };
     let awaited = tolerance::awaiting(parent);
     let is_set_up = while_waiting(drive, || set_up(abi, (parent, parent_served), new));
     drop(awaited);

@@ -16,6 +16,13 @@ pub(crate) type Pointer = *mut c_void;
 pub(crate) type Count = i64;
 /// An address or a displacement in bytes.
 pub(crate) type Aint = isize;
+/// A list of types, with elements as large as the handles of the ABI.
+pub(crate) type Types = *const c_void;
+
+/// A displacement in bytes that is as large in the functions without the suffix `_c`.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Offset(pub(crate) Aint);
 
 /// Error class `MPI_ERR_INTERN` or its neighbour in every ABI; used where no ABI is known.
 const NO_FUNCTION: c_int = 16;
@@ -60,6 +67,15 @@ impl<F: Copy> Function<F> {
         let at = self.at.load(Ordering::Relaxed);
         // SAFETY: as in `find`; null lies below the mark, too.
         (at > ABSENT).then(|| unsafe { std::mem::transmute_copy(&at) })
+    }
+
+    /// Result of a call if the MPI library does not have the function.
+    #[cold]
+    pub(crate) fn missing(&self) -> c_int {
+        let name = self.name.to_string_lossy();
+        let name = name.trim_start_matches('P');
+        log::error!("the MPI library of this program has no {name}");
+        NO_FUNCTION
     }
 
     #[cold]
@@ -224,12 +240,13 @@ impl Drop for Inside {
     }
 }
 
-/// Calls a function of the MPI library by its name without `MPI_`. An exception of a C++ program,
-/// thrown by a function of the program that the library calls, passes through and ends the mark. The arguments must be those
-/// that the program has passed, or valid for the function as the MPI standard demands.
+/// Calls a function of the MPI library by its name without `MPI_`, or a collective by the path to its
+/// form. An exception of a C++ program, thrown by a function of the program that the library calls,
+/// passes through and ends the mark. The arguments must be those that the program has passed, or valid
+/// for the function as the MPI standard demands.
 macro_rules! call {
-    ($name:ident($($argument:expr),* $(,)?)) => {
-        match $crate::host::$name.find() {
+    ($($name:ident)::+($($argument:expr),* $(,)?)) => {
+        match $crate::host::$($name)::+.find() {
             Some(function) => {
                 let _inside = $crate::host::Inside::enter();
                 // SAFETY: the arguments fulfil what the MPI standard demands of a caller, see
@@ -237,7 +254,7 @@ macro_rules! call {
                 #[allow(unused_unsafe)]
                 unsafe { function($($argument),*) }
             }
-            None => $crate::host::missing(stringify!($name)),
+            None => $crate::host::$($name)::+.missing(),
         }
     };
 }
@@ -247,39 +264,79 @@ pub(crate) use call;
 /// for functions that pass through anyway if a call from inside the MPI library reaches this
 /// library.
 macro_rules! pass {
-    ($name:ident($($argument:expr),* $(,)?)) => {
-        match $crate::host::$name.find() {
+    ($($name:ident)::+($($argument:expr),* $(,)?)) => {
+        match $crate::host::$($name)::+.find() {
             // SAFETY: the arguments fulfil what the MPI standard demands of a caller.
             #[allow(unused_unsafe)]
             Some(function) => unsafe { function($($argument),*) },
-            None => $crate::host::missing(stringify!($name)),
+            None => $crate::host::$($name)::+.missing(),
         }
     };
 }
 pub(crate) use pass;
 
-/// Result of a call that the MPI library does not have.
-#[cold]
-pub(crate) fn missing(name: &str) -> c_int {
-    log::error!("the MPI library of this program has no MPI_{name}");
-    NO_FUNCTION
-}
-
+/// Defines functions of the MPI library whose names begin with these letters.
 macro_rules! functions {
-    ($($name:ident($($type:ty),* $(,)?);)*) => {$(
+    ($begin:literal: $($name:ident($($type:ty),* $(,)?);)*) => {$(
         pub(crate) static $name: Function<unsafe extern "C-unwind" fn($($type),*) -> c_int> =
-            Function::new(concat!("PMPI_", stringify!($name), "\0").as_bytes());
+            Function::new(concat!($begin, stringify!($name), "\0").as_bytes());
     )*};
 }
 
-#[allow(non_upper_case_globals, reason = "the names of the MPI standard")]
-mod table {
-    use super::{Aint, Count, Function, Handle, Pointer, c_char, c_int};
+/// Defines the functions that this library replaces.
+macro_rules! replaced {
+    ($($name:ident($($argument:ident: $type:ty),*) $body:expr;)*) => {
+        functions! { "PMPI_": $($name($($type),*);)* }
+    };
+}
 
-    functions! {
-        Init(*mut c_int, Pointer);
-        Init_thread(*mut c_int, Pointer, c_int, *mut c_int);
-        Finalize();
+/// Defines the collectives, a module for each with one for each type of counts.
+macro_rules! collectives {
+    ($($Name:ident $name:ident $lengths:ident $decisive:tt $arguments:tt $(lists $lists:expr,)?
+        |$call:ident| $start:expr;)*) => {$(
+        pub(crate) mod $name {
+            forms! { int c_int, c_int, "": $Name $name $arguments }
+            $(forms! { large Count, Aint, "_c": $Name $name $arguments $lists })?
+        }
+    )*};
+}
+
+/// Defines the forms of a collective with these types of counts and displacements.
+macro_rules! forms {
+    ($width:ident $N:ty, $D:ty, $suffix:literal: $Name:ident $name:ident
+        ($($argument:ident: $type:ty),*) $($lists:expr)?) => {
+        pub(crate) mod $width {
+            use $crate::host::*;
+            #[allow(dead_code, reason = "some collectives have no counts, or no displacements")]
+            type N = $N;
+            #[allow(dead_code, reason = "as above")]
+            type D = $D;
+
+            pub(crate) static blocking: Function<
+                unsafe extern "C-unwind" fn($($type,)* Handle) -> c_int,
+            > = Function::new(concat!("PMPI_", stringify!($Name), $suffix, "\0").as_bytes());
+            pub(crate) static nonblocking: Function<
+                unsafe extern "C-unwind" fn($($type,)* Handle, Pointer) -> c_int,
+            > = Function::new(concat!("PMPI_I", stringify!($name), $suffix, "\0").as_bytes());
+            pub(crate) static persistent: Function<
+                unsafe extern "C-unwind" fn($($type,)* Handle, Handle, Pointer) -> c_int,
+            > = Function::new(concat!("PMPI_", stringify!($Name), "_init", $suffix, "\0").as_bytes());
+        }
+    };
+}
+
+#[allow(non_upper_case_globals, reason = "the names of the MPI standard, and those of forms")]
+mod table {
+    use super::{Aint, Function, Handle, Pointer, c_char, c_int};
+    use crate::signatures::{with_collectives, with_functions};
+
+    with_functions! { replaced }
+
+    // The communicator follows the arguments, then in the nonblocking forms the request, and in the
+    // persistent ones the info and the request.
+    with_collectives! { collectives }
+
+    functions! { "PMPI_":
         Get_library_version(*mut c_char, *mut c_int);
         Abi_get_version(*mut c_int, *mut c_int);
 
@@ -288,28 +345,12 @@ mod table {
         Comm_group(Handle, Pointer);
         Comm_test_inter(Handle, *mut c_int);
         Comm_remote_size(Handle, *mut c_int);
-        Comm_dup(Handle, Pointer);
         Comm_idup(Handle, Pointer, Pointer);
-        Comm_dup_with_info(Handle, Handle, Pointer);
-        Comm_split(Handle, c_int, c_int, Pointer);
-        Comm_split_type(Handle, c_int, c_int, Handle, Pointer);
-        Comm_create(Handle, Handle, Pointer);
         Comm_free(Pointer);
-        File_open(Handle, Pointer, c_int, Handle, Pointer);
-        Cart_create(Handle, c_int, *const c_int, *const c_int, c_int, Pointer);
-        Cart_sub(Handle, *const c_int, Pointer);
         Cart_get(Handle, c_int, *mut c_int, *mut c_int, *mut c_int);
         Cartdim_get(Handle, *mut c_int);
-        Graph_create(Handle, c_int, *const c_int, *const c_int, c_int, Pointer);
         Graph_neighbors(Handle, c_int, c_int, *mut c_int);
         Graph_neighbors_count(Handle, c_int, *mut c_int);
-        Dist_graph_create(
-            Handle, c_int, *const c_int, *const c_int, *const c_int, *const c_int, Handle, c_int, Pointer,
-        );
-        Dist_graph_create_adjacent(
-            Handle, c_int, *const c_int, *const c_int, c_int, *const c_int, *const c_int, Handle, c_int,
-            Pointer,
-        );
         Dist_graph_neighbors(Handle, c_int, *mut c_int, *mut c_int, c_int, *mut c_int, *mut c_int);
         Dist_graph_neighbors_count(Handle, *mut c_int, *mut c_int, *mut c_int);
         Topo_test(Handle, *mut c_int);
@@ -334,96 +375,18 @@ mod table {
         Type_get_extent(Handle, *mut Aint, *mut Aint);
         Type_get_true_extent(Handle, *mut Aint, *mut Aint);
         Type_commit(Pointer);
-        Type_free(Pointer);
         Type_create_hindexed(c_int, *const c_int, *const Aint, Handle, Pointer);
         Pack(Pointer, c_int, Handle, Pointer, c_int, *mut c_int, Handle);
         Unpack(Pointer, c_int, *mut c_int, Pointer, c_int, Handle, Handle);
         Reduce_local(Pointer, Pointer, c_int, Handle, Handle);
-        Op_free(Pointer);
 
         Iprobe(c_int, c_int, Handle, *mut c_int, Pointer);
         Recv_init(Pointer, c_int, Handle, c_int, c_int, Handle, Pointer);
         Grequest_start(Pointer, Pointer, Pointer, Pointer, Pointer);
         Grequest_complete(Handle);
-        Request_free(Pointer);
-        Start(Pointer);
-        Startall(c_int, Pointer);
-        Wait(Pointer, Pointer);
-        Test(Pointer, *mut c_int, Pointer);
-        Waitall(c_int, Pointer, Pointer);
-        Testall(c_int, Pointer, *mut c_int, Pointer);
-        Waitany(c_int, Pointer, *mut c_int, Pointer);
-        Testany(c_int, Pointer, *mut c_int, *mut c_int, Pointer);
-        Waitsome(c_int, Pointer, *mut c_int, *mut c_int, Pointer);
-        Testsome(c_int, Pointer, *mut c_int, *mut c_int, Pointer);
-        Request_get_status(Handle, *mut c_int, Pointer);
-        Request_get_status_all(c_int, Pointer, *mut c_int, Pointer);
-        Request_get_status_any(c_int, Pointer, *mut c_int, *mut c_int, Pointer);
-        Request_get_status_some(c_int, Pointer, *mut c_int, *mut c_int, Pointer);
     }
 
-    macro_rules! collectives {
-        ($($blocking:ident $blocking_large:ident $name:ident $large:ident
-            $init:ident $init_large:ident($($type:ty),* $(,)?);)*) => {
-            mod int {
-                use super::*;
-                type N = c_int;
-                type D = c_int;
-                functions! {
-                    $($blocking($($type,)* Handle);)*
-                    $($name($($type,)* Handle, Pointer);)*
-                    $($init($($type,)* Handle, Handle, Pointer);)*
-                }
-            }
-            mod large {
-                use super::*;
-                type N = Count;
-                type D = Aint;
-                functions! {
-                    $($blocking_large($($type,)* Handle);)*
-                    $($large($($type,)* Handle, Pointer);)*
-                    $($init_large($($type,)* Handle, Handle, Pointer);)*
-                }
-            }
-            pub(crate) use int::*;
-            pub(crate) use large::*;
-        };
-    }
-
-    // N is the type of counts, D that of displacements. The communicator follows, then in the
-    // nonblocking forms the request, and in the persistent ones the info and the request.
-    collectives! {
-        Bcast Bcast_c Ibcast Ibcast_c Bcast_init Bcast_init_c(Pointer, N, Handle, c_int);
-        Gather Gather_c Igather Igather_c Gather_init Gather_init_c(Pointer, N, Handle, Pointer, N, Handle, c_int);
-        Gatherv Gatherv_c Igatherv Igatherv_c Gatherv_init Gatherv_init_c(Pointer, N, Handle, Pointer, *const N, *const D, Handle, c_int);
-        Scatter Scatter_c Iscatter Iscatter_c Scatter_init Scatter_init_c(Pointer, N, Handle, Pointer, N, Handle, c_int);
-        Scatterv Scatterv_c Iscatterv Iscatterv_c Scatterv_init Scatterv_init_c(Pointer, *const N, *const D, Handle, Pointer, N, Handle, c_int);
-        Allgather Allgather_c Iallgather Iallgather_c Allgather_init Allgather_init_c(Pointer, N, Handle, Pointer, N, Handle);
-        Allgatherv Allgatherv_c Iallgatherv Iallgatherv_c Allgatherv_init Allgatherv_init_c(Pointer, N, Handle, Pointer, *const N, *const D, Handle);
-        Alltoall Alltoall_c Ialltoall Ialltoall_c Alltoall_init Alltoall_init_c(Pointer, N, Handle, Pointer, N, Handle);
-        Alltoallv Alltoallv_c Ialltoallv Ialltoallv_c Alltoallv_init Alltoallv_init_c(Pointer, *const N, *const D, Handle, Pointer, *const N, *const D, Handle);
-        Alltoallw Alltoallw_c Ialltoallw Ialltoallw_c Alltoallw_init Alltoallw_init_c(Pointer, *const N, *const D, Pointer, Pointer, *const N, *const D, Pointer);
-        Reduce Reduce_c Ireduce Ireduce_c Reduce_init Reduce_init_c(Pointer, Pointer, N, Handle, Handle, c_int);
-        Allreduce Allreduce_c Iallreduce Iallreduce_c Allreduce_init Allreduce_init_c(Pointer, Pointer, N, Handle, Handle);
-        Reduce_scatter Reduce_scatter_c Ireduce_scatter Ireduce_scatter_c Reduce_scatter_init Reduce_scatter_init_c(Pointer, Pointer, *const N, Handle, Handle);
-        Reduce_scatter_block Reduce_scatter_block_c Ireduce_scatter_block Ireduce_scatter_block_c Reduce_scatter_block_init Reduce_scatter_block_init_c(Pointer, Pointer, N, Handle, Handle);
-        Scan Scan_c Iscan Iscan_c Scan_init Scan_init_c(Pointer, Pointer, N, Handle, Handle);
-        Exscan Exscan_c Iexscan Iexscan_c Exscan_init Exscan_init_c(Pointer, Pointer, N, Handle, Handle);
-        Neighbor_allgather Neighbor_allgather_c Ineighbor_allgather Ineighbor_allgather_c Neighbor_allgather_init Neighbor_allgather_init_c(Pointer, N, Handle, Pointer, N, Handle);
-        Neighbor_allgatherv Neighbor_allgatherv_c Ineighbor_allgatherv Ineighbor_allgatherv_c Neighbor_allgatherv_init Neighbor_allgatherv_init_c(Pointer, N, Handle, Pointer, *const N, *const D, Handle);
-        Neighbor_alltoall Neighbor_alltoall_c Ineighbor_alltoall Ineighbor_alltoall_c Neighbor_alltoall_init Neighbor_alltoall_init_c(Pointer, N, Handle, Pointer, N, Handle);
-        Neighbor_alltoallv Neighbor_alltoallv_c Ineighbor_alltoallv Ineighbor_alltoallv_c Neighbor_alltoallv_init Neighbor_alltoallv_init_c(Pointer, *const N, *const D, Handle, Pointer, *const N, *const D, Handle);
-        Neighbor_alltoallw Neighbor_alltoallw_c Ineighbor_alltoallw Ineighbor_alltoallw_c Neighbor_alltoallw_init Neighbor_alltoallw_init_c(Pointer, *const N, *const Aint, Pointer, Pointer, *const N, *const Aint, Pointer);
-    }
-
-    macro_rules! extensions {
-        ($($name:ident($($type:ty),*);)*) => {$(
-            pub(crate) static $name: Function<unsafe extern "C-unwind" fn($($type),*) -> c_int> =
-                Function::new(concat!("PMPIX_", stringify!($name), "\0").as_bytes());
-        )*};
-    }
-
-    extensions! {
+    functions! { "PMPIX_":
         // Of MPICH.
         Request_is_complete(Handle);
         // Of the libraries that go on after the failure of a process.
@@ -433,11 +396,11 @@ mod table {
         Comm_agree(Handle, *mut c_int);
         Comm_iagree(Handle, *mut c_int, Pointer);
     }
-
-    functions! {
-        Barrier(Handle);
-        Ibarrier(Handle, Pointer);
-        Barrier_init(Handle, Handle, Pointer);
-    }
 }
 pub(crate) use table::*;
+// Those that this library calls itself, by their names in MPI.
+pub(crate) use {
+    allgather::int::nonblocking as Iallgather, allreduce::int::blocking as Allreduce,
+    allreduce::int::nonblocking as Iallreduce, barrier::int::blocking as Barrier,
+    reduce::int::blocking as Reduce,
+};

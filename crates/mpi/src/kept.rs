@@ -1,7 +1,7 @@
-//! Types and operations that active calls and persistent collectives use. A program may free them meanwhile, as MPI allows;
-//! they are then freed when the calls are complete.
+//! Types and operations that active calls and persistent collectives use. A program may free them
+//! meanwhile, as MPI allows; they are then freed when the calls are complete.
 
-use crate::abi::Abi;
+use crate::abi::{Abi, abi};
 use crate::host::{Handle, Pointer, call};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -50,55 +50,36 @@ pub(crate) fn release(abi: &Abi, object: Object) {
 
 /// Frees an object of the MPI library.
 pub(crate) fn free_now(abi: &Abi, object: Object) {
-    let mut in_memory: isize = 0;
-    let at: Pointer = (&raw mut in_memory).cast();
-    let (Object::Type(handle) | Object::Operation(handle)) = object;
-    // SAFETY: the variable is as large as the handles of every ABI.
-    unsafe { abi.write(at, 0, handle) };
     match object {
-        Object::Type(_) => call!(Type_free(at)),
-        Object::Operation(_) => call!(Op_free(at)),
+        Object::Type(handle) => abi.by_address(handle, |at| call!(Type_free(at))),
+        Object::Operation(handle) => abi.by_address(handle, |at| call!(Op_free(at))),
     };
 }
 
 /// `MPI_Type_free`.
-///
-/// # Safety
-/// `datatype` points to a handle.
-pub(crate) unsafe fn type_free(abi: &Abi, datatype: Pointer) -> c_int {
-    // SAFETY: by the caller's promise `datatype` points to a handle, which no other thread changes
-    // during the call; `read` reads one of this ABI's size.
-    let handle = unsafe { abi.read(datatype, 0) };
-    let object = Object::Type(handle);
-    if is_put_off(object) {
-        // SAFETY: the handle that was read lies there, and MPI lets this call overwrite it.
-        unsafe { abi.write(datatype, 0, abi.datatype_null) };
-        return 0;
-    }
-    call!(Type_free(datatype))
+pub(crate) fn type_free(datatype: Pointer) -> c_int {
+    let null = |abi: &Abi| abi.datatype_null;
+    if is_put_off(datatype, Object::Type, null) { 0 } else { call!(Type_free(datatype)) }
 }
 
 /// `MPI_Op_free`.
-///
-/// # Safety
-/// `operation` points to a handle.
-pub(crate) unsafe fn op_free(abi: &Abi, operation: Pointer) -> c_int {
-    // SAFETY: by the caller's promise `operation` points to a handle, which no other thread changes
-    // during the call; `read` reads one of this ABI's size.
-    let handle = unsafe { abi.read(operation, 0) };
-    let object = Object::Operation(handle);
-    if is_put_off(object) {
-        // SAFETY: the handle that was read lies there, and MPI lets this call overwrite it.
-        unsafe { abi.write(operation, 0, abi.op_null) };
-        return 0;
-    }
-    call!(Op_free(operation))
+pub(crate) fn op_free(operation: Pointer) -> c_int {
+    let null = |abi: &Abi| abi.op_null;
+    if is_put_off(operation, Object::Operation, null) { 0 } else { call!(Op_free(operation)) }
 }
 
-/// Marks an object as freed if a call uses it.
-fn is_put_off(object: Object) -> bool {
-    uses().get_mut(&object).is_some_and(|known| {
-        known.is_freed = true;
-        true
-    })
+/// Marks an object as freed and its handle as null if a call uses it. Also inside the MPI library: it
+/// may call a function of the program, which frees an object that a call uses. The library's own
+/// objects are in no call.
+fn is_put_off(at: Pointer, object: fn(Handle) -> Object, null: fn(&Abi) -> Handle) -> bool {
+    let Some(abi) = abi().filter(|_| !at.is_null()) else { return false };
+    // SAFETY: the program passes the address of a handle, which no other thread changes during the
+    // call; `read` reads one of this ABI's size.
+    let handle = unsafe { abi.read(at, 0) };
+    let is_used = uses().get_mut(&object(handle)).map(|known| known.is_freed = true).is_some();
+    if is_used {
+        // SAFETY: the handle that was read lies there, and MPI lets this call overwrite it.
+        unsafe { abi.write(at, 0, null(abi)) };
+    }
+    is_used
 }

@@ -1,114 +1,152 @@
-//! The collectives of MPI.
+//! The collectives of MPI and their forms.
 
-macro_rules! kinds {
-    ($($kind:ident),* $(,)?) => {
-        /// A collective of MPI: nonblocking, persistent or blocking.
+use crate::signatures::with_collectives;
+
+/// What the length of a call is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lengths {
+    /// No data.
+    Nothing,
+    /// One block, of one length on all ranks.
+    Block,
+    /// A block of each rank, all of one length.
+    Blocks,
+    /// A block of each rank, of lengths in a list that all ranks have. Summing it takes as long as the
+    /// shortest calls, so all lengths are left if the shortest are.
+    List,
+    /// Blocks of lengths that only some ranks have. Calls run here if that is faster at all lengths.
+    Unknown,
+    /// As [`Unknown`](Self::Unknown), of blocks to and from neighbours.
+    Neighbors,
+}
+
+/// Defines the collectives and the names of their forms.
+macro_rules! collectives {
+    ($($Name:ident $name:ident $lengths:ident $decisive:tt $arguments:tt $(lists $lists:expr,)?
+        |$call:ident| $start:expr;)*) => {
+        /// A collective of MPI in any form.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[repr(u32)]
         #[allow(non_camel_case_types, reason = "the names of the MPI standard")]
-        pub(crate) enum Kind { $($kind),* }
+        pub(crate) enum Collective { $($Name),* }
 
-        impl Kind {
-            pub(crate) const ALL: &[Kind] = &[$(Kind::$kind),*];
+        impl Collective {
+            const ALL: &[Collective] = &[$(Collective::$Name),*];
 
-            /// The kind's place in a set of kinds.
-            pub(crate) fn bit(self) -> u128 {
-                1 << self as u32
-            }
-
-            /// Name of the call without `MPI_`.
-            pub(crate) fn name(self) -> &'static str {
-                match self { $(Kind::$kind => stringify!($kind)),* }
+            /// What its length is made of.
+            pub(crate) fn lengths(self) -> Lengths {
+                match self { $(Collective::$Name => Lengths::$lengths),* }
             }
         }
+
+        /// Names of the calls without `MPI_`, by form.
+        const NAMES: [&[&str]; 3] = [
+            &[$(concat!("I", stringify!($name))),*],
+            &[$(concat!(stringify!($Name), "_init")),*],
+            &[$(stringify!($Name)),*],
+        ];
     };
 }
 
-kinds! {
-    Ibarrier, Ibcast, Igather, Igatherv, Iscatter, Iscatterv, Iallgather, Iallgatherv, Ialltoall,
-    Ialltoallv, Ialltoallw, Ireduce, Iallreduce, Ireduce_scatter, Ireduce_scatter_block, Iscan,
-    Iexscan, Ineighbor_allgather, Ineighbor_allgatherv, Ineighbor_alltoall, Ineighbor_alltoallv,
-    Ineighbor_alltoallw,
-    Barrier_init, Bcast_init, Gather_init, Gatherv_init, Scatter_init, Scatterv_init,
-    Allgather_init, Allgatherv_init, Alltoall_init, Alltoallv_init, Alltoallw_init,
-    Reduce_init, Allreduce_init, Reduce_scatter_init, Reduce_scatter_block_init, Scan_init,
-    Exscan_init, Neighbor_allgather_init, Neighbor_allgatherv_init, Neighbor_alltoall_init,
-    Neighbor_alltoallv_init, Neighbor_alltoallw_init,
-    Barrier, Bcast, Gather, Gatherv, Scatter, Scatterv, Allgather, Allgatherv, Alltoall, Alltoallv,
-    Alltoallw, Reduce, Allreduce, Reduce_scatter, Reduce_scatter_block, Scan, Exscan,
-    Neighbor_allgather, Neighbor_allgatherv, Neighbor_alltoall, Neighbor_alltoallv,
-    Neighbor_alltoallw,
+with_collectives! { collectives }
+
+/// Number of collectives of a form.
+const OF_FORM: usize = Collective::ALL.len();
+
+/// A form of a collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Nonblocking,
+    Persistent,
+    Blocking,
+}
+
+/// A collective in a form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) form: Form,
+    pub(crate) collective: Collective,
 }
 
 impl Kind {
-    /// The blocking ones.
-    pub(crate) const BLOCKING: &[Kind] = Kind::ALL.split_at(Kind::Barrier as usize).1;
+    /// Number of kinds.
+    pub(crate) const COUNT: usize = NAMES.len() * OF_FORM;
 
-    /// The set of the blocking ones.
-    pub(crate) const ALL_BLOCKING: u128 = Kind::END - (1 << Kind::Barrier as u32);
+    /// All kinds, the nonblocking ones first and the blocking ones last.
+    pub(crate) const ALL: [Kind; Kind::COUNT] = {
+        let forms = [Form::Nonblocking, Form::Persistent, Form::Blocking];
+        let mut all =
+            [Kind { form: Form::Nonblocking, collective: Collective::Barrier }; Kind::COUNT];
+        let mut index = 0;
+        while index < Kind::COUNT {
+            let collective = Collective::ALL[index % OF_FORM];
+            all[index] = Kind { form: forms[index / OF_FORM], collective };
+            index += 1;
+        }
+        all
+    };
 
-    /// The set of all others.
-    pub(crate) const ALL_BACKGROUND: u128 = (1 << Kind::Barrier as u32) - 1;
+    /// The set of the nonblocking and persistent ones, a bit for each by its index.
+    pub(crate) const ALL_BACKGROUND: u128 = (1 << (2 * OF_FORM)) - 1;
 
-    const END: u128 = 1 << Kind::ALL.len();
+    /// The set of all.
+    pub(crate) const ALL_KINDS: u128 = (1 << Kind::COUNT) - 1;
+
+    /// The index in [`ALL`](Self::ALL).
+    #[inline]
+    pub(crate) const fn index(self) -> usize {
+        self.form as usize * OF_FORM + self.collective as usize
+    }
+
+    /// The kind's place in a set of kinds.
+    pub(crate) fn bit(self) -> u128 {
+        1 << self.index()
+    }
+
+    /// Name of the call without `MPI_`.
+    pub(crate) fn name(self) -> &'static str {
+        NAMES[self.form as usize][self.collective as usize]
+    }
+
+    /// The kind with this name, whatever its case.
+    pub(crate) fn named(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
+    }
 
     pub(crate) fn is_blocking(self) -> bool {
-        self as u32 >= Kind::Barrier as u32
+        self.form == Form::Blocking
     }
 
     /// The length of a call counts the blocks of all ranks.
     pub(crate) fn counts_all_blocks(self) -> bool {
-        use Kind::*;
-        matches!(
-            self.blocking_form(),
-            Gather
-                | Scatter
-                | Allgather
-                | Allgatherv
-                | Alltoall
-                | Reduce_scatter
-                | Reduce_scatter_block
-        )
+        matches!(self.collective.lengths(), Lengths::Blocks | Lengths::List)
     }
 
-    /// Calls with lengths that only some ranks have. They run here if that is faster at all lengths.
+    /// Only some ranks have the lengths of a call.
     pub(crate) fn has_unknown_lengths(self) -> bool {
-        use Kind::*;
-        matches!(
-            self.blocking_form(),
-            Gatherv
-                | Scatterv
-                | Alltoallv
-                | Alltoallw
-                | Neighbor_allgather
-                | Neighbor_allgatherv
-                | Neighbor_alltoall
-                | Neighbor_alltoallv
-                | Neighbor_alltoallw
-        )
-    }
-
-    /// Calls with a list of lengths. Summing the list takes as long as the shortest calls, so all
-    /// lengths are left if the shortest are.
-    pub(crate) fn has_listed_lengths(self) -> bool {
-        matches!(self.blocking_form(), Kind::Allgatherv | Kind::Reduce_scatter)
+        matches!(self.collective.lengths(), Lengths::Unknown | Lengths::Neighbors)
     }
 
     /// The form that `tradewind tune --mpi` measures: the nonblocking one of a persistent collective.
     pub(crate) fn measured_form(self) -> Kind {
-        match self as usize / Kind::BLOCKING.len() {
-            1 => Kind::ALL[self as usize % Kind::BLOCKING.len()],
+        match self.form {
+            Form::Persistent => Kind { form: Form::Nonblocking, ..self },
             _ => self,
         }
     }
+}
 
-    /// The blocking form of any one.
-    pub(crate) fn blocking_form(self) -> Kind {
-        Kind::BLOCKING[self as usize % Kind::BLOCKING.len()]
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// The form of a kind, nonblocking, persistent or blocking, and its place among all of that form.
-    pub(crate) const fn place(self) -> (usize, usize) {
-        (self as usize / Kind::BLOCKING.len(), self as usize % Kind::BLOCKING.len())
+    #[test]
+    fn kinds_have_their_index_and_their_name() {
+        for (index, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!((kind.index(), Kind::named(kind.name())), (index, Some(kind)));
+        }
+        let of = |name| Kind::named(name).map(|kind| kind.measured_form().name());
+        assert_eq!(of("scan_init"), Some("Iscan"));
+        assert_eq!(of("iscan"), Some("Iscan"));
+        assert_eq!(of("scan"), Some("Scan"));
     }
 }

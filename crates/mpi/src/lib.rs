@@ -3,7 +3,7 @@
 //! has found tradewind faster. Everything else stays with the MPI library that the program was
 //! linked with.
 //!
-//! The library defines the names of the functions that it takes over (`names`), loads before the
+//! The library defines the names of the functions that it takes over (`signatures`), loads before the
 //! MPI library (`LD_PRELOAD`), and finds the original functions at run time (`host`). It has no
 //! header and no symbol of an MPI library, so one file serves the ABIs of MPICH, Open MPI and the
 //! MPI standard (`abi`). In a program without MPI it does nothing.
@@ -19,7 +19,7 @@
 //! * Types that are not contiguous are packed and unpacked by the MPI library (`buffers`), and its
 //!   `MPI_Reduce_local` applies the operations that tradewind lacks (`reductions`).
 //!
-//! A blocking collective (`blocking`) has the same translation of arguments as a nonblocking one;
+//! A blocking collective (`take`) has the same translation of arguments as a nonblocking one;
 //! the two differ in their `mode`. While it waits, it drives the MPI library. The sizes at which
 //! blocking ones run here are in a `table`, which `tuning` measures.
 //!
@@ -27,9 +27,7 @@
 //! standard makes equal on all of them: the communicator, the call, and the bytes of its signature.
 
 pub(crate) mod abi;
-pub(crate) mod blocking;
 pub(crate) mod buffers;
-mod collective_forms;
 mod collective_names;
 pub(crate) mod collectives;
 pub(crate) mod combining;
@@ -60,6 +58,7 @@ pub(crate) mod request_array;
 pub(crate) mod requests;
 pub(crate) mod selection;
 pub(crate) mod settings;
+pub(crate) mod signatures;
 pub(crate) mod status_queries;
 pub(crate) mod table;
 pub(crate) mod take;

@@ -73,11 +73,14 @@ pub(crate) fn before_initialization() {
     shm::fence::register();
 }
 
-/// Sets tradewind up after the MPI library is initialized. Collective over the world.
-pub(crate) fn initialized(outcome: c_int) {
+/// Initializes the MPI library by this function, and then sets tradewind up. Collective over the world.
+pub(crate) fn initialize(library: impl FnOnce() -> c_int) -> c_int {
+    before_initialization();
+    let outcome = library();
     if outcome == 0 {
         enter(Settings::read);
     }
+    outcome
 }
 
 /// Sets tradewind up with these settings. Collective over the world.

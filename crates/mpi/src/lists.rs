@@ -6,7 +6,7 @@
 //! therefore copies the lists that it reads, and every start reads the copies.
 
 use crate::abi::Abi;
-use crate::host::{Aint, Handle, Pointer};
+use crate::host::{Aint, Handle, Offset, Types};
 use std::cell::RefCell;
 use std::ffi::c_int;
 
@@ -30,6 +30,12 @@ impl Number for i64 {
 impl Number for Aint {
     fn wide(self) -> i64 {
         self as i64
+    }
+}
+
+impl Number for Offset {
+    fn wide(self) -> i64 {
+        self.0.wide()
     }
 }
 
@@ -71,10 +77,11 @@ impl Lists {
     }
 
     /// The first `length` types of a list that the program has passed.
-    pub(crate) fn types(self, abi: &Abi, list: Pointer, length: usize) -> Vec<Handle> {
+    pub(crate) fn types(self, abi: &Abi, list: Types, length: usize) -> Vec<Handle> {
         let key = (list as usize, length);
         // SAFETY: MPI demands a type for each rank or neighbour.
-        let read = || (0..length).map(|index| unsafe { abi.read(list, index) }).collect();
+        let read =
+            || (0..length).map(|index| unsafe { abi.read(list.cast_mut(), index) }).collect();
         self.find(key, |kept| &kept.types, |kept| &mut kept.types, read)
     }
 

@@ -13,7 +13,7 @@ use crate::requests::{Operation, Rest, Started};
 use crate::table::Sizes;
 use crate::topology::{Form, Topology};
 use std::ffi::c_int;
-use tradewind::{Communicator, Input, OpOnBytes, Output, while_waiting};
+use tradewind::{Communicator, InPlace, Neighbors, OpOnBytes, while_waiting};
 
 /// Longest data of a collective, in bytes of all ranks, that is taken over. The contribution of a
 /// nonblocking call is copied into shared memory.
@@ -27,11 +27,27 @@ pub(crate) struct Background(pub(crate) &'static Sizes);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blocking(pub(crate) &'static Sizes);
 
-/// Defines the collectives of tradewind in both modes.
+/// Calls a collective of tradewind. The buffer in brackets may be `None`, which stands for the other one.
+macro_rules! collective {
+    ($on:ident.$name:ident($($argument:ident),*)) => {
+        $on.$name($($argument),*)
+    };
+    ($on:ident.$name:ident($($before:ident),* [$buffer:ident] $($after:ident),*)) => {
+        match $buffer {
+            Some($buffer) => $on.$name($($before,)* $buffer, $($after),*),
+            None => $on.$name($($before,)* InPlace, $($after),*),
+        }
+    };
+}
+
+/// Defines the collectives of tradewind in both modes: what they are called on, the names of the blocking
+/// and of the nonblocking one, and the arguments, with that buffer in brackets which may be the other one.
 macro_rules! modes {
     ($(
-        $name:ident $start:ident
-        $([$generic:ident: $bound:ident])? ($($argument:ident: $type:ty),* $(,)?);
+        $on:ident: $name:ident $start:ident(
+            $($before:ident: $before_type:ty),*
+            $([$buffer:ident: $type:ty] $($after:ident: $after_type:ty),*)?
+        );
     )*) => {
         /// A mode in which a call runs.
         pub(crate) trait Mode: Copy + 'static {
@@ -81,30 +97,15 @@ macro_rules! modes {
             fn exchange(
                 topology: &'static Topology,
                 exchange: (Form, [usize; 2]),
-                input: &'static [u8],
-                output: &'static mut [u8],
-            ) -> tradewind::Result<Self::Begun>;
-
-            /// Blocks of different sizes from the neighbours.
-            fn neighbor_allgatherv(
-                topology: &'static Topology,
-                input: &'static [u8],
-                output: &'static mut [u8],
-                received: &[usize],
-            ) -> tradewind::Result<Self::Begun>;
-
-            /// Blocks of different sizes to and from the neighbours.
-            fn neighbor_alltoallv(
-                topology: &'static Topology,
-                sent: (&'static [u8], &[usize]),
-                output: &'static mut [u8],
-                received: &[usize],
+                input: From,
+                output: To,
             ) -> tradewind::Result<Self::Begun>;
 
             $(
-                fn $name $(<$generic: $bound<'static, u8, Back = ()>>)? (
-                    communicator: &Communicator,
-                    $($argument: $type,)*
+                fn $name(
+                    on: &$on,
+                    $($before: $before_type,)*
+                    $($buffer: Option<$type>, $($after: $after_type,)*)?
                 ) -> tradewind::Result<Self::Begun>;
             )*
         }
@@ -138,40 +139,21 @@ macro_rules! modes {
             fn exchange(
                 topology: &'static Topology,
                 exchange: (Form, [usize; 2]),
-                input: &'static [u8],
-                output: &'static mut [u8],
+                input: From,
+                output: To,
             ) -> tradewind::Result<Started> {
                 topology.start(exchange, input, output).map(Started::from)
             }
 
-            fn neighbor_allgatherv(
-                topology: &'static Topology,
-                input: &'static [u8],
-                output: &'static mut [u8],
-                received: &[usize],
-            ) -> tradewind::Result<Started> {
-                let started = topology.neighbors.ineighbor_allgatherv(input, output, received);
-                started.map(Started::from)
-            }
-
-            fn neighbor_alltoallv(
-                topology: &'static Topology,
-                (input, sent): (&'static [u8], &[usize]),
-                output: &'static mut [u8],
-                received: &[usize],
-            ) -> tradewind::Result<Started> {
-                let neighbors = &topology.neighbors;
-                let started = neighbors.ineighbor_alltoallv(input, sent, output, received);
-                started.map(Started::from)
-            }
-
             $(
                 #[inline]
-                fn $name $(<$generic: $bound<'static, u8, Back = ()>>)? (
-                    communicator: &Communicator,
-                    $($argument: $type,)*
+                fn $name(
+                    on: &$on,
+                    $($before: $before_type,)*
+                    $($buffer: Option<$type>, $($after: $after_type,)*)?
                 ) -> tradewind::Result<Started> {
-                    communicator.$start($($argument),*).map(Started::from)
+                    collective!(on.$start($($before),* $([$buffer] $($after),*)?))
+                        .map(Started::from)
                 }
             )*
         }
@@ -202,70 +184,59 @@ macro_rules! modes {
             fn exchange(
                 topology: &'static Topology,
                 (form, [sent, received]): (Form, [usize; 2]),
-                input: &'static [u8],
-                output: &'static mut [u8],
+                input: From,
+                output: To,
             ) -> tradewind::Result<()> {
                 let received = vec![received; topology.sources];
                 let sent = || vec![sent; topology.destinations];
+                let on = &topology.neighbors;
                 match form {
-                    Form::Allgather => Self::neighbor_allgatherv(topology, input, output, &received),
+                    Form::Allgather => Self::neighbor_allgatherv(on, input, output, &received),
                     Form::Alltoall => {
-                        Self::neighbor_alltoallv(topology, (input, &sent()), output, &received)
+                        Self::neighbor_alltoallv(on, input, &sent(), output, &received)
                     }
                 }
             }
 
-            fn neighbor_allgatherv(
-                topology: &'static Topology,
-                input: &'static [u8],
-                output: &'static mut [u8],
-                received: &[usize],
-            ) -> tradewind::Result<()> {
-                let neighbors = &topology.neighbors;
-                while_waiting(drive, || neighbors.neighbor_allgatherv(input, output, received))
-            }
-
-            fn neighbor_alltoallv(
-                topology: &'static Topology,
-                (input, sent): (&'static [u8], &[usize]),
-                output: &'static mut [u8],
-                received: &[usize],
-            ) -> tradewind::Result<()> {
-                let neighbors = &topology.neighbors;
-                while_waiting(drive, || neighbors.neighbor_alltoallv(input, sent, output, received))
-            }
-
             $(
                 #[inline]
-                fn $name $(<$generic: $bound<'static, u8, Back = ()>>)? (
-                    communicator: &Communicator,
-                    $($argument: $type,)*
+                fn $name(
+                    on: &$on,
+                    $($before: $before_type,)*
+                    $($buffer: Option<$type>, $($after: $after_type,)*)?
                 ) -> tradewind::Result<()> {
-                    while_waiting(drive, || communicator.$name($($argument),*))
+                    while_waiting(drive, || {
+                        collective!(on.$name($($before),* $([$buffer] $($after),*)?))
+                    })
                 }
             )*
         }
     };
 }
 
-type From = &'static [u8];
-type To = &'static mut [u8];
+/// The bytes that a call sends, and those that it receives.
+pub(crate) type From = &'static [u8];
+pub(crate) type To = &'static mut [u8];
 
 modes! {
-    barrier ibarrier();
-    bcast ibcast(buffer: To, root: u32);
-    gather igather[I: Input](input: I, output: To, root: u32);
-    gatherv igatherv[I: Input](input: I, output: To, sizes: &[usize], root: u32);
-    scatter iscatter[O: Output](input: From, output: O, root: u32);
-    scatterv iscatterv[O: Output](input: From, sizes: &[usize], output: O, root: u32);
-    allgather iallgather[I: Input](input: I, output: To);
-    allgatherv iallgatherv[I: Input](input: I, output: To, sizes: &[usize]);
-    alltoall ialltoall[I: Input](input: I, output: To);
-    alltoallv ialltoallv[I: Input](input: I, sent: &[usize], output: To, received: &[usize]);
-    reduce ireduce[I: Input](input: I, output: To, op: OpOnBytes, root: u32);
-    allreduce iallreduce[I: Input](input: I, output: To, op: OpOnBytes);
-    reduce_scatter ireduce_scatter[I: Input](input: I, output: To, sizes: &[usize], op: OpOnBytes);
-    reduce_scatter_block ireduce_scatter_block[I: Input](input: I, output: To, op: OpOnBytes);
-    scan iscan[I: Input](input: I, output: To, op: OpOnBytes);
-    exscan iexscan[I: Input](input: I, output: To, op: OpOnBytes);
+    Communicator: barrier ibarrier();
+    Communicator: bcast ibcast(buffer: To, root: u32);
+    Communicator: gather igather([input: From] output: To, root: u32);
+    Communicator: gatherv igatherv([input: From] output: To, sizes: &[usize], root: u32);
+    Communicator: scatter iscatter(input: From [output: To] root: u32);
+    Communicator: scatterv iscatterv(input: From, sizes: &[usize] [output: To] root: u32);
+    Communicator: allgather iallgather([input: From] output: To);
+    Communicator: allgatherv iallgatherv([input: From] output: To, sizes: &[usize]);
+    Communicator: alltoall ialltoall([input: From] output: To);
+    Communicator: alltoallv ialltoallv([input: From] sent: &[usize], output: To, received: &[usize]);
+    Communicator: reduce ireduce([input: From] output: To, op: OpOnBytes, root: u32);
+    Communicator: allreduce iallreduce([input: From] output: To, op: OpOnBytes);
+    Communicator: reduce_scatter ireduce_scatter([input: From] output: To, sizes: &[usize], op: OpOnBytes);
+    Communicator: reduce_scatter_block ireduce_scatter_block([input: From] output: To, op: OpOnBytes);
+    Communicator: scan iscan([input: From] output: To, op: OpOnBytes);
+    Communicator: exscan iexscan([input: From] output: To, op: OpOnBytes);
+    Neighbors: neighbor_allgatherv ineighbor_allgatherv(input: From, output: To, received: &[usize]);
+    Neighbors: neighbor_alltoallv ineighbor_alltoallv(
+        input: From, sent: &[usize], output: To, received: &[usize]
+    );
 }

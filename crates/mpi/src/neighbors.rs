@@ -2,9 +2,8 @@
 //! length of no call decides whether it runs here.
 
 use crate::buffers::{Area, Input, Output};
-use crate::collectives::{Blocks, Call, Elements, INVALID, Start, TypedBlocks};
-use crate::lists::Number;
-use crate::mode::Mode;
+use crate::collectives::{Blocks, Call, Elements, INVALID, Start, sizes};
+use crate::mode::{From, Mode, To};
 use crate::refusal::Refusal;
 use crate::report;
 use crate::topology::{Form, Topology};
@@ -14,140 +13,79 @@ impl<M: Mode> Call<M> {
     fn topology(self) -> Result<&'static Topology, Refusal> {
         self.served.topology.as_ref().ok_or(INVALID)
     }
+
+    /// An area of `number` blocks; without blocks its type may be anything.
+    fn blocks<B: Blocks>(self, blocks: B, number: usize) -> Result<Area, Refusal> {
+        if number == 0 { Ok(Area::empty()) } else { blocks.area(self, number) }
+    }
+
+    /// Runs or starts an exchange by `start`. `length` is that of its blocks, if it is measured with
+    /// such ones.
+    fn exchange(
+        self,
+        sent: &Area,
+        received: Area,
+        length: Option<usize>,
+        start: impl FnOnce(From, To) -> tradewind::Result<M::Begun>,
+    ) -> Start<M> {
+        self.mode.check_lengths_of_pairs()?;
+        report::note_length(length);
+        self.communicator()?;
+        // Blocks of neighbours that are no rank keep their values.
+        let output = Output::preserved(self.abi, received);
+        let input = Input::of(self.abi, sent);
+        let begun = start(input.bytes.unwrap_or_default(), output.bytes)?;
+        Ok(self.end(begun, input.staging, output.unpacked))
+    }
+
+    /// As [`exchange`](Self::exchange), of equal blocks: `number` that are sent, and one from each
+    /// source.
+    fn exchange_equal(
+        self,
+        (topology, form): (&'static Topology, Form),
+        (sent, number): (Area, usize),
+        received: Area,
+    ) -> Start<M> {
+        let length = |area: &Area, blocks| area.bytes().checked_div(blocks).unwrap_or(0);
+        let lengths = [length(&sent, number), length(&received, topology.sources)];
+        let is_measured = topology.is_measured() && lengths[0] == lengths[1];
+        let measured = Some(lengths[0]).filter(|_| is_measured);
+        self.exchange(&sent, received, measured, |from, to| {
+            M::exchange(topology, (form, lengths), from, to)
+        })
+    }
 }
 
-/// An area of `blocks` equal blocks; without blocks its type may be anything.
-fn blocks_of<M: Mode>(call: Call<M>, elements: Elements, blocks: usize) -> Result<Area, Refusal> {
-    if blocks == 0 { Ok(Area::empty()) } else { call.area(elements, blocks) }
-}
-
-/// Bytes of each of `blocks` equal blocks in an area.
-fn bytes_of_block(area: &Area, blocks: usize) -> usize {
-    area.bytes().checked_div(blocks).unwrap_or(0)
-}
-
-/// An exchange of equal blocks, in areas of `to` blocks for the destinations and one for each
-/// source.
-fn exchange_equal<M: Mode>(
-    call: Call<M>,
-    (topology, form): (&'static Topology, Form),
-    (sent, to): (Area, usize),
-    received: Area,
-) -> Start<M> {
-    let lengths = [bytes_of_block(&sent, to), bytes_of_block(&received, topology.sources)];
-    call.mode.check_lengths_of_pairs()?;
-    let is_measured = topology.is_measured() && lengths[0] == lengths[1];
-    report::note_length(Some(lengths[0]).filter(|_| is_measured));
-    call.communicator()?;
-    // Blocks of neighbours that are no rank keep their values.
-    let output = Output::preserved(call.abi, received);
-    let input = Input::of(call.abi, &sent);
-    let from = input.bytes.unwrap_or_default();
-    let started = M::exchange(topology, (form, lengths), from, output.bytes)?;
-    Ok(call.end(started, input.staging, output.unpacked))
-}
-
-pub(crate) fn neighbor_allgather<M: Mode>(
-    call: Call<M>,
-    send: Elements,
-    receive: Elements,
-) -> Start<M> {
-    let topology = call.topology()?;
-    let blocks = topology.destinations.min(1);
-    let sent = blocks_of(call, send, blocks)?;
-    let received = blocks_of(call, receive, topology.sources)?;
-    exchange_equal(call, (topology, Form::Allgather), (sent, blocks), received)
-}
-
-pub(crate) fn neighbor_alltoall<M: Mode>(
+pub(crate) fn neighbor_allgather<M: Mode, B: Blocks>(
     call: Call<M>,
     send: Elements,
-    receive: Elements,
+    receive: B,
 ) -> Start<M> {
     let topology = call.topology()?;
-    let blocks = topology.destinations;
-    let sent = blocks_of(call, send, blocks)?;
-    let received = blocks_of(call, receive, topology.sources)?;
-    exchange_equal(call, (topology, Form::Alltoall), (sent, blocks), received)
+    let number = topology.destinations.min(1);
+    let received = call.blocks(receive, topology.sources)?;
+    let sent = call.blocks(send, number)?;
+    match sizes::<B>(&received) {
+        None => call.exchange_equal((topology, Form::Allgather), (sent, number), received),
+        Some(sizes) => call.exchange(&sent, received, None, |from, to| {
+            M::neighbor_allgatherv(&topology.neighbors, from, to, &sizes)
+        }),
+    }
 }
 
-pub(crate) fn neighbor_allgatherv<M: Mode, N: Number, D: Number>(
+pub(crate) fn neighbor_alltoall<M: Mode, B: Blocks>(
     call: Call<M>,
-    send: Elements,
-    receive: Blocks<N, D>,
+    send: B,
+    receive: B,
 ) -> Start<M> {
     let topology = call.topology()?;
-    let received = match topology.sources {
-        0 => Area::empty(),
-        sources => call.blocks(receive, sources)?,
-    };
-    let sizes = received.sizes();
-    let sent = blocks_of(call, send, topology.destinations.min(1))?;
-    gather(call, topology, sent, (received, &sizes))
-}
-
-pub(crate) fn neighbor_alltoallv<M: Mode, N: Number, D: Number>(
-    call: Call<M>,
-    send: Blocks<N, D>,
-    receive: Blocks<N, D>,
-) -> Start<M> {
-    let topology = call.topology()?;
-    let sent = match topology.destinations {
-        0 => Area::empty(),
-        destinations => call.blocks(send, destinations)?,
-    };
-    let received = match topology.sources {
-        0 => Area::empty(),
-        sources => call.blocks(receive, sources)?,
-    };
-    let sent_sizes = sent.sizes();
-    let received_sizes = received.sizes();
-    exchange(call, topology, (sent, &sent_sizes), (received, &received_sizes))
-}
-
-pub(crate) fn neighbor_alltoallw<M: Mode, N: Number, D: Number>(
-    call: Call<M>,
-    send: TypedBlocks<N, D>,
-    receive: TypedBlocks<N, D>,
-) -> Start<M> {
-    let topology = call.topology()?;
-    let sent = call.typed_blocks(send, topology.destinations)?;
-    let received = call.typed_blocks(receive, topology.sources)?;
-    let sent_sizes = sent.sizes();
-    let received_sizes = received.sizes();
-    exchange(call, topology, (sent, &sent_sizes), (received, &received_sizes))
-}
-
-/// The same block to all destinations, and blocks of these sizes from the sources.
-fn gather<M: Mode>(
-    call: Call<M>,
-    topology: &'static Topology,
-    sent: Area,
-    (received, sizes): (Area, &[usize]),
-) -> Start<M> {
-    call.mode.check_lengths_of_pairs()?;
-    report::note_length(None);
-    call.communicator()?;
-    let output = Output::preserved(call.abi, received);
-    let input = Input::of(call.abi, &sent);
-    let from = input.bytes.unwrap_or_default();
-    let started = M::neighbor_allgatherv(topology, from, output.bytes, sizes)?;
-    Ok(call.end(started, input.staging, output.unpacked))
-}
-
-/// Blocks of these sizes to the destinations and from the sources.
-fn exchange<M: Mode>(
-    call: Call<M>,
-    topology: &'static Topology,
-    (sent, sent_sizes): (Area, &[usize]),
-    (received, received_sizes): (Area, &[usize]),
-) -> Start<M> {
-    call.mode.check_lengths_of_pairs()?;
-    report::note_length(None);
-    call.communicator()?;
-    let output = Output::preserved(call.abi, received);
-    let input = Input::of(call.abi, &sent);
-    let sent = (input.bytes.unwrap_or_default(), sent_sizes);
-    let started = M::neighbor_alltoallv(topology, sent, output.bytes, received_sizes)?;
-    Ok(call.end(started, input.staging, output.unpacked))
+    let number = topology.destinations;
+    let sent = call.blocks(send, number)?;
+    let received = call.blocks(receive, topology.sources)?;
+    match sizes::<B>(&sent).zip(sizes::<B>(&received)) {
+        None => call.exchange_equal((topology, Form::Alltoall), (sent, number), received),
+        Some((to_each, from_each)) => call.exchange(&sent, received, None, |from, to| {
+            M::neighbor_alltoallv(&topology.neighbors, from, &to_each, to, &from_each)
+        }),
+    }
 }

@@ -62,12 +62,10 @@ impl Prepared {
         let clock = Clock::start();
         if requests::is_own(handle) {
             log::error!("MPI_Start: the request of MPI_{} is active", self.kind.name());
-            self.origin.report(abi, abi.error_other);
-            return abi.error_other;
+            return self.fail(abi, abi.error_other);
         }
         if let Some(error) = self.origin.failure(abi) {
-            self.origin.report(abi, error);
-            return error;
+            return self.fail(abi, error);
         }
         // SAFETY: a start uses the communicator and the lists only during the call; what it starts
         // keeps what it needs, as where a program frees a communicator during a nonblocking call.
@@ -87,10 +85,15 @@ impl Prepared {
             // The initialization has found the same arguments good.
             Err(Refusal::Left(_) | Refusal::Accepted) => {
                 log::error!("MPI_Start: arguments of MPI_{} have changed", self.kind.name());
-                self.origin.report(abi, abi.error_other);
-                abi.error_other
+                self.fail(abi, abi.error_other)
             }
         }
+    }
+
+    /// Calls the error handler, and returns the error code.
+    fn fail(&self, abi: &Abi, error: c_int) -> c_int {
+        self.origin.report(abi, error);
+        error
     }
 }
 

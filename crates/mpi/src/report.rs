@@ -4,7 +4,7 @@
 use crate::abi::Abi;
 use crate::failures::Survivors;
 use crate::host::{Handle, Pointer, call};
-use crate::kind::Kind;
+use crate::kind::{Collective, Kind};
 use crate::table;
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -50,7 +50,7 @@ struct Counts {
     library: AtomicU64,
 }
 
-static COUNTS: [Counts; Kind::ALL.len()] = [const {
+static COUNTS: [Counts; Kind::COUNT] = [const {
     Counts {
         taken: AtomicU64::new(0),
         left: [const { AtomicU64::new(0) }; REASONS],
@@ -58,7 +58,7 @@ static COUNTS: [Counts; Kind::ALL.len()] = [const {
         compared: AtomicU64::new(0),
         library: AtomicU64::new(0),
     }
-}; Kind::ALL.len()];
+}; Kind::COUNT];
 
 /// True if there will be a report. Then each call is timed, by two reads of the clock, and the calls
 /// that are left are counted, by a locked instruction each.
@@ -71,7 +71,7 @@ pub(crate) fn measure_times() {
 /// Counts a call that was taken. Callers hold the lock of the requests, so no count is lost, and a
 /// locked instruction is spared.
 pub(crate) fn taken(kind: Kind) {
-    let taken = &COUNTS[kind as usize].taken;
+    let taken = &COUNTS[kind.index()].taken;
     taken.store(taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn taken(kind: Kind) {
 #[inline]
 pub(crate) fn taken_blocking(kind: Kind) {
     if TIMES.load(Ordering::Relaxed) {
-        COUNTS[kind as usize].taken.fetch_add(1, Ordering::Relaxed);
+        COUNTS[kind.index()].taken.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn taken_blocking(kind: Kind) {
 #[inline]
 pub(crate) fn left(kind: Kind, reason: Reason) {
     if TIMES.load(Ordering::Relaxed) {
-        COUNTS[kind as usize].left[reason as usize].fetch_add(1, Ordering::Relaxed);
+        COUNTS[kind.index()].left[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -112,7 +112,7 @@ impl Clock {
         if let Some(begun) = self.0.get() {
             let now = Instant::now();
             let time = now.duration_since(begun).as_nanos() as u64;
-            COUNTS[kind as usize].exposed.fetch_add(time, Ordering::Relaxed);
+            COUNTS[kind.index()].exposed.fetch_add(time, Ordering::Relaxed);
             self.0.set(Some(now));
         }
     }
@@ -137,10 +137,10 @@ pub(crate) fn note_length(bytes: Option<usize>) {
 #[inline]
 pub(crate) fn compare(kind: Kind, ranks: usize) {
     if TIMES.load(Ordering::Relaxed) {
-        let bytes = if kind.blocking_form() == Kind::Barrier { Some(0) } else { LENGTH.take() };
+        let bytes = if kind.collective == Collective::Barrier { Some(0) } else { LENGTH.take() };
         let time = bytes.and_then(|bytes| table::library_time(kind, ranks as u32, bytes));
         if let Some(time) = time {
-            let counts = &COUNTS[kind as usize];
+            let counts = &COUNTS[kind.index()];
             counts.compared.fetch_add(1, Ordering::Relaxed);
             counts.library.fetch_add(time, Ordering::Relaxed);
         }
@@ -162,7 +162,7 @@ pub(crate) fn print(abi: &Abi, (element, sum): (Handle, Handle), served: &str) {
     let communicator = survivors.0;
     let mut rank = 0;
     call!(Comm_rank(communicator, &raw mut rank));
-    let mut own = [0u64; VALUES * Kind::ALL.len()];
+    let mut own = [0u64; VALUES * Kind::COUNT];
     for (counts, values) in COUNTS.iter().zip(own.chunks_exact_mut(VALUES)) {
         values[0] = counts.taken.load(Ordering::Relaxed);
         values[1] = counts.exposed.load(Ordering::Relaxed);
@@ -177,7 +177,8 @@ pub(crate) fn print(abi: &Abi, (element, sum): (Handle, Handle), served: &str) {
     let to = all.as_mut_ptr();
     let count = own.len() as c_int;
     let to = to.cast::<u8>() as Pointer;
-    let outcome = call!(Reduce(from.cast(), to, count, element, sum, 0, communicator));
+    let outcome =
+        call!(Reduce(from.cast(), to, count, element, sum, 0, communicator));
     survivors.end(abi, outcome);
     if rank == 0 && outcome == 0 {
         // One write: lines of several processes stay whole.
@@ -248,8 +249,9 @@ mod tests {
 
     /// The lines of a report about calls of one kind.
     fn lines(taken: u64, compared: u64, left: u64) -> Vec<String> {
-        let mut all = [0; VALUES * Kind::ALL.len()];
-        let values = &mut all[VALUES * Kind::Iallreduce as usize..][..VALUES];
+        let mut all = [0; VALUES * Kind::COUNT];
+        let kind = Kind::named("Iallreduce").expect("it is one");
+        let values = &mut all[VALUES * kind.index()..][..VALUES];
         values[..4].copy_from_slice(&[taken, taken * 1500, compared, compared * 2500]);
         values[4 + Reason::Length as usize] = left;
         text(&all, "two ranks").lines().skip(2).map(str::to_owned).collect()
@@ -271,15 +273,5 @@ mod tests {
         let left = lines(0, 0, 2);
         assert_eq!(words(&left[0]), ["0", "2", "length", "2"]);
         assert_eq!(left.len(), 1);
-    }
-
-    #[test]
-    fn forms_of_a_collective_belong_together() {
-        for (name, blocking) in Kind::ALL.iter().zip(Kind::BLOCKING.iter().cycle()) {
-            assert_eq!(name.blocking_form(), *blocking);
-        }
-        assert_eq!(Kind::Scan_init.measured_form(), Kind::Iscan);
-        assert_eq!(Kind::Iscan.measured_form(), Kind::Iscan);
-        assert_eq!(Kind::Scan.measured_form(), Kind::Scan);
     }
 }

@@ -45,9 +45,9 @@ static IS_MEASURED: AtomicBool = AtomicBool::new(false);
 pub(crate) fn set(takeover: Takeover, is_excluded: bool) {
     let taken = takeover.kinds();
     for kind in Kind::ALL.iter().filter(|kind| taken & kind.bit() != 0) {
-        let (form, place) = kind.place();
-        KINDS[form].fetch_or(1 << place, Ordering::Relaxed);
-        EXAMINED[form].fetch_or(1 << place, Ordering::Relaxed);
+        let bit = 1 << kind.collective as u32;
+        KINDS[kind.form as usize].fetch_or(bit, Ordering::Relaxed);
+        EXAMINED[kind.form as usize].fetch_or(bit, Ordering::Relaxed);
     }
     IS_EXCLUDED.store(is_excluded, Ordering::Relaxed);
     IS_MEASURED.store(takeover.class.is_some(), Ordering::Relaxed);
@@ -68,8 +68,7 @@ pub(crate) fn is_examined(kind: Kind) -> bool {
 
 #[inline(always)]
 fn is_in(kinds: &[AtomicU32; 3], kind: Kind) -> bool {
-    let (form, place) = kind.place();
-    kinds[form].load(Ordering::Relaxed) >> place & 1 != 0
+    kinds[kind.form as usize].load(Ordering::Relaxed) >> kind.collective as u32 & 1 != 0
 }
 
 impl Decisive {

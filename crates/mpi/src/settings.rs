@@ -25,8 +25,7 @@ impl Settings {
 
     /// Takes every call.
     pub(crate) fn for_measurements() -> Self {
-        let kinds = Kind::ALL_BACKGROUND | Kind::ALL_BLOCKING;
-        Settings { is_on: true, chosen: Some(kinds), reports: false }
+        Settings { is_on: true, chosen: Some(Kind::ALL_KINDS), reports: false }
     }
 }
 
@@ -41,12 +40,12 @@ fn bits(list: &str) -> u128 {
         let name = name.to_ascii_lowercase();
         let name = name.strip_prefix("mpi_").unwrap_or(&name);
         if name == ALL {
-            return Kind::ALL_BACKGROUND | Kind::ALL_BLOCKING;
+            return Kind::ALL_KINDS;
         }
         if name == NONBLOCKING {
             return bits | Kind::ALL_BACKGROUND;
         }
-        match Kind::ALL.iter().find(|kind| kind.name().eq_ignore_ascii_case(name)) {
+        match Kind::named(name) {
             Some(kind) => bits | kind.bit(),
             None => {
                 log::warn!("{MPI_ONLY}: there is no collective {name:?}");

@@ -18,7 +18,7 @@ fn look_one_by_one(
     mut stop: impl FnMut(usize, bool, bool) -> Option<usize>,
 ) -> c_int {
     let Some(array) = Array::new(count, requests, statuses) else {
-        return host::missing("Request_get_status_all");
+        return host::Request_get_status_all.missing();
     };
     let mut place = Some(0);
     for index in 0..array.count {

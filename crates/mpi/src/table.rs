@@ -10,7 +10,7 @@
 //! The rule is in each rank; what it depends on is sent, too. For a report rank 0 also sends the
 //! measured times of the MPI library.
 
-use crate::kind::Kind;
+use crate::kind::{Kind, Lengths};
 use models::file::FileError;
 use models::machine::Topology;
 use models::mpi_table::rule::{JobClass, MOST_RANKS, Rule, Taken};
@@ -52,7 +52,7 @@ impl From<Taken> for Sizes {
 }
 
 /// The sizes of all collectives on communicators of one size, by [`Kind`]; `None` if none runs here.
-pub(crate) type SizesByKind = [Option<Sizes>; Kind::ALL.len()];
+pub(crate) type SizesByKind = [Option<Sizes>; Kind::COUNT];
 
 /// Rows of one collective on communicators of one size.
 #[derive(Clone, Debug)]
@@ -137,7 +137,7 @@ impl Takeover {
         let ranks: BTreeSet<u32> = ranks.collect();
         ranks.into_iter().fold(self.forced, |kinds, ranks| {
             let sizes = self.sizes_on((ranks, 1));
-            let taken = Kind::ALL.iter().filter(|kind| sizes[**kind as usize].is_some());
+            let taken = Kind::ALL.iter().filter(|kind| sizes[kind.index()].is_some());
             taken.fold(kinds, |kinds, kind| kinds | kind.bit())
         })
     }
@@ -162,7 +162,7 @@ impl Takeover {
             let sizes = measured.unwrap_or_else(by_rule);
             // A part of the sizes decides nothing about calls whose size only some ranks have, and
             // finding the sum of a list would slow short calls that are left.
-            let is_cheap = !kind.has_listed_lengths() || sizes.contain(1);
+            let is_cheap = kind.collective.lengths() != Lengths::List || sizes.contain(1);
             let decides = sizes.all || (!kind.has_unknown_lengths() && is_cheap);
             (decides && !sizes.ranges.is_empty()).then_some(sizes)
         })
@@ -185,7 +185,7 @@ fn class_of_word(word: u64) -> Option<JobClass> {
 impl Entry {
     /// The parts of a row that the job uses; `None` if there is nothing in them.
     fn of(row: &MpiRow, parts: Parts) -> Option<Self> {
-        let kind = *Kind::ALL.iter().find(|kind| kind.name() == row.collective)?;
+        let kind = Kind::named(&row.collective)?;
         // Older tables have no times of nonblocking calls where a rank is late.
         let decides = kind.is_blocking() || row.sizes.iter().all(|size| size.late.is_some());
         let sizes = (parts.sizes && decides).then(|| Sizes::from(Taken::of(row)));
@@ -209,7 +209,7 @@ impl Entry {
         let all = u64::from(sizes.as_ref().is_some_and(|sizes| sizes.all));
         let decides = u64::from(sizes.is_some());
         let lengths = (ranges.len() as u64) << 56 | (times.len() as u64) << 48;
-        let call = decides << 41 | all << 40 | (*kind as u64) << 32 | u64::from(*ranks);
+        let call = decides << 41 | all << 40 | (kind.index() as u64) << 32 | u64::from(*ranks);
         words.push(lengths | call);
         let pairs = ranges.iter().chain(times);
         words.extend(pairs.flat_map(|(first, second)| [*first, *second]));
@@ -250,7 +250,7 @@ pub(crate) fn set(takeover: Takeover) {
 /// The sizes on communicators of this number of ranks on this number of nodes. They are kept for all
 /// of them.
 pub(crate) fn sizes_on((ranks, nodes): (u32, u32)) -> &'static SizesByKind {
-    static NONE: SizesByKind = [const { None }; Kind::ALL.len()];
+    static NONE: SizesByKind = [const { None }; Kind::COUNT];
     static KNOWN: Mutex<BTreeMap<(u32, bool), &SizesByKind>> = Mutex::new(BTreeMap::new());
     let Some(takeover) = TAKEOVER.get() else { return &NONE };
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

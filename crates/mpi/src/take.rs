@@ -1,53 +1,96 @@
-//! The nonblocking and persistent collectives that run here.
+//! The collectives that run here: nonblocking, persistent and blocking.
 
 use crate::collectives::{Call, Start};
-use crate::communicators::own;
+use crate::communicators::{Served, own};
 use crate::host::{Handle, Pointer};
 use crate::kind::Kind;
 use crate::lists::{KeptLists, Lists};
-use crate::mode::Background;
+use crate::mode::{Background, Blocking};
 use crate::persistent::{self, Prepared};
 use crate::refusal::Refusal;
 use crate::report::{self, Clock, Reason};
 use crate::requests::launch;
 use crate::selection::{Decisive, Selected, select};
+use crate::tolerance;
 use std::cell::RefCell;
 use std::ffi::c_int;
 
-/// Starts a selected nonblocking call here if `start` accepts it; otherwise calls `leave`, which
-/// calls the MPI library. It is not inlined, so that calls that are not selected save fewer registers.
+/// Leaves a call that was refused, by `leave`, which calls the MPI library. If it has failed, returns
+/// its error code.
+fn refused(
+    kind: Kind,
+    Selected { abi, communicator, served, .. }: Selected,
+    refusal: Refusal,
+    leave: impl FnOnce() -> c_int,
+) -> c_int {
+    let reason = match refusal {
+        Refusal::Left(reason) => reason,
+        Refusal::Failed(error) => {
+            return served.fail(abi, (kind, served.origin(communicator)), &error);
+        }
+        // Only examinations end so.
+        Refusal::Accepted => Reason::Form,
+    };
+    served.record_external_collective();
+    report::left(kind, reason);
+    leave()
+}
+
+/// Notes that a call was taken, in the time of the function that has started it.
+fn taken(kind: Kind, served: &Served, clock: &Clock) {
+    clock.add_to(kind);
+    report::compare(kind, served.size());
+}
+
+/// Runs a selected blocking call here if `start` accepts it; otherwise calls `leave`, which calls the MPI
+/// library. It is not inlined, so that calls that are not selected save fewer registers.
+#[inline(never)]
+pub(crate) fn run(
+    kind: Kind,
+    selected: Selected,
+    start: impl FnOnce(Call<Blocking>) -> Start<Blocking>,
+    leave: impl FnOnce() -> c_int,
+) -> c_int {
+    let Selected { abi, communicator, served, sizes } = selected;
+    let clock = Clock::start();
+    let awaited = tolerance::awaiting(communicator);
+    let started = start(Call { abi, served, lists: Lists::Passed, mode: Blocking(sizes) });
+    drop(awaited);
+    match started {
+        Ok(outcome) => {
+            report::taken_blocking(kind);
+            taken(kind, served, &clock);
+            outcome
+        }
+        Err(refusal) => refused(kind, selected, refusal, leave),
+    }
+}
+
+/// Starts a selected nonblocking call here, as [`run`] runs a blocking one.
 ///
 /// # Safety
 /// `request` points to memory for a handle.
 #[inline(never)]
 pub(crate) unsafe fn take(
     kind: Kind,
-    Selected { abi, communicator, served, sizes }: Selected,
+    selected: Selected,
     request: Pointer,
     start: impl FnOnce(Call) -> Start,
     leave: impl FnOnce() -> c_int,
 ) -> c_int {
+    let Selected { abi, communicator, served, sizes } = selected;
     let clock = Clock::start();
-    let origin = served.origin(communicator);
     let mode = Background(sizes);
-    let reason = match start(Call { abi, served, lists: Lists::Passed, mode }) {
+    match start(Call { abi, served, lists: Lists::Passed, mode }) {
         Ok(operation) => {
             // SAFETY: the caller's promise.
-            let outcome = unsafe { launch(abi, (kind, origin), operation, request) };
-            clock.add_to(kind);
-            report::compare(kind, served.size());
-            return outcome;
+            let outcome =
+                unsafe { launch(abi, (kind, served.origin(communicator)), operation, request) };
+            taken(kind, served, &clock);
+            outcome
         }
-        Err(Refusal::Left(reason)) => reason,
-        Err(Refusal::Failed(error)) => {
-            return served.fail(abi, (kind, origin), &error);
-        }
-        // Only examinations end so.
-        Err(Refusal::Accepted) => Reason::Form,
-    };
-    served.record_external_collective();
-    report::left(kind, reason);
-    leave()
+        Err(refusal) => refused(kind, selected, refusal, leave),
+    }
 }
 
 /// Initializes a persistent collective here if it is selected and `start` accepts it; otherwise calls
@@ -86,15 +129,5 @@ pub(crate) unsafe fn prepare(
             }
         }
     };
-    let reason = match refusal {
-        Refusal::Left(reason) => reason,
-        Refusal::Failed(error) => {
-            return served.fail(abi, (kind, origin), &error);
-        }
-        // Only examinations end so.
-        Refusal::Accepted => Reason::Form,
-    };
-    served.record_external_collective();
-    report::left(kind, reason);
-    leave()
+    refused(kind, selected, refusal, leave)
 }

@@ -42,20 +42,15 @@ impl Topology {
         handle: Handle,
         communicator: &Communicator,
     ) -> tradewind::Result<Option<Self>> {
-        let mut kind = 0;
-        call!(Topo_test(handle, &raw mut kind));
-        let neighbors = if kind == abi.topologies.cartesian {
-            let (dimensions, periodic) = grid(handle);
-            communicator.cartesian(&dimensions, &periodic)?
-        } else if kind == abi.topologies.dist_graph {
-            let lists = dist_graph(handle);
-            let [sources, destinations] = lists.each_ref().map(|list| ranks(abi, list));
-            communicator.neighbors_with_gaps(&sources, &destinations)?
-        } else if kind == abi.topologies.graph {
-            let neighbors = ranks(abi, &graph(handle, communicator.rank() as c_int));
-            communicator.neighbors_with_gaps(&neighbors, &neighbors)?
-        } else {
-            return Ok(None);
+        let neighbors = match Edges::of(abi, handle) {
+            None => return Ok(None),
+            Some(Edges::Grid(dimensions, periodic)) => {
+                communicator.cartesian(&dimensions, &periodic)?
+            }
+            Some(Edges::Lists(lists)) => {
+                let [sources, destinations] = lists.map(|list| ranks(abi, &list));
+                communicator.neighbors_with_gaps(&sources, &destinations)?
+            }
         };
         let lists = [neighbors.sources(), neighbors.destinations()];
         let [sources, destinations] = lists.each_ref().map(Vec::len);
@@ -99,22 +94,39 @@ impl Topology {
     }
 }
 
+/// The topology of a communicator, as the MPI library has it.
+enum Edges {
+    /// The lengths of a grid, and whether it is periodic in each dimension.
+    Grid(Vec<u32>, Vec<bool>),
+    /// The sources and the destinations of this rank.
+    Lists([Vec<c_int>; 2]),
+}
+
+impl Edges {
+    fn of(abi: &Abi, communicator: Handle) -> Option<Self> {
+        let (mut kind, mut rank) = (0, 0);
+        call!(Topo_test(communicator, &raw mut kind));
+        if kind == abi.topologies.cartesian {
+            let (dimensions, periodic) = grid(communicator);
+            Some(Edges::Grid(dimensions, periodic))
+        } else if kind == abi.topologies.dist_graph {
+            Some(Edges::Lists(dist_graph(communicator)))
+        } else if kind == abi.topologies.graph {
+            call!(Comm_rank(communicator, &raw mut rank));
+            let neighbors = graph(communicator, rank);
+            Some(Edges::Lists([neighbors.clone(), neighbors]))
+        } else {
+            None
+        }
+    }
+}
+
 /// Numbers of sources and destinations of a communicator with a topology.
-pub(crate) fn degrees(abi: &Abi, communicator: Handle) -> (usize, usize) {
-    let (mut kind, mut rank) = (0, 0);
-    call!(Topo_test(communicator, &raw mut kind));
-    if kind == abi.topologies.cartesian {
-        let both = 2 * grid(communicator).0.len();
-        (both, both)
-    } else if kind == abi.topologies.dist_graph {
-        let [sources, destinations] = dist_graph(communicator);
-        (sources.len(), destinations.len())
-    } else if kind == abi.topologies.graph {
-        call!(Comm_rank(communicator, &raw mut rank));
-        let neighbors = graph(communicator, rank).len();
-        (neighbors, neighbors)
-    } else {
-        (0, 0)
+pub(crate) fn degrees(abi: &Abi, communicator: Handle) -> [usize; 2] {
+    match Edges::of(abi, communicator) {
+        None => [0; 2],
+        Some(Edges::Grid(dimensions, _)) => [2 * dimensions.len(); 2],
+        Some(Edges::Lists(lists)) => lists.map(|list| list.len()),
     }
 }
 

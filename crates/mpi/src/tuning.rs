@@ -13,7 +13,7 @@ mod calls;
 use crate::abi::{Abi, abi, library_name};
 use crate::communicators::{self, created};
 use crate::host::{Handle, Pointer, call};
-use crate::kind::Kind;
+use crate::kind::{Collective, Kind};
 use crate::life;
 use crate::settings::Settings;
 use calls::{Calls, Group, LONG_BLOCK, Load, Side, blocks_in_buffer, blocks_of, length};
@@ -172,10 +172,10 @@ impl Measurement {
         sizes.reverse();
         let groups: Vec<Group> = sizes.into_iter().map(|size| self.group(size)).collect();
         let mut measured: Vec<Kind> =
-            Kind::ALL.iter().copied().filter(|kind| blocks_of(*kind).is_some()).collect();
+            Kind::ALL.into_iter().filter(|kind| blocks_of(*kind).is_some()).collect();
         // The barriers first, and of all others the nonblocking ones, which the rule leaves more often.
         let order = |kind: &Kind| {
-            let is_barrier = kind.blocking_form() == Kind::Barrier;
+            let is_barrier = kind.collective == Collective::Barrier;
             (!is_barrier, kind.is_blocking() != is_barrier)
         };
         measured.sort_by_key(order);
@@ -224,27 +224,25 @@ impl Measurement {
     fn group(&self, size: usize) -> Group {
         let abi = self.abi;
         let number = self.rank / size;
-        let [mut communicator, mut ring] = [0isize; 2];
-        let [at, ring_at]: [Pointer; 2] = [(&raw mut communicator).cast(), (&raw mut ring).cast()];
-        call!(Comm_split(abi.comm_world, number as c_int, 0, at));
-        // SAFETY: the MPI library has written the handle.
-        let communicator = unsafe {
-            created(abi, abi.comm_world, at);
-            abi.read(at, 0)
+        let made = |parent, new: Result<Handle, c_int>| {
+            let new = new.unwrap_or(abi.comm_null);
+            created(abi, parent, new);
+            new
         };
+        let world = abi.comm_world;
+        let part = abi.written(|at| call!(Comm_split(world, number as c_int, 0, at)));
+        let communicator = made(world, part);
         let takes_part = (number + 1) * size <= self.ranks;
         let mut members = 0;
         call!(Comm_size(communicator, &raw mut members));
         let is_periodic = 1;
-        let dimension = &raw const members;
-        let periodic = &raw const is_periodic;
-        if members > 1 {
-            call!(Cart_create(communicator, 1, dimension, periodic, 0, ring_at));
-            // SAFETY: as above.
-            unsafe { created(abi, communicator, ring_at) };
-        }
-        // SAFETY: the variable is as large as the handles of every ABI.
-        let ring = unsafe { abi.read(ring_at, 0) };
+        let ring = |at| {
+            call!(Cart_create(communicator, 1, &raw const members, &raw const is_periodic, 0, at))
+        };
+        let ring = match members {
+            ..2 => abi.comm_null,
+            _ => made(communicator, abi.written(ring)),
+        };
         Group { communicator, ring, size, rank: self.rank % size, takes_part }
     }
 

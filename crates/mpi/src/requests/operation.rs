@@ -110,7 +110,7 @@ impl Operation {
             started: started.into(),
             _input: input,
             rest: rest.map(Box::new),
-            kind: Kind::Ibarrier,
+            kind: Kind::ALL[0],
             origin: None,
             is_persistent: false,
             state: State::Active,

@@ -1,11 +1,13 @@
 //! The calls that are measured, in both forms and on both sides.
 
 use crate::abi::Abi;
-use crate::collective_names::{self, int};
+use crate::collective_names;
 use crate::completion;
-use crate::host::{Handle, Pointer, call};
-use crate::kind::Kind;
+use crate::host::{Handle, Offset, Pointer, Types, call};
+use crate::kind::{Collective, Form, Kind, Lengths};
+use crate::signatures::with_collectives;
 use std::ffi::c_int;
+use std::ptr;
 use std::time::{Duration, Instant};
 
 /// Bytes of a block, of which collectives send or receive one for each rank, or one in all.
@@ -51,29 +53,21 @@ pub(super) struct Load {
 /// The blocks with which a kind is measured; `None` for persistent ones, which go by the nonblocking
 /// ones, and for those with lists of types, which are read in each call.
 pub(super) fn blocks_of(kind: Kind) -> Option<&'static [usize]> {
-    match kind.blocking_form() {
-        _ if kind.measured_form() != kind => None,
-        Kind::Barrier => Some(&[0]),
-        Kind::Alltoallw | Kind::Neighbor_alltoallw => None,
-        _ if kind.has_unknown_lengths() => Some(&BLOCKS_OF_UNKNOWN),
+    match (kind.collective, kind.collective.lengths()) {
+        _ if kind.form == Form::Persistent => None,
+        (Collective::Alltoallw | Collective::Neighbor_alltoallw, _) => None,
+        (_, Lengths::Nothing) => Some(&[0]),
+        (_, Lengths::Unknown | Lengths::Neighbors) => Some(&BLOCKS_OF_UNKNOWN),
         _ => Some(&BLOCKS),
     }
 }
 
 /// Number of blocks in the longest buffer of a call.
 pub(super) fn blocks_in_buffer(kind: Kind, ranks: usize) -> usize {
-    match kind.blocking_form() {
-        Kind::Barrier
-        | Kind::Bcast
-        | Kind::Reduce
-        | Kind::Allreduce
-        | Kind::Scan
-        | Kind::Exscan => 1,
-        Kind::Neighbor_allgather
-        | Kind::Neighbor_allgatherv
-        | Kind::Neighbor_alltoall
-        | Kind::Neighbor_alltoallv => 2,
-        _ => ranks,
+    match kind.collective.lengths() {
+        Lengths::Nothing | Lengths::Block => 1,
+        Lengths::Neighbors => 2,
+        Lengths::Blocks | Lengths::List | Lengths::Unknown => ranks,
     }
 }
 
@@ -90,26 +84,44 @@ fn compute(time: Duration) {
     }
 }
 
+/// Arguments of a collective, by the names that all collectives have for them.
+#[derive(Clone, Copy)]
+struct Arguments {
+    send: Pointer,
+    sent: c_int,
+    send_type: Handle,
+    send_counts: *const c_int,
+    send_at: *const c_int,
+    receive: Pointer,
+    received: c_int,
+    receive_type: Handle,
+    counts: *const c_int,
+    displacements: *const c_int,
+    root: c_int,
+    count: c_int,
+    datatype: Handle,
+    number_list: *const c_int,
+    operation: Handle,
+    // Of collectives that are not measured.
+    send_types: Types,
+    receive_types: Types,
+    send_offsets: *const Offset,
+    offsets: *const Offset,
+}
+
 /// Calls of one collective, with blocks of one size.
 pub(super) struct Calls {
     kind: Kind,
     abi: &'static Abi,
+    /// That of the calls, which for neighbours is the ring, and that of the ranks.
     communicator: Handle,
-    ring: Handle,
+    all: Handle,
     size: usize,
     rank: usize,
     takes_part: bool,
-    sent: Pointer,
-    received: Pointer,
-    byte: Handle,
-    double: Handle,
-    sum: Handle,
-    /// Bytes of a block, and its floating-point numbers.
-    bytes: c_int,
-    numbers: c_int,
-    counts: Vec<c_int>,
-    numbers_of_all: Vec<c_int>,
-    displacements: Vec<c_int>,
+    arguments: Arguments,
+    /// Memory of the lists among the arguments.
+    _lists: [Vec<c_int>; 3],
 }
 
 impl Calls {
@@ -119,27 +131,43 @@ impl Calls {
         group: &Group,
         (kind, block): (Kind, usize),
         (double, sum): (Handle, Handle),
-        (sent, received): (Pointer, Pointer),
+        (send, receive): (Pointer, Pointer),
     ) -> Self {
         let bytes = block as c_int;
+        let places = (0..group.size as c_int).map(|rank| rank * bytes).collect();
+        let lists = [vec![bytes; group.size], places, vec![bytes / 8; group.size]];
+        let [counts, displacements, number_list] = lists.each_ref().map(|list| list.as_ptr());
+        let is_of_neighbors = kind.collective.lengths() == Lengths::Neighbors;
         Calls {
             kind,
             abi,
-            communicator: group.communicator,
-            ring: group.ring,
+            communicator: if is_of_neighbors { group.ring } else { group.communicator },
+            all: group.communicator,
             size: group.size,
             rank: group.rank,
             takes_part: group.takes_part,
-            sent,
-            received,
-            byte: abi.byte,
-            double,
-            sum,
-            bytes,
-            numbers: bytes / 8,
-            counts: vec![bytes; group.size],
-            numbers_of_all: vec![bytes / 8; group.size],
-            displacements: (0..group.size as c_int).map(|rank| rank * bytes).collect(),
+            arguments: Arguments {
+                send,
+                sent: bytes,
+                send_type: abi.byte,
+                send_counts: counts,
+                send_at: displacements,
+                receive,
+                received: bytes,
+                receive_type: abi.byte,
+                counts,
+                displacements,
+                root: 0,
+                count: bytes / 8,
+                datatype: double,
+                number_list,
+                operation: sum,
+                send_types: ptr::null(),
+                receive_types: ptr::null(),
+                send_offsets: ptr::null(),
+                offsets: ptr::null(),
+            },
+            _lists: lists,
         }
     }
 
@@ -151,7 +179,7 @@ impl Calls {
             return 0.0;
         }
         if self.kind.is_blocking() {
-            call!(Barrier(self.communicator));
+            call!(Barrier(self.all));
             let begun = Instant::now();
             for number in 0..count {
                 self.call(side, (number % self.size) as c_int, std::ptr::null_mut());
@@ -172,7 +200,7 @@ impl Calls {
     fn expose(&self, side: Side, root: c_int, (delay, load): (Duration, Duration)) -> f64 {
         let mut in_memory: isize = 0;
         let request: Pointer = (&raw mut in_memory).cast();
-        call!(Barrier(self.communicator));
+        call!(Barrier(self.all));
         compute(delay);
         let begun = Instant::now();
         self.call(side, root, request);
@@ -189,108 +217,38 @@ impl Calls {
 
     /// Calls the collective. `request` receives the request of a nonblocking one.
     fn call(&self, side: Side, root: c_int, request: Pointer) -> c_int {
-        /// Both forms of a collective, with the same arguments on both sides.
-        macro_rules! forms {
-            ($library:ident $here:path, $start:ident $start_here:path, ($($argument:expr),*)) => {
-                match (side, self.kind.is_blocking()) {
-                    (Side::Library, true) => call!($library($($argument),*)),
-                    (Side::Library, false) => call!($start($($argument,)* request)),
-                    // SAFETY: the buffers are long enough for a block of each rank, the lists have
-                    // a number for each, and the request has space for a handle.
-                    (Side::Here, true) => unsafe { $here($($argument),*) },
-                    // SAFETY: as above.
-                    (Side::Here, false) => unsafe { $start_here($($argument,)* request) },
-                }
+        let all = Arguments { root, ..self.arguments };
+        let communicator = self.communicator;
+        /// Both forms of each collective, with the same arguments on both sides.
+        macro_rules! collectives {
+            ($($Name:ident $name:ident $lengths:ident $decisive:tt
+                ($($argument:ident: $type:ty),*) $(lists $lists:expr,)?
+                |$call:ident| $start:expr;)*) => {
+                match self.kind.collective {$(
+                    Collective::$Name => match (side, self.kind.is_blocking()) {
+                        (Side::Library, true) => {
+                            call!($name::int::blocking($(all.$argument,)* communicator))
+                        }
+                        (Side::Library, false) => {
+                            call!($name::int::nonblocking($(all.$argument,)* communicator, request))
+                        }
+                        // SAFETY: the buffers are long enough for a block of each rank, the lists
+                        // have a number for each, and the request has space for a handle.
+                        (Side::Here, true) => unsafe {
+                            collective_names::$name::int::blocking::exported(
+                                $(all.$argument,)* communicator
+                            )
+                        },
+                        // SAFETY: as above.
+                        (Side::Here, false) => unsafe {
+                            collective_names::$name::int::nonblocking::exported(
+                                $(all.$argument,)* communicator, request
+                            )
+                        },
+                    },
+                )*}
             };
         }
-        let Calls { communicator: c, ring, sent: s, received: r, byte: t, bytes: n, .. } = *self;
-        let Calls { double: d, sum, numbers: m, .. } = *self;
-        let counts = self.counts.as_ptr();
-        let numbers = self.numbers_of_all.as_ptr();
-        let at = self.displacements.as_ptr();
-        match self.kind.blocking_form() {
-            Kind::Barrier => forms!(
-                Barrier collective_names::MPI_Barrier,
-                Ibarrier collective_names::MPI_Ibarrier, (c)
-            ),
-            Kind::Bcast => forms!(
-                Bcast int::MPI_Bcast, Ibcast int::MPI_Ibcast,
-                (r, n, t, root, c)
-            ),
-            Kind::Gather => forms!(
-                Gather int::MPI_Gather, Igather int::MPI_Igather,
-                (s, n, t, r, n, t, root, c)
-            ),
-            Kind::Gatherv => forms!(
-                Gatherv int::MPI_Gatherv, Igatherv int::MPI_Igatherv,
-                (s, n, t, r, counts, at, t, root, c)
-            ),
-            Kind::Scatter => forms!(
-                Scatter int::MPI_Scatter, Iscatter int::MPI_Iscatter,
-                (s, n, t, r, n, t, root, c)
-            ),
-            Kind::Scatterv => forms!(
-                Scatterv int::MPI_Scatterv, Iscatterv int::MPI_Iscatterv,
-                (s, counts, at, t, r, n, t, root, c)
-            ),
-            Kind::Allgather => forms!(
-                Allgather int::MPI_Allgather, Iallgather int::MPI_Iallgather,
-                (s, n, t, r, n, t, c)
-            ),
-            Kind::Allgatherv => forms!(
-                Allgatherv int::MPI_Allgatherv, Iallgatherv int::MPI_Iallgatherv,
-                (s, n, t, r, counts, at, t, c)
-            ),
-            Kind::Alltoall => forms!(
-                Alltoall int::MPI_Alltoall, Ialltoall int::MPI_Ialltoall,
-                (s, n, t, r, n, t, c)
-            ),
-            Kind::Alltoallv => forms!(
-                Alltoallv int::MPI_Alltoallv, Ialltoallv int::MPI_Ialltoallv,
-                (s, counts, at, t, r, counts, at, t, c)
-            ),
-            Kind::Reduce => forms!(
-                Reduce int::MPI_Reduce, Ireduce int::MPI_Ireduce,
-                (s, r, m, d, sum, root, c)
-            ),
-            Kind::Allreduce => forms!(
-                Allreduce int::MPI_Allreduce, Iallreduce int::MPI_Iallreduce,
-                (s, r, m, d, sum, c)
-            ),
-            Kind::Reduce_scatter => forms!(
-                Reduce_scatter int::MPI_Reduce_scatter, Ireduce_scatter int::MPI_Ireduce_scatter,
-                (s, r, numbers, d, sum, c)
-            ),
-            Kind::Reduce_scatter_block => forms!(
-                Reduce_scatter_block int::MPI_Reduce_scatter_block, Ireduce_scatter_block int::MPI_Ireduce_scatter_block,
-                (s, r, m, d, sum, c)
-            ),
-            Kind::Scan => forms!(
-                Scan int::MPI_Scan, Iscan int::MPI_Iscan,
-                (s, r, m, d, sum, c)
-            ),
-            Kind::Exscan => forms!(
-                Exscan int::MPI_Exscan, Iexscan int::MPI_Iexscan,
-                (s, r, m, d, sum, c)
-            ),
-            Kind::Neighbor_allgather => forms!(
-                Neighbor_allgather int::MPI_Neighbor_allgather, Ineighbor_allgather int::MPI_Ineighbor_allgather,
-                (s, n, t, r, n, t, ring)
-            ),
-            Kind::Neighbor_allgatherv => forms!(
-                Neighbor_allgatherv int::MPI_Neighbor_allgatherv, Ineighbor_allgatherv int::MPI_Ineighbor_allgatherv,
-                (s, n, t, r, counts, at, t, ring)
-            ),
-            Kind::Neighbor_alltoall => forms!(
-                Neighbor_alltoall int::MPI_Neighbor_alltoall, Ineighbor_alltoall int::MPI_Ineighbor_alltoall,
-                (s, n, t, r, n, t, ring)
-            ),
-            Kind::Neighbor_alltoallv => forms!(
-                Neighbor_alltoallv int::MPI_Neighbor_alltoallv, Ineighbor_alltoallv int::MPI_Ineighbor_alltoallv,
-                (s, counts, at, t, r, counts, at, t, ring)
-            ),
-            // No other kind is measured.
-            _ => 0,
-        }
+        with_collectives!(collectives)
     }
 }
