@@ -203,10 +203,11 @@ impl World {
         let (mut rank, mut ranks) = (0, 0);
         call!(Comm_rank(abi.comm_world, &raw mut rank));
         call!(Comm_size(abi.comm_world, &raw mut ranks));
-        if let Err(missing) = presence::check(abi, (rank.cast_unsigned(), ranks.cast_unsigned())) {
-            let found = missing.found.as_ref();
-            found.filter(|_| warns).inspect(|found| log::warn!("{found}"));
-            return Err(found.map(|_| "some ranks were started without `tradewind mpi`".into()));
+        if let Err(left) = presence::check(abi, (rank.cast_unsigned(), ranks.cast_unsigned())) {
+            if let Some(left) = left.as_ref().filter(|_| warns) {
+                log::warn!("{}", left.line);
+            }
+            return Err(left.map(|left| left.summary.to_owned()));
         }
         let opened = private::open_private(abi, rank);
         if let Err(outcome) = opened {

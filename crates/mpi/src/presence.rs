@@ -31,7 +31,7 @@
 mod node;
 
 use crate::abi::{Abi, STANDARD, library_version};
-use crate::host::{Pointer, call};
+use crate::host::call;
 use crate::tolerance::with_errors_returned;
 use node::{Place, Presence};
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -72,22 +72,35 @@ static PUBLISHED: Mutex<Vec<(CString, CString)>> = Mutex::new(Vec::new());
 /// Attempts to publish a name, after which there is no name service.
 const ATTEMPTS: u32 = 3;
 
-/// Ranks without this library.
-pub(crate) struct Missing {
-    /// Their description, on the rank that has found them.
-    pub(crate) found: Option<String>,
+/// Why the ranks are not known to have this library.
+pub(crate) struct Left {
+    /// What rank or setting is the cause, and the way out.
+    pub(crate) line: String,
+    /// The same for the report.
+    pub(crate) summary: &'static str,
 }
 
-/// Returns when all ranks of the world are known to have this library, or that some lack it.
-/// Every rank that calls this returns alike.
-pub(crate) fn check(abi: &Abi, (rank, ranks): (u32, u32)) -> Result<(), Missing> {
+impl Left {
+    fn without_library(line: String) -> Option<Self> {
+        Some(Left { line, summary: "some ranks were started without `tradewind mpi`" })
+    }
+
+    fn unknown(why: &str) -> Self {
+        let summary = "it is not known whether all ranks were started with `tradewind mpi`";
+        Left { line: format!("{summary}, so nothing runs on tradewind: {why}"), summary }
+    }
+}
+
+/// Returns when all ranks of the world are known to have this library, or that some may lack it.
+/// Every rank that calls this returns alike; one of them has the reason.
+pub(crate) fn check(abi: &Abi, (rank, ranks): (u32, u32)) -> Result<(), Option<Left>> {
     if ranks < 2 || is_spawned(abi) {
         return Ok(());
     }
     let begin = Instant::now();
     let place = node::place(ranks);
     if aborts_without_a_name(abi) {
-        return check_without_names(&place, (rank, ranks));
+        return check_without_names(place, (rank, ranks));
     }
     if let Place::Node(name) = &place
         && let Presence::Complete = node::check(name, (rank, ranks), ON_NODE)
@@ -99,17 +112,17 @@ pub(crate) fn check(abi: &Abi, (rank, ranks): (u32, u32)) -> Result<(), Missing>
 }
 
 /// The check without the name service: jobs on several nodes are not checked.
-fn check_without_names(place: &Place, (rank, ranks): (u32, u32)) -> Result<(), Missing> {
+fn check_without_names(place: Place, (rank, ranks): (u32, u32)) -> Result<(), Option<Left>> {
     let presence = match place {
-        Place::Node(name) => node::check(name, (rank, ranks), LIMIT),
+        Place::Node(name) => node::check(&name, (rank, ranks), LIMIT),
         Place::Nodes => Presence::Complete,
         // All that ranks with a name find is then that this one is missing.
-        Place::Unknown => Presence::Unknown,
+        Place::Unknown(why) => Presence::Unknown(Some(why).filter(|_| rank == 0)),
     };
     match presence {
         Presence::Complete => Ok(()),
-        Presence::Missing(which) => Err(Missing { found: Some(describe(ranks, &list(&which))) }),
-        Presence::Unknown => Err(Missing { found: None }),
+        Presence::Missing(which) => Err(Left::without_library(describe(ranks, &list(&which)))),
+        Presence::Unknown(why) => Err(why.as_deref().map(Left::unknown)),
     }
 }
 
@@ -139,10 +152,7 @@ fn aborts_without_a_name(abi: &Abi) -> bool {
 }
 
 fn is_spawned(abi: &Abi) -> bool {
-    let mut parent: isize = 0;
-    let at: Pointer = (&raw mut parent).cast();
-    // SAFETY: the variable is as large as the handles of every ABI.
-    call!(Comm_get_parent(at)) == 0 && unsafe { abi.read(at, 0) } != abi.comm_null
+    abi.written(|at| call!(Comm_get_parent(at))).is_ok_and(|parent| parent != abi.comm_null)
 }
 
 /// The job's name where the launcher's name service may know several jobs.
@@ -161,7 +171,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn run(&self) -> Result<(), Missing> {
+    fn run(&self) -> Result<(), Option<Left>> {
         let has_children = 2 * self.rank + 1 < self.ranks;
         // Without a name service, no child is to be awaited.
         if has_children && !self.has_service() {
@@ -190,7 +200,8 @@ impl Check<'_> {
         if decision == COMPLETE {
             return Ok(());
         }
-        Err(Missing { found: is_own.then(|| describe(self.ranks, &decision)) })
+        let line = is_own.then(|| describe(self.ranks, &decision));
+        Err(line.and_then(Left::without_library))
     }
 
     /// Returns whether the launcher has a name service for this rank.
@@ -203,9 +214,9 @@ impl Check<'_> {
     }
 
     /// The outcome of a rank that could not announce itself: that of the others, if they decide.
-    fn obey_others(&self) -> Result<(), Missing> {
+    fn obey_others(&self) -> Result<(), Option<Left>> {
         match self.has_service().then(|| self.awaited(DECISION, LIMIT)).flatten() {
-            Some(decision) if decision != COMPLETE => Err(Missing { found: None }),
+            Some(decision) if decision != COMPLETE => Err(None),
             _ => Ok(()),
         }
     }

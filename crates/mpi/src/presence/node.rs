@@ -1,13 +1,14 @@
 //! The check of a job on one node, by a local socket: some ten microseconds instead of a dozen requests
 //! to the launcher, each of which waits for a core on which the ranks compute.
 //!
-//! The rank that comes first binds a name that only the ranks of this job find. The others connect, send their
-//! numbers and wait for its answer. It answers when all have done so, or closes the connections after a
-//! limit. So all ranks obey one decision: a rank that has connected waits for the decision, and one that
-//! has found no name by then has sent no number, without which nothing is complete.
+//! The rank that comes first binds a name that only the ranks of this job find. The others connect, send
+//! their numbers and wait for its answer. It answers when all have done so, or closes the connections
+//! after a limit, or when the system refuses it a connection. So all ranks obey one decision: a rank that
+//! has connected waits for the decision, and one that has found no name by then has sent no number,
+//! without which nothing is complete.
 
 use launch::detect::{Launch, detect};
-use launch::environment::Environment;
+use launch::environment::{Environment, JOB, RANK, SIZE};
 use shm::broker::{Broker, BrokerError, Connection, connect};
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,9 @@ pub(super) enum Presence {
     /// These ranks have not come within the time, as far as this one knows; the others that are there
     /// get this outcome or the next.
     Missing(Vec<u32>),
-    /// Another rank has not found all, or none answers: some may be there.
-    Unknown,
+    /// Another rank has not found all, or none answers: some may be there. The reason, on one rank that
+    /// has it.
+    Unknown(Option<String>),
 }
 
 /// Nodes of the ranks of a job.
@@ -30,7 +32,8 @@ pub(super) enum Place {
     /// All on this node, where they find each other by this name.
     Node(String),
     Nodes,
-    Unknown,
+    /// The launcher does not say it: why, and the way out.
+    Unknown(String),
 }
 
 /// Finds out where the ranks of this job are, by the variables of its launcher.
@@ -43,21 +46,24 @@ pub(super) fn place(ranks: u32) -> Place {
             Place::Node(format!("{name}-ranks-{}", processes.display()))
         }
         Ok(Launch::ManyNodes { .. }) => Place::Nodes,
-        _ => Place::Unknown,
+        Ok(_) => Place::Unknown(format!(
+            "no variable of a launcher describes this job of {ranks} ranks: set {RANK}, {SIZE} and \
+             {JOB} in each rank"
+        )),
+        Err(error) => Place::Unknown(error.to_string()),
     }
 }
 
 /// Returns when all ranks are there, or after a limit.
 pub(super) fn check(name: &str, (rank, ranks): (u32, u32), limit: Duration) -> Presence {
-    let answered = match Broker::bind(name) {
-        Ok(broker) => return collect(&broker, (rank, ranks), limit),
-        Err(BrokerError::NameTaken { .. }) => ask(name, rank, limit),
-        Err(_) => return Presence::Unknown,
-    };
-    if answered.is_ok_and(|is_complete| is_complete) {
-        Presence::Complete
-    } else {
-        Presence::Unknown
+    match Broker::bind(name) {
+        Ok(broker) => collect(|rest| broker.accept_within(rest), (rank, ranks), limit),
+        Err(BrokerError::NameTaken { .. }) => match ask(name, rank, limit) {
+            Ok(true) => Presence::Complete,
+            _ => Presence::Unknown(None),
+        },
+        // The system refuses it to the other ranks as well.
+        Err(error) => Presence::Unknown(Some(error.to_string()).filter(|_| rank == 0)),
     }
 }
 
@@ -69,14 +75,24 @@ fn ask(name: &str, rank: u32, limit: Duration) -> Result<bool, BrokerError> {
     Ok(connection.receive_message(None)?.bytes == COMPLETE)
 }
 
-/// Collects the announcements of the other ranks and answers them.
-fn collect(broker: &Broker, (own, ranks): (u32, u32), limit: Duration) -> Presence {
+/// Collects the announcements of the other ranks and answers them. `accept` waits for a connection at
+/// most for this time.
+fn collect(
+    accept: impl Fn(Duration) -> Result<Option<Connection>, BrokerError>,
+    (own, ranks): (u32, u32),
+    limit: Duration,
+) -> Presence {
     let begin = Instant::now();
     let mut connections: Vec<Option<Connection>> = (0..ranks).map(|_| None).collect();
     let mut left = ranks.saturating_sub(1);
     while left > 0 {
         let Some(rest) = limit.checked_sub(begin.elapsed()) else { break };
-        let Ok(Some(connection)) = broker.accept_within(rest) else { continue };
+        let connection = match accept(rest) {
+            Ok(Some(connection)) => connection,
+            Ok(None) | Err(BrokerError::OtherUser { .. }) => continue,
+            // The connection stays pending, so the next attempt would fail as well, at once.
+            Err(error) => return Presence::Unknown(Some(error.to_string())),
+        };
         let rest = limit.saturating_sub(begin.elapsed());
         let Ok(message) = connection.receive_message(Some(rest)) else { continue };
         let rank = message.bytes.try_into().map(u32::from_le_bytes);
@@ -94,4 +110,24 @@ fn collect(broker: &Broker, (own, ranks): (u32, u32), limit: Duration) -> Presen
     let missing = (0..ranks).zip(&connections);
     let missing = missing.filter(|(rank, connection)| *rank != own && connection.is_none());
     Presence::Missing(missing.map(|(rank, _)| rank).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_refused_connection_ends_the_collection_with_its_reason() {
+        let attempts = Cell::new(0);
+        let accept = |_| {
+            attempts.set(attempts.get() + 1);
+            let source = std::io::Error::from_raw_os_error(libc::EMFILE);
+            Err(BrokerError::System { action: "accept a connection", source })
+        };
+        let presence = collect(accept, (0, 2), Duration::from_secs(3600));
+        let Presence::Unknown(Some(why)) = presence else { panic!("a decision") };
+        assert!(why.contains("ulimit -n"), "{why}");
+        assert_eq!(attempts.get(), 1);
+    }
 }
