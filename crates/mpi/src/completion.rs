@@ -10,23 +10,23 @@ use crate::host::{self, Handle, Pointer, call, pass};
 use crate::incomplete::Incomplete;
 use crate::persistent;
 use crate::private::poke;
-use crate::request_array::{Array, Survey, write_flag, write_number};
-use crate::requests::{self, Look, Pause, is_idle, is_own};
+use crate::request_array::{Array, Survey, write_empty_status, write_flag, write_number};
+use crate::requests::{self, Awaited, Look, Pause, is_idle};
 use crate::status_queries::{look_all, look_any, look_some};
 use std::ffi::c_int;
 
-/// Returns whether the call concerns the MPI library alone. It also calls completion functions
-/// itself, with requests of its own, but functions of the program that it calls may complete any
-/// request.
+/// The array of a call; `None` if the call concerns the MPI library alone, or has wrong arguments, which
+/// that library reports.
 #[inline]
-fn concerns_library_alone(count: c_int, requests: Pointer) -> bool {
-    is_idle() || (host::is_inside() && !has_own(count, requests))
+fn array(count: c_int, requests: Pointer, statuses: Pointer) -> Option<Array> {
+    if is_idle() { None } else { array_of_active(count, requests, statuses) }
 }
 
-#[cold]
-fn has_own(count: c_int, requests: Pointer) -> bool {
-    let array = Array::new(count, requests, std::ptr::null_mut());
-    array.is_some_and(|array| (0..array.count).any(|index| is_own(array.get(index))))
+/// As [`array`], while calls of this library are active. The MPI library also calls completion functions
+/// itself, with requests of its own, but functions of the program that it calls may complete any request.
+fn array_of_active(count: c_int, requests: Pointer, statuses: Pointer) -> Option<Array> {
+    let array = Array::new(count, requests, statuses)?;
+    (!host::is_inside() || !array.own().is_empty()).then_some(array)
 }
 
 /// Repeats a test of the MPI library until its flag is set, and advances tradewind meanwhile.
@@ -38,22 +38,18 @@ fn until(abi: &Abi, mut test: impl FnMut(*mut c_int) -> c_int) -> c_int {
         if outcome != 0 || flag != 0 {
             return outcome;
         }
-        pause.rest(|| requests::drive_both(abi));
+        requests::rest(abi, &mut pause, Awaited::new);
     }
 }
 
 /// `MPI_Wait`.
 pub(crate) fn wait(request: Pointer, status: Pointer) -> c_int {
-    if concerns_library_alone(1, request) {
-        return pass!(Wait(request, status));
-    }
-    let Some(array) = Array::new(1, request, status) else { return call!(Wait(request, status)) };
+    let Some(array) = array(1, request, status) else { return pass!(Wait(request, status)) };
     let own = (array.get(0), &array.clock);
     let drive = || {
         poke(array.abi);
         true
     };
-    // The pause ends with the wait: an error handler of the program must not run as the poller.
     let Some(ended) = requests::wait(array.abi, own, &mut Pause::default(), drive) else {
         return until(array.abi, |flag| call!(Test(request, flag, status)));
     };
@@ -63,15 +59,11 @@ pub(crate) fn wait(request: Pointer, status: Pointer) -> c_int {
 
 /// `MPI_Test`.
 pub(crate) fn test(request: Pointer, flag: *mut c_int, status: Pointer) -> c_int {
-    let leave = || call!(Test(request, flag, status));
-    if concerns_library_alone(1, request) {
-        return pass!(Test(request, flag, status));
-    }
-    let Some(array) = Array::new(1, request, status) else { return leave() };
+    let Some(array) = array(1, request, status) else { return pass!(Test(request, flag, status)) };
     match array.look(0) {
         Look::Foreign => {
             requests::make_progress();
-            leave()
+            call!(Test(request, flag, status))
         }
         Look::Active => {
             test_in_vain(array.abi);
@@ -95,11 +87,9 @@ fn test_in_vain(abi: &Abi) {
 
 /// `MPI_Waitall`.
 pub(crate) fn wait_all(count: c_int, requests: Pointer, statuses: Pointer) -> c_int {
-    let leave = || call!(Waitall(count, requests, statuses));
-    if concerns_library_alone(count, requests) {
+    let Some(array) = array(count, requests, statuses) else {
         return pass!(Waitall(count, requests, statuses));
-    }
-    let Some(array) = Array::new(count, requests, statuses) else { return leave() };
+    };
     // MPICH advances generalized requests, such as those of collectives on files, only in completion
     // functions that receive them. So the MPI library tests the array until its own part of it is
     // complete, also while a request of this library is awaited.
@@ -133,7 +123,7 @@ pub(crate) fn wait_all(count: c_int, requests: Pointer, statuses: Pointer) -> c_
             (0..array.count).for_each(|index| array.write_status(index, true));
             0
         }
-        None if is_idle() => leave(),
+        None if is_idle() => call!(Waitall(count, requests, statuses)),
         None => until(array.abi, test),
     };
     array.outcome(outcome, (&failures, array.count))
@@ -153,11 +143,9 @@ pub(crate) fn test_all(
     flag: *mut c_int,
     statuses: Pointer,
 ) -> c_int {
-    let leave = || call!(Testall(count, requests, flag, statuses));
-    if concerns_library_alone(count, requests) {
+    let Some(array) = array(count, requests, statuses) else {
         return pass!(Testall(count, requests, flag, statuses));
-    }
-    let Some(array) = Array::new(count, requests, statuses) else { return leave() };
+    };
     let Survey { complete: own, active } = array.survey();
     if active > 0 {
         let outcome = advance_library(&array, (count, flag));
@@ -167,7 +155,7 @@ pub(crate) fn test_all(
     }
     if own.is_empty() {
         requests::make_progress();
-        return leave();
+        return call!(Testall(count, requests, flag, statuses));
     }
     let mut copy = array.without_own();
     let outcome = call!(Testall(count, copy.requests(), flag, statuses));
@@ -243,18 +231,16 @@ pub(crate) fn wait_any(
     index: *mut c_int,
     status: Pointer,
 ) -> c_int {
-    let leave = || call!(Waitany(count, requests, index, status));
-    if concerns_library_alone(count, requests) {
+    let Some(array) = array(count, requests, status) else {
         return pass!(Waitany(count, requests, index, status));
-    }
-    let Some(array) = Array::new(count, requests, status) else { return leave() };
+    };
     let mut pause = Pause::default();
     loop {
         let library = |requests, flag| call!(Testany(count, requests, index, flag, status));
         if let Some(outcome) = any(&array, index, true, library) {
             return outcome;
         }
-        pause.rest(|| requests::drive_both(array.abi));
+        requests::rest(array.abi, &mut pause, || array.own());
     }
 }
 
@@ -270,10 +256,7 @@ pub(crate) fn test_any(
         true => pass!(Testany(count, requests, index, flag, status)),
         false => look_any(count, requests, (index, flag), status),
     };
-    if concerns_library_alone(count, requests) {
-        return library(requests, flag);
-    }
-    let Some(array) = Array::new(count, requests, status) else { return library(requests, flag) };
+    let Some(array) = array(count, requests, status) else { return library(requests, flag) };
     let found = any(&array, index, frees, library);
     write_flag(flag, found.is_some());
     match found {
@@ -324,11 +307,9 @@ pub(crate) fn wait_some(
     (outcount, indices): (*mut c_int, *mut c_int),
     statuses: Pointer,
 ) -> c_int {
-    let leave = || call!(Waitsome(count, requests, outcount, indices, statuses));
-    if concerns_library_alone(count, requests) {
+    let Some(array) = array(count, requests, statuses) else {
         return pass!(Waitsome(count, requests, outcount, indices, statuses));
-    }
-    let Some(array) = Array::new(count, requests, statuses) else { return leave() };
+    };
     let mut pause = Pause::default();
     loop {
         let library = |requests| call!(Testsome(count, requests, outcount, indices, statuses));
@@ -337,7 +318,7 @@ pub(crate) fn wait_some(
         if outcome != 0 || unsafe { *outcount } != 0 {
             return outcome;
         }
-        pause.rest(|| requests::drive_both(array.abi));
+        requests::rest(array.abi, &mut pause, || array.own());
     }
 }
 
@@ -353,10 +334,7 @@ pub(crate) fn test_some(
         true => pass!(Testsome(count, requests, outcount, indices, statuses)),
         false => look_some(count, requests, (outcount, indices), statuses),
     };
-    if concerns_library_alone(count, requests) {
-        return library(requests);
-    }
-    let Some(array) = Array::new(count, requests, statuses) else { return library(requests) };
+    let Some(array) = array(count, requests, statuses) else { return library(requests) };
     let outcome = some(&array, (outcount, indices), frees, library);
     requests::make_progress();
     // SAFETY: the number is written by now.
@@ -371,25 +349,17 @@ pub(crate) fn test_some(
 
 /// `MPI_Request_get_status`.
 pub(crate) fn get_status(passed: Handle, flag: *mut c_int, status: Pointer) -> c_int {
-    let leave = || call!(Request_get_status(passed, flag, status));
-    if is_idle() {
-        return pass!(Request_get_status(passed, flag, status));
-    }
-    let Some(abi) = abi() else { return leave() };
-    let mut in_memory: isize = 0;
-    let request: Pointer = (&raw mut in_memory).cast();
-    // SAFETY: the variable is as large as the handles of every ABI.
-    unsafe { abi.write(request, 0, passed) };
-    let Some(array) = Array::new(1, request, status) else { return leave() };
-    match array.look(0) {
-        Look::Foreign => return leave(),
+    let leave = || pass!(Request_get_status(passed, flag, status));
+    let Some(abi) = abi().filter(|_| !is_idle()) else { return leave() };
+    match requests::look(abi, abi.handle(passed)) {
+        Look::Foreign => return call!(Request_get_status(passed, flag, status)),
         Look::Active => {
             test_in_vain(abi);
             write_flag(flag, false);
         }
         Look::Complete(_) => {
             write_flag(flag, true);
-            array.write_status(0, false);
+            write_empty_status(abi, status, false);
         }
     }
     0
@@ -413,11 +383,9 @@ pub(crate) fn get_status_all(
     flag: *mut c_int,
     statuses: Pointer,
 ) -> c_int {
-    let leave = || look_all(count, requests, flag, statuses);
-    if concerns_library_alone(count, requests) {
-        return leave();
-    }
-    let Some(array) = Array::new(count, requests, statuses) else { return leave() };
+    let Some(array) = array(count, requests, statuses) else {
+        return look_all(count, requests, flag, statuses);
+    };
     if array.survey().active > 0 {
         test_in_vain(array.abi);
         write_flag(flag, false);
@@ -432,8 +400,7 @@ pub(crate) fn request_free(request: Pointer) -> c_int {
     if persistent::free(request) {
         return 0;
     }
-    if !concerns_library_alone(1, request)
-        && let Some(array) = Array::new(1, request, std::ptr::null_mut())
+    if let Some(array) = array(1, request, std::ptr::null_mut())
         && requests::free(array.get(0))
     {
         array.set(0, array.abi.request_null);

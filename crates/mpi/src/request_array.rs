@@ -3,7 +3,7 @@
 use crate::abi::{Abi, STATUS_BYTES, abi, write_error, write_status};
 use crate::host::{Handle, Pointer, call};
 use crate::report::Clock;
-use crate::requests::{Ended, Look, end, is_own, look};
+use crate::requests::{Awaited, Ended, Look, end, is_own, look};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
@@ -13,11 +13,9 @@ static EMPTY_STATUS: OnceLock<[u8; STATUS_BYTES]> = OnceLock::new();
 pub(crate) fn examine_empty_status(abi: &Abi) {
     EMPTY_STATUS.get_or_init(|| {
         let mut status = [0u8; STATUS_BYTES];
-        let (mut flag, mut null): (c_int, isize) = (0, 0);
-        let request: Pointer = (&raw mut null).cast();
-        // SAFETY: the variable is as large as the handles of every ABI.
-        unsafe { abi.write(request, 0, abi.request_null) };
-        call!(Test(request, &raw mut flag, status.as_mut_ptr().cast()));
+        let mut flag = 0;
+        let at = status.as_mut_ptr().cast();
+        abi.by_address(abi.request_null, |null| call!(Test(null, &raw mut flag, at)));
         status
     });
 }
@@ -62,11 +60,9 @@ impl Array {
 
     /// Writes the status of a call of this library to a place in the array of statuses.
     pub(crate) fn write_status(&self, place: usize, with_error: bool) {
-        let abi = self.abi;
-        let Some(status) = self.status(place) else { return };
-        let empty = EMPTY_STATUS.get().unwrap_or(&[0; STATUS_BYTES]);
-        // SAFETY: the program passes a status for each request, and places are below their number.
-        unsafe { write_status(abi, status, empty, with_error) };
+        if let Some(status) = self.status(place) {
+            write_empty_status(self.abi, status, with_error);
+        }
     }
 
     pub(crate) fn look(&self, index: usize) -> Look {
@@ -113,6 +109,11 @@ impl Array {
         if of_library == 0 { self.abi.error_in_status } else { of_library }
     }
 
+    /// The active and complete requests of this library.
+    pub(crate) fn own(&self) -> Awaited {
+        (0..self.count).map(|index| self.get(index)).filter(|handle| is_own(*handle)).collect()
+    }
+
     /// Looks at all requests.
     pub(crate) fn survey(&self) -> Survey {
         let mut survey = Survey::default();
@@ -130,7 +131,7 @@ impl Array {
     pub(crate) fn without_own(&self) -> WithoutOwn {
         let bytes = self.abi.handle_bytes() * self.count;
         let mut handles = vec![0u64; bytes.div_ceil(8)];
-        let own: Vec<usize> = (0..self.count).filter(|index| is_own(self.get(*index))).collect();
+        let own = (0..self.count).filter(|index| is_own(self.get(*index))).collect();
         // SAFETY: the program passes so many bytes of handles, and the copy is as long.
         unsafe {
             let to = handles.as_mut_ptr().cast::<u8>();
@@ -198,6 +199,14 @@ impl Survey {
     pub(crate) fn has_own(&self) -> bool {
         self.active > 0 || !self.complete.is_empty()
     }
+}
+
+/// Writes the status of a call of this library, unless the program ignores it. In a status of a single
+/// completion the field `MPI_ERROR` keeps its value, as the MPI standard demands.
+pub(crate) fn write_empty_status(abi: &Abi, status: Pointer, with_error: bool) {
+    let empty = EMPTY_STATUS.get().unwrap_or(&[0; STATUS_BYTES]);
+    // SAFETY: the program passes a status for each request, and places are below their number.
+    unsafe { write_status(abi, status, empty, with_error) };
 }
 
 pub(crate) fn write_flag(flag: *mut c_int, value: bool) {

@@ -27,6 +27,7 @@ use crate::tolerance::is_on;
 use operation::State;
 pub(crate) use operation::{Operation, Rest, Started};
 pub(crate) use pause::{Pause, record_success, record_vain_test, set_oversubscribed};
+pub(crate) use poller::Awaited;
 pub(crate) use poller::leave as leave_waits;
 use progress::advance_queued;
 pub(crate) use progress::{make_progress, set_world};
@@ -136,15 +137,9 @@ pub(crate) unsafe fn launch(
 
 /// Creates a request of the MPI library.
 fn new_handle(abi: &Abi) -> Result<Handle, c_int> {
-    let mut in_memory: isize = 0;
-    let at: Pointer = (&raw mut in_memory).cast();
     let nothing = std::ptr::null_mut();
     let (private, own_rank) = private();
-    match call!(Recv_init(nothing, 0, abi.byte, own_rank, 0, private, at)) {
-        // SAFETY: the variable is as large as the handles of every ABI.
-        0 => Ok(unsafe { abi.read(at, 0) }),
-        outcome => Err(outcome),
-    }
+    abi.written(|at| call!(Recv_init(nothing, 0, abi.byte, own_rank, 0, private, at)))
 }
 
 /// State of a request, as a poll finds it.
@@ -294,6 +289,8 @@ impl Ended {
     /// Reports an error by the error handler of the communicator.
     pub(crate) fn report(&self, abi: &Abi) {
         if let Some(origin) = self.origin.filter(|_| self.outcome != 0) {
+            // The handler is a function of the program, and must not run as the poller.
+            leave_waits();
             origin.report(abi, self.outcome);
         }
     }
@@ -342,18 +339,19 @@ impl Needs {
 /// Frees the requests of the MPI library, before it is finalized.
 pub(crate) fn free_handles(abi: &Abi) {
     for handle in with(|requests| std::mem::take(&mut requests.spare)) {
-        let mut in_memory: isize = 0;
-        let at: Pointer = (&raw mut in_memory).cast();
-        // SAFETY: the variable is as large as the handles of every ABI.
-        unsafe { abi.write(at, 0, handle) };
-        call!(Request_free(at));
+        abi.by_address(handle, |at| call!(Request_free(at)));
     }
 }
 
-/// Drives the MPI library, and executes this rank's tasks of collectives.
-pub(crate) fn drive_both(abi: &Abi) {
-    poke(abi);
-    make_progress();
+/// Lets time pass in a wait for requests of the MPI library, and for the requests `awaited` of this one.
+/// Meanwhile the MPI library is driven, and this rank's tasks of collectives are executed.
+pub(crate) fn rest(abi: &Abi, pause: &mut Pause, awaited: impl FnOnce() -> Awaited) {
+    pause.rest(awaited, is_ready, || {
+        poke(abi);
+        make_progress();
+        // Only this thread completes the requests of the MPI library.
+        false
+    });
 }
 
 /// Waits until a request of this library is complete, and ends it; `None` for other requests. The
@@ -383,10 +381,14 @@ pub(crate) fn wait(
             return None;
         }
         if !next.is_some_and(|next| next.take(abi, handle)) {
-            pause.rest_for(handle, is_ready, || {
-                make_progress();
-                drive()
-            });
+            pause.rest(
+                || Awaited::from_slice(&[handle]),
+                is_ready,
+                || {
+                    make_progress();
+                    drive()
+                },
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The time between two looks at a request.
 
-use super::poller::{self, Role};
+use super::poller::{self, Awaited, Role};
 use crate::host::Handle;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,11 +68,9 @@ pub(crate) fn record_success() {
     LAST_VAIN_TEST.set(None);
 }
 
-/// Longest sleep of a thread while another one polls, after which it looks and drives once itself.
+/// Longest sleep of a thread while another one polls and drives all that it waits for, after which it
+/// looks and drives once itself.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
-
-/// As [`LONGEST_SLEEP`], where the MPI library may advance something only in calls of this thread.
-const LONGEST_SLEEP_UNDRIVEN: Duration = Duration::from_millis(1);
 
 /// Waits between two looks at a request.
 #[derive(Default)]
@@ -88,19 +86,13 @@ pub(crate) struct Pause {
 
 impl Pause {
     /// Lets time pass, and calls `drive` in some looks: messages that the program has started may
-    /// need the MPI library, and other calls this library, while the program waits.
-    pub(crate) fn rest(&mut self, drive: impl FnOnce()) {
-        if !self.spins() {
-            self.poll(false, drive);
-        }
-    }
-
-    /// As [`rest`](Self::rest), in a wait for a request of this library: of several threads that wait
-    /// so, one polls for all, and `is_ready` says whether another one has something to do. `drive`
-    /// returns whether calls of any thread drive the same.
-    pub(super) fn rest_for(
+    /// need the MPI library, and other calls this library, while the program waits. Of several threads
+    /// that wait, one polls for all; `awaited` are the requests of this library that this one waits for,
+    /// and `is_ready` says whether another one has something to do. `drive` returns whether calls of any
+    /// thread drive all that this one waits for.
+    pub(super) fn rest(
         &mut self,
-        request: Handle,
+        awaited: impl FnOnce() -> Awaited,
         is_ready: impl FnMut(Handle) -> bool,
         drive: impl FnOnce() -> bool,
     ) {
@@ -108,8 +100,8 @@ impl Pause {
             return;
         }
         let waited = self.begun.get_or_insert_with(Instant::now).elapsed();
-        let is_long = sleep_after(waited, !is_oversubscribed()).is_some();
-        match poller::role(request, is_long) {
+        let sleep = sleep_after(waited, !is_oversubscribed());
+        match poller::role(sleep.map(|_| awaited)) {
             Role::Polls { is_new } => {
                 self.has_role |= is_new;
                 let others_sleep = poller::wake_ready(is_ready);
@@ -119,7 +111,7 @@ impl Pause {
             Role::Looks => std::thread::yield_now(),
             Role::Sleeps => {
                 self.has_role = true;
-                let limit = if self.is_driven { LONGEST_SLEEP } else { LONGEST_SLEEP_UNDRIVEN };
+                let limit = sleep.filter(|_| !self.is_driven).unwrap_or(LONGEST_SLEEP);
                 let begun = Instant::now();
                 std::thread::park_timeout(limit);
                 if begun.elapsed() >= limit {
@@ -172,7 +164,9 @@ impl Drop for Pause {
 
 #[cfg(test)]
 mod tests {
+    use super::super::poller::tests::{ONE_TEST, sleepers};
     use super::*;
+    use std::sync::PoisonError;
 
     #[test]
     fn a_program_that_computes_between_its_tests_keeps_the_core() {
@@ -184,5 +178,32 @@ mod tests {
             while begun.elapsed() <= LONGEST_SUCCESSION {}
         }
         set_oversubscribed(false);
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_the_mpi_library_alone_sleeps_beside_the_poller() {
+        let _one = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(1));
+        let waiting = || Pause { looks: SPINS, begun: long_ago, ..Pause::default() };
+        let mut poller = waiting();
+        poller.rest(Awaited::new, |_| false, || true);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut sleeper = waiting();
+                let mut has_driven = false;
+                while !has_driven {
+                    sleeper.rest(
+                        Awaited::new,
+                        |_| false,
+                        || {
+                            has_driven = true;
+                            false
+                        },
+                    );
+                    assert_eq!(sleepers(), 1);
+                }
+            });
+        });
+        assert_eq!(sleepers(), 0);
     }
 }
