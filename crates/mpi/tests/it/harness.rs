@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::Permissions;
+use std::hash::Hash;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,6 +26,23 @@ fn directory() -> tempfile::TempDir {
 pub(crate) fn library() -> PathBuf {
     let own = std::env::current_exe().expect("this program has a path");
     own.parent().expect("it is in a directory").join("libtradewind_mpi.so")
+}
+
+/// Values that are made once for all tests, by key.
+pub(crate) struct Shared<K, V>(Mutex<HashMap<K, Arc<OnceLock<V>>>>);
+
+impl<K, V> Default for Shared<K, V> {
+    fn default() -> Self {
+        Shared(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash, V: Clone> Shared<K, V> {
+    /// The value of a key, which the first test makes while others that need it wait.
+    pub(crate) fn get(&self, key: K, make: impl FnOnce() -> V) -> V {
+        let known = Arc::clone(self.0.lock().expect("no entry panics").entry(key).or_default());
+        known.get_or_init(make).clone()
+    }
 }
 
 /// An MPI library, and the compiler of one of its ABIs.
@@ -60,6 +78,17 @@ impl Host {
         hosts
     }
 
+    /// Every MPI library of a family as [`all`](Self::all) has it: the first one with each of these
+    /// numbers of ranks, the others with one of them in turn.
+    pub(crate) fn with_ranks(family: Family, numbers: &[u32]) -> Vec<(Host, u32)> {
+        let hosts = Host::all(family).into_iter().enumerate();
+        let all = hosts.flat_map(|(place, host)| {
+            let taken = if place == 0 { numbers } else { &numbers[place % numbers.len()..][..1] };
+            taken.iter().map(move |ranks| (host, *ranks))
+        });
+        all.collect()
+    }
+
     /// Open MPI that goes on after the failure of a process.
     pub(crate) fn with_fault_tolerance() -> Option<Host> {
         let mut all = Host::all(Family::OpenMpi).into_iter();
@@ -78,6 +107,11 @@ impl Host {
     pub(crate) fn of_debian() -> Option<Host> {
         let mut all = Host::all(Family::Mpich).into_iter();
         all.find(|host| host.installation.fortran.is_some())
+    }
+
+    /// The places of the library and of the compiler.
+    pub(crate) fn places(self) -> [&'static Path; 2] {
+        [&self.installation.prefix, self.compiler]
     }
 
     /// Returns whether the programs have the ABI of the MPI standard.
@@ -106,14 +140,12 @@ impl Host {
 
     /// Builds a program of `tests/c` with these options, once for all tests.
     fn build_with(self, name: &str, options: &[&str]) -> PathBuf {
-        type Built = HashMap<(PathBuf, String), Arc<OnceLock<PathBuf>>>;
         static DIRECTORY: LazyLock<tempfile::TempDir> = LazyLock::new(directory);
-        static BUILT: LazyLock<Mutex<Built>> = LazyLock::new(Mutex::default);
+        static BUILT: LazyLock<Shared<(PathBuf, String), PathBuf>> = LazyLock::new(Shared::default);
         let key = (self.compiler.to_owned(), format!("{name} {}", options.join(" ")));
         let number = format!("{}{}", self.compiler.display(), options.concat());
         let number = number.replace(['/', ',', '='], "_");
-        let built = Arc::clone(BUILT.lock().expect("no build panics").entry(key).or_default());
-        let program = built.get_or_init(|| {
+        BUILT.get(key, || {
             let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name);
             let is_fortran = self.installation.fortran.as_deref() == Some(self.compiler);
             let in_c_plus_plus = source.with_extension("cc").is_file();
@@ -136,8 +168,7 @@ impl Host {
                 .expect("the compiler runs");
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             program
-        });
-        program.clone()
+        })
     }
 
     /// Name of the library as the preload library finds it, without what follows its version.
@@ -203,6 +234,9 @@ impl Job {
         if installation.family == Family::OpenMpi {
             command.arg("--oversubscribe");
             command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+            // Its search for adapters sleeps for a second in each rank, and finds none that carry a
+            // message of these programs.
+            command.env("OMPI_MCA_btl", "^ofi");
         }
         // The ranks find the library of this installation, not the one that the compiler knows.
         let libraries = installation.prefix.join("lib");

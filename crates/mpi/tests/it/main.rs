@@ -21,6 +21,6 @@ fn main() -> std::process::ExitCode {
     if let Some(status) = node_service::run_if_named() {
         return status;
     }
-    // A test waits for the start of processes most of its time.
-    testing::run_on_threads(1)
+    // A test waits for the start of processes and for time limits most of its time.
+    testing::run_on_threads(2)
 }

@@ -45,25 +45,21 @@ testing::tests![needs(Mpich, IntelMpi):
 
 /// Runs a program with all libraries of a family. `taken` are calls that must run on tradewind.
 fn run(family: Family, program: &str, ranks: &[u32], taken: &[&str]) {
-    for host in Host::all(family) {
-        for ranks in ranks {
-            let finished = host.job(program, *ranks).preloaded().expect_success();
-            for name in taken {
-                let (taken, _) = finished.calls(name);
-                assert!(taken > 0, "{name} with {host:?}: {finished:?}");
-            }
+    for (host, ranks) in Host::with_ranks(family, ranks) {
+        let finished = host.job(program, ranks).preloaded().expect_success();
+        for name in taken {
+            let (taken, _) = finished.calls(name);
+            assert!(taken > 0, "{name} with {host:?}: {finished:?}");
         }
     }
 }
 
 fn outstanding(family: Family) {
-    for host in Host::all(family) {
-        for ranks in [2, 4] {
-            let finished = host.job("outstanding", ranks).argument("3000").preloaded();
-            let (taken, left) = finished.expect_success().calls("MPI_Iallreduce");
-            // Four orders, five times.
-            assert_eq!((taken, left), (20 * 1500 * u64::from(ranks), 0), "{host:?}");
-        }
+    for (host, ranks) in Host::with_ranks(family, &[2, 4]) {
+        let finished = host.job("outstanding", ranks).argument("3000").preloaded();
+        let (taken, left) = finished.expect_success().calls("MPI_Iallreduce");
+        // Four orders, five times.
+        assert_eq!((taken, left), (20 * 1500 * u64::from(ranks), 0), "{host:?}");
     }
 }
 
@@ -166,41 +162,34 @@ pub(crate) const COLLECTIVES: [&str; 21] = [
 ];
 
 fn threads(family: Family) {
-    for host in Host::all(family) {
-        // With a core for each rank, and with fewer.
-        for ranks in [2, 4] {
-            let finished = host.job("threads", ranks).preloaded().expect_success();
-            let calls = finished.calls("MPI_Iallreduce");
-            let has_threads = !finished.output.contains("no threads");
-            let taken = if has_threads { 3 * 200 * u64::from(ranks) } else { 0 };
-            assert_eq!(calls, (taken, 0), "{finished:?}");
-        }
+    // With a core for each rank, and with fewer.
+    for (host, ranks) in Host::with_ranks(family, &[2, 4]) {
+        let finished = host.job("threads", ranks).preloaded().expect_success();
+        let calls = finished.calls("MPI_Iallreduce");
+        let has_threads = !finished.output.contains("no threads");
+        let taken = if has_threads { 3 * 200 * u64::from(ranks) } else { 0 };
+        assert_eq!(calls, (taken, 0), "{finished:?}");
     }
 }
 
 fn persistent(family: Family) {
-    for host in Host::all(family) {
-        for ranks in [2, 3] {
-            let every = host.job("persistent_collectives", ranks).preloaded().expect_success();
-            let job = host.job("persistent", ranks);
-            // An alltoall is left to the MPI library, also where both are started together.
-            let job = job.variable(
-                "TRADEWIND_MPI_ONLY",
-                "allreduce_init,barrier_init,bcast_init,iallreduce",
-            );
-            let life = job.preloaded().expect_success();
-            // Libraries before MPI 4 have none.
-            if life.output.contains("no persistent collectives") {
-                continue;
-            }
-            for name in COLLECTIVES {
-                let (taken, _) = every.calls(&format!("MPI_{name}_init"));
-                assert!(taken > 0, "{name} with {host:?}: {every:?}");
-            }
-            let starts = u64::from(ranks) * (200 + 42 + 5 + 10 * 60 + 10 + 5 + 1);
-            assert_eq!(life.calls("MPI_Allreduce_init"), (starts, 0), "{host:?}: {life:?}");
-            assert_eq!(life.calls("MPI_Alltoall_init"), (0, u64::from(ranks)), "{life:?}");
+    for (host, ranks) in Host::with_ranks(family, &[2, 3]) {
+        let every = host.job("persistent_collectives", ranks).preloaded().expect_success();
+        let job = host.job("persistent", ranks);
+        // An alltoall is left to the MPI library, also where both are started together.
+        let only = "allreduce_init,barrier_init,bcast_init,iallreduce";
+        let life = job.variable("TRADEWIND_MPI_ONLY", only).preloaded().expect_success();
+        // Libraries before MPI 4 have none.
+        if life.output.contains("no persistent collectives") {
+            continue;
         }
+        for name in COLLECTIVES {
+            let (taken, _) = every.calls(&format!("MPI_{name}_init"));
+            assert!(taken > 0, "{name} with {host:?}: {every:?}");
+        }
+        let starts = u64::from(ranks) * (200 + 42 + 5 + 10 * 60 + 10 + 5 + 1);
+        assert_eq!(life.calls("MPI_Allreduce_init"), (starts, 0), "{host:?}: {life:?}");
+        assert_eq!(life.calls("MPI_Alltoall_init"), (0, u64::from(ranks)), "{life:?}");
     }
 }
 
