@@ -177,8 +177,7 @@ pub(crate) fn print(abi: &Abi, (element, sum): (Handle, Handle), served: &str) {
     let to = all.as_mut_ptr();
     let count = own.len() as c_int;
     let to = to.cast::<u8>() as Pointer;
-    let outcome =
-        call!(Reduce(from.cast(), to, count, element, sum, 0, communicator));
+    let outcome = call!(Reduce(from.cast(), to, count, element, sum, 0, communicator));
     survivors.end(abi, outcome);
     if rank == 0 && outcome == 0 {
         // One write: lines of several processes stay whole.
