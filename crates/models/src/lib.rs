@@ -9,6 +9,7 @@
 //! | [`machine`] | cores, caches and sockets of this machine; classes of pairs of cores by distance; the machine's fingerprint |
 //! | [`statistics`] | quantiles of repeated measurements |
 //! | [`parameters`] | latency L, overheads os(m) and or(m), gap g(m): measured at some sizes, linear between them; one set for each class of pairs |
+//! | [`survey`] | these parameters from the times of messages |
 //! | [`formulas`] | one function for each formula, with its source; its page has the table of all of them |
 //! | [`costs`] | the costs of one level of a machine; predicts every algorithm, with its best segment size or degree |
 //! | [`prediction`] | every plan of a call on every engine of a measured machine, with its predicted time |
@@ -45,3 +46,4 @@ pub mod prediction;
 mod query;
 pub mod simulation;
 pub mod statistics;
+pub mod survey;
