@@ -78,7 +78,12 @@ pub fn between_nodes(name: &str, setting: &Setting, nodes: &Nodes) -> Option<Exp
 type MakePart = fn(&Run) -> Part;
 
 /// The experiments that consist of rows, with what shows them.
-const OF_ROWS: &[(&str, MakePart)] = &[("queues", queues::part), ("overlap", overlap::part)];
+const OF_ROWS: &[(&str, MakePart)] = &[
+    ("plogp", plogp::part),
+    ("progress", plogp::progress_part),
+    ("queues", queues::part),
+    ("overlap", overlap::part),
+];
 
 /// Figures and tables of a run; `None` if it is of no experiment that this version has.
 pub fn part(run: &Run) -> Option<Part> {

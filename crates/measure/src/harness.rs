@@ -63,6 +63,7 @@ pub use finding::Finding;
 pub use groups::Groups;
 pub use nodes::Nodes;
 pub(crate) use nodes::leaders_of_ranks;
+pub(crate) use setting::OTHER_MACHINES;
 pub use setting::{JobShape, Setting};
 pub use threads::{rows_on_threads, run_on_threads};
-pub(crate) use undisturbed::{ATTEMPTS, QUICK_ATTEMPTS, undisturbed};
+pub(crate) use undisturbed::{ATTEMPTS, QUICK_ATTEMPTS, undisturbed, undisturbed_rows};

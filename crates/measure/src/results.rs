@@ -19,6 +19,7 @@
 
 mod csv;
 mod directory;
+pub(crate) mod machine;
 mod part;
 pub mod summary;
 

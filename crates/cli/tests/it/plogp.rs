@@ -1,6 +1,7 @@
 //! `tradewind measure plogp` on real processes: what comes out, never how long anything takes.
 #![expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
 
+use measure::rows::{Measurements, Run};
 use models::machine::Fingerprint;
 use models::machine_file::{Engine, Machine};
 use models::parameters::Classes;
@@ -57,10 +58,9 @@ fn a_machine_s_file_is_written_whole_and_belongs_to_it() {
     // A barrier, a broadcast and an allreduce among two ranks.
     assert!(machine.flat.values().all(|of_form| of_form.len() == 3) && machine.flat.len() == 2);
     assert_eq!(machine.sharing.iter().map(|one| one.ranks).collect::<Vec<_>>(), [2]);
-    assert!(
-        !directory.path().join("plogp-rounds.json").exists(),
-        "what was kept between passes is not needed any more"
-    );
+    let rows = Measurements::read(directory.path()).unwrap();
+    assert!(rows.run("plogp").is_some_and(Run::is_complete), "{:?}", rows.problems);
+    assert!(!directory.path().join("plogp.json").exists(), "the rows are the record");
 
     // What is complete is not measured again.
     let again = measure(directory.path(), &[]);

@@ -1,19 +1,19 @@
 //! The parameters of pLogP, by the method of Kielmann, Bal and Verstoep ("Fast Measurement of LogP
 //! Parameters for Message Passing Platforms", IPPS Workshops 2000, Lecture Notes in Computer
 //! Science 1800), for the transport that algorithms of [`collectives`] use: sends and receives of
-//! linked schedules.
+//! linked schedules. [`models::survey`] computes them from the times in the rows.
 //!
 //! Everything runs inside schedules, with clock readings as operations between the messages. So
 //! what is measured is what a message of an algorithm pays, and not the call that starts a run,
 //! which is measured apart.
 //!
-//! | parameter | how |
+//! | row | how |
 //! |---|---|
-//! | g(0) | saturation: many messages in a row, an answer to the last one: k messages take k g + 2 L + g(0) |
-//! | L | RTT(0) = 2 (L + g(0)) |
-//! | g(m) | RTT(m) = 2 (L + g(m)), but never less than in a stream of such messages |
-//! | os(m) | sends in a row to a rank that does not receive them yet |
-//! | or(m) | receives in a row of messages that have come. Kielmann's request, delay and reply: here the sender reports when all is sent, so no delay is guessed |
+//! | gap, of size 0 | saturation: many messages in a row, an answer to the last one: k messages take k g + 2 L + g(0) |
+//! | latency | half of RTT(m) = 2 (L + g(m)) |
+//! | gap | a message in a stream of such messages |
+//! | send overhead | sends in a row to a rank that does not receive them yet |
+//! | receive overhead | receives in a row of messages that have come. Kielmann's request, delay and reply: here the sender reports when all is sent, so no delay is guessed |
 //!
 //! Round trips carry the message both ways, and each is sent on from where it was received. The
 //! paper sends an empty answer to save time. But memory of which the peer's cache has no part is
@@ -34,10 +34,11 @@
 //! in every round, the classes and engines take turns in passes over the whole time, and what
 //! counts is the fastest quarter of all rounds.
 //!
-//! [`Survey`] needs neither a clock nor a communicator: any [`Transport`] can be surveyed.
+//! [`rounds_of`] needs neither a clock nor a communicator: it goes over any [`Transport`].
 
 mod contention;
 mod experiment;
+mod found;
 mod lone_message;
 mod machine;
 mod nodes;
@@ -46,14 +47,13 @@ mod pair;
 mod part;
 mod patterns;
 mod progress;
-mod rounds;
 mod starts;
-mod survey;
 mod transport;
 
 pub use experiment::{RANKS, USUAL_RANKS, progress};
-pub use survey::{Survey, SurveyPlan, rounds_of};
-pub use transport::{Lap, Reading, Transport};
+pub use machine::{check_machine, write_machine};
+pub use part::{part, progress_part};
+pub use transport::{Lap, Reading, RoundsPlan, Transport, rounds_of, times_of};
 
 use crate::harness::{Error, Experiment, Setting};
 use models::machine_file::Engine;

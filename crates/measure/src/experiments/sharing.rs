@@ -8,7 +8,7 @@ use models::simulation::{Constants, Curve, KNOTS, Program, run};
 use models::statistics::percentile;
 
 /// A measured time of a plan.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     pub(super) shape: CollectiveCall,
     pub(super) plan: Choice,

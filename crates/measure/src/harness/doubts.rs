@@ -1,6 +1,7 @@
 //! Signs that a measurement was disturbed.
 
-use crate::rows::Load;
+use crate::rows::{Load, Row};
+use models::survey::Signs;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -93,6 +94,14 @@ impl Doubts {
         Doubts(std::array::from_fn(|sign| self.0[sign].max(other.0[sign])))
     }
 
+    /// The load beside any of these rows.
+    pub fn beside<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Self {
+        let loads = rows.into_iter().filter_map(|row| row.load);
+        loads.fold(Doubts::default(), |doubts, Load { others, stolen }| {
+            doubts.and(Doubts::of([(Sign::OtherProcesses, others), (Sign::StolenTime, stolen)]))
+        })
+    }
+
     /// Returns `true` if a sign is above its limit.
     pub fn is_disturbed(&self) -> bool {
         self.worst() > 1.0
@@ -110,6 +119,16 @@ impl From<Doubts> for Load {
     fn from(doubts: Doubts) -> Self {
         let share = |sign: Sign| doubts.0[sign as usize];
         Load { others: share(Sign::OtherProcesses), stolen: share(Sign::StolenTime) }
+    }
+}
+
+impl From<Signs> for Doubts {
+    fn from(Signs { spread, falling, impossible }: Signs) -> Self {
+        Doubts::of([
+            (Sign::Spread, spread),
+            (Sign::FallingGaps, falling),
+            (Sign::Impossible, impossible),
+        ])
     }
 }
 

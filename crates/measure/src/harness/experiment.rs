@@ -45,8 +45,8 @@ impl Step {
         Step { what: what.into(), shape, milliseconds, measure: Box::new(measure) }
     }
 
-    /// A step that returns [rows](StepContext::row), each of which gets the load of the whole step;
-    /// with notes, as [`StepRows`].
+    /// A step that returns [rows](StepContext::row), each of which gets the load of the whole step
+    /// if it has none of its own; with notes, as [`StepRows`].
     pub fn of_rows<R: Into<StepRows>>(
         what: impl Into<String>,
         shape: JobShape,
@@ -57,7 +57,7 @@ impl Step {
             let meter = LoadMeter::start(here)?;
             let StepRows { rows, notes, .. } = measure(here)?.into();
             let load = Some(Load::from(of_all_ranks(here, meter.doubts(here)?)?));
-            let with_load = |row: Row| Row { load, ..row };
+            let with_load = |row: Row| Row { load: row.load.or(load), ..row };
             let rows = rows.into_iter().map(|row| Finding::Time(Box::new(with_load(row))));
             Ok(rows.chain(notes.into_iter().map(Finding::Note)).collect())
         })

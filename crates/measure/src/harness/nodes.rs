@@ -2,6 +2,7 @@
 
 use super::agreement;
 use super::error::Error;
+use models::machine::{Fingerprint, Topology};
 use serde::{Deserialize, Serialize};
 use tradewind::Communicator;
 
@@ -19,6 +20,8 @@ pub struct Nodes {
     /// The engine between nodes that the job was started for, as `TRADEWIND_INTERNODE` names it, or
     /// the kernel where the job has it; otherwise it has those in user space.
     pub engine: Option<String>,
+    /// Machines that differ from the first node's, each once.
+    pub others: Vec<Fingerprint>,
 }
 
 /// Identity of a machine: the same for all namespaces of one running kernel.
@@ -26,13 +29,15 @@ pub struct Nodes {
 struct Machine {
     boot: String,
     cores: Vec<usize>,
+    fingerprint: Fingerprint,
 }
 
 impl Machine {
     fn here() -> Self {
         // Without this file, nodes count as one machine: too few cores are assumed, never too many.
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        Machine { boot: boot.trim().to_owned(), cores: shm::process::allowed_cores() }
+        let fingerprint = Topology::here().fingerprint().clone();
+        Machine { boot: boot.trim().to_owned(), cores: shm::process::allowed_cores(), fingerprint }
     }
 }
 
@@ -46,8 +51,13 @@ impl Nodes {
         let mut distinct = leaders.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        let mut nodes =
-            Nodes { ranks: Vec::new(), machines: Vec::new(), cores: Vec::new(), engine };
+        let mut nodes = Nodes {
+            ranks: Vec::new(),
+            machines: Vec::new(),
+            cores: Vec::new(),
+            engine,
+            others: Vec::new(),
+        };
         let mut machines: Vec<Machine> = Vec::new();
         for leader in distinct {
             nodes.ranks.push(leaders.iter().filter(|one| **one == leader).count() as u32);
@@ -61,7 +71,13 @@ impl Nodes {
             }
             nodes.machines.push(number as u32);
         }
-        nodes.cores = machines.into_iter().map(|machine| distinct_cores(machine.cores)).collect();
+        let first = machines.first().map(|machine| machine.fingerprint.clone());
+        for Machine { cores, fingerprint, .. } in machines {
+            nodes.cores.push(distinct_cores(cores));
+            if Some(&fingerprint) != first.as_ref() && !nodes.others.contains(&fingerprint) {
+                nodes.others.push(fingerprint);
+            }
+        }
         Ok(nodes)
     }
 
@@ -85,6 +101,7 @@ impl Nodes {
     ///     machines: vec![0, 0, 1],
     ///     cores: vec![2, 8],
     ///     engine: None,
+    ///     others: Vec::new(),
     /// };
     /// assert_eq!(nodes.spread(4).ranks, [2, 1, 1]);
     /// assert_eq!((nodes.spread(2).ranks, nodes.spread(2).cores), (vec![1, 1], vec![2]));
@@ -105,7 +122,7 @@ impl Nodes {
         let machines = self.machines[..taken.len()].to_vec();
         let count = machines.iter().max().map_or(0, |last| *last as usize + 1);
         let cores = self.cores[..count].to_vec();
-        Nodes { ranks: taken, machines, cores, engine: self.engine.clone() }
+        Nodes { ranks: taken, machines, cores, ..self.clone() }
     }
 
     /// The node of a rank.

@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use tradewind::EngineKind;
 
+/// Name among the [words](Setting::words) of the machines that differ from the first node's.
+pub(crate) const OTHER_MACHINES: &str = "other machines";
+
 /// Settings of the user, and the machine's cores. Every process of an experiment has
 /// the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +65,9 @@ impl Setting {
             let ranks = nodes.ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
             put("nodes", format!("{}, with {ranks} ranks", nodes.describe()));
             put("engine", nodes.engine.clone().unwrap_or_else(|| "all".to_owned()));
+            if !nodes.others.is_empty() {
+                put(OTHER_MACHINES, serde_json::to_string(&nodes.others).unwrap_or_default());
+            }
         }
         words
     }
@@ -190,7 +196,9 @@ mod tests {
     }
 
     fn three_nodes() -> Nodes {
-        Nodes { ranks: vec![2, 2, 1], machines: vec![0, 0, 0], cores: vec![2], engine: None }
+        let ranks = vec![2, 2, 1];
+        let machines = vec![0, 0, 0];
+        Nodes { ranks, machines, cores: vec![2], engine: None, others: Vec::new() }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::harness::context::StepContext;
 use crate::harness::doubts::{Doubts, Sign};
 use crate::harness::error::Error;
 use crate::harness::load::LoadMeter;
+use crate::rows::{Load, Row};
 
 /// Attempts at a measurement that something disturbs, …
 pub(crate) const ATTEMPTS: u32 = 3;
@@ -25,6 +26,24 @@ pub(crate) fn undisturbed<T>(
         let doubts = of_all_ranks(here, doubts.and(meter.doubts(here)?))?;
         Ok((found, doubts))
     })
+}
+
+/// Rows of a measurement that is repeated as by [`undisturbed`], with the load beside the attempt
+/// that counts. `measure` returns the rows of an attempt, and `doubts` what the first rank's times
+/// say against them.
+pub(crate) fn undisturbed_rows(
+    here: &StepContext<'_>,
+    attempts: u32,
+    mut measure: impl FnMut() -> Result<Vec<Row>, Error>,
+    doubts: impl Fn(&[Row]) -> Result<Doubts, Error>,
+) -> Result<Vec<Row>, Error> {
+    let (rows, found) = undisturbed(here, attempts, || {
+        let rows = measure()?;
+        let own = if here.world.rank() == 0 { doubts(&rows)? } else { Doubts::default() };
+        Ok((rows, own))
+    })?;
+    let load = Some(Load::from(found));
+    Ok(rows.into_iter().map(|row| Row { load, ..row }).collect())
 }
 
 fn least_disturbed<T>(

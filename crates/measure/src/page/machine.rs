@@ -1,6 +1,7 @@
 //! `machine.json` as a part like any other: the parameters of each class of pairs, noise, clock,
 //! and the rest.
 
+use crate::results::machine::{circumstances, contention, flat, words};
 use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
 use models::costs::StartCosts;
 use models::machine::PairClass;
@@ -20,7 +21,6 @@ const PARAMETERS: [Parameter; 3] = [
 
 /// Parameters of messages under one engine.
 struct Side<'a> {
-    engine: Engine,
     /// Suffix of its name; in-call progress, which the model describes, has none.
     suffix: String,
     costs: &'a EngineCosts,
@@ -32,7 +32,7 @@ fn sides(machine: &Machine) -> Vec<Side<'_>> {
             Engine::Caller => String::new(),
             other => format!(", {other}"),
         };
-        Side { engine: *engine, suffix, costs }
+        Side { suffix, costs }
     };
     machine.engines.iter().map(side).collect()
 }
@@ -64,8 +64,8 @@ pub(crate) fn part(machine: &Machine, is_told: bool) -> Part {
         part.figures.extend(PARAMETERS.map(|parameter| placement_figure(&sides, parameter)));
     }
     part.tables.push(latencies(&sides));
-    part.tables.push(circumstances(machine));
-    part.tables.push(contention(&sides));
+    part.tables.push(noisy_circumstances(machine));
+    part.tables.push(contention(machine));
     if !is_told && !machine.flat.is_empty() {
         part.tables.push(flat(machine));
     }
@@ -153,11 +153,13 @@ fn latencies(sides: &[Side]) -> Table {
     let rows = sides
         .iter()
         .flat_map(|side| side.costs.classes.iter().map(move |pair| latency(side, pair)));
-    let mut table = filled("latency", "Latency, and what a run costs", &columns, rows.collect());
-    table.caption =
-        "A run: what a schedule costs besides its messages, and for each byte of private buffers."
-            .to_owned();
-    table
+    Table {
+        caption: "A run: what a schedule costs besides its messages, and for each byte of private \
+                  buffers."
+            .to_owned(),
+        rows: rows.collect(),
+        ..Table::new("latency", "Latency, and what a run costs", &columns)
+    }
 }
 
 fn latency(side: &Side, (class, parameters): (PairClass, &Parameters)) -> Vec<Value> {
@@ -181,58 +183,9 @@ fn latency(side: &Side, (class, parameters): (PairClass, &Parameters)) -> Vec<Va
     ]
 }
 
-fn circumstances(machine: &Machine) -> Table {
-    let noise = &machine.noise;
-    let row = |what: &str, value: f64, unit: &str| vec![what.into(), value.into(), unit.into()];
-    let mut rows = vec![
-        row("smallest step of the clock", machine.clock_nanoseconds, "ns"),
-        row("time that the system took", noise.share * 100.0, "%"),
-        row("interruptions", noise.per_second, "a second"),
-        row("longest interruption", noise.longest, "µs"),
-        row("combining two contributions", machine.combine, "µs a byte"),
-    ];
+fn noisy_circumstances(machine: &Machine) -> Table {
+    let mut table = Table { name: "circumstances".to_owned(), ..circumstances(machine) };
     let noisy = machine.disturbances().into_iter();
-    rows.extend(noisy.map(|words| vec!["noisy".into(), words.into(), "".into()]));
-    filled("circumstances", "Noise and clock", &["what", "value", "unit"], rows)
-}
-
-fn contention(sides: &[Side]) -> Table {
-    let row = |side: &Side| {
-        let engine = side.engine;
-        let of_class = move |(class, ratio): (&PairClass, &f64)| {
-            vec![words(*class).into(), engine.name().into(), (*ratio).into()]
-        };
-        side.costs.contention.iter().map(of_class).collect::<Vec<_>>()
-    };
-    let rows = sides.iter().flat_map(row).collect();
-    filled(
-        "contention",
-        "γ, contention ratio of the direct all-to-all",
-        &["pairs", "engine", "γ"],
-        rows,
-    )
-}
-
-fn flat(machine: &Machine) -> Table {
-    let columns = ["operation", "form", "ranks", "bytes", "time (µs)"];
-    let mut rows = Vec::new();
-    for (form, operations) in &machine.flat {
-        for (operation, costs) in operations {
-            rows.extend(costs.points().iter().map(|point| {
-                let numbers = [f64::from(point.ranks), point.bytes as f64, point.microseconds];
-                let words: [Value; 2] = [operation.name().into(), form.name().into()];
-                words.into_iter().chain(numbers.map(Value::from)).collect()
-            }));
-        }
-    }
-    filled("flat", "Flat collectives inside a node", &columns, rows)
-}
-
-fn filled(name: &str, title: &str, columns: &[&str], rows: Vec<Vec<Value>>) -> Table {
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    Table { name: name.to_owned(), title: title.to_owned(), caption: String::new(), columns, rows }
-}
-
-fn words(class: PairClass) -> String {
-    class.name().replace('-', " ")
+    table.rows.extend(noisy.map(|words| vec!["noisy".into(), words.into(), "".into()]));
+    table
 }

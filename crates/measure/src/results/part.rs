@@ -257,6 +257,19 @@ impl Figure {
     }
 }
 
+impl Table {
+    /// A table without rows.
+    pub fn new(name: &str, title: &str, columns: &[&str]) -> Self {
+        Table {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            caption: String::new(),
+            columns: columns.iter().map(ToString::to_string).collect(),
+            rows: Vec::new(),
+        }
+    }
+}
+
 impl Axis {
     /// Sizes in bytes, on a linear scale.
     pub fn bytes(label: &str) -> Self {

@@ -6,7 +6,7 @@ use collectives::{Choice, Collective};
 use models::decision::CallForm;
 use models::machine::PairClass;
 use models::machine_file::Engine;
-use models::statistics::median;
+use models::statistics::{Sample, median};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -26,6 +26,16 @@ pub enum What {
     Word,
     /// Messages between pairs of ranks, by linked schedules.
     Exchange(Exchange),
+    /// Messages of one schedule from one rank to the other, as collectives send them. Their times
+    /// are differences, from a run or a reading of the clock without them, and may be negative.
+    Linked,
+    /// A run of a schedule that is an empty message to and fro; its size is that of a private
+    /// buffer beside it.
+    RoundTrip,
+    /// Two contributions that become one.
+    Combination,
+    /// A loop that does nothing but look at the clock.
+    Looks,
     /// A copy within the memory of each rank, with the offsets of both pieces in bytes from a multiple
     /// of 64.
     Copy {
@@ -44,8 +54,7 @@ pub enum Quantity {
     Alone,
     /// From start to result, with a computation between start and wait.
     Over,
-    /// [`Over`](Self::Over) less the computation alone. The one quantity that may be negative: it is
-    /// a difference.
+    /// [`Over`](Self::Over) less the computation alone. It may be negative: it is a difference.
     Exposed,
     /// Half a round trip.
     Latency,
@@ -61,6 +70,10 @@ pub enum Quantity {
     First,
     /// A later run that receives into memory that nothing has touched.
     Untouched,
+    /// The least time that a clock shows.
+    Least,
+    /// A time for which something else ran on the core.
+    Interruption,
 }
 
 /// Use of the cores by others than the job while it was measured, as shares from 0 to 1.
@@ -176,6 +189,17 @@ impl Row {
         Row { bytes, ..self }
     }
 
+    /// The same among ranks on these nodes, in the order of the ranks.
+    #[must_use]
+    pub fn among(self, node_of_rank: &[u32]) -> Self {
+        let nodes = node_of_rank.iter().collect::<BTreeSet<_>>().len() as u32;
+        let on_first = node_of_rank.iter().filter(|node| node_of_rank.first() == Some(node));
+        let ranks_per_node = on_first.count() as u32;
+        let ranks = node_of_rank.len() as u32;
+        let node_of_rank = if nodes > 1 { node_of_rank.to_vec() } else { Vec::new() };
+        Row { ranks, nodes, ranks_per_node, node_of_rank, ..self }
+    }
+
     /// Returns true if ranks had to share cores.
     pub fn is_crowded(&self) -> bool {
         self.cores.as_ref().is_some_and(|cores| self.ranks > cores.number())
@@ -194,12 +218,18 @@ impl Row {
         median(&self.times)
     }
 
+    /// The time in microseconds below which a quarter lies.
+    pub fn lower_quartile(&self) -> f64 {
+        Sample::of(self.times.clone()).quantiles.p25
+    }
+
     /// Checks that a measurement can have given this row.
     ///
     /// # Errors
     /// The field, its value and the values that it can have.
     pub fn check(&self) -> Result<(), String> {
-        let least = if self.quantity == Quantity::Exposed { f64::NEG_INFINITY } else { 0.0 };
+        let is_difference = self.quantity == Quantity::Exposed || self.what == What::Linked;
+        let least = if is_difference { f64::NEG_INFINITY } else { 0.0 };
         let is_time = |time: &f64| time.is_finite() && *time >= least;
         let is_share = |share: &f64| (0.0..=1.0).contains(share);
         if self.experiment.is_empty() {

@@ -3,9 +3,10 @@
 
 use crate::run_on_threads;
 use measure::experiments::find;
-use measure::experiments::plogp::{Lap, Reading, Survey, SurveyPlan, Transport, rounds_of};
-use measure::harness::Setting;
-use models::parameters::{Parameters, Point};
+use measure::experiments::plogp::{Lap, Reading, RoundsPlan, Transport, rounds_of, times_of};
+use measure::harness::{Doubts, Setting};
+use models::parameters::{Parameters, ParametersError, Point};
+use models::survey::Survey;
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -109,9 +110,17 @@ impl Transport for Simulated {
     }
 }
 
-fn surveyed(mut simulated: Simulated, plan: &SurveyPlan) -> Survey {
+fn survey_of(rounds: &[Vec<Reading>]) -> Result<Survey, ParametersError> {
+    times_of(rounds).survey()
+}
+
+fn doubts_of(found: &Survey) -> Doubts {
+    found.signs.into()
+}
+
+fn surveyed(mut simulated: Simulated, plan: &RoundsPlan) -> Survey {
     let Ok(rounds) = rounds_of(&mut simulated, plan);
-    Survey::of(&rounds).unwrap()
+    survey_of(&rounds).unwrap()
 }
 
 /// Compares with what is known, at sizes between the measured ones too.
@@ -150,11 +159,11 @@ fn with_a_jump() -> Parameters {
 }
 
 fn a_quiet_machine_gives_back_its_parameters() {
-    let found = surveyed(Simulated::quiet(linear()), &SurveyPlan::default());
+    let found = surveyed(Simulated::quiet(linear()), &RoundsPlan::default());
     assert_near(&found.parameters, &linear(), 1e-6);
-    assert!(!found.doubts.is_disturbed(), "{}", found.doubts);
+    assert!(!doubts_of(&found).is_disturbed(), "{:?}", found.signs);
     let sizes: Vec<u64> = found.parameters.points().iter().map(|point| point.bytes).collect();
-    assert_eq!(sizes, SurveyPlan::default().sizes, "a straight line needs no more sizes");
+    assert_eq!(sizes, RoundsPlan::default().sizes, "a straight line needs no more sizes");
 }
 
 /// RTT(0) = 2.4, so L + g(0) = 1.2. Sixteen empty messages and an answer: 16 × 0.2 + 2 × 1.0 + 0.2
@@ -171,7 +180,7 @@ fn parameters_follow_from_times_as_worked_by_hand() {
         receives: lap(5, 0.25 + 0.04),
     };
     let round = vec![reading(0, 2.4, 5.4), reading(1000, 3.2, 16.0 * 0.5 + 2.2)];
-    let found = Survey::of(&[round.clone(), round]).unwrap();
+    let found = survey_of(&[round.clone(), round]).unwrap();
     let network = &found.parameters;
     let is = |found: f64, expected: f64| {
         assert!((found - expected).abs() < 1e-9, "{found} is not {expected}")
@@ -188,19 +197,19 @@ fn parameters_follow_from_times_as_worked_by_hand() {
 /// Where a stream shows a longer gap than round trips do, the way is what holds messages up.
 fn a_gap_is_never_less_than_in_a_stream() {
     let mut simulated = Simulated::quiet(linear());
-    let plan = SurveyPlan { rounds: 3, ..SurveyPlan::quick() };
+    let plan = RoundsPlan { rounds: 3, ..RoundsPlan::quick() };
     let Ok(mut rounds) = rounds_of(&mut simulated, &plan);
     // Longer messages as well: a gap never falls with the size.
     for reading in rounds.iter_mut().flatten().filter(|reading| reading.bytes >= 1024) {
         reading.stream.microseconds += 16.0 * 3.0;
     }
-    let found = Survey::of(&rounds).unwrap();
+    let found = survey_of(&rounds).unwrap();
     assert!((found.parameters.gap(1024) - (linear().gap(1024) + 3.0)).abs() < 1e-6);
 }
 
 fn sizes_are_added_where_a_curve_jumps_and_nowhere_else() {
-    let found = surveyed(Simulated::quiet(with_a_jump()), &SurveyPlan::default());
-    let usual = SurveyPlan::default().sizes;
+    let found = surveyed(Simulated::quiet(with_a_jump()), &RoundsPlan::default());
+    let usual = RoundsPlan::default().sizes;
     let added: Vec<u64> = found
         .parameters
         .points()
@@ -218,14 +227,14 @@ fn sizes_are_added_where_a_curve_jumps_and_nowhere_else() {
 
 fn clocks_that_stand_still_give_zeros_and_not_negative_times() {
     let reading = |bytes| Reading { bytes, nothing: 1.0, ..Reading::default() };
-    let found = Survey::of(&[vec![reading(0), reading(8)]]).unwrap();
+    let found = survey_of(&[vec![reading(0), reading(8)]]).unwrap();
     assert_eq!(
         (found.parameters.latency(), found.parameters.gap(8), found.parameters.send_overhead(0)),
         (0.0, 0.0, 0.0)
     );
-    assert_eq!(found.doubts.to_string(), "100 % of the times are not above 0");
-    assert!(Survey::of(&[]).is_err());
-    assert!(Survey::of(&[vec![reading(8), reading(16)]]).is_err(), "there is no size 0");
+    assert_eq!(doubts_of(&found).to_string(), "100 % of the times are not above 0");
+    assert!(survey_of(&[]).is_err());
+    assert!(survey_of(&[vec![reading(8), reading(16)]]).is_err(), "there is no size 0");
 }
 
 /// os is 1 + m/100 as far as it was measured; or was measured nowhere.
@@ -239,7 +248,7 @@ fn the_line_of_an_overhead_goes_on_where_it_has_no_meaning() {
         sends: lap(u32::from(bytes <= 200), 1.0 + bytes as f64 / 100.0),
         receives: Lap::default(),
     };
-    let found = Survey::of(&[[0, 100, 200, 300, 40_000].map(reading).to_vec()]).unwrap();
+    let found = survey_of(&[[0, 100, 200, 300, 40_000].map(reading).to_vec()]).unwrap();
     let network = &found.parameters;
     let overheads = [0, 100, 200, 300].map(|bytes| network.send_overhead(bytes));
     assert_eq!(overheads, [1.0, 2.0, 3.0, 4.0]);
@@ -260,9 +269,9 @@ proptest! {
         gap in (0.1f64..0.8, 0.0001f64..0.002),
     ) {
         let known = Parameters::linear(latency, os, or, gap).unwrap();
-        let plan = SurveyPlan { most_added: 0, rounds: 90, ..SurveyPlan::default() };
+        let plan = RoundsPlan { most_added: 0, rounds: 90, ..RoundsPlan::default() };
         let found = surveyed(Simulated::noisy(known.clone(), seed), &plan);
-        prop_assert!(!found.doubts.is_disturbed(), "{}", found.doubts);
+        prop_assert!(!doubts_of(&found).is_disturbed(), "{:?}", found.signs);
         prop_assert!((found.parameters.latency() - latency).abs() < 0.05 * (latency + gap.0));
         for bytes in [0, 1, 256, 4096, 65536, 1 << 20] {
             let (found, known) = (&found.parameters, &known);
@@ -280,25 +289,25 @@ proptest! {
 fn a_machine_under_load_is_doubted() {
     let mut simulated = Simulated::quiet(linear());
     simulated.slowest = 6.0;
-    let found = surveyed(simulated, &SurveyPlan::default());
-    assert!(found.doubts.is_disturbed(), "{:?}", found.doubts);
-    assert!(found.doubts.to_string().starts_with("the fastest rounds differ by "));
+    let found = surveyed(simulated, &RoundsPlan::default());
+    assert!(doubts_of(&found).is_disturbed(), "{:?}", found.signs);
+    assert!(doubts_of(&found).to_string().starts_with("the fastest rounds differ by "));
 }
 
 /// Load that hits the shorter messages only: what follows them seems to be faster.
 fn gaps_that_fall_are_doubted() {
     let mut simulated = Simulated::quiet(linear());
-    let Ok(mut rounds) = rounds_of(&mut simulated, &SurveyPlan::default());
+    let Ok(mut rounds) = rounds_of(&mut simulated, &RoundsPlan::default());
     for reading in rounds.iter_mut().flatten().filter(|reading| reading.bytes == 1) {
         reading.round_trips.microseconds += 8.0 * 2.0 * 3.0;
     }
-    let found = Survey::of(&rounds).unwrap();
+    let found = survey_of(&rounds).unwrap();
     // The gaps of 2 bytes to 4 KiB are below 70 % of that of one byte, 3.2 µs.
     let shorter =
         found.parameters.points().iter().filter(|point| (2..=4096).contains(&point.bytes));
     let percent = 100.0 * shorter.count() as f64 / found.parameters.points().len() as f64;
     let expected = format!("{percent:.0} % of the gaps are below those of shorter messages");
-    assert_eq!(found.doubts.to_string(), expected);
+    assert_eq!(doubts_of(&found).to_string(), expected);
 }
 
 /// All of it on the real engine, in the quick form: the results are times, however long they are.
@@ -318,7 +327,7 @@ fn the_real_transport_has_parameters() {
         assert_eq!(figure.series.len(), 2 * classes, "{}", figure.name);
         for series in &figure.series {
             assert!(
-                series.points.len() >= SurveyPlan::quick().sizes.len() && series.points[0].x == 0.0,
+                series.points.len() >= RoundsPlan::quick().sizes.len() && series.points[0].x == 0.0,
                 "{}",
                 series.name
             );

@@ -249,7 +249,8 @@ fn overlap_has_both_engines() {
 /// Nodes of one machine with two cores, with so many ranks on each.
 fn nodes(ranks: &[u32]) -> Nodes {
     let machines = vec![0; ranks.len()];
-    Nodes { ranks: ranks.to_vec(), machines, cores: vec![2], engine: Some("direct".to_owned()) }
+    let engine = Some("direct".to_owned());
+    Nodes { ranks: ranks.to_vec(), machines, cores: vec![2], engine, others: Vec::new() }
 }
 
 /// The experiment between nodes that are threads of this process.

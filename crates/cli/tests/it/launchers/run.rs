@@ -3,6 +3,7 @@
 use super::loops::{finish, start};
 use super::reachable::Reachable;
 use crate::nodes::harness::{PROGRAM, processes};
+use measure::rows::{Measurements, Run};
 use models::decision::DecisionTable;
 use models::machine_file::{Engine, Machine};
 use rustix::process::{Pid, Signal, kill_process};
@@ -61,9 +62,11 @@ fn a_job_with_the_kernel_engine_is_tuned_for_it() {
     let table = DecisionTable::read(Path::new(&table)).expect("a table");
     let mut ranges = table.rows().iter().flat_map(|row| &row.ranges);
     assert!(ranges.all(|range| range.engine == Some(Engine::Kernel)), "{table:?}");
-    let has = |part: &str| Path::new(&results).join(part).exists();
-    assert!(has("plogp-nodes-kernel.json") && has("decisions-nodes-kernel.json"), "{text}");
-    let machine = Machine::read(&Path::new(&results).join("machine.json")).expect("parameters");
+    let results = Path::new(&results);
+    let rows = Measurements::read(results).expect("rows");
+    assert!(rows.run("plogp-nodes-kernel").is_some_and(Run::is_complete), "{text}");
+    assert!(results.join("decisions-nodes-kernel.json").exists(), "{text}");
+    let machine = Machine::read(&results.join("machine.json")).expect("parameters");
     assert!(machine.engines[&Engine::Kernel].calibration.is_some(), "{machine:?}");
     reachable.wait_for_silence();
 }

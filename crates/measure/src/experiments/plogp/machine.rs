@@ -1,9 +1,13 @@
-//! `machine.json`, which grows step by step.
+//! `machine.json`: the parameters of a machine, from the rows of its runs.
 
-use crate::harness::{Doubts, Error};
+use super::found::{Messages, messages};
+use super::progress::{Progress, cores_of};
+use super::{noise, starts};
+use crate::harness::{Doubts, Error, OTHER_MACHINES};
+use crate::rows::Run;
 use models::file::FileError;
 use models::machine::Topology;
-use models::machine_file::Machine;
+use models::machine_file::{Engine, Machine};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -12,32 +16,93 @@ fn place(directory: &Path) -> PathBuf {
     directory.join("machine.json")
 }
 
-/// Checks that the file may be begun anew: there is none, or it is of this machine, or cannot be
-/// read any more. Another machine's file is kept.
-pub(super) fn check(directory: &Path) -> Result<(), Error> {
-    match Machine::read_for(&place(directory), Topology::here().fingerprint()) {
+/// Returns true if a run of this name has parameters of a machine.
+fn has_parameters(run: &str) -> bool {
+    run == "progress" || run.split("-nodes").next() == Some("plogp")
+}
+
+/// Checks that a run of this name may write the machine's file of a directory: it has no
+/// parameters, or there is no such file, or it is of this machine, or cannot be read any more.
+///
+/// # Errors
+/// Another machine's file is there.
+pub fn check_machine(directory: &Path, run: &str) -> Result<(), Error> {
+    if has_parameters(run) { read(directory).map(drop) } else { Ok(()) }
+}
+
+/// The file of this machine, or a new one.
+fn read(directory: &Path) -> Result<Machine, Error> {
+    let topology = Topology::here();
+    let here = topology.fingerprint();
+    match Machine::read_for(&place(directory), here) {
         Err(error @ FileError::OtherMachine { .. }) => {
             let way_out = "choose another directory with --out, or remove the file".to_owned();
             Err(Error::Impossible { what: error.to_string(), way_out })
         }
-        _ => Ok(()),
+        Err(_) => Ok(Machine::new(here.clone())),
+        Ok(machine) => Ok(machine),
     }
 }
 
-/// Returns `true` if disturbed measurements would replace undisturbed ones: if `is_quiet` is true of
-/// this machine's file in the directory.
-pub(super) fn is_spoilt(
-    directory: Option<&Path>,
-    doubts: Doubts,
-    is_quiet: impl FnOnce(&Machine) -> bool,
-) -> bool {
-    let read = |directory| Machine::read_for(&place(directory), Topology::here().fingerprint());
-    doubts.is_disturbed()
-        && directory.is_some_and(|directory| read(directory).is_ok_and(|there| is_quiet(&there)))
+/// Puts the parameters from a run into the machine's file of a directory, if it has any.
+///
+/// # Errors
+/// Another machine's file is there, or it cannot be written.
+pub fn write_machine(directory: &Path, run: &Run) -> Result<(), Error> {
+    if !has_parameters(&run.name) || run.done() == 0 {
+        return Ok(());
+    }
+    let mut machine = read(directory)?;
+    put(run, messages(run), &mut machine);
+    Ok(machine.write(&place(directory))?)
+}
+
+/// Puts the parameters from a run, of which those of messages are given, in the place of earlier
+/// ones. Those that something disturbed replace none that nothing disturbed.
+pub(super) fn put(run: &Run, messages: Vec<Messages>, machine: &mut Machine) {
+    if let Some(found) = noise::of_rows(run.rows()) {
+        (machine.clock_nanoseconds, machine.noise) = found;
+    }
+    let is_between_nodes = run.rows().any(|row| row.nodes > 1);
+    // Between nodes it is measured beside other things, and only if need be.
+    if !is_between_nodes || machine.combine == 0.0 {
+        machine.combine = starts::combine(run.rows(), None).unwrap_or(machine.combine);
+    }
+    if is_between_nodes {
+        let others =
+            run.setting.get(OTHER_MACHINES).and_then(|text| serde_json::from_str(text).ok());
+        machine.other_nodes = others.unwrap_or_default();
+    }
+    for found in messages {
+        let (engine, class) = (found.engine, found.class);
+        if found.doubts.is_disturbed() && machine.is_quiet_between(engine, class) {
+            continue;
+        }
+        let costs = machine.engine_mut(engine);
+        costs.classes.insert(class, found.survey.parameters);
+        costs.samples.insert(class, found.survey.samples);
+        costs.starts.insert(class, found.start);
+        costs.contention.extend(found.contention.map(|ratio| (class, ratio)));
+        put_doubts(&mut costs.disturbed, class, found.doubts);
+    }
+    for engine in Engine::ALL.iter().copied().filter(|engine| engine.is_between_nodes()) {
+        if let Some(combine) = starts::combine(run.rows(), Some(engine)) {
+            machine.engine_mut(engine).combine = Some(combine);
+        }
+    }
+    let cores = cores_of(run);
+    for step in run.found.values().filter(|step| step.whole) {
+        let Some(progress) = Progress::of(&step.rows) else { continue };
+        let doubts = Doubts::beside(&step.rows).and(progress.doubts());
+        if !(doubts.is_disturbed() && machine.is_quiet_among(progress.ranks)) {
+            progress.put(machine, cores);
+            put_doubts(&mut machine.disturbed, progress.ranks, doubts);
+        }
+    }
 }
 
 /// Records the disturbance of a new measurement, or that nothing disturbed it.
-pub(super) fn keep_doubts<K: Ord>(disturbed: &mut BTreeMap<K, String>, of: K, doubts: Doubts) {
+fn put_doubts<K: Ord>(disturbed: &mut BTreeMap<K, String>, of: K, doubts: Doubts) {
     if doubts.is_disturbed() {
         disturbed.insert(of, doubts.to_string());
     } else {
@@ -45,96 +110,92 @@ pub(super) fn keep_doubts<K: Ord>(disturbed: &mut BTreeMap<K, String>, of: K, do
     }
 }
 
-/// Error of a disturbed measurement of this, which would replace the whole file.
-pub(super) fn too_noisy(directory: &Path, what: &str, doubts: Doubts) -> Error {
-    Error::Impossible {
-        what: format!("{what}: {doubts}; {} is left as it is", place(directory).display()),
-        way_out: "measure again when less else runs on the machine".to_owned(),
-    }
-}
-
-/// Begins the file anew.
-pub(super) fn begin(directory: &Path, change: impl FnOnce(&mut Machine)) -> Result<(), Error> {
-    check(directory)?;
-    let mut machine = Machine::new(Topology::here().fingerprint().clone());
-    change(&mut machine);
-    Ok(machine.write(&place(directory))?)
-}
-
-/// Adds to the file of this machine, or begins one where there is none that can be read.
-pub(super) fn begin_or_add(
-    directory: &Path,
-    change: impl FnOnce(&mut Machine),
-) -> Result<(), Error> {
-    check(directory)?;
-    match Machine::read(&place(directory)) {
-        Ok(_) => add(directory, change),
-        Err(_) => begin(directory, change),
-    }
-}
-
-/// Adds to the file of this machine.
-pub(super) fn add(directory: &Path, change: impl FnOnce(&mut Machine)) -> Result<(), Error> {
-    let mut machine = Machine::read_for(&place(directory), Topology::here().fingerprint())
-        .map_err(|error| {
-            let way_out =
-                "what was measured before has to be there: begin anew with --again".to_owned();
-            Error::Impossible { what: error.to_string(), way_out }
-        })?;
-    change(&mut machine);
-    Ok(machine.write(&place(directory))?)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::found::tests::{pass, row, run};
     use super::*;
-    use crate::harness::Sign;
-    use models::machine::Fingerprint;
+    use crate::rows::{Quantity, StepRows, What};
+    use models::machine::{Fingerprint, PairClass};
+
+    const CLASS: PairClass = PairClass::SameSocket;
+
+    fn put_all(run: &Run, machine: &mut Machine) {
+        put(run, messages(run), machine);
+    }
+
+    /// A first step, with what a pass has beside the messages.
+    fn first() -> StepRows {
+        let mut step = pass(1.0, 0.0);
+        step.rows.push(row(What::Looks, Quantity::Least, &[0.02]));
+        step.rows.push(row(What::Looks, Quantity::Alone, &[1e6]));
+        step.rows.push(row(What::Looks, Quantity::Interruption, &[30.0, 70.0]));
+        step.rows.push(row(What::Combination, Quantity::Alone, &[16.0]).sized(64));
+        step
+    }
 
     #[test]
-    fn a_file_grows_and_begins_anew() {
+    fn a_file_has_the_parameters_of_the_rows() {
+        let mut machine = Machine::new(Fingerprint::default());
+        put_all(&run(vec![first(), pass(1.0, 0.0)]), &mut machine);
+        let costs = &machine.engines[&Engine::Caller];
+        let network = costs.classes.get(CLASS).expect("it was measured");
+        assert_eq!((network.latency(), network.gap(0), network.gap(64)), (1.0, 1.0, 2.0));
+        assert_eq!((network.send_overhead(0), network.receive_overhead(64)), (0.5, 0.25));
+        let start = &costs.starts[&CLASS];
+        assert_eq!((start.fixed, start.per_byte), (1.0, 0.0));
+        assert_eq!(costs.samples[&CLASS].sizes.len(), 2);
+        assert_eq!((machine.clock_nanoseconds, machine.combine), (20.0, 0.25));
+        assert!((machine.noise.share - 1e-4).abs() < 1e-12, "{:?}", machine.noise);
+        assert_eq!((machine.noise.per_second, machine.noise.longest), (2.0, 70.0));
+        assert!(machine.disturbances().is_empty());
+    }
+
+    #[test]
+    fn disturbed_times_replace_disturbed_ones_only() {
+        let mut machine = Machine::new(Fingerprint::default());
+        let arrival = |machine: &Machine| {
+            machine.classes(Engine::Caller).and_then(|all| all.get(CLASS)).map(|one| one.arrival(0))
+        };
+        let loaded = |slowdown| run(vec![pass(slowdown, 0.5)]);
+        put_all(&loaded(3.0), &mut machine);
+        assert_eq!((arrival(&machine), machine.disturbances().len()), (Some(6.0), 1));
+        put_all(&loaded(4.0), &mut machine);
+        assert_eq!(arrival(&machine), Some(8.0));
+        put_all(&run(vec![pass(1.0, 0.0)]), &mut machine);
+        assert_eq!((arrival(&machine), machine.disturbances().len()), (Some(2.0), 0));
+        put_all(&loaded(5.0), &mut machine);
+        assert_eq!((arrival(&machine), machine.disturbances().len()), (Some(2.0), 0));
+    }
+
+    #[test]
+    fn a_file_grows_and_a_damaged_one_is_replaced() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path();
-        let error = add(path, |_| {}).expect_err("nothing is there").to_string();
-        assert!(error.contains("cannot be read") && error.contains("--again"), "{error}");
-        begin(path, |machine| machine.combine = 1.0).expect("it can be written");
-        add(path, |machine| machine.clock_nanoseconds = 2.0).expect("it can be written");
-        let machine = Machine::read(&place(path)).expect("it is whole");
-        assert_eq!((machine.combine, machine.clock_nanoseconds), (1.0, 2.0));
+        let machine = || Machine::read(&place(path)).expect("it is whole");
+        write_machine(path, &Run { name: "queues".to_owned(), ..run(vec![first()]) })
+            .expect("none");
+        assert!(!place(path).exists(), "queues have no parameters");
+        write_machine(path, &run(vec![first()])).expect("it can be written");
+        write_machine(path, &run(vec![pass(2.0, 0.0)])).expect("it can be written");
+        assert_eq!((machine().combine, machine().engines.len()), (0.25, 1));
         std::fs::write(place(path), "{").expect("it can be damaged");
-        let error = add(path, |_| {}).expect_err("it is damaged").to_string();
-        assert!(error.contains("damaged") && error.contains("--again"), "{error}");
-        begin(path, |_| {}).expect("a damaged file may be replaced");
+        check_machine(path, "plogp").expect("a damaged file may be replaced");
+        write_machine(path, &run(vec![pass(2.0, 0.0)])).expect("it can be written");
+        assert_eq!(machine().combine, 0.0);
     }
 
     #[test]
-    fn what_was_measured_undisturbed_is_spoilt_by_doubts() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path();
-        let loaded = Doubts::of([(Sign::OtherProcesses, 0.5)]);
-        let is_spoilt =
-            |doubts| is_spoilt(Some(path), doubts, |there| there.disturbances().is_empty());
-        assert!(!is_spoilt(loaded), "nothing is there");
-        begin(path, |machine| machine.combine = 1.0).expect("it can be written");
-        assert!(is_spoilt(loaded) && !is_spoilt(Doubts::default()));
-        add(path, |machine| drop(machine.disturbed.insert(2, "load".to_owned())))
-            .expect("it can be written");
-        assert!(!is_spoilt(loaded), "what is there is no better");
-        let error = too_noisy(path, "2 ranks", loaded).to_string();
-        let begins = "2 ranks: other processes used 50 % of the cores; ";
-        assert!(error.starts_with(begins) && error.contains("is left as it is"), "{error}");
-    }
-
-    #[test]
-    fn another_machine_s_file_is_left_alone() {
+    fn the_file_of_another_machine_is_left_alone() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path();
         let other = Machine::new(Fingerprint { cores: 999, ..Fingerprint::default() });
         other.write(&place(path)).expect("it can be written");
-        for change in [begin(path, |_| {}), add(path, |_| {})] {
-            let error = change.expect_err("it is of another machine").to_string();
+        let between = Run { name: "plogp-nodes-direct".to_owned(), ..run(vec![first()]) };
+        for refused in [check_machine(path, "progress"), write_machine(path, &between)] {
+            let error = refused.expect_err("it is of another machine").to_string();
             assert!(error.contains("999 there"), "{error}");
         }
+        check_machine(path, "queues").expect("it has no parameters");
         assert_eq!(Machine::read(&place(path)).expect("it is whole"), other);
     }
 }

@@ -1,10 +1,10 @@
-//! Two ranks of a job as a [`Transport`]: rank 0 leads, the other follows.
+//! Two ranks of a job as a [`Transport`]. Times are those of rank 0.
 
 use super::lone_message::{Executor, LoneMessage, LoneOverheads};
 use super::patterns::{self, FIRST, LONGEST_BUFFER, PAIR, TIMESTAMPS};
 use super::transport::{Lap, Reading, Transport};
-use crate::harness::Error;
 use crate::harness::clock::{microseconds, now_ns};
+use crate::harness::{Error, agreement};
 use models::machine_file::Engine;
 use models::statistics::median;
 use tradewind::graph::Graph;
@@ -22,32 +22,6 @@ const fn runs(bytes: u64, on_one_node: bool) -> (usize, usize) {
         (true, true) => (25, 9),
         (true, false) | (false, true) => (7, 5),
         (false, false) => (4, 3),
-    }
-}
-
-/// The work that the leader assigns to the other rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    Add(u64),
-    Round,
-    End,
-}
-
-impl Order {
-    fn words(self) -> [u64; 2] {
-        match self {
-            Order::Add(bytes) => [1, bytes],
-            Order::Round => [2, 0],
-            Order::End => [0, 0],
-        }
-    }
-
-    fn of([kind, bytes]: [u64; 2]) -> Self {
-        match kind {
-            1 => Order::Add(bytes),
-            2 => Order::Round,
-            _ => Order::End,
-        }
     }
 }
 
@@ -154,77 +128,6 @@ impl<'w> Pair<'w> {
         Ok(schedule.engine(form).parse()?)
     }
 
-    /// Executes the commands of rank 0 until the last one.
-    pub(super) fn follow(mut self) -> Result<(), Error> {
-        loop {
-            let mut words = Order::End.words();
-            self.world.bcast(&mut words, FIRST)?;
-            match Order::of(words) {
-                Order::Add(bytes) => self.compile(bytes)?,
-                Order::Round => self.run_all().map(|_| ())?,
-                Order::End => return Ok(()),
-            }
-        }
-    }
-
-    /// Lets the other rank go.
-    pub(super) fn end(self) -> Result<(), Error> {
-        self.order(Order::End)
-    }
-
-    fn order(&self, order: Order) -> Result<(), Error> {
-        Ok(self.world.bcast(&mut order.words(), FIRST)?)
-    }
-
-    fn compile(&mut self, bytes: u64) -> Result<(), Error> {
-        let rank = (self.world.rank(), self.world.size());
-        // As many messages as take some microseconds, while they are short; few long ones, which
-        // take long enough.
-        let few = |most: u64, memory: u64| (memory / bytes.max(1)).clamp(1, most) as u32;
-        let (trips, messages, calls) =
-            (few(16, 64 << 10), few(32, 256 << 10).max(2), few(16, 512 << 10).max(2));
-        let repeated = |pattern: fn((u32, u32), u64, (u64, u32)) -> Graph, count| {
-            let length = match self.memory {
-                MessageMemory::Shared(_) => LONGEST_BUFFER,
-                MessageMemory::Private(_) => patterns::buffer_bytes(bytes, count),
-            };
-            let schedule = self.world.compile(&pattern(rank, length, (bytes, count)))?;
-            Ok::<_, Error>(Repeated { count, length: length as usize, schedule })
-        };
-        let overheads = match self.overheads_by {
-            OverheadsBy::Timestamps => Overheads::Timestamps(repeated(patterns::overheads, calls)?),
-            OverheadsBy::LoneMessages(executor) => {
-                Overheads::LoneMessage(LoneMessage::new(self.world, bytes)?, executor)
-            }
-            OverheadsBy::None => Overheads::None,
-        };
-        let mut size = SizeSchedules {
-            bytes,
-            round_trips: repeated(patterns::round_trips, trips)?,
-            single: repeated(patterns::round_trips, 1)?,
-            stream: repeated(patterns::stream, messages)?,
-            overheads,
-        };
-        let form = self.form;
-        let engine = self.engine.name();
-        let is_taken = |one: &Repeated| one.schedule.engine(form) == engine;
-        let has_overheads = match &size.overheads {
-            Overheads::Timestamps(one) => is_taken(one),
-            Overheads::LoneMessage(one, _) => one.is_run_by(form, engine),
-            Overheads::None => true,
-        };
-        if has_overheads && is_taken(&size.round_trips) && is_taken(&size.stream) {
-            if let (Overheads::LoneMessage(message, executor), MessageMemory::Private(memory)) =
-                (&size.overheads, &mut self.memory)
-                && !message.is_measurable(self.world, *executor, memory)?
-            {
-                size.overheads = Overheads::None;
-            }
-            self.sizes.push(size);
-        }
-        Ok(())
-    }
-
     /// The time around nothing, and of sends and receives; of no message where they have no meaning.
     fn overheads(
         world: &Communicator,
@@ -299,38 +202,25 @@ impl<'w> Pair<'w> {
         Ok(times.map(|times| median(&times)))
     }
 
-    fn run_all(&mut self) -> Result<Vec<Reading>, Error> {
-        let mut readings = Vec::with_capacity(self.sizes.len());
-        for size in &self.sizes {
-            let SizeSchedules { bytes, round_trips, single, stream, .. } = size;
-            let mut laps = |schedule| Self::laps(&mut self.memory, self.form, *bytes, schedule);
-            let [mut trips, .., trips_run] = laps(round_trips)?;
-            let [mut messages, .., stream_run] = laps(stream)?;
-            if self.clock == Clock::Around {
-                let [.., single_run] = laps(single)?;
-                let more = f64::from(round_trips.count.max(2) - 1);
-                let trip = if round_trips.count > 1 {
-                    ((trips_run - single_run) / more).max(0.0)
-                } else {
-                    // Messages so long that a run beside them is little.
-                    trips_run
-                };
-                trips = trip * f64::from(round_trips.count);
-                messages = (stream_run - (single_run - trip).max(0.0)).max(0.0);
-            }
-            let (nothing, [sends, receives]) =
-                Self::overheads(self.world, &mut self.memory, self.form, size)?;
-            let lap = |count, microseconds| Lap { count, microseconds };
-            readings.push(Reading {
-                bytes: *bytes,
-                nothing,
-                round_trips: lap(round_trips.count, trips),
-                stream: lap(stream.count, messages),
-                sends,
-                receives,
-            });
+    /// Times of the round trips and of the stream of a size.
+    fn messages(&mut self, place: usize) -> Result<[f64; 2], Error> {
+        let SizeSchedules { bytes, round_trips, single, stream, .. } = &self.sizes[place];
+        let mut laps = |schedule| Self::laps(&mut self.memory, self.form, *bytes, schedule);
+        let [trips, .., trips_run] = laps(round_trips)?;
+        let [messages, .., stream_run] = laps(stream)?;
+        if self.clock == Clock::Inside {
+            return Ok([trips, messages]);
         }
-        Ok(readings)
+        let [.., single_run] = laps(single)?;
+        let more = f64::from(round_trips.count.max(2) - 1);
+        let trip = if round_trips.count > 1 {
+            ((trips_run - single_run) / more).max(0.0)
+        } else {
+            // Messages so long that a run beside them is little.
+            trips_run
+        };
+        let messages = stream_run - (single_run - trip).max(0.0);
+        Ok([trip * f64::from(round_trips.count), messages.max(0.0)])
     }
 }
 
@@ -338,12 +228,75 @@ impl Transport for Pair<'_> {
     type Error = Error;
 
     fn add(&mut self, bytes: u64) -> Result<(), Error> {
-        self.order(Order::Add(bytes))?;
-        self.compile(bytes)
+        let rank = (self.world.rank(), self.world.size());
+        // As many messages as take some microseconds, while they are short; few long ones, which
+        // take long enough.
+        let few = |most: u64, memory: u64| (memory / bytes.max(1)).clamp(1, most) as u32;
+        let (trips, messages, calls) =
+            (few(16, 64 << 10), few(32, 256 << 10).max(2), few(16, 512 << 10).max(2));
+        let repeated = |pattern: fn((u32, u32), u64, (u64, u32)) -> Graph, count| {
+            let length = match self.memory {
+                MessageMemory::Shared(_) => LONGEST_BUFFER,
+                MessageMemory::Private(_) => patterns::buffer_bytes(bytes, count),
+            };
+            let schedule = self.world.compile(&pattern(rank, length, (bytes, count)))?;
+            Ok::<_, Error>(Repeated { count, length: length as usize, schedule })
+        };
+        let overheads = match self.overheads_by {
+            OverheadsBy::Timestamps => Overheads::Timestamps(repeated(patterns::overheads, calls)?),
+            OverheadsBy::LoneMessages(executor) => {
+                Overheads::LoneMessage(LoneMessage::new(self.world, bytes)?, executor)
+            }
+            OverheadsBy::None => Overheads::None,
+        };
+        let mut size = SizeSchedules {
+            bytes,
+            round_trips: repeated(patterns::round_trips, trips)?,
+            single: repeated(patterns::round_trips, 1)?,
+            stream: repeated(patterns::stream, messages)?,
+            overheads,
+        };
+        let form = self.form;
+        let engine = self.engine.name();
+        let is_taken = |one: &Repeated| one.schedule.engine(form) == engine;
+        let has_overheads = match &size.overheads {
+            Overheads::Timestamps(one) => is_taken(one),
+            Overheads::LoneMessage(one, _) => one.is_run_by(form, engine),
+            Overheads::None => true,
+        };
+        if has_overheads && is_taken(&size.round_trips) && is_taken(&size.stream) {
+            if let (Overheads::LoneMessage(message, executor), MessageMemory::Private(memory)) =
+                (&size.overheads, &mut self.memory)
+                && !message.is_measurable(self.world, *executor, memory)?
+            {
+                size.overheads = Overheads::None;
+            }
+            self.sizes.push(size);
+        }
+        Ok(())
+    }
+
+    fn agree(&self, bytes: Option<u64>) -> Result<Option<u64>, Error> {
+        agreement::of_first(self.world, (self.world.rank() == FIRST).then_some(&bytes))
     }
 
     fn round(&mut self) -> Result<Vec<Reading>, Error> {
-        self.order(Order::Round)?;
-        self.run_all()
+        let mut readings = Vec::with_capacity(self.sizes.len());
+        for place in 0..self.sizes.len() {
+            let [trips, messages] = self.messages(place)?;
+            let size = &self.sizes[place];
+            let (nothing, [sends, receives]) =
+                Self::overheads(self.world, &mut self.memory, self.form, size)?;
+            let lap = |count, microseconds| Lap { count, microseconds };
+            readings.push(Reading {
+                bytes: size.bytes,
+                nothing,
+                round_trips: lap(size.round_trips.count, trips),
+                stream: lap(size.stream.count, messages),
+                sends,
+                receives,
+            });
+        }
+        Ok(readings)
     }
 }

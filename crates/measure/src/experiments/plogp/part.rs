@@ -1,16 +1,17 @@
-//! Figures, tables and notes of the experiment.
+//! Figures, tables and notes of a run.
 
-use super::survey::Survey;
-use crate::harness::{Doubts, Finding};
-use crate::results::{Axis, Figure, Part, Point, Table, Value};
-use models::costs::StartCosts;
-use models::machine::Topology;
-use models::machine_file::SizeSamples;
+use super::found::{Messages, messages};
+use super::machine::put;
+use crate::results::machine::{circumstances, contention, flat};
+use crate::results::{Axis, Figure, Part, Point, Role, Table, Value};
+use crate::rows::{Row, Run};
+use models::costs::Sharing;
+use models::machine::Fingerprint;
+use models::machine_file::{Machine, SizeSamples};
 use models::statistics::Sample;
-use std::collections::BTreeMap;
 
-/// Figures: their names, titles and captions, in the order of their values in a survey.
-pub(super) const FIGURES: [(&str, &str, &str); 5] = [
+/// Figures: their names, titles and captions, in the order of [`samples`].
+const FIGURES: [(&str, &str, &str); 5] = [
     (
         "arrival",
         "L + g(m): a message under way",
@@ -30,140 +31,159 @@ pub(super) const FIGURES: [(&str, &str, &str); 5] = [
         "The time of each of many messages that do not wait for each other: saturation.",
     ),
 ];
-pub(super) const CONTENTION: &str = "contention";
-pub(super) const PARAMETERS: &str = "parameters";
-pub(super) const MACHINE: &str = "machine";
-pub(super) const FLAT: &str = "flat";
-pub(super) const SHARING: &str = "sharing";
+const PARAMETERS: [&str; 15] = [
+    "pair",
+    "engine",
+    "cores",
+    "L (µs)",
+    "g(0) (µs)",
+    "os(0) (µs)",
+    "± (µs)",
+    "or(0) (µs)",
+    "± (µs)",
+    "g(4 KiB) (µs)",
+    "g(1 MiB) (µs)",
+    "MB/s",
+    "sizes",
+    "a run (µs)",
+    "a KiB (µs)",
+];
+const SHARING: [&str; 8] = [
+    "ranks",
+    "cores",
+    "start (µs)",
+    "operation (µs)",
+    "crossing (µs)",
+    "switch (µs)",
+    "copy of 1 MiB (µs)",
+    "error",
+];
 
-/// The part without values.
-pub(super) fn outline(here: &Topology) -> Part {
+/// Figures and tables of a run of `plogp`.
+pub fn part(run: &Run) -> Part {
     let mut part = Part::new("plogp", "Parameters of pLogP");
-    part.about = "What messages of linked schedules cost between two ranks, for each class of \
-                  pairs on this machine and for both engines. A value is the median over the \
-                  faster quarter of the rounds; curves show medians and quartiles over all of \
-                  them. Under the caller engine each rank runs its own operations, and the \
-                  parameters are those of the model; under peers one process runs a whole chain, \
-                  so that nothing is under way. All raw values are in machine.json."
-        .to_owned();
+    let is_between_nodes = run.name.contains("-nodes");
+    part.about = if is_between_nodes { between_nodes(run) } else { on_one_node() };
     part.source =
         "Kielmann, Bal, Verstoep 2000; Barchet-Estefanel, Mounié 2004, section 2 and figure 1"
             .to_owned();
-    for (name, title, caption) in FIGURES {
-        let x = Axis::bytes("message length").logarithmic();
-        let y = Axis::microseconds("time").logarithmic();
-        part.figures.push(Figure { caption: caption.to_owned(), ..Figure::new(name, title, x, y) });
+    let all = messages(run);
+    part.figures = figures(&all);
+    part.tables.push(Table {
+        caption: "A run: what a schedule costs besides its messages, and for each KiB of private \
+                  buffers. ±: the standard error of the median of all rounds."
+            .to_owned(),
+        rows: all.iter().map(parameters).collect(),
+        ..Table::new("parameters", "Parameters", &PARAMETERS)
+    });
+    let machine = machine_of(run, all);
+    part.tables.push(contention(&machine));
+    if !is_between_nodes {
+        part.tables.extend([circumstances(&machine), flat(&machine), sharing(&machine)]);
     }
-    let table = |name: &str, title: &str, caption: &str, columns: &[&str]| Table {
-        name: name.to_owned(),
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        columns: columns.iter().map(|column| (*column).to_owned()).collect(),
-        rows: Vec::new(),
-    };
-    part.tables.push(table(
-        PARAMETERS,
-        "Parameters",
-        "A run: what a schedule costs besides its messages, and for each KiB of private buffers. ±: \
-         the standard error of the median of all rounds.",
-        &[
-            "pair",
-            "engine",
-            "cores",
-            "L (µs)",
-            "g(0) (µs)",
-            "os(0) (µs)",
-            "± (µs)",
-            "or(0) (µs)",
-            "± (µs)",
-            "g(4 KiB) (µs)",
-            "g(1 MiB) (µs)",
-            "MB/s",
-            "sizes",
-            "a run (µs)",
-            "a KiB (µs)",
-        ],
-    ));
-    part.tables.push(table(
-        MACHINE,
-        "The machine",
-        "Noise is what a loop saw that only looked at the clock.",
-        &["what", "value", "unit"],
-    ));
-    part.tables.push(table(
-        CONTENTION,
-        "γ: the contention ratio of the direct all-to-all",
-        "Where between the bounds of the direct exchange its times lie: 0 if only the processors are \
-         busy, 1 if the messages of a rank follow each other.",
-        &["pair", "engine", "γ"],
-    ));
-    part.tables.push(table(
-        FLAT,
-        "Flat collectives",
-        "Ranks read each other's contributions in shared memory, without messages.",
-        &["operation", "form", "ranks", "bytes", "time (µs)"],
-    ));
-    part.tables.push(table(
-        SHARING,
-        "Cooperative progress",
-        "Constants of the simulation, fitted to the simplest algorithm of each operation; three \
-         quarters of the fitted times are nearer than the error.",
-        &[
-            "ranks",
-            "cores",
-            "start (µs)",
-            "operation (µs)",
-            "crossing (µs)",
-            "switch (µs)",
-            "copy of 1 MiB (µs)",
-            "error",
-        ],
-    ));
-    part.notes.extend(here.unknown().map(|unknown| format!("Of this machine, {unknown}.")));
+    part.notes = noisy(&machine);
     part
 }
 
-/// The note of a disturbed measurement, which may have been left out of the machine's file.
-pub(super) fn note_of(what: &str, doubts: Doubts, is_left_out: bool) -> Option<Finding> {
-    let more = if is_left_out { "; machine.json keeps what was measured undisturbed" } else { "" };
-    doubts.is_disturbed().then(|| Finding::Note(format!("Noisy: {what}: {doubts}{more}.")))
+/// Tables of a run of `progress`.
+pub fn progress_part(run: &Run) -> Part {
+    let mut part = Part::new("progress", "Flat collectives and cooperative progress");
+    part.about = "What the models of collectives on one node need: times of flat collectives, and \
+                  constants of the processes that execute each other's operations. All raw values \
+                  are in machine.json."
+        .to_owned();
+    part.source = "Barchet-Estefanel, Mounié 2004, section 2 and figure 1".to_owned();
+    let machine = machine_of(run, Vec::new());
+    part.tables.extend([flat(&machine), sharing(&machine)]);
+    part.notes = noisy(&machine);
+    part
 }
 
-/// The points of a survey, by figure.
-pub(super) fn points_of(
-    figures: &[(&str, &str, &str); 5],
-    curve: &str,
-    found: &Survey,
-) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for size in &found.samples.sizes {
-        let of = |kept: &BTreeMap<u64, Sample>| kept.get(&size.bytes).cloned().unwrap_or_default();
-        let samples = [
-            of(&found.arrival),
-            size.gap.clone(),
-            size.send_overhead.clone(),
-            size.receive_overhead.clone(),
-            of(&found.stream),
-        ];
-        // An overhead without a meaning at this size has no samples.
-        let measured = figures.iter().zip(samples).filter(|(_, sample)| !sample.values.is_empty());
-        for ((figure, ..), sample) in measured {
-            let point = Point::of(size.bytes as f64, &sample.values);
-            findings.push(Finding::measured(figure, curve, point));
+/// All that a run says about its machine.
+fn machine_of(run: &Run, messages: Vec<Messages>) -> Machine {
+    let mut machine = Machine::new(Fingerprint::default());
+    put(run, messages, &mut machine);
+    machine
+}
+
+/// Notes of the disturbed measurements.
+fn noisy(machine: &Machine) -> Vec<String> {
+    let words = |noisy| format!("Noisy: {noisy}; undisturbed values in machine.json are kept.");
+    machine.disturbances().into_iter().map(words).collect()
+}
+
+fn on_one_node() -> String {
+    "What messages of linked schedules cost between two ranks, for each class of pairs on this \
+     machine and for both engines. A value is the median over the faster quarter of the rounds; \
+     curves show medians and quartiles over all of them. Under the caller engine each rank runs its \
+     own operations, and the parameters are those of the model; under peers one process runs a whole \
+     chain, so that nothing is under way. All raw values are in machine.json."
+        .to_owned()
+}
+
+fn between_nodes(run: &Run) -> String {
+    let all = run.rows().max_by_key(|row| row.ranks);
+    let job = all.map_or_else(
+        || "a job".to_owned(),
+        |Row { ranks, nodes, .. }| format!("a job with {ranks} ranks on {nodes} nodes"),
+    );
+    format!(
+        "What messages of schedules cost between two ranks of {job}, for the engines that the job \
+         has: direct in blocking calls, agent or kernel in nonblocking ones. A value is the median \
+         over the faster quarter of the rounds. All raw values are in machine.json."
+    )
+}
+
+impl Messages {
+    /// Name of the curves.
+    fn curve(&self) -> String {
+        format!("{}, {}", self.class, self.engine)
+    }
+
+    /// Samples of each figure at a size.
+    fn samples<'s>(&'s self, size: &'s SizeSamples) -> [Option<&'s Sample>; 5] {
+        [
+            self.survey.arrival.get(&size.bytes),
+            Some(&size.gap),
+            Some(&size.send_overhead),
+            Some(&size.receive_overhead),
+            self.survey.stream.get(&size.bytes),
+        ]
+    }
+}
+
+fn figures(all: &[Messages]) -> Vec<Figure> {
+    let mut figures = FIGURES.map(|(name, title, caption)| {
+        let x = Axis::bytes("message length").logarithmic();
+        let y = Axis::microseconds("time").logarithmic();
+        Figure { caption: caption.to_owned(), ..Figure::new(name, title, x, y) }
+    });
+    for one in all {
+        for size in &one.survey.samples.sizes {
+            for (figure, sample) in figures.iter_mut().zip(one.samples(size)) {
+                // An overhead without a meaning at this size has no samples.
+                if let Some(sample) = sample.filter(|sample| !sample.values.is_empty()) {
+                    let point = Point::of(size.bytes as f64, &sample.values);
+                    figure.add(&one.curve(), Role::Measured, point);
+                }
+            }
         }
     }
-    findings
+    figures.into()
 }
 
-/// The row of a class, engine and cores in the table of parameters.
-pub(super) fn row_of(words: [&str; 3], found: &Survey, start: StartCosts) -> Vec<Value> {
-    let network = &found.parameters;
+fn parameters(one: &Messages) -> Vec<Value> {
+    let network = &one.survey.parameters;
     let last = network.points().last().map_or(0, |point| point.bytes);
-    let first = found.samples.sizes.first();
+    let first = one.survey.samples.sizes.first();
     let uncertainty = |of: fn(&SizeSamples) -> &Sample| {
         first.map(of).and_then(Sample::uncertainty).map_or(Value::None, Value::from)
     };
-    let numbers = [
+    let cores: Vec<String> = one.cores.iter().map(usize::to_string).collect();
+    vec![
+        one.class.name().into(),
+        one.engine.name().into(),
+        cores.join(", ").into(),
         network.latency().into(),
         network.gap(0).into(),
         network.send_overhead(0).into(),
@@ -174,8 +194,33 @@ pub(super) fn row_of(words: [&str; 3], found: &Survey, start: StartCosts) -> Vec
         network.gap(1 << 20).into(),
         (last as f64 / network.gap(last).max(f64::MIN_POSITIVE)).into(),
         (network.points().len() as f64).into(),
-        start.fixed.into(),
-        (start.per_byte * 1024.0).into(),
-    ];
-    words.map(Value::from).into_iter().chain(numbers).collect()
+        one.start.fixed.into(),
+        (one.start.per_byte * 1024.0).into(),
+    ]
+}
+
+/// Constants of cooperative progress.
+fn sharing(machine: &Machine) -> Table {
+    let row = |one: &Sharing| {
+        let constants = &one.constants;
+        let numbers = [
+            f64::from(one.ranks),
+            f64::from(one.cores),
+            constants.start,
+            constants.operation,
+            constants.crossing,
+            constants.switch,
+            constants.copy.at(1 << 20),
+            one.error,
+        ];
+        numbers.map(Value::from).to_vec()
+    };
+    Table {
+        caption:
+            "Constants of the simulation, fitted to the simplest algorithm of each operation; \
+                  three quarters of the fitted times are nearer than the error."
+                .to_owned(),
+        rows: machine.sharing.iter().map(row).collect(),
+        ..Table::new("sharing", "Cooperative progress", &SHARING)
+    }
 }

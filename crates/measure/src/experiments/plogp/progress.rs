@@ -2,11 +2,12 @@
 //! node: what predicts collectives there.
 
 use crate::experiments::algorithms::{CollectiveCall, compare};
-use crate::experiments::sharing::{self, Model, is_fitted};
+use crate::experiments::sharing::{Measured, Model, is_fitted};
 use crate::harness::timer::Budget;
 use crate::harness::{Doubts, Error, Sign, StepContext};
+use crate::rows::{Cores, Row, Run, What};
 use collectives::{Algorithm, Choice, Collective};
-use models::costs::{FlatCosts, FlatPoint, Sharing};
+use models::costs::{FlatCosts, FlatPoint};
 use models::decision::CallForm;
 use models::machine_file::Machine;
 use std::num::NonZeroU64;
@@ -18,11 +19,12 @@ const MOST_MEMORY: u64 = 1 << 27;
 /// The speed has changed if two visits differ by this factor.
 const CHANGED: f64 = 1.5;
 
-/// Times among the ranks of a job.
-#[derive(Debug, Default)]
+/// Times among some number of ranks.
+#[derive(Debug)]
 pub(super) struct Progress {
-    flat: Vec<(CallForm, Collective, FlatPoint)>,
-    graphs: Vec<sharing::Measured>,
+    pub(super) ranks: u32,
+    /// The least time of each plan of each call.
+    times: Vec<Measured>,
     /// Times that were measured again, and those among them that had changed by half.
     again: usize,
     changed: usize,
@@ -41,28 +43,22 @@ pub(super) struct Plan {
 
 /// Times flat collectives in both forms, and the graphs that constants are fitted to. All ranks
 /// call this.
-pub(super) fn measure(here: &StepContext<'_>, plan: Plan) -> Result<Progress, Error> {
+pub(super) fn measure(here: &StepContext<'_>, plan: Plan) -> Result<Vec<Row>, Error> {
     let ranks = here.world.size();
-    let mut found = Progress::default();
+    let mut rows = Vec::new();
     let visits = (0..plan.visits).flat_map(|_| plan.operations);
     for operation in visits.copied() {
         let sizes: &[u64] = if operation == Collective::Barrier { &[0] } else { plan.sizes };
         for bytes in sizes.iter().copied() {
             for form in CallForm::ALL.iter().copied() {
-                let shape = CollectiveCall { operation, form, ranks, bytes, root: 0 };
-                if shape.memory() > MOST_MEMORY {
-                    continue;
-                }
-                let plans = plans(&shape);
-                for row in compare(here, &shape, &plans, plan.budget)? {
-                    if let Some(plan) = row.algorithm {
-                        found.add(shape, plan, row.median());
-                    }
+                let call = CollectiveCall { operation, form, ranks, bytes, root: 0 };
+                if call.memory() <= MOST_MEMORY {
+                    rows.extend(compare(here, &call, &plans(&call), plan.budget)?);
                 }
             }
         }
     }
-    Ok(found)
+    Ok(rows)
 }
 
 /// The flat collective, and in blocking form the graphs that constants are fitted to: both forms
@@ -79,30 +75,32 @@ fn plans(shape: &CollectiveCall) -> Vec<Choice> {
 }
 
 impl Progress {
-    /// Adds a time, if no visit has found a shorter one.
-    fn add(&mut self, shape: CollectiveCall, plan: Choice, microseconds: f64) {
-        let CollectiveCall { operation, form, ranks, bytes, .. } = shape;
-        let known = if plan.algorithm == Algorithm::Join {
-            let same = |(of_form, of, old): &&mut (CallForm, Collective, FlatPoint)| {
-                (*of_form, *of, old.bytes) == (form, operation, bytes)
-            };
-            self.flat.iter_mut().find(same).map(|(.., old)| &mut old.microseconds)
-        } else {
-            let same = |old: &&mut sharing::Measured| (old.shape, old.plan) == (shape, plan);
-            self.graphs.iter_mut().find(same).map(|old| &mut old.microseconds)
-        };
-        match known {
-            Some(known) => {
-                let changed = (microseconds / known.max(f64::MIN_POSITIVE)).ln().abs();
-                self.again += 1;
-                self.changed += usize::from(changed > CHANGED.ln());
-                *known = known.min(microseconds);
+    /// Times in rows of [`measure`]; `None` without any. The rows of pairs of ranks are others.
+    pub(super) fn of(rows: &[Row]) -> Option<Self> {
+        let mut found = Progress { ranks: 0, times: Vec::new(), again: 0, changed: 0 };
+        for row in rows.iter().filter(|row| row.pair.is_none()) {
+            if let (What::Collective(operation), Some(form), Some(plan)) =
+                (&row.what, row.form, row.algorithm)
+            {
+                let Row { ranks, bytes, .. } = *row;
+                found.ranks = ranks;
+                let shape = CollectiveCall { operation: *operation, form, ranks, bytes, root: 0 };
+                found.add(Measured { shape, plan, microseconds: row.median() });
             }
-            None if plan.algorithm == Algorithm::Join => {
-                self.flat.push((form, operation, FlatPoint { ranks, bytes, microseconds }));
-            }
-            None => self.graphs.push(sharing::Measured { shape, plan, microseconds }),
         }
+        (found.ranks > 0).then_some(found)
+    }
+
+    /// Adds a time, if no visit has found a shorter one.
+    fn add(&mut self, time: Measured) {
+        let is_same = |old: &&mut Measured| (old.shape, old.plan) == (time.shape, time.plan);
+        let Some(known) = self.times.iter_mut().find(is_same) else {
+            return self.times.push(time);
+        };
+        let changed = (time.microseconds / known.microseconds.max(f64::MIN_POSITIVE)).ln().abs();
+        self.again += 1;
+        self.changed += usize::from(changed > CHANGED.ln());
+        known.microseconds = known.microseconds.min(time.microseconds);
     }
 
     /// Doubts that follow from times that changed between two visits.
@@ -110,78 +108,87 @@ impl Progress {
         Doubts::of([(Sign::ChangedSpeed, self.changed as f64 / self.again.max(1) as f64)])
     }
 
-    /// The constants of cooperative progress among these ranks.
-    pub(super) fn sharing(&self, ranks: u32, cores: u32) -> Option<Sharing> {
-        let model = Model::of(&self.graphs, cores.min(ranks) as usize)?;
-        Some(model.sharing(ranks, cores, &self.graphs))
-    }
-
-    /// The times of flat collectives.
-    pub(super) fn flat(&self) -> impl Iterator<Item = &(CallForm, Collective, FlatPoint)> {
-        self.flat.iter()
-    }
-
-    /// Puts everything into a machine's file, in the place of what it has for these ranks.
-    pub(super) fn keep(&self, machine: &mut Machine, sharing: Option<Sharing>) {
-        for (form, operation, point) in &self.flat {
-            let of_form = machine.flat.entry(*form).or_default();
+    /// Puts all into a machine's file, in the place of what it has for these ranks and sizes. So many
+    /// cores run the ranks.
+    pub(super) fn put(&self, machine: &mut Machine, cores: u32) {
+        let is_flat = |time: &&Measured| time.plan.algorithm == Algorithm::Join;
+        let (flat, graphs): (Vec<&Measured>, Vec<&Measured>) =
+            self.times.iter().partition(|time| is_flat(time));
+        for Measured {
+            shape: CollectiveCall { operation, form, ranks, bytes, .. },
+            microseconds,
+            ..
+        } in flat.into_iter().copied()
+        {
+            let of_form = machine.flat.entry(form).or_default();
             let mut points =
-                of_form.get(operation).map_or(Vec::new(), |costs| costs.points().to_vec());
-            points.retain(|old| (old.ranks, old.bytes) != (point.ranks, point.bytes));
-            points.push(*point);
+                of_form.get(&operation).map_or(Vec::new(), |costs| costs.points().to_vec());
+            points.retain(|old| (old.ranks, old.bytes) != (ranks, bytes));
+            points.push(FlatPoint { ranks, bytes, microseconds });
             // Times of a clock are times.
             if let Ok(costs) = FlatCosts::new(points) {
-                of_form.insert(*operation, costs);
+                of_form.insert(operation, costs);
             }
         }
-        if let Some(sharing) = sharing {
-            machine.sharing.retain(|old| old.ranks != sharing.ranks);
-            machine.sharing.push(sharing);
+        let model = Model::of(graphs.iter().copied(), cores.min(self.ranks) as usize);
+        if let Some(model) = model {
+            machine.sharing.retain(|old| old.ranks != self.ranks);
+            machine.sharing.push(model.sharing(self.ranks, cores, graphs));
             machine.sharing.sort_by_key(|one| one.ranks);
         }
     }
 }
 
+/// Number of cores that the ranks of a run may use.
+pub(super) fn cores_of(run: &Run) -> u32 {
+    let list = run.setting.get("cores").map(|list| list.split(',').count() as u32);
+    let of_rows = run.rows().filter_map(|row| row.cores.as_ref());
+    list.or_else(|| of_rows.map(Cores::number).max()).unwrap_or(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::plogp::found::tests::row;
+    use crate::rows::Quantity;
     use models::machine::Fingerprint;
+    use models::machine_file::Engine;
+
+    fn bcast(bytes: u64, algorithm: Algorithm, time: f64) -> Row {
+        let row = row(What::Collective(Collective::Bcast), Quantity::Alone, &[time]).sized(bytes);
+        row.by(Engine::Peers, CallForm::Blocking, Some(Choice::of(algorithm)))
+    }
 
     /// Four sizes, of which some take twice as long at the second visit.
     #[test]
     fn a_speed_that_changes_is_a_doubt() {
         let of = |slow: u64| {
-            let mut progress = Progress::default();
+            let mut rows = Vec::new();
             for visit in 0..2 {
                 for bytes in 0..4 {
-                    let operation = Collective::Bcast;
-                    let form = CallForm::Blocking;
-                    let shape = CollectiveCall { operation, form, ranks: 2, bytes, root: 0 };
                     let time = if visit == 1 && bytes < slow { 2.0 } else { 1.0 };
-                    progress.add(shape, Choice::of(Algorithm::Join), time);
-                    progress.add(shape, Choice::of(Algorithm::Binomial), time);
+                    rows.push(bcast(bytes, Algorithm::Join, time));
+                    rows.push(bcast(bytes, Algorithm::Binomial, time));
                 }
             }
-            assert!(progress.flat.iter().all(|(.., point)| point.microseconds == 1.0));
+            let progress = Progress::of(&rows).expect("times");
+            assert!(progress.times.iter().all(|time| time.microseconds == 1.0));
             progress.doubts()
         };
         assert!(!of(1).is_disturbed(), "{:?}", of(1));
         assert_eq!(of(3).to_string(), "75 % of the times changed by half meanwhile");
-        assert!(!Progress::default().doubts().is_disturbed());
+        assert!(Progress::of(&[]).is_none());
     }
 
     #[test]
-    fn what_was_measured_before_is_replaced() {
-        let point = |bytes, microseconds| FlatPoint { ranks: 2, bytes, microseconds };
-        let of = |point| Progress {
-            flat: vec![(CallForm::Blocking, Collective::Bcast, point)],
-            ..Progress::default()
-        };
+    fn earlier_times_of_a_size_are_replaced() {
         let mut machine = Machine::new(Fingerprint::default());
-        for one in [point(8, 1.0), point(64, 2.0), point(8, 3.0)] {
-            of(one).keep(&mut machine, None);
+        for (bytes, time) in [(8, 1.0), (64, 2.0), (8, 3.0)] {
+            let progress = Progress::of(&[bcast(bytes, Algorithm::Join, time)]).expect("times");
+            progress.put(&mut machine, 2);
         }
         let kept = &machine.flat[&CallForm::Blocking][&Collective::Bcast];
+        let point = |bytes, microseconds| FlatPoint { ranks: 2, bytes, microseconds };
         assert_eq!(kept.points(), [point(8, 3.0), point(64, 2.0)]);
     }
 }

@@ -2,6 +2,7 @@
 //! rows, or a part of an experiment that has a file of its own.
 
 use super::text::{count, file_of, no_experiment};
+use measure::experiments::plogp::{check_machine, write_machine};
 use measure::harness::{Experiment, Finding, Setting, Step};
 use measure::results::{Directory, Part, ResultsError};
 use measure::rows::{RunFile, StepRows};
@@ -72,6 +73,7 @@ impl SavedPart {
     ) -> anyhow::Result<Self> {
         let name = experiment.outline().name.clone();
         let steps = experiment.steps().len() as u64;
+        check_machine(directory.path(), &name)?;
         let rows = RunFile::open(directory.path(), &name, words, steps, again)?;
         let found = match rows.run().done() {
             0 => Found::Nothing,
@@ -181,6 +183,7 @@ impl SavedPart {
                 self.part = part;
                 self.directory.write_tables(&self.part)?;
             }
+            write_machine(self.directory.path(), rows.run())?;
             return Ok(());
         }
         self.experiment.conclude(&mut self.part)?;
