@@ -70,17 +70,6 @@ pub struct Signs {
 }
 
 impl Rounds {
-    /// Adds rounds over the same sizes behind these.
-    pub fn extend(&mut self, more: &Rounds) {
-        for (bytes, more) in &more.0 {
-            let times = self.0.entry(*bytes).or_default();
-            times.arrival.extend(&more.arrival);
-            times.stream.extend(&more.stream);
-            times.send.extend(&more.send);
-            times.receive.extend(&more.receive);
-        }
-    }
-
     /// The size to add: the first one in the middle between two others where a line through the two
     /// sizes before misses a curve (section 3 of the paper); `None` where all curves are straight.
     pub fn bend(&self) -> Option<u64> {

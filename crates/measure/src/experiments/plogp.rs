@@ -73,5 +73,5 @@ pub fn experiment(setting: &Setting) -> Experiment {
 /// # Errors
 /// When a rank is gone.
 pub fn engine_between_nodes(world: &Communicator) -> Result<Engine, Error> {
-    pair::Pair::engine(world, CallForm::Nonblocking)
+    pair::engine_of_calls(world, CallForm::Nonblocking)
 }

@@ -24,6 +24,7 @@ testing::tests![
     parts_between_nodes_have_names_of_their_own,
     every_mechanism_that_crosses_nodes_has_rows_between_them,
     messages_between_nodes_have_a_curve_for_each_form,
+    messages_between_and_inside_nodes_have_parameters,
     collectives_between_nodes_are_measured_against_progress_in_calls,
     two_ranks_on_two_nodes_say_what_they_are_too_few_for,
     every_process_draws_up_the_same_steps,
@@ -352,6 +353,21 @@ fn collectives_between_nodes_are_measured_against_progress_in_calls() {
         let bcast = format!("bcast of 8 bytes, {engine}");
         assert!(by_ranks.contains(&bcast.as_str()), "{bcast} is not among {by_ranks:?}");
     }
+}
+
+fn messages_between_and_inside_nodes_have_parameters() {
+    let part = measured_between("plogp", &[2, 1]);
+    let rows = &part.table("parameters").expect("it is there").rows;
+    let pairs: Vec<_> = rows.iter().map(|row| (row[0].clone(), row[1].clone())).collect();
+    let expected = [
+        ("other-node", "direct"),
+        ("other-node", "agent"),
+        ("same-socket", "direct"),
+        ("same-socket", "agent"),
+    ];
+    assert_eq!(pairs, expected.map(|(class, engine)| (class.into(), engine.into())));
+    assert_eq!(curves(&part, "arrival").len(), 4);
+    assert!(part.about.contains("a job with 3 ranks on 2 nodes"), "{}", part.about);
 }
 
 /// Nothing is drawn through what cannot be seen there.

@@ -117,21 +117,27 @@ fn to_constants(list: [f64; LENGTH]) -> Constants {
 /// Non-negative least squares by coordinate descent: row × constants = 1 for each row. `scales` say
 /// how large each constant may be expected to be.
 fn solve(rows: &[[f64; LENGTH]], before: [f64; LENGTH], scales: &[f64; LENGTH]) -> [f64; LENGTH] {
+    // Sums over all rows, once: a step then takes as long as there are constants, not rows.
+    let product = |left: usize, right: usize| rows.iter().map(|row| row[left] * row[right]).sum();
+    let products: [[f64; LENGTH]; LENGTH] =
+        std::array::from_fn(|left| std::array::from_fn(|right| product(left, right)));
     let mut values = before;
-    let mut rest: Vec<f64> = rows
-        .iter()
-        .map(|row| 1.0 - row.iter().zip(&values).map(|(count, value)| count * value).sum::<f64>())
-        .collect();
+    let mut pulls: [f64; LENGTH] = std::array::from_fn(|place| {
+        let explained = products[place].iter().zip(&values).map(|(product, value)| product * value);
+        rows.iter().map(|row| row[place]).sum::<f64>() - explained.sum::<f64>()
+    });
     for _ in 0..SWEEPS {
         for place in 0..LENGTH {
-            let weight: f64 = rows.iter().map(|row| row[place] * row[place]).sum();
             let hold = INERTIA / (scales[place] * scales[place]);
-            let pull: f64 = rows.iter().zip(&rest).map(|(row, rest)| row[place] * rest).sum();
-            let step = (pull + hold * (before[place] - values[place])) / (weight + hold);
+            let step = (pulls[place] + hold * (before[place] - values[place]))
+                / (products[place][place] + hold);
             let new = (values[place] + step).max(0.0);
             let step = new - values[place];
             values[place] = new;
-            rows.iter().zip(&mut rest).for_each(|(row, rest)| *rest -= row[place] * step);
+            pulls
+                .iter_mut()
+                .zip(&products[place])
+                .for_each(|(pull, product)| *pull -= product * step);
         }
     }
     values

@@ -1,64 +1,29 @@
 //! γ: the contention ratio of the direct all-to-all (2004, section 5.1).
 
-use crate::experiments::algorithms::{CollectiveCall, compare};
-use crate::harness::timer::{Batches, Budget, calls};
-use crate::harness::{Error, StepContext};
-use crate::rows::{Quantity, Row, What};
+use crate::experiments::algorithms::CollectiveCall;
+use crate::harness::Error;
+use crate::rows::{Row, What};
 use collectives::{Algorithm, Choice, Collective};
 use models::costs::StartCosts;
 use models::fit::{self, ContentionSample};
 use models::formulas::alltoall::bounds;
 use models::machine_file::Engine;
 use models::parameters::Parameters;
-use tradewind::{Algorithms, CallForm};
+use tradewind::CallForm;
 
-/// The algorithm.
-const DIRECT: Algorithm = Algorithm::RotatedDirect;
-
-/// Times direct exchanges among the ranks of a node. All ranks call this.
-pub(super) fn on_one_node(
-    here: &StepContext<'_>,
+/// Direct exchanges of these sizes among so many ranks, each timed by `time`.
+pub(super) fn exchanges(
     form: CallForm,
     sizes: &[u64],
-    budget: Budget,
+    ranks: u32,
+    time: impl Fn(&CollectiveCall, &[Choice]) -> Result<Vec<Row>, Error>,
 ) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     for bytes in sizes.iter().copied() {
-        let (operation, ranks) = (Collective::Alltoall, here.world.size());
-        let call = CollectiveCall { operation, form, ranks, bytes, root: 0 };
-        rows.extend(compare(here, &call, &[Choice::of(DIRECT)], budget)?);
+        let call = CollectiveCall { operation: Collective::Alltoall, form, ranks, bytes, root: 0 };
+        rows.extend(time(&call, &[Choice::of(Algorithm::RotatedDirect)])?);
     }
     Ok(rows)
-}
-
-/// Times direct exchanges among ranks of different nodes in batches, because the clocks of nodes
-/// differ. All ranks call this.
-pub(super) fn between_nodes(
-    here: &StepContext<'_>,
-    (form, engine): (CallForm, Engine),
-    sizes: &[u64],
-    batches: Batches,
-) -> Result<Vec<Row>, Error> {
-    let direct = Algorithms::default().with(Collective::Alltoall, DIRECT)?;
-    let group = here.world.with_algorithms(direct);
-    let time = |bytes: &u64| {
-        let length = *bytes as usize * group.size() as usize;
-        let input = vec![1u8; length];
-        let mut output = vec![0u8; length];
-        let mut exchange = calls(|| {
-            match form {
-                CallForm::Blocking => group.alltoall(&input, &mut output)?,
-                CallForm::Nonblocking => {
-                    group.ialltoall(&input[..], &mut output[..])?.wait().map(drop)?;
-                }
-            }
-            Ok(())
-        });
-        let times = batches.time(&group, &mut exchange)?;
-        let row = here.row(What::Collective(Collective::Alltoall), Quantity::Alone, times);
-        Ok(row.sized(*bytes).by(engine, form, Some(Choice::of(DIRECT))))
-    };
-    sizes.iter().map(time).collect()
 }
 
 /// γ for the exchanges among these rows; `None` if the bounds do not differ at any size, so that γ
@@ -85,6 +50,7 @@ pub(super) fn fit<'r>(
 mod tests {
     use super::*;
     use crate::experiments::plogp::found::tests::row;
+    use crate::rows::Quantity;
 
     #[test]
     fn the_ratio_of_exchanges_between_the_bounds_is_found() {

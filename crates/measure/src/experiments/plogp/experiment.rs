@@ -2,20 +2,21 @@
 //! constants of cooperative progress.
 
 use super::contention;
-use super::found::{doubts_of_messages, rows_of, sizes};
+use super::found::{doubts_of_messages, sizes};
 use super::noise;
-use super::pair::{Clock, OverheadsBy, Pair};
+use super::pair::{self, Clock, OverheadsBy};
 use super::patterns::FIRST;
 use super::progress::{self as of_node, Plan, Progress};
 use super::starts;
-use super::transport::{RoundsPlan, rounds_of, times_of};
+use super::transport::RoundsPlan;
+use crate::experiments::algorithms::compare;
 use crate::experiments::models::engine_of;
 use crate::harness::timer::{Batches, Budget};
 use crate::harness::{
     ATTEMPTS, Doubts, Error, Experiment, JobShape, QUICK_ATTEMPTS, Setting, Step, StepContext,
     agreement, undisturbed_rows,
 };
-use crate::rows::{Measurements, Row, What};
+use crate::rows::{Measurements, Row};
 use collectives::Collective;
 use models::machine::{PairClass, Topology};
 use models::machine_file::Engine;
@@ -197,22 +198,19 @@ fn once(
     plan: &RoundsPlan,
     extent: Extent,
 ) -> Result<Vec<Row>, Error> {
-    let how = (Clock::Inside, OverheadsBy::Timestamps);
-    let mut pair = Pair::new(here.world, FORM, turn.engine, how)?;
-    let rounds = times_of(&rounds_of(&mut pair, plan)?);
-    let mut rows = rows_of(&rounds, |quantity, bytes, times| {
-        here.row(What::Linked, quantity, times.to_vec()).sized(bytes)
-    });
-    rows.extend(starts::round_trips(here, FORM, extent.batches)?);
-    let of_pair = |row: Row| Row { pair: Some(turn.class), ..row.by(turn.engine, FORM, None) };
-    let mut rows: Vec<Row> = rows.into_iter().map(of_pair).collect();
+    let clocks = (Clock::Inside, OverheadsBy::Timestamps);
+    let mut rows = pair::rows(here, (FORM, turn.engine), clocks, (plan, extent.batches))?;
+    if turn.is_last {
+        let milliseconds = extent.batches.milliseconds() as f64;
+        let budget = Budget { milliseconds, most_rounds: 51 };
+        rows.extend(contention::exchanges(FORM, extent.exchanges, 2, |call, direct| {
+            compare(here, call, direct, budget)
+        })?);
+    }
+    let class = Some(turn.class);
+    let mut rows: Vec<Row> = rows.into_iter().map(|row| Row { pair: class, ..row }).collect();
     if turn.is_first {
         rows.push(starts::combination(here, extent.combinations)?);
-    }
-    if turn.is_last {
-        let budget = Budget { milliseconds: extent.batches.milliseconds() as f64, most_rounds: 51 };
-        let exchanges = contention::on_one_node(here, FORM, extent.exchanges, budget)?;
-        rows.extend(exchanges.into_iter().map(|row| Row { pair: Some(turn.class), ..row }));
     }
     Ok(rows)
 }

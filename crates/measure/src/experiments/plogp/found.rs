@@ -39,9 +39,9 @@ pub(super) fn rows_of(rounds: &Rounds, row: impl Fn(Quantity, u64, &[f64]) -> Ro
 }
 
 /// Rounds from rows of their messages.
-fn rounds_of(rows: &[Row]) -> Rounds {
+fn rounds_of<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Rounds {
     let mut rounds = Rounds::default();
-    for row in rows.iter().filter(|row| row.what == What::Linked) {
+    for row in rows.into_iter().filter(|row| row.what == What::Linked) {
         let SizeTimes { arrival, stream, send, receive } = rounds.0.entry(row.bytes).or_default();
         let all = QUANTITIES.into_iter().zip([arrival, stream, send, receive]);
         let own = all.filter(|(quantity, _)| *quantity == row.quantity);
@@ -51,36 +51,33 @@ fn rounds_of(rows: &[Row]) -> Rounds {
 }
 
 /// One pass over a class of pairs under an engine.
-struct Pass {
-    rounds: Rounds,
+struct Pass<'r> {
+    rows: &'r [Row],
     start: StartCosts,
     doubts: Doubts,
 }
 
-impl Pass {
-    fn of(rows: &[Row]) -> Result<Self, ParametersError> {
-        let rounds = rounds_of(rows);
-        let survey = rounds.survey()?;
+impl<'r> Pass<'r> {
+    fn of(rows: &'r [Row]) -> Result<Self, ParametersError> {
+        let survey = rounds_of(rows).survey()?;
         let start = starts::costs(rows, &survey.parameters);
         let load = Doubts::beside(rows.iter().filter(|row| row.pair.is_some()));
-        Ok(Pass { rounds, start, doubts: load.and(survey.signs.into()) })
+        Ok(Pass { rows, start, doubts: load.and(survey.signs.into()) })
     }
 
     /// Parameters from the passes that nothing disturbed; from all where something disturbed every
     /// one, with doubts then.
-    fn taken_together(passes: &[Pass]) -> Result<(Survey, StartCosts, Doubts), ParametersError> {
-        let is_quiet = |pass: &&Pass| !pass.doubts.is_disturbed();
-        let quiet: Vec<&Pass> = passes.iter().filter(is_quiet).collect();
+    fn taken_together(passes: &[Self]) -> Result<(Survey, StartCosts, Doubts), ParametersError> {
+        let is_quiet = |pass: &&Self| !pass.doubts.is_disturbed();
+        let quiet: Vec<&Self> = passes.iter().filter(is_quiet).collect();
         let passes = if quiet.is_empty() { passes.iter().collect() } else { quiet };
-        let mut rounds = Rounds::default();
-        passes.iter().for_each(|pass| rounds.extend(&pass.rounds));
         let middle =
-            |of: fn(&Pass) -> f64| median(&passes.iter().map(|pass| of(pass)).collect::<Vec<_>>());
+            |of: fn(&Self) -> f64| median(&passes.iter().map(|pass| of(pass)).collect::<Vec<_>>());
         let start = StartCosts {
             fixed: middle(|pass| pass.start.fixed),
             per_byte: middle(|pass| pass.start.per_byte),
         };
-        let survey = rounds.survey()?;
+        let survey = rounds_of(passes.iter().flat_map(|pass| pass.rows)).survey()?;
         let own = Doubts::from(survey.signs);
         let doubts = passes.iter().fold(own, |doubts, pass| doubts.and(pass.doubts));
         Ok((survey, start, doubts))

@@ -45,13 +45,6 @@ pub(super) enum Executor {
     Service { process: u32, is_shared: bool },
 }
 
-/// Processor time of a send and of a receive, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct LoneOverheads {
-    pub(super) send: f64,
-    pub(super) receive: f64,
-}
-
 /// Schedules with one message of a size from the first rank to the second, and without it.
 pub(super) struct LoneMessage {
     bytes: u64,
@@ -99,13 +92,14 @@ impl LoneMessage {
         Ok(is_measurable[0] == 1)
     }
 
-    /// Measures one round. All ranks call this, and the first one gets the result.
+    /// Processor time of a send and of a receive in one round, in microseconds. All ranks call this,
+    /// and the first one gets the result.
     pub(super) fn round(
         &self,
         world: &Communicator,
         executor: Executor,
         memory: &mut [u8],
-    ) -> Result<LoneOverheads, Error> {
+    ) -> Result<[f64; 2], Error> {
         let mut times = [const { Vec::new() }; 2];
         for _ in 0..runs(self.bytes) {
             for (schedule, times) in [&self.without, &self.with].into_iter().zip(&mut times) {
@@ -118,10 +112,8 @@ impl LoneMessage {
         let mut receive = [own];
         world.bcast(&mut receive, 1)?;
         Ok(match executor {
-            Executor::Service { is_shared: true, .. } => {
-                LoneOverheads { send: own / 2.0, receive: own / 2.0 }
-            }
-            _ => LoneOverheads { send: own, receive: receive[0] },
+            Executor::Service { is_shared: true, .. } => [own / 2.0; 2],
+            _ => [own, receive[0]],
         })
     }
 

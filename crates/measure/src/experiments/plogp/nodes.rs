@@ -6,18 +6,19 @@
 
 use super::contention;
 use super::experiment::unknown;
-use super::found::{doubts_of_messages, rows_of};
+use super::found::doubts_of_messages;
 use super::lone_message::Executor;
-use super::pair::{Clock, OverheadsBy, Pair};
+use super::pair::{self, Clock, OverheadsBy};
 use super::patterns::FIRST;
 use super::starts;
-use super::transport::{RoundsPlan, rounds_of, times_of};
+use super::transport::RoundsPlan;
+use crate::experiments::algorithms::compare_in_batches;
 use crate::harness::timer::Batches;
 use crate::harness::{
     ATTEMPTS, Doubts, Error, Experiment, JobShape, Nodes, QUICK_ATTEMPTS, Setting, Step,
     StepContext, agreement, leaders_of_ranks, undisturbed_rows,
 };
-use crate::rows::{Row, StepRows, What};
+use crate::rows::{Row, StepRows};
 use models::machine::PairClass;
 use models::machine_file::Engine;
 use tradewind::{CallForm, Communicator};
@@ -38,29 +39,9 @@ struct Extent {
     attempts: u32,
 }
 
-/// Which ranks exchange messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Distance {
-    Between,
-    Inside,
-}
-
-impl Distance {
-    fn class(self) -> PairClass {
-        match self {
-            Distance::Between => PairClass::OtherNode,
-            Distance::Inside => PairClass::SameSocket,
-        }
-    }
-
-    /// The node of each of the two ranks.
-    fn nodes(self) -> Vec<u32> {
-        match self {
-            Distance::Between => vec![0, 1],
-            Distance::Inside => vec![0, 0],
-        }
-    }
-}
+/// Class of pairs inside a node, however near they are.
+const INSIDE: PairClass = PairClass::SameSocket;
+const BETWEEN: PairClass = PairClass::OtherNode;
 
 /// The experiment for a job on these nodes, in which every rank makes all steps.
 pub(super) fn experiment(setting: &Setting, nodes: &Nodes) -> Experiment {
@@ -81,21 +62,16 @@ pub(super) fn experiment(setting: &Setting, nodes: &Nodes) -> Experiment {
             attempts: ATTEMPTS,
         },
     );
-    let mut distances = vec![Distance::Between];
-    if ranks > nodes.ranks.len() as u32 {
-        distances.push(Distance::Inside);
-    }
+    let has_pairs_inside = ranks > nodes.ranks.len() as u32;
     let mut steps = Vec::new();
-    for distance in distances {
+    for class in [BETWEEN, INSIDE].into_iter().take(1 + usize::from(has_pairs_inside)) {
         for form in CallForm::ALL.iter().copied() {
-            let what = match distance {
-                Distance::Between => format!("messages between nodes, {form}"),
-                Distance::Inside => format!("messages inside a node, {form}"),
-            };
+            let place = if class == BETWEEN { "between nodes" } else { "inside a node" };
+            let what = format!("messages {place}, {form}");
             let extent = extent.clone();
             let shape = JobShape::bound(setting, ranks);
             steps.push(Step::of_rows(what, shape, setting.choose(500, 10_000), move |here| {
-                step(here, distance, form, &extent)
+                step(here, class, form, &extent)
             }));
         }
     }
@@ -104,24 +80,23 @@ pub(super) fn experiment(setting: &Setting, nodes: &Nodes) -> Experiment {
 
 fn step(
     here: &StepContext<'_>,
-    distance: Distance,
+    class: PairClass,
     form: CallForm,
     extent: &Extent,
 ) -> Result<StepRows, Error> {
     let world = here.world;
     let leaders = leaders(world)?;
-    let pair = match distance {
-        Distance::Between => split(world, &leaders[..2])?,
-        Distance::Inside => {
-            let second = (0..world.size()).find(|rank| !leaders.contains(rank));
-            let second = second.filter(|second| leaders.get(1).is_none_or(|next| second < next));
-            let Some(second) = second else { return Ok(not_on_first_node()) };
-            // With a rank of another node, which has nothing to do.
-            split(world, &[FIRST, second, leaders[1]])?
-        }
+    let pair = if class == BETWEEN {
+        split(world, &leaders[..2])?
+    } else {
+        let second = (0..world.size()).find(|rank| !leaders.contains(rank));
+        let second = second.filter(|second| leaders.get(1).is_none_or(|next| second < next));
+        let Some(second) = second else { return Ok(not_on_first_node()) };
+        // With a rank of another node, which has nothing to do.
+        split(world, &[FIRST, second, leaders[1]])?
     };
-    let group = split(world, &leaders)?.filter(|_| distance == Distance::Between);
-    let attempt = || once(here, [pair.as_ref(), group.as_ref()], (distance, form), extent);
+    let group = split(world, &leaders)?.filter(|_| class == BETWEEN);
+    let attempt = || once(here, [pair.as_ref(), group.as_ref()], (class, form), extent);
     // A form without an engine of its own has no rows.
     let doubts = |rows: &[Row]| {
         if rows.is_empty() { Ok(Doubts::default()) } else { doubts_of_messages(rows) }
@@ -139,13 +114,13 @@ fn not_on_first_node() -> StepRows {
 fn once(
     here: &StepContext<'_>,
     [pair, group]: [Option<&Communicator>; 2],
-    (distance, form): (Distance, CallForm),
+    (class, form): (PairClass, CallForm),
     extent: &Extent,
 ) -> Result<Vec<Row>, Error> {
     let world = here.world;
     let of_pair = |pair| {
         let of_pair = StepContext { world: pair, ..*here };
-        messages(&of_pair, (distance, form), extent)
+        messages(&of_pair, (class, form), extent)
     };
     let found = pair.map(of_pair).transpose()?.flatten();
     // The others sleep meanwhile: a rank that waits in a blocking call polls.
@@ -158,11 +133,14 @@ fn once(
     let mut rows = found.map_or(Vec::new(), |(_, rows)| rows);
     if let Some(world) = group {
         let of_group = StepContext { world, ..*here };
-        let all: Vec<u32> = (0..world.size()).collect();
+        let ranks: Vec<u32> = (0..world.size()).collect();
+        let milliseconds = extent.batches.milliseconds() as f64;
         let exchanges =
-            contention::between_nodes(&of_group, (form, engine), extent.exchanges, extent.batches)?;
-        let pair = Some(distance.class());
-        rows.extend(exchanges.into_iter().map(|row| Row { pair, ..row.among(&all) }));
+            contention::exchanges(form, extent.exchanges, world.size(), |call, direct| {
+                compare_in_batches(&of_group, call, direct, None, milliseconds)
+            })?;
+        let of_class = |row: Row| Row { pair: Some(class), ..row.among(&ranks) };
+        rows.extend(exchanges.into_iter().map(of_class));
     }
     rows.extend(starts::combinations_between_nodes(here, (form, engine), extent.batches)?);
     let node = world.split_by_node()?;
@@ -176,11 +154,10 @@ fn once(
 /// measures.
 fn messages(
     here: &StepContext<'_>,
-    (distance, form): (Distance, CallForm),
+    (class, form): (PairClass, CallForm),
     extent: &Extent,
 ) -> Result<Option<(Engine, Vec<Row>)>, Error> {
-    let pair = here.world;
-    let engine = Pair::engine(pair, form)?;
+    let engine = pair::engine_of_calls(here.world, form)?;
     let is_own = match form {
         CallForm::Blocking => engine == Engine::Direct,
         CallForm::Nonblocking => true,
@@ -188,11 +165,8 @@ fn messages(
     if !is_own {
         return Ok(None);
     }
-    let clock = match distance {
-        Distance::Inside if engine != Engine::Kernel => Clock::Around,
-        _ => Clock::Inside,
-    };
-    let is_shared = distance == Distance::Inside;
+    let is_shared = class == INSIDE;
+    let clock = if is_shared && engine != Engine::Kernel { Clock::Around } else { Clock::Inside };
     let overheads_by = match (engine, here.service) {
         (Engine::Direct, _) => OverheadsBy::LoneMessages(Executor::Caller),
         (Engine::Agent, Some(process)) => {
@@ -202,15 +176,10 @@ fn messages(
         (Engine::Agent, None) => OverheadsBy::None,
         _ => OverheadsBy::Timestamps,
     };
-    let mut transport = Pair::new(pair, form, engine, (clock, overheads_by))?;
-    let rounds = times_of(&rounds_of(&mut transport, &extent.plan)?);
-    let mut rows = rows_of(&rounds, |quantity, bytes, times| {
-        here.row(What::Linked, quantity, times.to_vec()).sized(bytes)
-    });
-    rows.extend(starts::round_trips(here, form, extent.batches)?);
-    let nodes = distance.nodes();
-    let class = Some(distance.class());
-    let of_pair = |row: Row| Row { pair: class, ..row.by(engine, form, None).among(&nodes) };
+    let extent = (&extent.plan, extent.batches);
+    let rows = pair::rows(here, (form, engine), (clock, overheads_by), extent)?;
+    let nodes = if is_shared { [0, 0] } else { [0, 1] };
+    let of_pair = |row: Row| Row { pair: Some(class), ..row.among(&nodes) };
     Ok(Some((engine, rows.into_iter().map(of_pair).collect())))
 }
 

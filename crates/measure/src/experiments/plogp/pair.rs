@@ -1,10 +1,14 @@
 //! Two ranks of a job as a [`Transport`]. Times are those of rank 0.
 
-use super::lone_message::{Executor, LoneMessage, LoneOverheads};
-use super::patterns::{self, FIRST, LONGEST_BUFFER, PAIR, TIMESTAMPS};
-use super::transport::{Lap, Reading, Transport};
+use super::found::rows_of;
+use super::lone_message::{Executor, LoneMessage};
+use super::patterns::{self, FIRST, LONGEST_BUFFER, TIMESTAMPS};
+use super::starts;
+use super::transport::{Lap, Reading, RoundsPlan, Transport, rounds_of, times_of};
 use crate::harness::clock::{microseconds, now_ns};
-use crate::harness::{Error, agreement};
+use crate::harness::timer::Batches;
+use crate::harness::{Error, StepContext, agreement};
+use crate::rows::{Row, What};
 use models::machine_file::Engine;
 use models::statistics::median;
 use tradewind::graph::Graph;
@@ -25,8 +29,31 @@ const fn runs(bytes: u64, on_one_node: bool) -> (usize, usize) {
     }
 }
 
+/// The engine of calls of a form. Both ranks call this.
+pub(super) fn engine_of_calls(world: &Communicator, form: CallForm) -> Result<Engine, Error> {
+    let schedule = world.compile(&patterns::bare_round_trip((world.rank(), world.size()), 0))?;
+    Ok(schedule.engine(form).parse()?)
+}
+
+/// Rows of the messages of rounds, and of the runs that their costs are told apart from. Both ranks
+/// call this.
+pub(super) fn rows(
+    here: &StepContext<'_>,
+    (form, engine): (CallForm, Engine),
+    clocks: (Clock, OverheadsBy),
+    (plan, batches): (&RoundsPlan, Batches),
+) -> Result<Vec<Row>, Error> {
+    let mut pair = Pair::new(here.world, form, engine, clocks)?;
+    let rounds = times_of(&rounds_of(&mut pair, plan)?);
+    let mut rows = rows_of(&rounds, |quantity, bytes, times| {
+        here.row(What::Linked, quantity, times.to_vec()).sized(bytes)
+    });
+    rows.extend(starts::round_trips(here, form, batches)?);
+    Ok(rows.into_iter().map(|row| row.by(engine, form, None)).collect())
+}
+
 /// Two ranks, the schedules of every size, and the memory that messages come from and go to.
-pub(super) struct Pair<'w> {
+struct Pair<'w> {
     world: &'w Communicator,
     form: CallForm,
     /// The engine that is measured; sizes that it does not take are left out.
@@ -94,22 +121,12 @@ struct Repeated {
 }
 
 impl<'w> Pair<'w> {
-    /// Both ranks call this.
-    pub(super) fn new(
+    fn new(
         world: &'w Communicator,
         form: CallForm,
         engine: Engine,
         (clock, overheads_by): (Clock, OverheadsBy),
     ) -> Result<Self, Error> {
-        if world.size() < PAIR {
-            return Err(Error::Impossible {
-                what: format!(
-                    "the parameters of a pair cannot be measured by {} ranks",
-                    world.size()
-                ),
-                way_out: "start the job with 2 or more".to_owned(),
-            });
-        }
         let memory = if engine.is_between_nodes() {
             MessageMemory::Private(vec![1; LONGEST_BUFFER as usize])
         } else {
@@ -119,13 +136,6 @@ impl<'w> Pair<'w> {
             MessageMemory::Shared(Some(data))
         };
         Ok(Pair { world, form, engine, clock, overheads_by, sizes: Vec::new(), memory })
-    }
-
-    /// The engine of calls of a form. Both ranks call this.
-    pub(super) fn engine(world: &Communicator, form: CallForm) -> Result<Engine, Error> {
-        let schedule =
-            world.compile(&patterns::bare_round_trip((world.rank(), world.size()), 0))?;
-        Ok(schedule.engine(form).parse()?)
     }
 
     /// The time around nothing, and of sends and receives; of no message where they have no meaning.
@@ -144,8 +154,8 @@ impl<'w> Pair<'w> {
                 Ok((nothing, laps))
             }
             (Overheads::LoneMessage(message, executor), MessageMemory::Private(memory)) => {
-                let LoneOverheads { send, receive } = message.round(world, *executor, memory)?;
-                Ok((0.0, [send, receive].map(|microseconds| Lap { count: 1, microseconds })))
+                let times = message.round(world, *executor, memory)?;
+                Ok((0.0, times.map(|microseconds| Lap { count: 1, microseconds })))
             }
             _ => Ok((0.0, [Lap::default(); 2])),
         }

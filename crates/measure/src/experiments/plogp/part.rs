@@ -9,26 +9,39 @@ use models::costs::Sharing;
 use models::machine::Fingerprint;
 use models::machine_file::{Machine, SizeSamples};
 use models::statistics::Sample;
+use models::survey::Survey;
 
-/// Figures: their names, titles and captions, in the order of [`samples`].
-const FIGURES: [(&str, &str, &str); 5] = [
+/// A figure's name, title and caption, and the sample of a size that it shows.
+type Shown = (&'static str, &'static str, &'static str, OfSize);
+type OfSize = for<'s> fn(&'s Survey, &'s SizeSamples) -> Option<&'s Sample>;
+const FIGURES: [Shown; 5] = [
     (
         "arrival",
         "L + g(m): a message under way",
         "Half a round trip, of messages that are sent on from where they were received.",
+        |survey, size| survey.arrival.get(&size.bytes),
     ),
-    ("gap", "g(m): the gap", "Half a round trip less L; at size 0 by saturation."),
+    ("gap", "g(m): the gap", "Half a round trip less L; at size 0 by saturation.", |_, size| {
+        Some(&size.gap)
+    }),
     (
         "send-overhead",
         "os(m): the send overhead",
         "A send to a rank that does not receive yet. Above the eager limit it only says that there \
          is something.",
+        |_, size| Some(&size.send_overhead),
     ),
-    ("receive-overhead", "or(m): the receive overhead", "A receive of a message that has come."),
+    (
+        "receive-overhead",
+        "or(m): the receive overhead",
+        "A receive of a message that has come.",
+        |_, size| Some(&size.receive_overhead),
+    ),
     (
         "stream",
         "A message in a stream",
         "The time of each of many messages that do not wait for each other: saturation.",
+        |survey, size| survey.stream.get(&size.bytes),
     ),
 ];
 const PARAMETERS: [&str; 15] = [
@@ -68,7 +81,7 @@ pub fn part(run: &Run) -> Part {
         "Kielmann, Bal, Verstoep 2000; Barchet-Estefanel, Mounié 2004, section 2 and figure 1"
             .to_owned();
     let all = messages(run);
-    part.figures = figures(&all);
+    part.figures = FIGURES.iter().map(|shown| figure(*shown, &all)).collect();
     part.tables.push(Table {
         caption: "A run: what a schedule costs besides its messages, and for each KiB of private \
                   buffers. ±: the standard error of the median of all rounds."
@@ -134,42 +147,20 @@ fn between_nodes(run: &Run) -> String {
     )
 }
 
-impl Messages {
-    /// Name of the curves.
-    fn curve(&self) -> String {
-        format!("{}, {}", self.class, self.engine)
-    }
-
-    /// Samples of each figure at a size.
-    fn samples<'s>(&'s self, size: &'s SizeSamples) -> [Option<&'s Sample>; 5] {
-        [
-            self.survey.arrival.get(&size.bytes),
-            Some(&size.gap),
-            Some(&size.send_overhead),
-            Some(&size.receive_overhead),
-            self.survey.stream.get(&size.bytes),
-        ]
-    }
-}
-
-fn figures(all: &[Messages]) -> Vec<Figure> {
-    let mut figures = FIGURES.map(|(name, title, caption)| {
-        let x = Axis::bytes("message length").logarithmic();
-        let y = Axis::microseconds("time").logarithmic();
-        Figure { caption: caption.to_owned(), ..Figure::new(name, title, x, y) }
-    });
-    for one in all {
-        for size in &one.survey.samples.sizes {
-            for (figure, sample) in figures.iter_mut().zip(one.samples(size)) {
-                // An overhead without a meaning at this size has no samples.
-                if let Some(sample) = sample.filter(|sample| !sample.values.is_empty()) {
-                    let point = Point::of(size.bytes as f64, &sample.values);
-                    figure.add(&one.curve(), Role::Measured, point);
-                }
+fn figure((name, title, caption, of): Shown, all: &[Messages]) -> Figure {
+    let x = Axis::bytes("message length").logarithmic();
+    let y = Axis::microseconds("time").logarithmic();
+    let mut figure = Figure { caption: caption.to_owned(), ..Figure::new(name, title, x, y) };
+    for Messages { class, engine, survey, .. } in all {
+        for size in &survey.samples.sizes {
+            // An overhead without a meaning at this size has no samples.
+            if let Some(sample) = of(survey, size).filter(|sample| !sample.values.is_empty()) {
+                let point = Point::of(size.bytes as f64, &sample.values);
+                figure.add(&format!("{class}, {engine}"), Role::Measured, point);
             }
         }
     }
-    figures.into()
+    figure
 }
 
 fn parameters(one: &Messages) -> Vec<Value> {

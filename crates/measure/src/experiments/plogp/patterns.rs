@@ -80,6 +80,29 @@ impl Sheet {
         self.graph.requires(vertex, before);
         vertex
     }
+
+    /// So many messages of a size, each to or from its place.
+    fn each(
+        &mut self,
+        (bytes, count): (u64, u32),
+        one: impl Fn(&mut Self, Block) -> Vertex,
+    ) -> Vec<Vertex> {
+        (0..count).map(|number| one(self, self.place(number, bytes))).collect()
+    }
+}
+
+/// The graph of a rank: two ranks meet, and then build the rest.
+fn pattern(
+    (rank, ranks): (u32, u32),
+    length: u64,
+    build: impl FnOnce(&mut Sheet, Vertex),
+) -> Graph {
+    let mut sheet = Sheet::new((rank, ranks), length);
+    if rank < PAIR {
+        let both_there = sheet.meet();
+        build(&mut sheet, both_there);
+    }
+    sheet.graph
 }
 
 /// Bytes of the buffer that the patterns of so many messages of a size need.
@@ -91,137 +114,103 @@ pub(super) fn buffer_bytes(bytes: u64, count: u32) -> u64 {
 /// that pass data on. Receives wait for nothing but their messages, as those of algorithms do; only
 /// the last one goes to where the first message came from, so that the next run has fresh data too.
 /// Timestamps 0 and 1 are around `count` round trips.
-pub(super) fn round_trips(
-    (rank, ranks): (u32, u32),
-    length: u64,
-    (bytes, count): (u64, u32),
-) -> Graph {
-    let mut sheet = Sheet::new((rank, ranks), length);
-    if rank >= PAIR {
-        return sheet.graph;
-    }
-    let both_there = sheet.meet();
-    if rank != FIRST {
+pub(super) fn round_trips(rank: (u32, u32), length: u64, (bytes, count): (u64, u32)) -> Graph {
+    pattern(rank, length, |sheet, both_there| {
+        if sheet.graph.rank() != FIRST {
+            for trip in 0..count {
+                let place = sheet.place(trip, bytes);
+                let received = sheet.receive(place);
+                let answer = sheet.send(place);
+                sheet.after(received, answer);
+            }
+            return;
+        }
+        let begin = sheet.timestamp(0);
+        let mut last = sheet.after(both_there, begin);
+        let mut first_sent = None;
         for trip in 0..count {
             let place = sheet.place(trip, bytes);
-            let received = sheet.receive(place);
-            let answer = sheet.send(place);
-            sheet.after(received, answer);
+            let sent = sheet.send(place);
+            sheet.after(last, sent);
+            let first_sent = *first_sent.get_or_insert(sent);
+            let next = sheet.place((trip + 1) % count, bytes);
+            last = sheet.receive(next);
+            if trip + 1 == count {
+                sheet.after(first_sent, last);
+            }
         }
-        return sheet.graph;
-    }
-    let begin = sheet.timestamp(0);
-    let mut last = sheet.after(both_there, begin);
-    let mut first_sent = None;
-    for trip in 0..count {
-        let place = sheet.place(trip, bytes);
-        let sent = sheet.send(place);
-        sheet.after(last, sent);
-        let first_sent = *first_sent.get_or_insert(sent);
-        let next = sheet.place((trip + 1) % count, bytes);
-        last = sheet.receive(next);
-        if trip + 1 == count {
-            sheet.after(first_sent, last);
-        }
-    }
-    let end = sheet.timestamp(1);
-    sheet.after(last, end);
-    sheet.graph
+        let end = sheet.timestamp(1);
+        sheet.after(last, end);
+    })
 }
 
 /// Messages one after the other to different places, and an empty answer when all have arrived.
 /// Timestamps 0 and 1 are around all of it.
-pub(super) fn stream((rank, ranks): (u32, u32), length: u64, (bytes, count): (u64, u32)) -> Graph {
-    let mut sheet = Sheet::new((rank, ranks), length);
-    if rank >= PAIR {
-        return sheet.graph;
-    }
-    let both_there = sheet.meet();
-    let nothing = sheet.nothing();
-    if rank == FIRST {
-        let begin = sheet.timestamp(0);
-        sheet.after(both_there, begin);
-        for number in 0..count {
-            let place = sheet.place(number, bytes);
-            let sent = sheet.send(place);
-            sheet.after(begin, sent);
+pub(super) fn stream(rank: (u32, u32), length: u64, messages: (u64, u32)) -> Graph {
+    pattern(rank, length, |sheet, both_there| {
+        let nothing = sheet.nothing();
+        if sheet.graph.rank() == FIRST {
+            let begin = sheet.timestamp(0);
+            sheet.after(both_there, begin);
+            for sent in sheet.each(messages, Sheet::send) {
+                sheet.after(begin, sent);
+            }
+            let answer = sheet.receive(nothing);
+            sheet.after(begin, answer);
+            let end = sheet.timestamp(1);
+            sheet.after(answer, end);
+        } else {
+            let received = sheet.each(messages, Sheet::receive);
+            let answer = sheet.send(nothing);
+            for one in received {
+                sheet.after(both_there, one);
+                sheet.after(one, answer);
+            }
         }
-        let answer = sheet.receive(nothing);
-        sheet.after(begin, answer);
-        let end = sheet.timestamp(1);
-        sheet.after(answer, end);
-    } else {
-        let received: Vec<Vertex> = (0..count)
-            .map(|number| {
-                let place = sheet.place(number, bytes);
-                let received = sheet.receive(place);
-                sheet.after(both_there, received)
-            })
-            .collect();
-        let answer = sheet.send(nothing);
-        for one in received {
-            sheet.after(one, answer);
-        }
-    }
-    sheet.graph
+    })
 }
 
 /// Sends to a rank that does not receive yet, and then receives of messages that wait. Timestamps 0
 /// and 1 are around nothing, 1 and 2 around the sends, 3 and 4 around the receives; the data are
 /// written anew before they are sent.
-pub(super) fn overheads(
-    (rank, ranks): (u32, u32),
-    length: u64,
-    (bytes, count): (u64, u32),
-) -> Graph {
-    let mut sheet = Sheet::new((rank, ranks), length);
-    if rank >= PAIR {
-        return sheet.graph;
-    }
-    let both_there = sheet.meet();
-    let nothing = sheet.nothing();
-    if rank == FIRST {
-        let all = u64::from(count) * bytes;
-        let fresh = sheet.data.part(0, all);
-        let old = sheet.data.part(sheet.length / 2, all);
-        let written = sheet.graph.copy(old, fresh);
-        sheet.after(both_there, written);
-        let nothing_between = sheet.timestamp(0);
-        sheet.after(written, nothing_between);
-        let begin = sheet.timestamp(1);
-        sheet.after(nothing_between, begin);
-        for number in 0..count {
-            let place = sheet.place(number, bytes);
-            let sent = sheet.send(place);
-            sheet.after(begin, sent);
-        }
-        let end = sheet.timestamp(2);
-        sheet.after(begin, end);
-        let all_sent = sheet.send(nothing);
-        sheet.after(end, all_sent);
+pub(super) fn overheads(rank: (u32, u32), length: u64, messages: (u64, u32)) -> Graph {
+    pattern(rank, length, |sheet, both_there| {
+        let nothing = sheet.nothing();
         let its_timestamps = sheet.timestamps.part(24, 16);
-        sheet.receive(its_timestamps);
-    } else {
-        let received: Vec<Vertex> = (0..count)
-            .map(|number| {
-                let place = sheet.place(number, bytes);
-                sheet.receive(place)
-            })
-            .collect();
-        let all_sent = sheet.receive(nothing);
-        sheet.after(both_there, all_sent);
-        let begin = sheet.timestamp(3);
-        sheet.after(all_sent, begin);
-        for one in received {
-            sheet.after(begin, one);
+        if sheet.graph.rank() == FIRST {
+            let (bytes, count) = messages;
+            let all = u64::from(count) * bytes;
+            let fresh = sheet.data.part(0, all);
+            let old = sheet.data.part(sheet.length / 2, all);
+            let written = sheet.graph.copy(old, fresh);
+            sheet.after(both_there, written);
+            let nothing_between = sheet.timestamp(0);
+            sheet.after(written, nothing_between);
+            let begin = sheet.timestamp(1);
+            sheet.after(nothing_between, begin);
+            for sent in sheet.each(messages, Sheet::send) {
+                sheet.after(begin, sent);
+            }
+            let end = sheet.timestamp(2);
+            sheet.after(begin, end);
+            let all_sent = sheet.send(nothing);
+            sheet.after(end, all_sent);
+            sheet.receive(its_timestamps);
+        } else {
+            let received = sheet.each(messages, Sheet::receive);
+            let all_sent = sheet.receive(nothing);
+            sheet.after(both_there, all_sent);
+            let begin = sheet.timestamp(3);
+            sheet.after(all_sent, begin);
+            for one in received {
+                sheet.after(begin, one);
+            }
+            let end = sheet.timestamp(4);
+            sheet.after(begin, end);
+            let told = sheet.send(its_timestamps);
+            sheet.after(end, told);
         }
-        let end = sheet.timestamp(4);
-        sheet.after(begin, end);
-        let own_timestamps = sheet.timestamps.part(24, 16);
-        let told = sheet.send(own_timestamps);
-        sheet.after(end, told);
-    }
-    sheet.graph
+    })
 }
 
 /// One message from the first rank to the second, or none. A copy of no bytes comes first, so that
