@@ -68,9 +68,10 @@ impl log::Log for StandardError {
 
 /// Prepares this process before the MPI library is initialized.
 pub(crate) fn before_initialization() {
-    // The job needs the registration. In a process with threads, as most MPI libraries start, it
-    // waits for all processors, for ten milliseconds and more.
+    // The job needs both. In a process with threads, as most MPI libraries start, each of them waits
+    // for all processors, for ten milliseconds and more.
     shm::fence::register();
+    shm::descriptor::reserve();
 }
 
 /// Initializes the MPI library by this function, and then sets tradewind up. Collective over the world.

@@ -1,5 +1,6 @@
 //! Descriptors that a process keeps for long, beside a program that does not know of them.
 
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FsWord, fstat, fstatfs};
 use rustix::io::fcntl_dupfd_cloexec;
 use std::mem::ManuallyDrop;
@@ -7,6 +8,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// Numbers from here on are left alone by programs that close or replace a few low ones.
 const FIRST: RawFd = 256;
+
+/// Makes the process's table of descriptors long enough for those that it keeps later.
+///
+/// In a process with threads the kernel lengthens it only after a grace period, for ten milliseconds
+/// and more: call this before the first thread starts. Without effect under a low limit on open files.
+pub fn reserve() {
+    // Both are closed at once; the table stays long.
+    if let Ok(descriptor) = eventfd(0, EventfdFlags::CLOEXEC) {
+        let _ = fcntl_dupfd_cloexec(&descriptor, FIRST);
+    }
+}
 
 /// A descriptor that the program around may close with all others, as daemons do, and whose number
 /// it may then give to a file of its own.
@@ -85,7 +97,6 @@ impl Drop for LastingDescriptor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::event::{EventfdFlags, eventfd};
     use rustix::pipe::pipe;
     use rustix::process::{PidfdFlags, getpid, pidfd_open};
     use std::os::fd::FromRawFd;
@@ -107,6 +118,15 @@ mod tests {
         unsafe { ManuallyDrop::drop(&mut replaced) };
         assert!(is_open);
         drop(writing);
+    }
+
+    #[test]
+    fn a_reserved_table_has_room_for_lasting_descriptors() {
+        reserve();
+        let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
+        let size = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
+        let size = size.and_then(|size| size.trim().parse::<RawFd>().ok());
+        assert!(size.is_some_and(|size| size > FIRST), "{size:?}");
     }
 
     #[test]

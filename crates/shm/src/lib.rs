@@ -22,6 +22,7 @@
 //! | publish what a thread waits for | [`published_wait`] |
 //! | read the clock that all processes of a node share | [`clock`] |
 //! | be notified through epoll | [`event`] |
+//! | keep descriptors beside a program that closes all | [`descriptor`] |
 //! | lock what one thread uses, as a rule | [`biased_mutex`] |
 //! | make the common side of a store-load protocol free of fences | [`fence`] |
 //! | tell the way out of a refused system call | [`refusal`] |
@@ -70,7 +71,7 @@ pub mod broker;
 pub mod clock;
 pub mod completion;
 pub mod connecting;
-mod descriptor;
+pub mod descriptor;
 pub mod detached;
 pub mod event;
 pub mod fence;
