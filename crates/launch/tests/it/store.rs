@@ -1,6 +1,8 @@
 //! Ranks that exchange values over TCP, as threads, and strangers between them.
 
 use launch::store::{Client, Error, Server, SharedSecret};
+use proptest::prelude::*;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -61,6 +63,91 @@ fn all_ranks_read_the_values_of_all() {
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });
         assert!(secrets.iter().all(|secret| *secret == secrets[0]), "one secret for a job");
+        server.finish();
+    }
+}
+
+/// The keys and values that a rank puts in a round. A key may come again in a later round.
+type Puts = Vec<(u8, String)>;
+
+/// What each rank puts in each round.
+fn puts() -> impl Strategy<Value = Vec<Vec<Puts>>> {
+    (1..5_usize, 1..4_usize).prop_flat_map(|(ranks, rounds)| {
+        let of_round = prop::collection::vec((0..3_u8, "[ -~]{0,9}"), 0..4);
+        prop::collection::vec(prop::collection::vec(of_round, rounds), ranks)
+    })
+}
+
+/// Runs the rounds of a rank. Before each fence it does what it does in this round, in which it may
+/// leave; behind it, it has the values of the reference.
+fn run_rounds(
+    mut client: Client,
+    rank: usize,
+    puts: &[Vec<Puts>],
+    end: Option<(usize, usize)>,
+) -> Result<(), String> {
+    let key = |rank: usize, key: u8| format!("{rank}-{key}");
+    let mut reference = HashMap::new();
+    for round in 0..puts[rank].len() {
+        if end == Some((rank, round)) {
+            return Ok(());
+        }
+        for (number, value) in &puts[rank][round] {
+            client.put(&key(rank, *number), value);
+        }
+        client.fence().map_err(|error| error.to_string())?;
+        for (other, rounds) in puts.iter().enumerate() {
+            for (number, value) in &rounds[round] {
+                reference.insert(key(other, *number), value.clone());
+            }
+        }
+        for key in (0..puts.len()).flat_map(|other| (0..3).map(move |number| key(other, number))) {
+            assert_eq!(client.get(&key), reference.get(&key).cloned(), "{key} in round {round}");
+        }
+    }
+    client.finish().map_err(|error| error.to_string())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn ranks_have_the_values_of_a_plain_map(
+        puts in puts(),
+        end in prop::option::of((0..4_usize, 0..3_usize)),
+        strangers in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..64), 0..3),
+    ) {
+        let ranks = puts.len() as u32;
+        let end = end.filter(|(rank, round)| *rank < puts.len() && *round < puts[0].len());
+        let server = serve(ranks, LONG);
+        let mut open = Vec::new();
+        for bytes in strangers {
+            let mut stranger = TcpStream::connect(server.local_host()).expect("it listens");
+            stranger.write_all(&bytes).expect("it reads");
+            open.push(stranger);
+        }
+        let outcomes: Vec<Result<(), String>> = std::thread::scope(|scope| {
+            // All connect before one leaves: its end ends the server.
+            let clients: Vec<_> = (0..ranks)
+                .map(|rank| connect(&server, rank, ranks, LONG).expect("it listens"))
+                .collect();
+            let run = |(rank, client)| {
+                let puts = &puts;
+                scope.spawn(move || run_rounds(client, rank, puts, end))
+            };
+            let threads: Vec<_> = clients.into_iter().enumerate().map(run).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        for (rank, outcome) in outcomes.into_iter().enumerate() {
+            match end {
+                Some((gone, _)) if gone != rank => {
+                    let error = outcome.expect_err("a rank has left");
+                    let expected = format!("rank {gone} on 127.0.0.1 has ended");
+                    prop_assert!(error.contains(&expected), "{}", error);
+                }
+                _ => prop_assert_eq!(outcome, Ok(())),
+            }
+        }
         server.finish();
     }
 }
