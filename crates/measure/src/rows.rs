@@ -62,5 +62,5 @@ pub use add::RunFile;
 pub use exchange::{Exchange, Pairs, Pattern, Receive};
 pub use file::{FILE, Measurements, Problem, RowsError};
 pub use mechanism::Mechanism;
-pub use row::{Cores, Load, Quantity, Row, What};
+pub use row::{Chooser, Cores, Load, Quantity, Row, What};
 pub use run::{Run, Step as StepRows};

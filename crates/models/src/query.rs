@@ -16,7 +16,7 @@ collectives::named_enum! {
 }
 
 /// A collective to be run. `ranks` and `ranks_per_node` count from 1; 0 is taken for 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Query {
     /// The operation.
     pub operation: Collective,

@@ -47,6 +47,7 @@ impl StepContext<'_> {
             quantity,
             engine: None,
             algorithm: None,
+            chosen_by: Vec::new(),
             form: None,
             ranks,
             nodes: self.world.nodes(),

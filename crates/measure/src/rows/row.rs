@@ -3,7 +3,7 @@
 use super::exchange::Exchange;
 use super::mechanism::Mechanism;
 use collectives::{Choice, Collective};
-use models::decision::CallForm;
+use models::decision::{CallForm, Query};
 use models::machine::PairClass;
 use models::machine_file::Engine;
 use models::statistics::{Sample, median};
@@ -74,6 +74,24 @@ pub enum Quantity {
     Least,
     /// A time for which something else ran on the core.
     Interruption,
+    /// [`Alone`](Self::Alone) as the models predicted it before it was measured.
+    Predicted,
+    /// [`Alone`](Self::Alone) in a network that carries as much as its links together.
+    LowerBound,
+    /// [`Alone`](Self::Alone) in a network that carries one message at a time.
+    UpperBound,
+}
+
+collectives::named_enum! {
+    /// Source of the choice among the algorithms of a call.
+    pub enum Chooser ("source of a choice") {
+        /// Parameters and rules that are built in: without a table they choose.
+        BuiltIn = "built-in",
+        /// The models of the machine.
+        Models = "models",
+        /// The decision table of the machine.
+        Table = "table",
+    }
 }
 
 /// Use of the cores by others than the job while it was measured, as shares from 0 to 1.
@@ -122,6 +140,9 @@ pub struct Row {
     /// The algorithm of a collective.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "choice_text")]
     pub algorithm: Option<Choice>,
+    /// Sources whose choice for the call is this algorithm, on this engine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chosen_by: Vec<Chooser>,
     /// Form of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<CallForm>,
@@ -200,6 +221,13 @@ impl Row {
         Row { ranks, nodes, ranks_per_node, node_of_rank, ..self }
     }
 
+    /// The call of a collective that it is about.
+    pub fn query(&self) -> Option<Query> {
+        let What::Collective(operation) = self.what else { return None };
+        let Row { ranks, ranks_per_node, bytes, .. } = *self;
+        Some(Query { operation, form: self.form?, ranks, ranks_per_node, bytes })
+    }
+
     /// Returns true if ranks had to share cores.
     pub fn is_crowded(&self) -> bool {
         self.cores.as_ref().is_some_and(|cores| self.ranks > cores.number())
@@ -243,6 +271,9 @@ impl Row {
             ));
         }
         self.check_places()?;
+        if self.algorithm.is_none() && !self.chosen_by.is_empty() {
+            return Err("`chosen_by` is there without the `algorithm` that was chosen".to_owned());
+        }
         if self.calls == 0 {
             return Err("`calls` is 0, and a time is one of calls".to_owned());
         }
@@ -287,6 +318,19 @@ impl Row {
             What::Exchange(exchange) => exchange.pairs.check(ranks),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+impl Row {
+    /// A row of ranks on one node, each with a core of its own.
+    pub(crate) fn trial(what: What, ranks: u32, bytes: u64, times: &[f64]) -> Self {
+        let line = serde_json::json!({
+            "experiment": "trial", "what": what, "quantity": Quantity::Alone, "ranks": ranks,
+            "nodes": 1, "ranks_per_node": ranks, "bytes": bytes, "machine": "a machine",
+            "cores": Cores::Bound((0..ranks as usize).collect()), "times": times,
+        });
+        serde_json::from_value(line).expect("every field that a row needs")
     }
 }
 

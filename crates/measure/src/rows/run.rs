@@ -72,3 +72,13 @@ impl Run {
         notes
     }
 }
+
+#[cfg(test)]
+impl Run {
+    /// A complete run of steps of one row each.
+    pub(crate) fn of(rows: impl IntoIterator<Item = Row>) -> Self {
+        let found: BTreeMap<u64, Step> =
+            (0..).zip(rows.into_iter().map(|row| Step::from(vec![row]))).collect();
+        Run { steps: found.len() as u64, found, ..Run::default() }
+    }
+}

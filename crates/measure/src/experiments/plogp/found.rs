@@ -145,6 +145,7 @@ pub(super) mod tests {
             quantity,
             engine: None,
             algorithm: None,
+            chosen_by: Vec::new(),
             form: None,
             ranks: 2,
             nodes: 1,
