@@ -66,4 +66,4 @@ pub(crate) use nodes::leaders_of_ranks;
 pub(crate) use setting::OTHER_MACHINES;
 pub use setting::{JobShape, Setting};
 pub use threads::{rows_on_threads, run_on_threads};
-pub(crate) use undisturbed::{ATTEMPTS, QUICK_ATTEMPTS, undisturbed, undisturbed_rows};
+pub(crate) use undisturbed::{ATTEMPTS, QUICK_ATTEMPTS, undisturbed_rows};

@@ -3,6 +3,7 @@
 use super::agreement;
 use super::error::Error;
 use models::machine::{Fingerprint, Topology};
+use models::machine_file::Engine;
 use serde::{Deserialize, Serialize};
 use tradewind::Communicator;
 
@@ -84,6 +85,11 @@ impl Nodes {
     /// Number of ranks on all nodes.
     pub fn size(&self) -> u32 {
         self.ranks.iter().sum()
+    }
+
+    /// Returns true if the job was started for collectives in the kernel.
+    pub fn has_kernel(&self) -> bool {
+        self.engine.as_deref() == Some(Engine::Kernel.name())
     }
 
     /// Number of cores of all machines.

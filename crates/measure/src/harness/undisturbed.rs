@@ -15,7 +15,7 @@ pub(crate) const QUICK_ATTEMPTS: u32 = 1;
 /// Measures until nothing disturbs it, at most so many times. Returns the least disturbed result
 /// with its doubts, which are the same on all ranks. All ranks call this. `measure` returns the
 /// doubts that follow from a rank's times; those that follow from the load of the cores are added.
-pub(crate) fn undisturbed<T>(
+fn undisturbed<T>(
     here: &StepContext<'_>,
     attempts: u32,
     mut measure: impl FnMut() -> Result<(T, Doubts), Error>,
