@@ -227,16 +227,8 @@ impl Subject for CollectiveSubject {
             }
             Way::Call(world) => world,
         };
-        let buffers = (lengths, &*input, output);
-        match call.form {
-            CallForm::Blocking => {
-                meanwhile(&|| false);
-                call_blocking(world, &call, buffers)?;
-            }
-            CallForm::Nonblocking => {
-                self.engine = call_nonblocking(world, &call, buffers, meanwhile)?
-            }
-        }
+        let found = make_call(world, &call, (lengths, &*input, output), meanwhile)?;
+        self.engine = found.unwrap_or(self.engine);
         Ok(())
     }
 }
@@ -281,96 +273,81 @@ fn buffers<'a>(
 /// Lengths of input and output, and their memory.
 type Private<'a> = ([usize; 2], &'a Words, &'a mut Words);
 
-fn call_blocking(
-    world: &Communicator,
-    call: &CollectiveCall,
-    (lengths, input, output): Private<'_>,
-) -> Result<(), Error> {
-    let CollectiveCall { operation, bytes, root, .. } = *call;
-    let [input_length, output_length] = lengths;
-    if operation.is_reduction() && bytes.is_multiple_of(8) {
-        let input = input.numbers(input_length);
-        let output = output.numbers_mut(output_length);
-        return reduce(world, operation, input, output, root);
-    }
-    let input = input.bytes(input_length);
-    if operation == Collective::Bcast {
-        return Ok(world.bcast(output.bytes_mut(bytes as usize), root)?);
-    }
-    let output = output.bytes_mut(output_length);
-    match operation {
-        Collective::Barrier => world.barrier()?,
-        Collective::Scatter => world.scatter(input, output, root)?,
-        Collective::Gather => world.gather(input, output, root)?,
-        Collective::Allgather => world.allgather(input, output)?,
-        Collective::Alltoall => world.alltoall(input, output)?,
-        _ => reduce(world, operation, input, output, root)?,
-    }
-    Ok(())
+/// Makes a call in the wanted form: the blocking method, or the other one and its wait. Returns the
+/// name of the engine of a request.
+macro_rules! in_form {
+    ($form:expr, $meanwhile:ident, $world:ident, $now:ident | $later:ident $arguments:tt) => {
+        match $form {
+            CallForm::Blocking => {
+                $meanwhile(&|| false);
+                $world.$now $arguments?;
+                Ok(None)
+            }
+            CallForm::Nonblocking => attend($world.$later $arguments?, $meanwhile).map(Some),
+        }
+    };
 }
 
-fn call_nonblocking(
+fn make_call(
     world: &Communicator,
     call: &CollectiveCall,
     (lengths, input, output): Private<'_>,
     meanwhile: &mut Meanwhile<'_>,
-) -> Result<&'static str, Error> {
-    let CollectiveCall { operation, bytes, root, .. } = *call;
+) -> Result<Option<&'static str>, Error> {
+    let CollectiveCall { operation, form, bytes, root, .. } = *call;
     let [input_length, output_length] = lengths;
     if operation.is_reduction() && bytes.is_multiple_of(8) {
         let input = input.numbers(input_length);
-        let output = output.numbers_mut(output_length);
-        return ireduce(world, operation, input, output, root, meanwhile);
+        return reduce(world, call, input, output.numbers_mut(output_length), meanwhile);
     }
     let input = input.bytes(input_length);
     if operation == Collective::Bcast {
-        return attend(world.ibcast(output.bytes_mut(bytes as usize), root)?, meanwhile);
+        let data = output.bytes_mut(bytes as usize);
+        return in_form!(form, meanwhile, world, bcast | ibcast(data, root));
     }
     let output = output.bytes_mut(output_length);
     match operation {
-        Collective::Barrier => attend(world.ibarrier()?, meanwhile),
-        Collective::Scatter => attend(world.iscatter(input, output, root)?, meanwhile),
-        Collective::Gather => attend(world.igather(input, output, root)?, meanwhile),
-        Collective::Allgather => attend(world.iallgather(input, output)?, meanwhile),
-        Collective::Alltoall => attend(world.ialltoall(input, output)?, meanwhile),
-        _ => ireduce(world, operation, input, output, root, meanwhile),
+        Collective::Barrier => in_form!(form, meanwhile, world, barrier | ibarrier()),
+        Collective::Scatter => {
+            in_form!(form, meanwhile, world, scatter | iscatter(input, output, root))
+        }
+        Collective::Gather => {
+            in_form!(form, meanwhile, world, gather | igather(input, output, root))
+        }
+        Collective::Allgather => {
+            in_form!(form, meanwhile, world, allgather | iallgather(input, output))
+        }
+        Collective::Alltoall => {
+            in_form!(form, meanwhile, world, alltoall | ialltoall(input, output))
+        }
+        _ => reduce(world, call, input, output, meanwhile),
     }
 }
 
 /// The sum of elements of any type.
 fn reduce<T: Element>(
     world: &Communicator,
-    operation: Collective,
+    call: &CollectiveCall,
     input: &[T],
     output: &mut [T],
-    root: u32,
-) -> Result<(), Error> {
-    match operation {
-        Collective::Reduce => world.reduce(input, output, Op::Sum, root)?,
-        Collective::Allreduce => world.allreduce(input, output, Op::Sum)?,
-        Collective::ReduceScatter => world.reduce_scatter_block(input, output, Op::Sum)?,
-        Collective::Scan => world.scan(input, output, Op::Sum)?,
-        _ => world.exscan(input, output, Op::Sum)?,
-    }
-    Ok(())
-}
-
-/// The same, started and waited for.
-fn ireduce<T: Element>(
-    world: &Communicator,
-    operation: Collective,
-    input: &[T],
-    output: &mut [T],
-    root: u32,
     meanwhile: &mut Meanwhile<'_>,
-) -> Result<&'static str, Error> {
+) -> Result<Option<&'static str>, Error> {
+    let sum = Op::Sum;
+    let CollectiveCall { operation, form, root, .. } = *call;
     match operation {
-        Collective::Reduce => attend(world.ireduce(input, output, Op::Sum, root)?, meanwhile),
-        Collective::Allreduce => attend(world.iallreduce(input, output, Op::Sum)?, meanwhile),
-        Collective::ReduceScatter => {
-            attend(world.ireduce_scatter_block(input, output, Op::Sum)?, meanwhile)
+        Collective::Reduce => {
+            in_form!(form, meanwhile, world, reduce | ireduce(input, output, sum, root))
         }
-        Collective::Scan => attend(world.iscan(input, output, Op::Sum)?, meanwhile),
-        _ => attend(world.iexscan(input, output, Op::Sum)?, meanwhile),
+        Collective::Allreduce => {
+            in_form!(form, meanwhile, world, allreduce | iallreduce(input, output, sum))
+        }
+        Collective::ReduceScatter => in_form!(
+            form,
+            meanwhile,
+            world,
+            reduce_scatter_block | ireduce_scatter_block(input, output, sum)
+        ),
+        Collective::Scan => in_form!(form, meanwhile, world, scan | iscan(input, output, sum)),
+        _ => in_form!(form, meanwhile, world, exscan | iexscan(input, output, sum)),
     }
 }
