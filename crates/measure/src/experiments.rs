@@ -14,15 +14,15 @@ pub mod networks;
 pub mod overlap;
 pub mod pingpong;
 pub mod placement;
+mod plans;
 pub mod plogp;
 pub mod queues;
 mod sharing;
 
 use crate::harness::{Experiment, Nodes, Setting};
 use crate::results::Part;
-use crate::rows::Run;
-use decisions::nodes::Purpose;
-use std::num::NonZeroU32;
+use crate::rows::{Measurements, Run};
+use decisions::Purpose;
 
 /// Builds an experiment for a setting.
 pub type BuildExperiment = fn(&Setting) -> Experiment;
@@ -41,8 +41,8 @@ pub const EXPERIMENTS: &[(&str, BuildExperiment)] = &[
     ("queues", queues::experiment),
     ("overlap", overlap::experiment),
     ("models", models::experiment),
-    ("decisions", decisions::experiment),
-    ("regret", decisions::regret),
+    ("decisions", |setting| decisions::experiment(Purpose::Decision, setting)),
+    ("regret", |setting| decisions::experiment(Purpose::Check, setting)),
 ];
 
 /// The experiments that also run between nodes, in the order in which `tradewind measure all` runs
@@ -60,18 +60,15 @@ pub const BETWEEN_NODES: &[&str] = &[
 ];
 
 /// Returns the experiment of this name in a job on these nodes. All ranks make its steps. The name
-/// is one of [`BETWEEN_NODES`], or `regret`, which needs a decision table. The experiment fills a
-/// part of its own for each engine that the job may have been started for.
+/// is one of [`BETWEEN_NODES`], or that of a [`Purpose`]. The experiment has a run of its own for each
+/// engine that the job may have been started for.
 pub fn between_nodes(name: &str, setting: &Setting, nodes: &Nodes) -> Option<Experiment> {
-    if name == "regret" {
-        let per_node = nodes.ranks.first().copied().and_then(NonZeroU32::new)?;
-        let shape = (nodes.size(), per_node);
-        let engine = nodes.engine.as_deref();
-        return Some(decisions::nodes::experiment(Purpose::Check, setting, shape, engine));
-    }
-    let build = find(name).filter(|_| BETWEEN_NODES.contains(&name))?;
     let setting = Setting { nodes: Some(nodes.clone()), ..setting.clone() };
-    Some(build(&setting).between(nodes))
+    let experiment = match name.parse() {
+        Ok(purpose) => decisions::experiment(purpose, &setting),
+        Err(_) => find(name).filter(|_| BETWEEN_NODES.contains(&name))?(&setting),
+    };
+    Some(experiment.between(nodes))
 }
 
 /// Makes figures and tables of a run.
@@ -83,7 +80,16 @@ const OF_ROWS: &[(&str, MakePart)] = &[
     ("progress", plogp::progress_part),
     ("queues", queues::part),
     ("overlap", overlap::part),
+    ("calibration", |run| decisions::part(Purpose::Calibration, run)),
+    ("decisions", |run| decisions::part(Purpose::Decision, run)),
+    ("regret", |run| decisions::part(Purpose::Check, run)),
 ];
+
+/// Figures and tables of everything that was measured: of each run, and of several together.
+pub fn parts(measured: &Measurements) -> Vec<Part> {
+    let parts = measured.runs.iter().filter_map(part);
+    parts.chain(decisions::losses_between_nodes(measured)).collect()
+}
 
 /// Figures and tables of a run; `None` if it is of no experiment that this version has.
 pub fn part(run: &Run) -> Option<Part> {

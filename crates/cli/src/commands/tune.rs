@@ -12,13 +12,13 @@ use anyhow::Context;
 use engine::node::RANK_LIMIT;
 use launch::detect::{Launch, detect};
 use launch::environment::{Environment, Lookup};
-use measure::experiments::decisions::nodes::Purpose;
 use measure::experiments::decisions::{
-    self, EFFORT, LOSSES, MEASURE_ALL, MODELS_ONLY, RANKS, UNTIL,
+    EFFORT, MEASURE_ALL, MODELS_ONLY, Purpose, RANKS, UNTIL, losses_between_nodes,
 };
 use measure::experiments::networks::{self, Comparison};
 use measure::harness::Setting;
 use measure::results::Directory;
+use measure::rows::Measurements;
 use models::decision::{DecisionTable, Evidence, Row as DecisionRow};
 use models::machine_file::{FastestNetwork, Machine, Networks, TCP};
 use std::collections::BTreeMap;
@@ -161,8 +161,8 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<E
     let progress = Setting { options, ..setting.clone() };
     let mut status = suite::quietly("progress", &progress, &place(false))?;
     if status == ExitCode::SUCCESS {
-        let check = ["regret"].into_iter().filter(|_| arguments.check);
-        let names: Vec<&str> = ["decisions"].into_iter().chain(check).collect();
+        let check = [Purpose::Check.name()].into_iter().filter(|_| arguments.check);
+        let names: Vec<&str> = [Purpose::Decision.name()].into_iter().chain(check).collect();
         status = suite::these(&names, &setting, &place(true), format)?;
     }
     // What was measured before an interruption counts.
@@ -229,15 +229,11 @@ fn in_job(
         nodes::experiment("plogp", &plain)
     })?;
     let networks = compare_networks(&job, &setting);
-    let first = world.split_by_node()?.size();
-    let mut ranks_per_node = [first];
-    world.bcast(&mut ranks_per_node, 0)?;
-    let shape = (world.size(), NonZeroU32::new(ranks_per_node[0]).unwrap_or(NonZeroU32::MIN));
-    let engine = plain.nodes.as_ref().and_then(|nodes| nodes.engine.clone());
+    let setting = Setting { nodes: plain.nodes.clone(), ..setting };
     // With a limit on the time, what was timed before depends on it; all of it goes on.
     let again = !arguments.measure_all;
-    let measure = |purpose, setting: &Setting| {
-        let build = || Ok(decisions::nodes::experiment(purpose, setting, shape, engine.as_deref()));
+    let measure = |purpose: Purpose, setting: &Setting| {
+        let build = || nodes::experiment(purpose.name(), setting);
         super::measure::in_job::in_job(&job, setting, &place(again), build)
     };
     measure(Purpose::Calibration, &setting)?;
@@ -249,7 +245,8 @@ fn in_job(
     }
     let mut kept = Ok(());
     if world.rank() == 0 {
-        found.parts.extend(Directory::create(&path)?.read(LOSSES)?.filter(|_| arguments.check));
+        let losses = losses_between_nodes(&Measurements::read(&path)?);
+        found.parts.extend(losses.filter(|_| arguments.check));
         suite::show(found, &place(true), format)?;
         let directory = Directory::create(&path)?;
         if !networks.0.is_empty() {

@@ -1,7 +1,9 @@
 //! `tradewind tune` and `tradewind schedule predict`: their files and messages, never how long
 //! anything takes.
 
+use measure::experiments::decisions::losses_between_nodes;
 use measure::results::Directory;
+use measure::rows::Measurements;
 use models::decision::{DecisionTable, Evidence};
 use models::machine::PairClass;
 use models::machine_file::{Engine, Machine, Networks, SizeSamples, TCP};
@@ -88,10 +90,11 @@ fn nodes_are_tuned_beside_what_is_kept() {
     }
     let shown = text(&output.stdout);
     assert!(shown.contains("What choices between nodes lose"), "{shown}");
-    let directory = Directory::create(&measurements).expect("it is there");
-    let losses = directory.read("regret-between-nodes").expect("it is whole").expect("it is there");
-    // A table, models and built-in parameters, and the table beside these, in two forms.
-    assert_eq!((losses.maps.len(), losses.tables[0].rows.len()), (6, 8), "{losses:?}");
+    let measured = Measurements::read(&measurements).expect("it is whole");
+    let losses = losses_between_nodes(&measured).expect("it is there");
+    // A table, models and built-in parameters, and the table beside these, in two forms and in all.
+    assert_eq!((losses.maps.len(), losses.tables[0].rows.len()), (6, 12), "{losses:?}");
+    assert!(measurements.join("regret-between-nodes-summary.csv").exists());
     let lengths = |name: &str| machine.networks.0.get(name).map(std::collections::BTreeMap::len);
     assert_eq!(lengths(TCP), Some(5), "{:?}", machine.networks);
     if !testing::fabric::libraries().is_empty() {

@@ -1,6 +1,6 @@
 //! Input of the page.
 
-use crate::experiments::part;
+use crate::experiments::parts;
 use crate::results::{Directory, Part};
 use crate::rows::{FILE, Measurements};
 use models::machine_file::Machine;
@@ -68,14 +68,15 @@ impl Results {
             }
         }
         match Measurements::read(directory.path()) {
-            Ok(Measurements { runs, problems, .. }) => {
-                if !runs.is_empty() {
+            Ok(measured) => {
+                if !measured.runs.is_empty() {
                     results.measured = results.measured.max(changed(&directory.path().join(FILE)));
                 }
+                let parts = parts(&measured);
                 // An earlier version kept a part in the place of these rows.
-                results.parts.retain(|part| runs.iter().all(|run| run.name != part.name));
-                results.parts.extend(runs.iter().filter_map(part));
-                results.problems.extend(problems.iter().map(ToString::to_string));
+                results.parts.retain(|old| parts.iter().all(|part| part.name != old.name));
+                results.parts.extend(parts);
+                results.problems.extend(measured.problems.iter().map(ToString::to_string));
             }
             Err(error) => results.problems.push(error.to_string()),
         }

@@ -7,6 +7,7 @@ mod overlap;
 mod page;
 mod page_fixture;
 mod plogp;
+mod recorded;
 mod rows;
 mod suite;
 

@@ -2,17 +2,15 @@
 //! tuning run is shown with its errors and winners.
 
 use super::page_fixture as fixture;
-use collectives::Collective;
-use measure::experiments::decisions::{self, RANKS};
-use measure::harness::{Finding, Setting};
+use super::recorded::{data, recorded, row, run};
+use measure::experiments::part;
 use measure::page::{Input, Results};
-use measure::results::{Part, Point, Role, Scale, Square, Value};
-use models::decision::{CallForm, Query};
-use models::machine_file::Machine;
+use measure::results::{Part, Point, Scale, Value};
+use measure::rows::{Chooser, Quantity, Row};
+use models::machine_file::{Engine, Machine};
 use models::prediction::Models;
 use roxmltree::{Document, Node};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 testing::tests![
     every_curve_is_drawn_and_nothing_runs,
@@ -152,84 +150,32 @@ fn luminance(colour: &str) -> f64 {
     0.2126 * channel(0) + 0.7152 * channel(1) + 0.0722 * channel(2)
 }
 
-/// Recorded times of plans, by their names, in microseconds.
-type Calls = BTreeMap<(Collective, CallForm, u32, u64), BTreeMap<String, f64>>;
-
-fn data(name: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/tests/data").join(name)
-}
-
-fn recorded() -> Calls {
-    let mut calls = Calls::new();
-    let mut lines = csv::Reader::from_path(data("one-node.csv")).expect("the recorded times");
-    for line in lines.records() {
-        let line = line.expect("a line of the recorded times");
-        let key = (
-            line[0].parse().expect("an operation"),
-            line[1].parse().expect("a form"),
-            line[2].parse().expect("a number of ranks"),
-            line[5].parse().expect("a size"),
-        );
-        let time = line[7].parse().expect("a time");
-        calls.entry(key).or_default().insert(line[6].to_owned(), time);
-    }
-    calls
-}
-
-/// The part as the experiment fills it, and the relative errors by operation and algorithm.
-fn tuned() -> (Part, BTreeMap<(String, String), Vec<f64>>) {
+/// The part that recorded times make, and the numbers of predictions by operation and algorithm.
+fn tuned() -> (Part, BTreeMap<(String, String), f64>) {
     let models = Models::of(&Machine::read(&data("one-node.json")).expect("the machine's file"));
-    let mut setting = Setting::default();
-    setting.options.insert(RANKS.to_owned(), "2,4,8".to_owned());
-    let experiment = decisions::experiment(&setting);
-    let mut part = experiment.outline().clone();
-    let mut findings = Vec::new();
-    let mut errors: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
-    for ((operation, form, ranks, bytes), times) in recorded() {
-        let figure = format!("{}-{ranks}-{form}", operation.name().replace('_', "-"));
-        let x = bytes as f64;
-        let query = Query { operation, form, ranks, ranks_per_node: ranks, bytes };
-        let predicted = models.candidates(&query);
-        for one in &predicted {
-            let plan = one.plan.to_string();
-            if let Some(time) = times.get(&plan) {
-                let error = (one.microseconds / time - 1.0).abs();
+    let mut counts: BTreeMap<(String, String), f64> = BTreeMap::new();
+    let mut rows = Vec::new();
+    for (query, timed) in recorded("one-node.csv") {
+        let choice = models.choose(&query).map(|one| one.plan);
+        for one in models.candidates(&query) {
+            if timed.iter().any(|row| row.algorithm == Some(one.plan)) {
                 let algorithm = one.plan.algorithm.to_string();
-                errors.entry((operation.to_string(), algorithm)).or_default().push(error);
+                *counts.entry((query.operation.to_string(), algorithm)).or_default() += 1.0;
             }
-            let point = Point::exact(x, one.microseconds);
-            let curve = format!("{plan}, predicted");
-            findings.push(Finding::point(&figure, &curve, Role::Predicted, point));
+            let is_chosen = choice == Some(one.plan);
+            rows.push(Row {
+                quantity: Quantity::Predicted,
+                chosen_by: if is_chosen { vec![Chooser::Models] } else { Vec::new() },
+                ..row(&query, Engine::Peers, one.plan, one.microseconds)
+            });
         }
-        findings.extend(
-            times
-                .iter()
-                .map(|(plan, time)| Finding::measured(&figure, plan, Point::exact(x, *time))),
-        );
-        let fastest = times.iter().min_by(|one, other| one.1.total_cmp(other.1));
-        let winners = [
-            ("clock", fastest.map(|(plan, _)| plan.clone())),
-            ("models", models.choose(&query).map(|one| one.plan.to_string())),
-        ];
-        for (by, winner) in winners {
-            let map = format!("{by}-{ranks}");
-            let outline = part.maps.iter().find(|one| one.name == map).expect("a map");
-            let place = |names: &[String], name: String| names.iter().position(|one| *one == name);
-            let column = place(&outline.columns.names, bytes.to_string()).unwrap_or(0);
-            let row = place(&outline.rows.names, operation.to_string()).expect("a row");
-            if let (Some(text), CallForm::Blocking) = (winner, form) {
-                let cell = Square { column, row, detail: text.clone(), text, value: None };
-                findings.push(Finding::Cell { map, cell });
-            }
-        }
+        rows.extend(timed);
     }
-    experiment.add(&mut part, findings).expect("findings of this experiment");
-    experiment.conclude(&mut part).expect("tables");
-    (part, errors)
+    (part(&run("decisions", rows)).expect("an experiment of rows"), counts)
 }
 
 fn the_report_of_a_tuning_run_shows_errors_and_winners() {
-    let (part, errors) = tuned();
+    let (part, counts) = tuned();
     let shown = |table: &str| -> Vec<(String, String, f64)> {
         let table = part.tables.iter().find(|one| one.name == table).expect("a table");
         let number = |value: &Value| if let Value::Number(number) = value { *number } else { -1.0 };
@@ -240,9 +186,8 @@ fn the_report_of_a_tuning_run_shows_errors_and_winners() {
     };
     let mut rows = shown("errors");
     rows.sort_by(|one, other| one.partial_cmp(other).expect("numbers"));
-    let counted = errors.iter().map(|((operation, algorithm), all)| {
-        (operation.clone(), algorithm.clone(), all.len() as f64)
-    });
+    let counted =
+        counts.into_iter().map(|((operation, algorithm), all)| (operation, algorithm, all));
     assert_eq!(rows, counted.collect::<Vec<_>>());
 
     let results = Results { parts: vec![part.clone()], ..Results::named("tuned") };

@@ -8,11 +8,11 @@ use anyhow::Context;
 use clap::error::ErrorKind;
 use launch::detect::{Launch, detect};
 use launch::environment::{Environment, INTERNODE, Lookup};
-use measure::experiments::decisions::LOSSES;
+use measure::experiments::decisions::{Purpose, losses_between_nodes};
 use measure::experiments::plogp::engine_between_nodes;
 use measure::experiments::{BETWEEN_NODES, between_nodes};
 use measure::harness::{Experiment, Nodes, Setting};
-use measure::results::Directory;
+use measure::rows::Measurements;
 use models::machine_file::Engine;
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -92,9 +92,10 @@ fn in_job(name: &str, arguments: &Arguments, format: Format) -> anyhow::Result<E
         }
     }
     if world.rank() == 0 {
-        if name == "regret" {
-            // What the parts of all engines come to so far.
-            all.parts.extend(Directory::create(&arguments.suite.place.out)?.read(LOSSES)?);
+        if name == Purpose::Check.name() {
+            // The losses of all engines so far.
+            let measured = Measurements::read(&arguments.suite.place.out)?;
+            all.parts.extend(losses_between_nodes(&measured));
         }
         suite::show(all, &arguments.suite.place, format)?;
     }

@@ -13,15 +13,14 @@ use crate::goal_file;
 use anyhow::Context;
 use job::{JobEnd, lock};
 use kept::SavedPart;
-use measure::experiments::decisions::nodes::Purpose;
 use measure::experiments::decisions::{
-    FILE, at_speed, between_nodes, corrected, losses, of_table, parts_between_nodes, parts_of,
-    table, timed_between_nodes,
+    self, Purpose, at_speed, between_nodes, losses_between_nodes,
 };
 use measure::experiments::{EXPERIMENTS, find};
 use measure::harness::{Experiment, Setting};
 use measure::page::{Input, Results};
 use measure::results::{Directory, Part};
+use measure::rows::Measurements;
 use models::decision::{DecisionTable, TableError};
 use models::machine_file::Machine;
 use progress::Progress;
@@ -224,23 +223,26 @@ fn measure(
 /// A part of the directory is new. What is made of several parts is made here, of those that can be
 /// read: a damaged part does not prevent the measurement of another, and the page names it.
 pub(super) fn part_written(directory: &Directory, name: &str) -> anyhow::Result<()> {
-    if is_of(Purpose::Calibration, name) || is_of(Purpose::Decision, name) {
-        correct_models(directory)?;
+    let measured = Measurements::read(directory.path())?;
+    let is_of = |purposes: &[Purpose]| {
+        between_nodes(&measured, purposes).iter().any(|run| run.name == name)
+    };
+    let path = directory.machine();
+    let is_of_one_node = name == Purpose::Decision.name();
+    if path.exists() && is_of(&Purpose::OF_TABLE) {
+        let runs = between_nodes(&measured, &Purpose::OF_TABLE);
+        decisions::table::corrected(&runs, &Machine::read(&path)?).write(&path)?;
     }
-    if name == "decisions" {
-        follow_speed(directory)?;
+    if let (true, true, Some(run)) = (path.exists(), is_of_one_node, measured.run(name)) {
+        at_speed(run, &Machine::read(&path)?).write(&path)?;
     }
-    if name.starts_with("decisions")
+    if (is_of_one_node || is_of(&[Purpose::Decision]))
         && let Ok(Some(table)) = decisions(directory)
     {
-        table.write(&directory.path().join(FILE))?;
+        table.write(&directory.path().join(decisions::table::FILE))?;
     }
-    if is_of(Purpose::Check, name) {
-        let machine = Machine::read(&directory.machine())?;
-        let table = DecisionTable::read(&directory.path().join(FILE)).ok();
-        let parts = parts_between_nodes(directory, Purpose::Check)?;
-        let models = of_table(&machine, &timed_between_nodes(directory)?);
-        directory.write(&losses(&parts, &models, table.as_ref()))?;
+    if let Some(losses) = losses_between_nodes(&measured).filter(|_| is_of(&[Purpose::Check])) {
+        directory.write_tables(&losses)?;
     }
     directory.write(&measure::results::summary::of(directory))?;
     let input = Input { results: Results::of(directory), other: None };
@@ -250,39 +252,20 @@ pub(super) fn part_written(directory: &Directory, name: &str) -> anyhow::Result<
     )
 }
 
-fn is_of(purpose: Purpose, name: &str) -> bool {
-    parts_of(purpose).iter().any(|(part, _)| part == name)
-}
-
-/// Corrects the parameters between nodes of a directory's machine by all times in the directory.
-fn correct_models(directory: &Directory) -> anyhow::Result<()> {
-    let path = directory.machine();
-    if !path.exists() {
-        return Ok(());
-    }
-    Ok(corrected(&timed_between_nodes(directory)?, &Machine::read(&path)?).write(&path)?)
-}
-
-/// Changes the parameters of one node to the speed at which candidates were timed.
-fn follow_speed(directory: &Directory) -> anyhow::Result<()> {
-    let path = directory.machine();
-    if let (true, Some(part)) = (path.exists(), directory.read("decisions")?) {
-        at_speed(&part, &Machine::read(&path)?).write(&path)?;
-    }
-    Ok(())
-}
-
 /// The decision table that a directory's machine file and measurements make, if any of them are
 /// there: rows of one node, and rows between nodes.
 pub(crate) fn decisions(directory: &Directory) -> anyhow::Result<Option<DecisionTable>> {
     let here = models::machine::Topology::here().fingerprint().clone();
     let path = directory.machine();
     let machine = if path.exists() { Machine::read_for(&path, &here)? } else { Machine::new(here) };
-    let of_node = directory.read("decisions")?;
-    let of_node = of_node.map(|part| table(&part, &machine)).transpose();
-    let parts = parts_between_nodes(directory, Purpose::Decision)?;
-    let models = of_table(&machine, &timed_between_nodes(directory)?);
-    let between = (!parts.is_empty()).then(|| between_nodes(&parts, (&machine, &models)));
+    let measured = Measurements::read(directory.path())?;
+    let run = measured.run(Purpose::Decision.name());
+    let of_node = run.map(|run| decisions::table::on_one_node(run, &machine)).transpose();
+    let runs = between_nodes(&measured, &[Purpose::Decision]);
+    let models =
+        decisions::table::of_table(&machine, &between_nodes(&measured, &Purpose::OF_TABLE));
+    let between =
+        (!runs.is_empty()).then(|| decisions::table::between_nodes(&runs, &machine, &models));
     let between = between.transpose();
     Ok(match (of_node.map_err(no_table)?, between.map_err(no_table)?) {
         (Some(of_node), Some(between)) => Some(of_node.replaced_by(&between)),

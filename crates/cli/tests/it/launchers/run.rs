@@ -65,7 +65,7 @@ fn a_job_with_the_kernel_engine_is_tuned_for_it() {
     let results = Path::new(&results);
     let rows = Measurements::read(results).expect("rows");
     assert!(rows.run("plogp-nodes-kernel").is_some_and(Run::is_complete), "{text}");
-    assert!(results.join("decisions-nodes-kernel.json").exists(), "{text}");
+    assert!(rows.run("decisions-nodes-kernel").is_some_and(Run::is_complete), "{text}");
     let machine = Machine::read(&results.join("machine.json")).expect("parameters");
     assert!(machine.engines[&Engine::Kernel].calibration.is_some(), "{machine:?}");
     reachable.wait_for_silence();

@@ -78,12 +78,6 @@ impl CollectiveCall {
         }
     }
 
-    /// The call as models know it, on one node.
-    pub fn query(&self) -> Query {
-        let CollectiveCall { operation, form, ranks, bytes, .. } = *self;
-        Query { operation, form, ranks, ranks_per_node: ranks, bytes }
-    }
-
     /// Returns the operations of all ranks under the plan, for the simulation.
     ///
     /// # Errors
@@ -152,6 +146,13 @@ impl CollectiveCall {
     /// Returns true if a plan can be run for this shape.
     pub fn admits(&self, plan: &Choice) -> bool {
         self.graph(plan, 0).is_ok()
+    }
+}
+
+impl From<Query> for CollectiveCall {
+    /// The call with rank 0 as the root, on any nodes.
+    fn from(Query { operation, form, ranks, bytes, .. }: Query) -> Self {
+        CollectiveCall { operation, form, ranks, bytes, root: 0 }
     }
 }
 

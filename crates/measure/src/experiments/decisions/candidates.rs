@@ -1,19 +1,31 @@
 //! Candidates of a call: predictions of the models, and the plans that are timed.
 
-use super::grid::{EFFORT, MEASURE_ALL, MODELS_ONLY, UNTIL, segments};
-use super::times::{timed_between_nodes, timed_calls};
+use super::purpose::{Purpose, between_nodes};
+use super::table::{FILE, of_table};
 use crate::experiments::algorithms::CollectiveCall;
 use crate::harness::{Error, Setting, StepContext, agreement};
-use crate::results::{Directory, Part};
+use crate::rows::{Chooser, Measurements};
 use collectives::Choice;
 use models::builtin;
-use models::decision::Query;
+use models::decision::rules::{self, MachineClass};
+use models::decision::{DecisionTable, Query};
 use models::machine_file::{Engine, Machine};
 use models::prediction::{Models, Prediction, USUALLY_HELD};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The option with the extent of the measurement.
+pub const EFFORT: &str = "measure";
+/// Value of [`EFFORT`]: nothing.
+pub const MODELS_ONLY: &str = "models-only";
+/// Value of [`EFFORT`]: every algorithm.
+pub const MEASURE_ALL: &str = "measure-all";
+/// The option with the end of the time for candidates, in milliseconds since the epoch.
+pub const UNTIL: &str = "until";
 
 /// Candidates at most.
 const MOST: usize = 6;
@@ -23,6 +35,9 @@ const MOST: usize = 6;
 const ERRORS: [f64; 2] = [0.26, 0.5];
 /// The error where it is not known.
 const UNKNOWN_ERROR: f64 = 0.3;
+/// Segments of the segmented algorithms, besides those that the models choose.
+const SEGMENTS: [NonZeroU64; 2] =
+    [NonZeroU64::new(8 << 10).expect("not zero"), NonZeroU64::new(64 << 10).expect("not zero")];
 
 /// Extent of the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +51,9 @@ pub(super) enum Extent {
 }
 
 impl Extent {
-    pub(super) fn of(setting: &Setting) -> Self {
+    pub(super) fn of(purpose: Purpose, setting: &Setting) -> Self {
         match setting.options.get(EFFORT).map(String::as_str) {
+            _ if purpose != Purpose::Decision => Extent::All,
             Some(MODELS_ONLY) => Extent::ModelsOnly,
             Some(MEASURE_ALL) => Extent::All,
             _ => {
@@ -49,75 +65,96 @@ impl Extent {
 }
 
 /// Candidates of a call.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Candidates {
     /// Plans with their predicted times in microseconds: the models' choice, then the fastest first.
     pub(super) predicted: Vec<(Choice, f64)>,
     /// Plans that are measured; none if the models decide.
     pub(super) measured: Vec<Choice>,
+    /// Plans that are chosen, on an engine of the job.
+    pub(super) chosen: Vec<(Chooser, Choice)>,
 }
 
-/// Candidates of a call on one node, the same on all ranks: rank 0 predicts, because simulations
-/// take time.
+/// A plan with its engine between nodes.
+type EnginePlan = (Option<Engine>, Choice);
+
+/// Candidates of a job.
+struct Job {
+    /// Calls run in the kernel.
+    has_kernel: bool,
+    /// Every plan, besides those that the models predict.
+    every: Vec<Choice>,
+    /// Plans that are timed, unless no plan of the call is.
+    more: Vec<Choice>,
+}
+
+impl Job {
+    fn has(&self, engine: Option<Engine>) -> bool {
+        (engine == Some(Engine::Kernel)) == self.has_kernel
+    }
+}
+
+/// Candidates of a call, the same on all ranks: rank 0 predicts, because simulations take time.
 pub(super) fn of(
     here: &StepContext<'_>,
-    collective: &CollectiveCall,
-    extent: Extent,
-) -> Result<Candidates, Error> {
-    let every = || collective.plans(&segments());
-    on_all_ranks(here, &collective.query(), (|_| true, every, Vec::new()), extent)
-}
-
-/// Which candidates a job between nodes has.
-pub(super) struct JobsCandidates {
-    pub(super) extent: Extent,
-    /// Calls run in the kernel.
-    pub(super) has_kernel: bool,
-    /// Further plans that are timed, unless no plan of the call is. The list of rank 0 counts.
-    pub(super) more: Vec<Choice>,
-}
-
-/// Candidates of a call between nodes, the same on all ranks.
-pub(super) fn of_query(
-    here: &StepContext<'_>,
     query: &Query,
-    JobsCandidates { extent, has_kernel, more }: JobsCandidates,
-) -> Result<Candidates, Error> {
-    let of_job = |engine: Option<Engine>| (engine == Some(Engine::Kernel)) == has_kernel;
-    on_all_ranks(here, query, (of_job, Vec::new, more), extent)
-}
-
-/// The test for an engine of the job, every plan of the call, and
-/// [further plans](JobsCandidates::more).
-type Which<OfJob, Every> = (OfJob, Every, Vec<Choice>);
-
-fn on_all_ranks(
-    here: &StepContext<'_>,
-    query: &Query,
-    which: Which<impl Fn(Option<Engine>) -> bool, impl FnOnce() -> Vec<Choice>>,
+    purpose: Purpose,
     extent: Extent,
 ) -> Result<Candidates, Error> {
     let own = (here.world.rank() == 0).then(|| {
         let models = here.directory.and_then(models_of);
-        let found = select(models.as_deref(), query, which, extent);
-        (found.predicted, found.measured)
+        let call = CollectiveCall::from(*query);
+        let is_alone = query.nodes() == 1;
+        // Calibration has every plan anyway, and no machine's choices yet. On one node all plans that
+        // may be chosen are candidates.
+        let choices = match purpose {
+            Purpose::Check => choices(here, query, models.as_deref()),
+            Purpose::Decision if !is_alone => choices(here, query, models.as_deref()),
+            Purpose::Decision | Purpose::Calibration => Vec::new(),
+        };
+        // A built-in rule may select a plan that cannot be called here.
+        let is_called = |plan: &Choice| !is_alone || call.admits(plan);
+        let job = Job {
+            has_kernel: here.shape.nodes.as_ref().is_some_and(|nodes| nodes.has_kernel()),
+            every: if is_alone { call.plans(&SEGMENTS) } else { Vec::new() },
+            more: choices.iter().map(|(_, (_, plan))| *plan).filter(is_called).collect(),
+        };
+        let mut found = select(models.as_deref(), query, &job, extent);
+        let others = choices.into_iter().filter(|(_, (engine, _))| job.has(*engine));
+        found.chosen.extend(others.filter_map(|(by, (_, plan))| Some((by?, plan))));
+        found
     });
-    let (predicted, measured) = agreement::of_first(here.world, own.as_ref())?;
-    Ok(Candidates { predicted, measured })
+    agreement::of_first(here.world, own.as_ref())
 }
 
-/// The models of a table between nodes: those of the machine, with the times in these parts of single
-/// plans.
-pub fn of_table(machine: &Machine, timed: &[(Part, Engine)]) -> Models {
-    let models = Models::of(machine).with_connected_ranks(USUALLY_HELD);
-    let times = timed_calls(timed, &models);
-    let with =
-        |models: Models, (engine, times): (&Engine, &Vec<_>)| models.with_times(*engine, times);
-    times.iter().fold(models, with).beside(builtin::models())
+/// The choices of the directory's table and of the built-in parameters: their segments are those of
+/// another size, or of another machine. Between nodes there is a further one, which would be built in
+/// with the kernel as an engine, or without it.
+fn choices(
+    here: &StepContext<'_>,
+    query: &Query,
+    models: Option<&Models>,
+) -> Vec<(Option<Chooser>, EnginePlan)> {
+    let table = here.directory.and_then(|place| DecisionTable::read(&place.join(FILE)).ok());
+    let range = table.and_then(|table| table.look_up(query).ok().map(|found| *found.range));
+    let by_table = range.map(|range| (Some(Chooser::Table), (range.engine, range.plan)));
+    if query.nodes() == 1 {
+        let class = MachineClass::of(query.ranks, here.shape.shared_cores);
+        let built_in = (Some(Chooser::BuiltIn), (None, rules::plan(query, class)));
+        return by_table.into_iter().chain([built_in]).collect();
+    }
+    let is_usual = models.is_none_or(|models| models.has(Engine::Kernel));
+    let built_in = [true, false].into_iter().filter_map(|has_kernel| {
+        let models = builtin::models().clone().with_connected_ranks(USUALLY_HELD);
+        let models = models.only(|engine| has_kernel || engine != Engine::Kernel);
+        let by = (has_kernel == is_usual).then_some(Chooser::BuiltIn);
+        models.choose(query).map(|one| (by, (one.engine, one.plan)))
+    });
+    by_table.into_iter().chain(built_in).collect()
 }
 
 /// The models of a directory's machine, read once in a process for each version of its file.
-pub(super) fn models_of(directory: &Path) -> Option<Arc<Models>> {
+fn models_of(directory: &Path) -> Option<Arc<Models>> {
     type Known = BTreeMap<PathBuf, (SystemTime, Arc<Models>)>;
     static KNOWN: Mutex<Known> = Mutex::new(BTreeMap::new());
     let path = directory.join("machine.json");
@@ -128,22 +165,18 @@ pub(super) fn models_of(directory: &Path) -> Option<Arc<Models>> {
     {
         return Some(Arc::clone(models));
     }
-    let timed = Directory::create(directory).and_then(|of| timed_between_nodes(&of));
-    let models = Arc::new(of_table(&Machine::read(&path).ok()?, &timed.unwrap_or_default()));
+    let measured = Measurements::read(directory).unwrap_or_default();
+    let runs = between_nodes(&measured, &Purpose::OF_TABLE);
+    let models = Arc::new(of_table(&Machine::read(&path).ok()?, &runs));
     known.insert(directory.to_owned(), (written, Arc::clone(&models)));
     Some(models)
 }
 
 /// The candidates on the engines of a job. Close plans are close to the best one on any engine.
-fn select(
-    models: Option<&Models>,
-    query: &Query,
-    (of_job, every, more): Which<impl Fn(Option<Engine>) -> bool, impl FnOnce() -> Vec<Choice>>,
-    extent: Extent,
-) -> Candidates {
+fn select(models: Option<&Models>, query: &Query, job: &Job, extent: Extent) -> Candidates {
     let all = models.map(|models| models.candidates(query)).unwrap_or_default();
     let least = all.first().map(|best| best.microseconds);
-    let is_here = |one: &&Prediction| of_job(one.engine);
+    let is_here = |one: &&Prediction| job.has(one.engine);
     let mut predicted: Vec<(Choice, f64)> =
         all.iter().filter(is_here).map(|one| (one.plan, one.microseconds)).collect();
     let choice = models.and_then(|models| models.choose(query));
@@ -151,15 +184,15 @@ fn select(
     if let Some(at) = predicted.iter().position(|(plan, _)| Some(*plan) == choice) {
         predicted[..=at].rotate_right(1);
     }
+    let chosen = choice.into_iter().map(|plan| (Chooser::Models, plan)).collect();
+    let undecided = Candidates { predicted, measured: Vec::new(), chosen };
+    let predicted = || undecided.predicted.iter();
     let (mut measured, others) = match (extent, least) {
-        (Extent::ModelsOnly, _) => return Candidates { predicted, measured: Vec::new() },
-        (Extent::Close { until: Some(until) }, _) if now() >= until => {
-            return Candidates { predicted, measured: Vec::new() };
-        }
+        (Extent::ModelsOnly, _) => return undecided,
+        (Extent::Close { until: Some(until) }, _) if now() >= until => return undecided,
         (Extent::All, _) | (_, None) => {
-            let mut plans = every();
-            plans.extend(predicted.iter().map(|(plan, _)| *plan));
-            (plans, 0)
+            let plans = predicted().map(|(plan, _)| plan);
+            (job.every.iter().chain(plans).copied().collect::<Vec<_>>(), 0)
         }
         (Extent::Close { .. }, Some(least)) => {
             let error = models.and_then(|models| models.error(query)).unwrap_or(UNKNOWN_ERROR);
@@ -167,20 +200,20 @@ fn select(
             let most = least * (1.0 + error) / (1.0 - error);
             // The models' choice, too: between nodes it may be slower by more than their error.
             let is_close = |plan: &Choice, time| time <= most || Some(*plan) == choice;
-            let close = predicted.iter().filter(|(plan, time)| is_close(plan, *time));
+            let close = predicted().filter(|(plan, time)| is_close(plan, *time));
             let plans = close.map(|(plan, _)| *plan).take(MOST).collect();
             let of_others = all.iter().filter(|one| !is_here(one) && one.microseconds <= most);
             (plans, of_others.count())
         }
     };
-    measured.extend(more);
+    measured.extend(&job.more);
     let mut known = HashSet::new();
     measured.retain(|plan| known.insert(*plan));
     // One candidate, of all jobs, leaves nothing to decide.
     if measured.len() + others < 2 {
         measured.clear();
     }
-    Candidates { predicted, measured }
+    Candidates { measured, ..undecided }
 }
 
 /// Time since the epoch.
@@ -193,9 +226,9 @@ mod tests {
     use super::*;
     use collectives::{Algorithm, Collective};
     use models::costs::{FlatCosts, FlatPoint};
+    use models::decision::CallForm;
     use models::machine::{Fingerprint, PairClass};
     use models::parameters::Parameters;
-    use tradewind::CallForm;
 
     #[test]
     fn the_clock_decides_where_the_models_do_not() {
@@ -207,17 +240,14 @@ mod tests {
             FlatCosts::new(vec![FlatPoint { ranks: 2, bytes: 8, microseconds }]).expect("a time")
         };
         let form = CallForm::Blocking;
-        let call =
-            CollectiveCall { operation: Collective::Bcast, form, ranks: 2, bytes: 8, root: 0 };
+        let operation = Collective::Bcast;
+        let query = Query { operation, form, ranks: 2, ranks_per_node: 2, bytes: 8 };
+        let every = CollectiveCall::from(query).plans(&SEGMENTS);
+        let job = Job { has_kernel: false, every, more: Vec::new() };
         let mut of = |microseconds, extent| {
-            let costs = [(Collective::Bcast, flat(microseconds))].into();
+            let costs = [(operation, flat(microseconds))].into();
             machine.flat.insert(form, costs);
-            select(
-                Some(&Models::of(&machine)),
-                &call.query(),
-                (|_| true, || call.plans(&segments()), Vec::new()),
-                extent,
-            )
+            select(Some(&Models::of(&machine)), &query, &job, extent)
         };
         let close = Extent::Close { until: None };
         let sure = of(0.1, close);
@@ -228,13 +258,8 @@ mod tests {
         assert!(of(1.4, over).measured.is_empty());
         assert!(of(1.4, Extent::ModelsOnly).measured.is_empty());
         assert!(of(0.1, Extent::All).measured.len() > MOST);
-        assert!(
-            select(None, &call.query(), (|_| true, || call.plans(&segments()), Vec::new()), close)
-                .measured
-                .len()
-                > 1,
-            "there are no models"
-        );
+        let without_models = select(None, &query, &job, close);
+        assert!(without_models.measured.len() > 1 && without_models.chosen.is_empty());
     }
 
     /// Two engines, the kernel ten times as fast: the job of the other one times only what is kept.
@@ -247,21 +272,21 @@ mod tests {
             classes.insert(PairClass::OtherNode, network.expect("valid"));
         }
         let models = Models::of(&machine);
-        let (operation, form) = (Collective::Bcast, CallForm::Nonblocking);
+        let operation = Collective::Bcast;
+        let form = CallForm::Nonblocking;
         let query = Query { operation, form, ranks: 4, ranks_per_node: 1, bytes: 8 };
         let kept = Choice::of(Algorithm::Chain);
         let of_job = |has_kernel, more| {
-            let is_here =
-                move |engine: Option<Engine>| (engine == Some(Engine::Kernel)) == has_kernel;
-            let close = Extent::Close { until: None };
-            select(Some(&models), &query, (is_here, Vec::new, more), close)
+            let job = Job { has_kernel, every: Vec::new(), more };
+            select(Some(&models), &query, &job, Extent::Close { until: None })
         };
         let in_kernel = of_job(true, Vec::new());
         assert!(in_kernel.measured.len() > 1, "{in_kernel:?}");
         let elsewhere = of_job(false, vec![kept, kept]);
-        assert_eq!(elsewhere.measured, [kept]);
+        assert_eq!((elsewhere.measured, elsewhere.chosen), (vec![kept], Vec::new()));
         assert!(elsewhere.predicted.len() >= in_kernel.predicted.len());
-        let least = |of: &Candidates| of.predicted.iter().map(|one| one.1).fold(f64::MAX, f64::min);
-        assert!((least(&elsewhere) / least(&in_kernel) - 10.0).abs() < 1e-6);
+        let least = |of: &[(Choice, f64)]| of.iter().map(|one| one.1).fold(f64::MAX, f64::min);
+        let ratio = least(&elsewhere.predicted) / least(&in_kernel.predicted);
+        assert!((ratio - 10.0).abs() < 1e-6);
     }
 }

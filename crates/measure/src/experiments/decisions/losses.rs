@@ -1,38 +1,25 @@
-//! Time lost by choices between nodes: the jobs of all engines together.
+//! Time lost by choices: the time of the chosen plan over that of the best one.
 
-use super::purpose::Purpose;
-use super::regret::{MODELS, SUMMARY, TABLE, outline, summary};
-use super::times::{measured_between_nodes, shapes_of};
-use crate::results::{Categories, Colour, Map, Part, Square};
-use collectives::{Choice, Collective};
-use models::builtin;
-use models::decision::{DecisionTable, Measured, Query};
+use super::purpose::{Purpose, between_nodes};
+use super::timed::{rows, timed};
+use crate::experiments::plans::{CallValue, map};
+use crate::results::{Colour, Map, Part, Table, Value};
+use crate::rows::{Chooser, Measurements, Run};
+use collectives::Choice;
+use models::decision::{CallForm, Measured, Query};
 use models::machine_file::Engine;
-use models::prediction::{Models, USUALLY_HELD};
-use tradewind::CallForm;
+use models::statistics::percentile;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-/// Name of the choice by built-in parameters, as without a table.
-const BUILT_IN: &str = "built-in";
-/// Name of the row that compares a table's choices with those.
-const AFTER_BEFORE: &str = "table / built-in";
+/// Name of the row that compares a table's choices with the built-in ones.
+const TABLE_OVER_BUILT_IN: &str = "table / built-in";
 
-/// Name of the part.
-pub const PART: &str = "regret-between-nodes";
-
-/// A plan with its engine.
-type EnginePlan = (Option<Engine>, Choice);
-/// Name of the models or of the table, and the plan that it chooses for a call.
-type Chooser<'a> = (&'a str, &'a dyn Fn(&Query) -> Option<EnginePlan>);
-
-/// Ratios of times in the parts of [`Purpose::Check`]: of the plan that the built-in parameters, the
-/// models and the table each choose, to the best plan on any engine. Calls of which the chosen plan was
-/// not timed are left out.
-pub fn between_nodes(
-    parts: &[(Part, Engine)],
-    of_table: &Models,
-    table: Option<&DecisionTable>,
-) -> Part {
-    let mut part = Part::new(PART, "What choices between nodes lose");
+/// Losses of choices between nodes: the jobs of all engines together; `None` if none was measured.
+pub fn losses_between_nodes(measured: &Measurements) -> Option<Part> {
+    let runs = between_nodes(measured, &[Purpose::Check]);
+    let first = runs.first()?;
+    let mut part = Part::new("regret-between-nodes", "What choices between nodes lose");
     part.about =
         "Time of the chosen plan, on the chosen engine, over that of the best plan on any \
                   engine, at sizes that the decision table was not made from and in jobs of their \
@@ -41,158 +28,230 @@ pub fn between_nodes(
                   is what runs without a table. The last rows have the time of the table's choice \
                   over that of the built-in one, of the same measurement."
             .to_owned();
-    part.complete = parts.iter().all(|(part, _)| part.complete);
-    part.tables.push(outline("form of the call"));
-    let measured: Vec<Engine> = parts.iter().map(|(_, engine)| *engine).collect();
-    // Only the engines with a part here can be chosen.
-    let of_job = |models: &Models| {
-        models.clone().only(|engine| engine == Engine::Direct || measured.contains(&engine))
-    };
-    let models = of_job(of_table);
-    let built_in = of_job(builtin::models()).with_connected_ranks(USUALLY_HELD);
-    let by =
-        |models: &Models, query: &Query| models.choose(query).map(|one| (one.engine, one.plan));
-    let choosers: [Chooser<'_>; 3] = [
-        (BUILT_IN, &|query| by(&built_in, query)),
-        (MODELS, &|query| by(&models, query)),
-        (TABLE, &|query| {
-            let range = table?.look_up(query).ok()?.range;
-            Some((range.engine, range.plan))
-        }),
-    ];
+    part.complete = runs.iter().all(|run| run.is_complete());
+    part.setting.clone_from(&first.setting);
+    add_losses(&mut part, &runs);
+    Some(part)
+}
+
+/// Calls whose losses are seen together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Group {
+    /// On one node.
+    Ranks(u32),
+    /// Between nodes.
+    Form(CallForm),
+}
+
+impl Group {
+    fn of(query: &Query) -> Self {
+        if query.nodes() == 1 { Group::Ranks(query.ranks) } else { Group::Form(query.form) }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Group::Ranks(ranks) => ranks.to_string(),
+            Group::Form(form) => form.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if matches!(self, Group::Ranks(_)) { "ranks" } else { "calls" };
+        write!(formatter, "{} {what}", self.name())
+    }
+}
+
+/// Losses by calls, each with its words.
+type Losses = BTreeMap<Query, (f64, String)>;
+
+/// Adds the losses of these runs to a part: maps, and a table of their middle and worst. Calls whose
+/// chosen plan was not timed are left out.
+pub(super) fn add_losses(part: &mut Part, runs: &[&Run]) {
+    let found = losses(runs);
+    let calls: BTreeSet<Query> = found.values().flat_map(BTreeMap::keys).copied().collect();
+    let groups: BTreeSet<Group> = calls.iter().map(Group::of).collect();
+    for (chooser, losses) in &found {
+        for group in &groups {
+            part.maps.extend(map_of(*chooser, *group, &calls, losses));
+        }
+    }
+    let empty = Losses::new();
+    let of = |chooser| found.get(&chooser).unwrap_or(&empty);
+    let compared = ratios(of(Chooser::Table), of(Chooser::BuiltIn));
+    let named = found.iter().map(|(chooser, losses)| (chooser.name(), losses));
     let mut rows = Vec::new();
-    for (name, choice) in choosers {
-        for form in CallForm::ALL.iter().copied() {
-            let map = map_of(parts, &models, (name, choice), form);
-            let found: Vec<(f64, String)> = map
-                .cells
-                .iter()
-                .filter_map(|cell| Some((cell.value?, cell.detail.clone())))
-                .collect();
-            rows.extend(summary(name, form.name(), &found));
-            part.maps.push(map);
+    for (name, losses) in named.chain([(TABLE_OVER_BUILT_IN, &compared)]) {
+        for group in &groups {
+            let of_group = losses.iter().filter(|(query, _)| Group::of(query) == *group);
+            rows.extend(summary(name, &group.to_string(), of_group));
+        }
+        if groups.len() > 1 {
+            rows.extend(summary(name, "all", losses.iter()));
         }
     }
-    for form in CallForm::ALL.iter().copied() {
-        let of = |name: &str| {
-            let name = format!("{name}-{form}");
-            part.maps.iter().find(|map| map.name == name)
-        };
-        if let (Some(after), Some(before)) = (of(TABLE), of(BUILT_IN)) {
-            rows.extend(summary(AFTER_BEFORE, form.name(), &ratios(after, before)));
-        }
-    }
-    part.replace_rows(SUMMARY, rows);
-    part
+    part.tables.push(Table {
+        name: "summary".to_owned(),
+        title: "Regret".to_owned(),
+        caption: "Over all operations and sizes.".to_owned(),
+        columns: [
+            "choice",
+            "of",
+            "median",
+            "90th percentile",
+            "worst",
+            "where it is worst",
+            "cells",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        rows,
+    });
 }
 
-/// Of each cell that both maps have, the value of the first over that of the second, with the words of
-/// both.
-fn ratios(first: &Map, second: &Map) -> Vec<(f64, String)> {
-    let ratio = |one: &Square| {
-        let same = |other: &&Square| (one.column, one.row) == (other.column, other.row);
-        let other = second.cells.iter().find(same)?;
-        let value = one.value? / other.value?;
-        Some((value, format!("{}; before: {}", one.detail, other.detail)))
-    };
-    first.cells.iter().filter_map(ratio).collect()
-}
-
-fn map_of(
-    parts: &[(Part, Engine)],
-    models: &Models,
-    (name, choice): Chooser<'_>,
-    form: CallForm,
-) -> Map {
-    let mut columns: Vec<u64> = [0].into_iter().chain(Purpose::Check.sizes().to_vec()).collect();
-    columns.sort_unstable();
-    let names = |label: &str, names: Vec<String>| Categories { label: label.to_owned(), names };
-    let mut cells = Vec::new();
-    for shape in shapes_of(parts).into_iter().filter(|shape| shape.1 == form) {
-        let (operation, _, ranks, ranks_per_node) = shape;
-        for (bytes, plans) in measured_between_nodes(parts, models, shape) {
-            let query = Query { operation, form, ranks, ranks_per_node, bytes };
-            let column = columns.iter().position(|size| *size == bytes);
-            let row = Collective::ALL.iter().position(|one| *one == operation);
-            let lost = choice(&query).and_then(|way| lost(&query, way, &plans));
-            if let (Some(column), Some(row), Some((value, detail))) = (column, row, lost) {
-                let text = format!("{value:.2}");
-                cells.push(Square { column, row, text, value: Some(value), detail });
+/// Losses by what chooses.
+fn losses(runs: &[&Run]) -> BTreeMap<Chooser, Losses> {
+    let timed = timed(runs);
+    let mut found: BTreeMap<Chooser, Losses> = BTreeMap::new();
+    for (query, engine, row) in rows(runs) {
+        let Some(plan) = row.algorithm else { continue };
+        let plans = timed.get(&query).map(Vec::as_slice).unwrap_or_default();
+        if let Some(loss) = loss((engine, plan), plans) {
+            for chooser in &row.chosen_by {
+                found.entry(*chooser).or_default().insert(query, loss.clone());
             }
         }
     }
-    Map {
-        name: format!("{name}-{form}"),
-        title: format!("Regret of the {name}, {form} calls"),
-        caption: "Time of the chosen plan over the best one measured.".to_owned(),
-        columns: names("bytes", columns.iter().map(u64::to_string).collect()),
-        rows: names("operation", Collective::ALL.iter().map(Collective::to_string).collect()),
-        colour: Colour::ByRatio,
-        cells,
-    }
+    found
 }
 
-/// The time of a way over that of the best, and both in words; `None` if it was not timed.
-fn lost(query: &Query, (engine, plan): EnginePlan, plans: &[Measured]) -> Option<(f64, String)> {
+/// The time of a plan over that of the best, and both in words; `None` if it was not timed.
+fn loss((engine, plan): (Option<Engine>, Choice), plans: &[Measured]) -> Option<(f64, String)> {
     let best = plans.iter().min_by(|one, other| one.median.total_cmp(&other.median))?;
-    let same = |one: &&Measured| one.plan == plan && (engine.is_none() || one.engine == engine);
-    let chosen = plans.iter().find(same)?;
+    let chosen = plans.iter().find(|one| (one.engine, one.plan) == (engine, plan))?;
     let words = |one: &Measured| {
         let engine = one.engine.map(|engine| format!(" on {engine}")).unwrap_or_default();
-        format!("{}{engine}, {:.1} µs", one.plan, one.median)
+        format!("{}{engine}, {:.3} µs", one.plan, one.median)
     };
-    let detail = format!("{query}: {}; best: {}", words(chosen), words(best));
+    let detail = format!("{}; best: {}", words(chosen), words(best));
     Some((chosen.median / best.median.max(1e-3), detail))
+}
+
+/// Losses over others of the same calls.
+fn ratios(losses: &Losses, others: &Losses) -> Losses {
+    let ratio = |(query, (loss, words)): (&Query, &(f64, String))| {
+        let (other, before) = others.get(query)?;
+        Some((*query, (loss / other, format!("{words}; before: {before}"))))
+    };
+    losses.iter().filter_map(ratio).collect()
+}
+
+fn map_of(chooser: Chooser, group: Group, calls: &BTreeSet<Query>, losses: &Losses) -> Option<Map> {
+    let of_group = losses.iter().filter(|(query, _)| Group::of(query) == group);
+    let value = |(query, (loss, detail)): (&Query, &(f64, String))| CallValue {
+        query: *query,
+        text: format!("{loss:.2}"),
+        value: Some(*loss),
+        detail: format!("{query}: {detail}"),
+    };
+    let caption = "Time of the chosen algorithm over the best one measured.";
+    let name = format!("{chooser}-{}", group.name());
+    let title = match chooser {
+        Chooser::BuiltIn => format!("Regret of the built-in choice, {group}"),
+        Chooser::Models | Chooser::Table => format!("Regret of the {chooser}, {group}"),
+    };
+    let map = map((name, title, caption), Colour::ByRatio, calls, of_group.map(value));
+    (!map.cells.is_empty()).then_some(map)
+}
+
+/// The row of a choice in the summary.
+fn summary<'l>(
+    choice: &str,
+    of: &str,
+    losses: impl Iterator<Item = (&'l Query, &'l (f64, String))>,
+) -> Option<Vec<Value>> {
+    let mut losses: Vec<(&Query, &(f64, String))> = losses.collect();
+    losses.sort_by(|(_, one), (_, other)| one.0.total_cmp(&other.0));
+    let (query, (worst, words)) = losses.last()?;
+    let values: Vec<f64> = losses.iter().map(|(_, (loss, _))| *loss).collect();
+    Some(vec![
+        choice.into(),
+        of.into(),
+        percentile(&values, 0.5).into(),
+        percentile(&values, 0.9).into(),
+        (*worst).into(),
+        format!("{query}: {words}").into(),
+        (values.len() as f64).into(),
+    ])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use collectives::Algorithm;
+    use crate::experiments::decisions::trial::trial;
+    use crate::rows::Row;
+    use collectives::{Algorithm, Collective};
 
-    #[test]
-    fn what_is_lost_counts_plans_on_all_engines() {
-        let query = Query {
-            operation: Collective::Bcast,
-            form: CallForm::Nonblocking,
-            ranks: 4,
-            ranks_per_node: 2,
-            bytes: 24,
-        };
-        let plan = Choice::of(Algorithm::Flat);
-        let measured = |engine, median| Measured {
-            plan,
-            engine: Some(engine),
-            median,
-            quartiles: [median; 2],
-        };
-        let plans = [measured(Engine::Agent, 30.0), measured(Engine::Kernel, 20.0)];
-        let of = |engine| lost(&query, (engine, plan), &plans).map(|(lost, _)| lost);
-        assert_eq!((of(Some(Engine::Agent)), of(Some(Engine::Kernel))), (Some(1.5), Some(1.0)));
-        assert_eq!(lost(&query, (None, Choice::of(Algorithm::Chain)), &plans), None);
+    const QUERY: Query = Query {
+        operation: Collective::Bcast,
+        form: CallForm::Nonblocking,
+        ranks: 4,
+        ranks_per_node: 2,
+        bytes: 24,
+    };
+
+    fn row(
+        query: Query,
+        (algorithm, engine): (Algorithm, Engine),
+        time: f64,
+        by: &[Chooser],
+    ) -> Row {
+        let row = trial(&query, &Choice::of(algorithm), time);
+        Row { engine: Some(engine), chosen_by: by.to_vec(), ..row }
     }
 
     #[test]
-    fn cells_of_two_maps_are_compared_where_both_have_one() {
-        let map = |cells: &[(usize, f64)]| Map {
-            name: String::new(),
-            title: String::new(),
-            caption: String::new(),
-            columns: Categories { label: String::new(), names: Vec::new() },
-            rows: Categories { label: String::new(), names: Vec::new() },
-            colour: Colour::ByRatio,
-            cells: cells
-                .iter()
-                .map(|(column, value)| Square {
-                    column: *column,
-                    row: 0,
-                    text: String::new(),
-                    value: Some(*value),
-                    detail: value.to_string(),
-                })
-                .collect(),
+    fn losses_count_plans_on_all_engines() {
+        use Algorithm as A;
+        let by = [Chooser::Models, Chooser::BuiltIn];
+        let agent = Run::of([
+            row(QUERY, (A::Chain, Engine::Agent), 30.0, &by),
+            row(QUERY, (A::Binomial, Engine::Agent), 25.0, &[]),
+        ]);
+        let kernel = Run::of([row(QUERY, (A::Chain, Engine::Kernel), 20.0, &[Chooser::Table])]);
+        let found = losses(&[&agent, &kernel]);
+        let ratios: Vec<f64> = Chooser::ALL.iter().map(|by| found[by][&QUERY].0).collect();
+        assert_eq!(ratios, [1.5, 1.5, 1.0], "in the order of the choosers");
+        let words = &found[&Chooser::Models][&QUERY].1;
+        assert!(words.ends_with("chain on agent, 30.000 µs; best: chain on kernel, 20.000 µs"));
+    }
+
+    #[test]
+    fn losses_of_a_table_are_compared_where_both_choices_were_timed() {
+        let query = |bytes| Query { ranks_per_node: 4, bytes, ..QUERY };
+        let flat = |bytes, time, by: &[Chooser]| {
+            row(query(bytes), (Algorithm::Flat, Engine::Peers), time, by)
         };
-        let found = ratios(&map(&[(0, 1.5), (1, 1.0)]), &map(&[(2, 4.0), (0, 3.0)]));
-        assert_eq!(found, [(0.5, "1.5; before: 3".to_owned())]);
+        let join = |bytes, time, by: &[Chooser]| {
+            row(query(bytes), (Algorithm::Join, Engine::Peers), time, by)
+        };
+        let run = Run::of([
+            flat(24, 3.0, &[Chooser::BuiltIn]),
+            join(24, 2.0, &[Chooser::Table]),
+            flat(192, 8.0, &[Chooser::Table]),
+        ]);
+        let mut part = Part::new("regret", "");
+        add_losses(&mut part, &[&run]);
+        let names: Vec<&str> = part.maps.iter().map(|map| map.name.as_str()).collect();
+        assert_eq!(names, ["built-in-4", "table-4"]);
+        let rows: Vec<(&Value, &Value)> =
+            part.tables[0].rows.iter().map(|row| (&row[0], &row[2])).collect();
+        let expected: [(Value, Value); 3] = [
+            ("built-in".into(), 1.5.into()),
+            ("table".into(), 1.0.into()),
+            (TABLE_OVER_BUILT_IN.into(), (1.0 / 1.5).into()),
+        ];
+        assert_eq!(rows, expected.each_ref().map(|(choice, value)| (choice, value)));
     }
 }
