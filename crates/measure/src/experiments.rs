@@ -80,6 +80,7 @@ const OF_ROWS: &[(&str, MakePart)] = &[
     ("progress", plogp::progress_part),
     ("queues", queues::part),
     ("overlap", overlap::part),
+    ("models", models::part),
     ("calibration", |run| decisions::part(Purpose::Calibration, run)),
     ("decisions", |run| decisions::part(Purpose::Decision, run)),
     ("regret", |run| decisions::part(Purpose::Check, run)),

@@ -1,32 +1,35 @@
 //! Predicted against measured, for every algorithm of every collective (2004, sections 3 to 5).
 //!
-//! Each step times all algorithms of one operation, size and number of ranks side by side, and rank
-//! 0 predicts them from the parameters in `machine.json`, where the directory has one. What can be
-//! said about all sizes together is concluded: the constants of the [model of
+//! Each step times all algorithms of one operation, size and number of ranks side by side. Rank 0
+//! predicts them from the parameters in `machine.json`, where the directory has one: predictions are
+//! rows, too. The rest follows from all rows: the constants of the [model of
 //! sharing](models::simulation), fitted to the simplest algorithm of each operation alone, and its
 //! predictions of all others; the errors of both models; γ; guidelines that are broken; anomalies
 //! of small messages.
 
-mod conclusions;
 mod guidelines;
-mod names;
-mod outline;
-mod shared;
+mod part;
+mod simulated;
+
+pub use part::part;
 
 use crate::experiments::algorithms::{CollectiveCall, compare};
 use crate::harness::timer::Budget;
-use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
-use crate::results::{Point, Role};
+use crate::harness::{Experiment, JobShape, Setting, Step, StepContext};
+use crate::rows::{Quantity, Row, What};
 use collectives::{Algorithm, Choice, Collective};
 use models::costs::Costs;
 use models::decision::CallForm;
 use models::formulas::alltoall;
 use models::machine_file::{Engine, Machine};
-use names::{LOWER, UPPER, curve, figure, segments};
+use std::num::NonZeroU64;
 use tradewind::EngineKind;
 
 /// The caller engine is measured for the formulas alone, which are far off for other reasons.
 const VISITS_OF_THE_CALLER: u32 = 2;
+/// Segments of the segmented algorithms.
+const SEGMENTS: [NonZeroU64; 2] =
+    [NonZeroU64::new(8 << 10).expect("not zero"), NonZeroU64::new(64 << 10).expect("not zero")];
 /// No collective takes more memory than this.
 const MOST_MEMORY: u64 = 1 << 28;
 /// The operations, those of the paper's tables first.
@@ -96,14 +99,19 @@ pub fn experiment(setting: &Setting) -> Experiment {
                 let milliseconds = budget.milliseconds as u64 * 2;
                 let what =
                     format!("{collective}, {engine} engine, visit {visit} of {}", extent.visits);
-                steps.push(Step::new(what, shape, milliseconds, move |here| {
-                    measure(here, &collective, budget)
+                steps.push(Step::of_rows(what, shape, milliseconds, move |here| {
+                    let plans = plans(here, &collective);
+                    let mut rows = compare(here, &collective, &plans, budget)?;
+                    // Later visits would have the same predictions.
+                    if visit == 1 {
+                        rows.extend(predicted(here, &collective, &plans));
+                    }
+                    Ok(rows)
                 }));
             }
         }
     }
-    Experiment::new(outline::outline(setting, &extent.ranks, &extent.operations), steps)
-        .concluding(conclusions::draw)
+    Experiment::of_rows("models", setting, steps).noting_crowds()
 }
 
 /// The calls that are measured with this many ranks.
@@ -123,53 +131,40 @@ fn collectives(extent: &Extent, ranks: u32) -> Vec<CollectiveCall> {
     all
 }
 
-fn measure(
-    here: &StepContext<'_>,
-    collective: &CollectiveCall,
-    budget: Budget,
-) -> Result<Vec<Finding>, Error> {
-    let plans = collective.plans(&segments());
-    // With the caller engine its own ranks execute a join, so figures of other engines do not apply
-    // to it.
+/// With the caller engine its own ranks execute a join, so figures of other engines do not apply
+/// to it.
+fn plans(here: &StepContext<'_>, collective: &CollectiveCall) -> Vec<Choice> {
     let joins = here.shape.engine == EngineKind::Peers;
-    let plans: Vec<Choice> =
-        plans.into_iter().filter(|plan| joins || plan.algorithm != Algorithm::Join).collect();
-    let rows = compare(here, collective, &plans, budget)?;
-    let timed = || rows.iter().filter_map(|row| Some((row.algorithm?, &row.times)));
-    let figure = figure(collective.operation, collective.ranks, here.shape.engine);
-    let x = collective.bytes as f64;
-    let mut found = Vec::new();
-    for (plan, times) in timed() {
-        found.push(Finding::measured(&figure, &curve(&plan), Point::of(x, times)));
-    }
-    let Some(costs) = costs(here) else { return Ok(found) };
-    let CollectiveCall { operation, ranks, bytes, .. } = *collective;
-    let mut predict = |name: String, microseconds: f64| {
-        if microseconds.is_finite() {
-            found.push(Finding::point(
-                &figure,
-                &name,
-                Role::Predicted,
-                Point::exact(x, microseconds),
-            ));
-        }
+    let mut plans = collective.plans(&SEGMENTS);
+    plans.retain(|plan| joins || plan.algorithm != Algorithm::Join);
+    plans
+}
+
+/// What the formulas predict.
+fn predicted(here: &StepContext<'_>, collective: &CollectiveCall, plans: &[Choice]) -> Vec<Row> {
+    let Some(costs) = costs(here) else { return Vec::new() };
+    let CollectiveCall { operation, form, ranks, bytes, .. } = *collective;
+    let engine = engine_of(here.shape.engine);
+    let row = |quantity, plan, microseconds: f64| {
+        let row = here.row(What::Collective(operation), quantity, vec![microseconds]).sized(bytes);
+        (microseconds.is_finite() && microseconds >= 0.0).then(|| row.by(engine, form, plan))
     };
-    for (plan, _) in timed() {
-        let plan = &plan;
-        let name = outline::by_plogp(&curve(plan));
-        if plan.algorithm == Algorithm::Join {
-            let time = costs.predict(operation, plan, ranks, bytes);
-            predict(name, time.unwrap_or(f64::NAN));
-        } else if let Some(messages) = costs.messages(operation, plan, ranks, bytes) {
-            predict(name, messages + costs.start.of(operation, ranks, bytes));
-        }
-    }
+    let of_plan = |plan: &Choice| {
+        let time = if plan.algorithm == Algorithm::Join {
+            costs.predict(operation, plan, ranks, bytes)
+        } else {
+            let messages = costs.messages(operation, plan, ranks, bytes);
+            messages.map(|time| time + costs.start.of(operation, ranks, bytes))
+        };
+        row(Quantity::Predicted, Some(*plan), time?)
+    };
+    let mut rows: Vec<Row> = plans.iter().filter_map(of_plan).collect();
     if operation == Collective::Alltoall {
         let bounds = alltoall::bounds(&costs.network, ranks, bytes);
-        predict(LOWER.to_owned(), bounds.lower);
-        predict(UPPER.to_owned(), bounds.upper);
+        rows.extend(row(Quantity::LowerBound, None, bounds.lower));
+        rows.extend(row(Quantity::UpperBound, None, bounds.upper));
     }
-    Ok(found)
+    rows
 }
 
 /// Costs under the step's engine; none if they have not been measured.

@@ -1,9 +1,11 @@
 //! Performance guidelines between collectives, and their violations.
 
-use super::names::{figure, numbers_of_ranks};
-use crate::results::{Part, Role, Value};
+use super::simulated::Simulated;
+use crate::results::Value;
 use collectives::Collective;
-use tradewind::EngineKind;
+use models::decision::Query;
+use models::machine_file::Engine;
+use std::collections::BTreeMap;
 
 /// More than this is no chance.
 const TOLERANCE: f64 = 1.1;
@@ -56,31 +58,28 @@ const GUIDELINES: &[Guideline] = &[
     },
 ];
 
+/// The best times of each operation by sizes, in microseconds.
+type Best = BTreeMap<Collective, BTreeMap<u64, f64>>;
+
 /// The rows of those that are broken.
-pub(super) fn broken(part: &Part) -> Vec<Vec<Value>> {
+pub(super) fn broken(plans: &[Simulated<'_>]) -> Vec<Vec<Value>> {
+    let mut best: BTreeMap<u32, Best> = BTreeMap::new();
+    for one in plans.iter().filter(|one| one.engine == Engine::Peers) {
+        let Query { operation, ranks, bytes, .. } = one.times.query;
+        let of_operation = best.entry(ranks).or_default().entry(operation).or_default();
+        let least = of_operation.entry(bytes).or_insert(f64::INFINITY);
+        *least = least.min(one.row.median());
+    }
     let mut rows = Vec::new();
-    for ranks in numbers_of_ranks(part) {
+    for (ranks, best) in &best {
         for guideline in GUIDELINES {
-            for (bytes, left) in best(part, guideline.left, ranks) {
-                let side = |(operation, size): &(Collective, Size)| {
-                    let ranks_wide = f64::from(ranks);
-                    let bytes = match size {
-                        Size::Same => bytes,
-                        Size::All => bytes * ranks_wide,
-                        Size::Part => bytes / ranks_wide,
-                    };
-                    at(&best(part, *operation, ranks), bytes)
-                };
-                let Some(right) = guideline.right.iter().map(side).sum::<Option<f64>>() else {
-                    continue;
-                };
-                if left > TOLERANCE * right {
-                    let numbers = [f64::from(ranks), bytes, left, right, left / right];
-                    rows.push(
-                        std::iter::once(guideline.words().into())
-                            .chain(numbers.map(Value::from))
-                            .collect(),
-                    );
+            for (bytes, left) in best.get(&guideline.left).into_iter().flatten() {
+                let bytes = *bytes as f64;
+                let right = guideline.right(best, *ranks, bytes);
+                if let Some(right) = right.filter(|right| *left > TOLERANCE * right) {
+                    let numbers = [f64::from(*ranks), bytes, *left, right, left / right];
+                    let words = [guideline.words().into()].into_iter();
+                    rows.push(words.chain(numbers.map(Value::from)).collect());
                 }
             }
         }
@@ -89,6 +88,20 @@ pub(super) fn broken(part: &Part) -> Vec<Vec<Value>> {
 }
 
 impl Guideline {
+    /// The time of the right side; `None` if it was not measured for these sizes.
+    fn right(&self, best: &Best, ranks: u32, bytes: f64) -> Option<f64> {
+        let ranks = f64::from(ranks);
+        let side = |(operation, size): &(Collective, Size)| {
+            let bytes = match size {
+                Size::Same => bytes,
+                Size::All => bytes * ranks,
+                Size::Part => bytes / ranks,
+            };
+            at(best.get(operation)?, bytes)
+        };
+        self.right.iter().map(side).sum()
+    }
+
     fn words(&self) -> String {
         let one = |(operation, size): &(Collective, Size)| {
             let size = match size {
@@ -103,36 +116,16 @@ impl Guideline {
     }
 }
 
-/// The best time of an operation at each size.
-fn best(part: &Part, operation: Collective, ranks: u32) -> Vec<(f64, f64)> {
-    let Some(figure) = part.figure(&figure(operation, ranks, EngineKind::Peers)) else {
-        return Vec::new();
-    };
-    let mut best: Vec<(f64, f64)> = Vec::new();
-    for point in figure
-        .series
-        .iter()
-        .filter(|series| series.role == Role::Measured)
-        .flat_map(|series| &series.points)
-    {
-        match best.iter_mut().find(|(x, _)| *x == point.x) {
-            Some((_, time)) => *time = time.min(point.median),
-            None => best.push((point.x, point.median)),
-        }
-    }
-    best.sort_by(|left, right| left.0.total_cmp(&right.0));
-    best
-}
-
 /// Between two sizes, on a straight line in equal ratios; none beyond them.
-fn at(points: &[(f64, f64)], x: f64) -> Option<f64> {
-    let above = points.partition_point(|(known, _)| *known < x);
-    let (right, right_time) = *points.get(above)?;
-    if right == x {
+fn at(times: &BTreeMap<u64, f64>, bytes: f64) -> Option<f64> {
+    let above = times.range(bytes.ceil() as u64..).next();
+    let (right, right_time) = above.map(|(right, time)| (*right as f64, *time))?;
+    if right == bytes {
         return Some(right_time);
     }
-    let (left, left_time) = *points.get(above.checked_sub(1)?)?;
-    let share = (x / left).ln() / (right / left).ln();
+    let (left, left_time) = times.range(..bytes.ceil() as u64).next_back()?;
+    let left = *left as f64;
+    let share = (bytes / left).ln() / (right / left).ln();
     Some(left_time * (right_time / left_time).powf(share))
 }
 
@@ -142,9 +135,9 @@ mod tests {
 
     #[test]
     fn between_two_sizes_lies_the_ratio() {
-        let points = [(1.0, 2.0), (100.0, 8.0)];
-        assert_eq!(at(&points, 100.0), Some(8.0));
-        assert!(at(&points, 10.0).is_some_and(|time| (time - 4.0).abs() < 1e-12));
-        assert_eq!((at(&points, 0.5), at(&points, 101.0)), (None, None));
+        let times = [(1, 2.0), (100, 8.0)].into();
+        assert_eq!(at(&times, 100.0), Some(8.0));
+        assert!(at(&times, 10.0).is_some_and(|time| (time - 4.0).abs() < 1e-12));
+        assert_eq!((at(&times, 0.5), at(&times, 101.0)), (None, None));
     }
 }
