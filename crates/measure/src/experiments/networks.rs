@@ -19,7 +19,6 @@ use network::node_map::NodeMap;
 use network::transport::Transport;
 use network::transport::fabric::{Fabric, READ_FROM, request};
 use network::transport::tcp::{Listener, Tcp, Timeouts};
-use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -37,7 +36,7 @@ const WARM_UP: u32 = 10;
 const TIMEOUTS: Timeouts =
     Timeouts { connecting: Duration::from_secs(3), unanswered: Duration::from_secs(15) };
 /// Sizes in bytes, and the number of runs in a round.
-pub const SIZES: [(u64, u32); 5] =
+const SIZES: [(u64, u32); 5] =
     [(8, 125), (64 << 10, 100), (256 << 10, 30), (1 << 20, 10), (4 << 20, 3)];
 
 /// An agent over a network, and the schedules of all sizes.
@@ -71,18 +70,17 @@ impl NetworkPath {
         Ok(NetworkPath { client, schedules, sequence: 0 })
     }
 
-    /// Makes runs of one of the [`SIZES`], by its position, at the same time as the other node.
-    /// Returns microseconds for a message, and of this process's processor time.
+    /// Makes runs of one of the sizes, by its position, at the same time as the other node. Returns
+    /// microseconds for a message.
     ///
     /// # Errors
     /// If the other node fails.
-    pub fn measure(&mut self, size: usize, runs: u32) -> Result<[f64; 2], Error> {
+    pub fn measure(&mut self, size: usize, runs: u32) -> Result<f64, Error> {
         let (bytes, _) = SIZES[size];
         let (schedule, lengths) = &self.schedules[size];
         let inputs: Vec<Vec<u8>> = lengths.iter().map(|length| vec![7; *length as usize]).collect();
         let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         let begun = Instant::now();
-        let used = processor_time();
         for _ in 0..runs {
             let run = self.client.start(*schedule, self.sequence, &inputs)?;
             self.sequence += 1;
@@ -91,15 +89,8 @@ impl NetworkPath {
             self.client.fetch(run, &mut outputs)?;
         }
         let messages = f64::from(runs * if bytes == SIZES[0].0 { 2 * TRIPS } else { WINDOW });
-        let spent = processor_time().saturating_sub(used);
-        Ok([begun.elapsed(), spent].map(|time| time.as_secs_f64() * 1e6 / messages))
+        Ok(begun.elapsed().as_secs_f64() * 1e6 / messages)
     }
-}
-
-/// Of all threads of this process.
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 /// The schedules of a size: round trips, or a window of messages and an answer.
@@ -308,8 +299,7 @@ fn measure_sizes(mut path: NetworkPath, shorter: u32) -> Result<(NetworkPath, Ve
         let runs = runs.div_ceil(shorter);
         // Both nodes begin together after the first runs, which warm up.
         path.measure(size, runs.div_ceil(WARM_UP))?;
-        let [time, _] = path.measure(size, runs)?;
-        times.push(time);
+        times.push(path.measure(size, runs)?);
     }
     Ok((path, times))
 }
