@@ -12,53 +12,63 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Why a call is left to the MPI library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub(crate) enum Reason {
+/// Defines the reasons, with their names in a report.
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $reason:ident $name:literal;)+) => {
+        /// Why a call is left to the MPI library.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub(crate) enum Reason { $($(#[doc = $doc])+ $reason,)+ }
+
+        const REASON_NAMES: &[&str] = &[$($name),+];
+    };
+}
+
+reasons! {
     /// Tradewind does not serve the communicator.
-    Communicator,
+    Communicator "communicator";
     /// The user has excluded the call.
-    Excluded,
+    Excluded "TRADEWIND_MPI_ONLY";
     /// The buffers are too long.
-    Length,
+    Length "length";
     /// The arguments are invalid, in a persistent collective on any rank: the MPI library reports
     /// that.
-    Arguments,
+    Arguments "arguments";
     /// The form is not served.
-    Form,
+    Form "form";
     /// The communicator has ranks on several nodes, where nothing has been measured, or where the
     /// start would wait for them.
-    Nodes,
+    Nodes "nodes";
     /// A rank has no shared memory for the communicator of a persistent collective.
-    Memory,
+    Memory "memory";
     /// By the table or the rule the call is not surely faster here.
-    Slower,
+    Slower "not faster";
     /// The communicator was revoked, or one of its processes has failed.
-    Failure,
+    Failure "failure";
 }
 
-const REASONS: usize = 9;
+/// Counts of a kind: calls that were taken.
+const TAKEN: usize = 0;
+/// Nanoseconds inside the start and the completion of calls that were taken.
+const EXPOSED: usize = 1;
+/// Calls that were taken and have a measured time of the MPI library.
+const COMPARED: usize = 2;
+/// Nanoseconds that the MPI library has taken for such calls in the measurement.
+const LIBRARY: usize = 3;
+/// Calls that were left, by reason.
+const LEFT: usize = 4;
 
-struct Counts {
-    taken: AtomicU64,
-    left: [AtomicU64; REASONS],
-    /// Nanoseconds inside the start and the completion of calls that were taken.
-    exposed: AtomicU64,
-    /// Calls that were taken and have a measured time of the MPI library, and nanoseconds of that.
-    compared: AtomicU64,
-    library: AtomicU64,
+/// Number of counts of a kind.
+const COUNTS_OF_KIND: usize = LEFT + REASON_NAMES.len();
+
+/// Number of all counts.
+const ALL_COUNTS: usize = Kind::COUNT * COUNTS_OF_KIND;
+
+static COUNTS: [AtomicU64; ALL_COUNTS] = [const { AtomicU64::new(0) }; ALL_COUNTS];
+
+fn count(kind: Kind, which: usize) -> &'static AtomicU64 {
+    &COUNTS[kind.index() * COUNTS_OF_KIND + which]
 }
-
-static COUNTS: [Counts; Kind::COUNT] = [const {
-    Counts {
-        taken: AtomicU64::new(0),
-        left: [const { AtomicU64::new(0) }; REASONS],
-        exposed: AtomicU64::new(0),
-        compared: AtomicU64::new(0),
-        library: AtomicU64::new(0),
-    }
-}; Kind::COUNT];
 
 /// True if there will be a report. Then each call is timed, by two reads of the clock, and the calls
 /// that are left are counted, by a locked instruction each.
@@ -71,7 +81,7 @@ pub(crate) fn measure_times() {
 /// Counts a call that was taken. Callers hold the lock of the requests, so no count is lost, and a
 /// locked instruction is spared.
 pub(crate) fn taken(kind: Kind) {
-    let taken = &COUNTS[kind.index()].taken;
+    let taken = count(kind, TAKEN);
     taken.store(taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
@@ -79,7 +89,7 @@ pub(crate) fn taken(kind: Kind) {
 #[inline]
 pub(crate) fn taken_blocking(kind: Kind) {
     if TIMES.load(Ordering::Relaxed) {
-        COUNTS[kind.index()].taken.fetch_add(1, Ordering::Relaxed);
+        count(kind, TAKEN).fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -88,7 +98,7 @@ pub(crate) fn taken_blocking(kind: Kind) {
 #[inline]
 pub(crate) fn left(kind: Kind, reason: Reason) {
     if TIMES.load(Ordering::Relaxed) {
-        COUNTS[kind.index()].left[reason as usize].fetch_add(1, Ordering::Relaxed);
+        count(kind, LEFT + reason as usize).fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -112,7 +122,7 @@ impl Clock {
         if let Some(begun) = self.0.get() {
             let now = Instant::now();
             let time = now.duration_since(begun).as_nanos() as u64;
-            COUNTS[kind.index()].exposed.fetch_add(time, Ordering::Relaxed);
+            count(kind, EXPOSED).fetch_add(time, Ordering::Relaxed);
             self.0.set(Some(now));
         }
     }
@@ -140,15 +150,11 @@ pub(crate) fn compare(kind: Kind, ranks: usize) {
         let bytes = if kind.collective == Collective::Barrier { Some(0) } else { LENGTH.take() };
         let time = bytes.and_then(|bytes| table::library_time(kind, ranks as u32, bytes));
         if let Some(time) = time {
-            let counts = &COUNTS[kind.index()];
-            counts.compared.fetch_add(1, Ordering::Relaxed);
-            counts.library.fetch_add(time, Ordering::Relaxed);
+            count(kind, COMPARED).fetch_add(1, Ordering::Relaxed);
+            count(kind, LIBRARY).fetch_add(time, Ordering::Relaxed);
         }
     }
 }
-
-/// Number of values of a collective in the sum over all ranks.
-const VALUES: usize = REASONS + 4;
 
 /// Prints the report of a job in which no rank counts calls.
 pub(crate) fn print_alone(served: &str) {
@@ -162,16 +168,7 @@ pub(crate) fn print(abi: &Abi, (element, sum): (Handle, Handle), served: &str) {
     let communicator = survivors.0;
     let mut rank = 0;
     call!(Comm_rank(communicator, &raw mut rank));
-    let mut own = [0u64; VALUES * Kind::COUNT];
-    for (counts, values) in COUNTS.iter().zip(own.chunks_exact_mut(VALUES)) {
-        values[0] = counts.taken.load(Ordering::Relaxed);
-        values[1] = counts.exposed.load(Ordering::Relaxed);
-        values[2] = counts.compared.load(Ordering::Relaxed);
-        values[3] = counts.library.load(Ordering::Relaxed);
-        for (value, left) in values[4..].iter_mut().zip(&counts.left) {
-            *value = left.load(Ordering::Relaxed);
-        }
-    }
+    let mut own = COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed));
     let mut all = own;
     let from = own.as_mut_ptr();
     let to = all.as_mut_ptr();
@@ -185,18 +182,6 @@ pub(crate) fn print(abi: &Abi, (element, sum): (Handle, Handle), served: &str) {
     }
 }
 
-const REASON_NAMES: [&str; REASONS] = [
-    "communicator",
-    "TRADEWIND_MPI_ONLY",
-    "length",
-    "arguments",
-    "form",
-    "nodes",
-    "memory",
-    "not faster",
-    "failure",
-];
-
 fn text(all: &[u64], served: &str) -> String {
     let mut text = format!("tradewind: {served}\n");
     // Writing to a string cannot fail.
@@ -206,7 +191,7 @@ fn text(all: &[u64], served: &str) -> String {
         "collective (all ranks)", "taken", "left", "exposed each", "library's"
     );
     let mut has_unknown = false;
-    for (kind, values) in Kind::ALL.iter().zip(all.chunks_exact(VALUES)) {
+    for (kind, values) in Kind::ALL.iter().zip(all.chunks_exact(COUNTS_OF_KIND)) {
         let [taken, exposed, compared, library, left @ ..] = values else { continue };
         let total: u64 = left.iter().sum();
         if *taken + total == 0 {
@@ -248,11 +233,11 @@ mod tests {
 
     /// The lines of a report about calls of one kind.
     fn lines(taken: u64, compared: u64, left: u64) -> Vec<String> {
-        let mut all = [0; VALUES * Kind::COUNT];
+        let mut all = [0; ALL_COUNTS];
         let kind = Kind::named("Iallreduce").expect("it is one");
-        let values = &mut all[VALUES * kind.index()..][..VALUES];
-        values[..4].copy_from_slice(&[taken, taken * 1500, compared, compared * 2500]);
-        values[4 + Reason::Length as usize] = left;
+        let values = &mut all[COUNTS_OF_KIND * kind.index()..][..COUNTS_OF_KIND];
+        values[..LEFT].copy_from_slice(&[taken, taken * 1500, compared, compared * 2500]);
+        values[LEFT + Reason::Length as usize] = left;
         text(&all, "two ranks").lines().skip(2).map(str::to_owned).collect()
     }
 
