@@ -1,6 +1,6 @@
 //! Blocking collectives: all of them here, and calls that a measured table selects.
 
-use crate::harness::{Finished, Host, Job, Shared};
+use crate::harness::{Finished, Host, Job, Shared, families, first_case};
 use crate::programs::COLLECTIVES;
 use serde_json::Value;
 use std::path::Path;
@@ -8,22 +8,22 @@ use std::sync::LazyLock;
 use testing::mpi::Family;
 
 testing::tests![needs(Mpich):
-    mpich_has_every_blocking_collective,
     blocking_calls_drive_messages,
     a_table_selects_calls,
     reports_name_the_times_of_the_library,
     an_unusable_table_is_named_once,
-    mpich_ends_mismatched_collectives,
-];
-testing::tests![needs(OpenMpi):
-    open_mpi_has_every_blocking_collective,
-    open_mpi_ends_mismatched_collectives,
 ];
 testing::tests![needs(Mpich, OpenMpi): every_name_is_taken];
-testing::tests![needs(Mpich, IntelMpi):
-    intel_mpi_has_every_blocking_collective,
-    intel_mpi_ends_mismatched_collectives,
-];
+families! {
+    compare_with_library:
+        mpich_has_every_blocking_collective,
+        open_mpi_has_every_blocking_collective,
+        intel_mpi_has_every_blocking_collective;
+    mismatched_collectives_end:
+        mpich_ends_mismatched_collectives,
+        open_mpi_ends_mismatched_collectives,
+        intel_mpi_ends_mismatched_collectives;
+}
 
 /// Compares the blocking forms, which run here, with the nonblocking ones of the MPI library.
 fn compare_with_library(family: Family) {
@@ -36,7 +36,7 @@ fn compare_with_library(family: Family) {
     } else {
         format!("Barrier,{}", COLLECTIVES.join(","))
     };
-    for (host, ranks) in Host::with_ranks(family, &[2, 3]) {
+    for (host, ranks) in Host::with_ranks(family, &[3, 2]) {
         let job = host.job("collectives", ranks).argument("blocking");
         let finished = job.variable("TRADEWIND_MPI_ONLY", &only).preloaded().expect_success();
         let is_taken = finished.calls("MPI_Iallreduce").0 > 0;
@@ -46,18 +46,6 @@ fn compare_with_library(family: Family) {
             assert!(taken > 0 && left == 0, "{name} with {host:?}: {finished:?}");
         }
     }
-}
-
-fn mpich_has_every_blocking_collective() {
-    compare_with_library(Family::Mpich);
-}
-
-fn open_mpi_has_every_blocking_collective() {
-    compare_with_library(Family::OpenMpi);
-}
-
-fn intel_mpi_has_every_blocking_collective() {
-    compare_with_library(Family::Intel);
 }
 
 fn blocking_calls_drive_messages() {
@@ -232,17 +220,16 @@ fn reports_name_the_times_of_the_library() {
 fn mismatched_collectives_end(family: Family) {
     // The root of the broadcast gets no error, so its handler is none.
     let cases: [&[&str]; 5] = [
-        &["allreduce"],
         &["allreduce", "return"],
         &["bcast"],
         &["ialltoall"],
+        &["allreduce"],
         &["ialltoall", "return"],
     ];
     for (number, host) in Host::all(family).into_iter().enumerate() {
         let mut table = Table::measured(host);
         table.set(&["Allreduce", "Bcast", "Ialltoall"], [0.5, 0.5, 1.5]);
-        // Each job takes as long as two checks.
-        for case in if number == 0 { &cases[..] } else { &cases[4..] } {
+        for case in &cases[first_case(family, number, cases.len())..] {
             let job = table.job(host, "mismatched", 2);
             let finished = case.iter().fold(job, |job, word| job.argument(word)).preloaded();
             assert!(finished.in_time, "{case:?} with {host:?}: {finished:?}");
@@ -254,18 +241,6 @@ fn mismatched_collectives_end(family: Family) {
             assert_eq!(is_told, case[0] == "ialltoall", "{host:?}: {finished:?}");
         }
     }
-}
-
-fn mpich_ends_mismatched_collectives() {
-    mismatched_collectives_end(Family::Mpich);
-}
-
-fn open_mpi_ends_mismatched_collectives() {
-    mismatched_collectives_end(Family::OpenMpi);
-}
-
-fn intel_mpi_ends_mismatched_collectives() {
-    mismatched_collectives_end(Family::Intel);
 }
 
 fn every_name_is_taken() {

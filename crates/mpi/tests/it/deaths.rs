@@ -1,17 +1,20 @@
 //! A rank that ends while others wait for it: the launcher ends the job, as without the library.
 
-use crate::harness::{Finished, Host};
+use crate::harness::{Finished, Host, families};
 use testing::mpi::Family;
 
 testing::tests![needs(Mpich):
-    a_killed_rank_ends_the_job_of_mpich,
     the_rank_that_has_started_the_service_ends_the_job,
     a_rank_killed_where_others_create_a_communicator_ends_the_job,
     an_abort_ends_the_job,
     a_killed_rank_ends_a_job_whose_starts_wait_for_memory,
 ];
-testing::tests![needs(OpenMpi): a_killed_rank_ends_the_job_of_open_mpi];
-testing::tests![needs(Mpich, IntelMpi): a_killed_rank_ends_the_job_of_intel_mpi];
+families! {
+    killed_rank:
+        a_killed_rank_ends_the_job_of_mpich,
+        a_killed_rank_ends_the_job_of_open_mpi,
+        a_killed_rank_ends_the_job_of_intel_mpi;
+}
 
 /// Runs a form of the program with every library of a family, without tradewind and with it. The
 /// job ends, and fails. The status with which it fails is the launcher's: that of hydra depends on
@@ -29,16 +32,8 @@ fn expect_failure(finished: &Finished) {
     assert_ne!(finished.status, Some(0), "{finished:?}");
 }
 
-fn a_killed_rank_ends_the_job_of_mpich() {
-    ends(Family::Mpich, 3, None);
-}
-
-fn a_killed_rank_ends_the_job_of_open_mpi() {
-    ends(Family::OpenMpi, 3, None);
-}
-
-fn a_killed_rank_ends_the_job_of_intel_mpi() {
-    ends(Family::Intel, 3, None);
+fn killed_rank(family: Family) {
+    ends(family, 3, None);
 }
 
 fn the_rank_that_has_started_the_service_ends_the_job() {

@@ -1,22 +1,20 @@
 //! The ranks' common decision where a call runs, with arguments and settings that differ between ranks:
 //! correct programs have their results, and wrong ones end.
 
-use crate::harness::Host;
+use crate::harness::{Host, families, first_case};
 use testing::mpi::Family;
 
 testing::tests![needs(Mpich):
-    mpich_has_its_results_whatever_differs,
-    mpich_ends_divided_calls,
     settings_of_one_rank_change_no_result,
 ];
-testing::tests![needs(OpenMpi):
-    open_mpi_has_its_results_whatever_differs,
-    open_mpi_ends_divided_calls,
-];
-testing::tests![needs(Mpich, IntelMpi):
-    intel_mpi_has_its_results_whatever_differs,
-    intel_mpi_ends_divided_calls,
-];
+families! {
+    differences:
+        mpich_has_its_results_whatever_differs,
+        open_mpi_has_its_results_whatever_differs,
+        intel_mpi_has_its_results_whatever_differs;
+    divided:
+        mpich_ends_divided_calls, open_mpi_ends_divided_calls, intel_mpi_ends_divided_calls;
+}
 
 /// What differs between the ranks of a correct program, as `decisions.c` names it, and calls of each
 /// case that run on tradewind on all ranks.
@@ -65,7 +63,7 @@ const SETTINGS: [(&str, &str); 9] = [
 
 /// All cases in one job with each library; odd and even numbers of ranks.
 fn differences(family: Family) {
-    for (host, ranks) in Host::with_ranks(family, &[3, 4]) {
+    for (host, ranks) in Host::with_ranks(family, &[4, 3]) {
         let finished = host.job("decisions", ranks).preloaded().expect_success();
         let names = DIFFERENCES.map(|(name, _)| name);
         assert_eq!(finished.output.lines().collect::<Vec<_>>(), names, "{finished:?}");
@@ -81,8 +79,7 @@ fn differences(family: Family) {
 /// A line names the ranks on both sides. In a library that ends the job at the error there is none.
 fn divided(family: Family) {
     for (number, host) in Host::all(family).into_iter().enumerate() {
-        // Each job takes as long as two checks.
-        for case in if number == 0 { &DIVIDED[..] } else { &DIVIDED[3..] } {
+        for case in &DIVIDED[first_case(family, number, DIVIDED.len())..] {
             let finished = host.job("divided", 3).argument(case).preloaded();
             assert!(finished.in_time, "{case} with {host:?}: {finished:?}");
             assert_ne!(finished.status, Some(0), "{case} with {host:?}: {finished:?}");
@@ -102,28 +99,4 @@ fn settings_of_one_rank_change_no_result() {
         let finished = job.preloaded().expect_success();
         assert_eq!(finished.output.lines().collect::<Vec<_>>(), cases, "{name}: {finished:?}");
     }
-}
-
-fn mpich_has_its_results_whatever_differs() {
-    differences(Family::Mpich);
-}
-
-fn open_mpi_has_its_results_whatever_differs() {
-    differences(Family::OpenMpi);
-}
-
-fn intel_mpi_has_its_results_whatever_differs() {
-    differences(Family::Intel);
-}
-
-fn mpich_ends_divided_calls() {
-    divided(Family::Mpich);
-}
-
-fn open_mpi_ends_divided_calls() {
-    divided(Family::OpenMpi);
-}
-
-fn intel_mpi_ends_divided_calls() {
-    divided(Family::Intel);
 }

@@ -1,33 +1,36 @@
 //! Programs that err, and systems that refuse what tradewind needs: no job hangs, and a correct
 //! program does the same as without the library.
 
-use crate::harness::{Finished, Host};
+use crate::harness::{Finished, Host, families};
 use testing::mpi::Family;
 
-testing::tests![needs(Mpich):
-    mpich_ends_after_mismatches,
-    mpich_reports_wrong_arguments,
-    mpich_reports_failures_in_arrays,
-    mpich_calls_functions_at_the_end,
-    mpich_ends_with_active_collectives,
-    refused_system_calls_change_no_result_of_mpich,
-];
-testing::tests![needs(OpenMpi):
-    open_mpi_ends_after_mismatches,
-    open_mpi_reports_wrong_arguments,
-    open_mpi_reports_failures_in_arrays,
-    open_mpi_calls_functions_at_the_end,
-    open_mpi_ends_with_active_collectives,
-    refused_system_calls_change_no_result_of_open_mpi,
-];
-testing::tests![needs(Mpich, IntelMpi):
-    intel_mpi_ends_after_mismatches,
-    intel_mpi_reports_wrong_arguments,
-    intel_mpi_reports_failures_in_arrays,
-    intel_mpi_calls_functions_at_the_end,
-    intel_mpi_ends_with_active_collectives,
-    refused_system_calls_change_no_result_of_intel_mpi,
-];
+families! {
+    mismatches:
+        mpich_ends_after_mismatches,
+        open_mpi_ends_after_mismatches,
+        intel_mpi_ends_after_mismatches;
+    wrong_arguments:
+        mpich_reports_wrong_arguments,
+        open_mpi_reports_wrong_arguments,
+        intel_mpi_reports_wrong_arguments;
+    failures_in_arrays:
+        mpich_reports_failures_in_arrays,
+        open_mpi_reports_failures_in_arrays,
+        intel_mpi_reports_failures_in_arrays;
+    functions_at_the_end:
+        mpich_calls_functions_at_the_end,
+        open_mpi_calls_functions_at_the_end,
+        intel_mpi_calls_functions_at_the_end;
+    active_collectives:
+        mpich_ends_with_active_collectives,
+        open_mpi_ends_with_active_collectives,
+        intel_mpi_ends_with_active_collectives;
+    refused_system_calls:
+        refused_system_calls_change_no_result_of_mpich,
+        refused_system_calls_change_no_result_of_open_mpi,
+        refused_system_calls_change_no_result_of_intel_mpi;
+}
+
 /// Lines that a program has printed, which arrive in any order.
 fn lines(finished: &Finished) -> Vec<&str> {
     let mut lines: Vec<&str> = finished.output.lines().collect();
@@ -117,76 +120,4 @@ fn refused_system_calls(family: Family) {
         let is_taken = finished.calls("MPI_Iallreduce").0 > 0;
         assert!(is_taken != is_left, "{calls:?}: {finished:?}");
     }
-}
-
-fn refused_system_calls_change_no_result_of_mpich() {
-    refused_system_calls(Family::Mpich);
-}
-
-fn refused_system_calls_change_no_result_of_open_mpi() {
-    refused_system_calls(Family::OpenMpi);
-}
-
-fn refused_system_calls_change_no_result_of_intel_mpi() {
-    refused_system_calls(Family::Intel);
-}
-
-fn mpich_ends_after_mismatches() {
-    mismatches(Family::Mpich);
-}
-
-fn mpich_reports_wrong_arguments() {
-    wrong_arguments(Family::Mpich);
-}
-
-fn mpich_calls_functions_at_the_end() {
-    functions_at_the_end(Family::Mpich);
-}
-
-fn mpich_ends_with_active_collectives() {
-    active_collectives(Family::Mpich);
-}
-
-fn open_mpi_ends_after_mismatches() {
-    mismatches(Family::OpenMpi);
-}
-
-fn open_mpi_reports_wrong_arguments() {
-    wrong_arguments(Family::OpenMpi);
-}
-
-fn open_mpi_calls_functions_at_the_end() {
-    functions_at_the_end(Family::OpenMpi);
-}
-
-fn open_mpi_ends_with_active_collectives() {
-    active_collectives(Family::OpenMpi);
-}
-
-fn intel_mpi_ends_after_mismatches() {
-    mismatches(Family::Intel);
-}
-
-fn intel_mpi_reports_wrong_arguments() {
-    wrong_arguments(Family::Intel);
-}
-
-fn intel_mpi_calls_functions_at_the_end() {
-    functions_at_the_end(Family::Intel);
-}
-
-fn intel_mpi_ends_with_active_collectives() {
-    active_collectives(Family::Intel);
-}
-
-fn mpich_reports_failures_in_arrays() {
-    failures_in_arrays(Family::Mpich);
-}
-
-fn open_mpi_reports_failures_in_arrays() {
-    failures_in_arrays(Family::OpenMpi);
-}
-
-fn intel_mpi_reports_failures_in_arrays() {
-    failures_in_arrays(Family::Intel);
 }

@@ -28,6 +28,28 @@ pub(crate) fn library() -> PathBuf {
     own.parent().expect("it is in a directory").join("libtradewind_mpi.so")
 }
 
+/// Registers checks of the libraries of a family, each as a test of MPICH, of Open MPI and of Intel MPI.
+macro_rules! families {
+    ($($check:ident: $mpich:ident, $open_mpi:ident $(, $intel:ident)?;)*) => {$(
+        testing::tests![needs(Mpich): $mpich];
+        testing::tests![needs(OpenMpi): $open_mpi];
+        $(testing::tests![needs(Mpich, IntelMpi): $intel];)?
+
+        fn $mpich() {
+            $check(testing::mpi::Family::Mpich);
+        }
+
+        fn $open_mpi() {
+            $check(testing::mpi::Family::OpenMpi);
+        }
+
+        $(fn $intel() {
+            $check(testing::mpi::Family::Intel);
+        })?
+    )*};
+}
+pub(crate) use families;
+
 /// Values that are made once for all tests, by key.
 pub(crate) struct Shared<K, V>(Mutex<HashMap<K, Arc<OnceLock<V>>>>);
 
@@ -186,6 +208,17 @@ impl Host {
     /// A job of MPICH with these numbers of ranks on virtual nodes.
     pub(crate) fn job_on_nodes(self, name: &str, nodes: &VirtualNodes, ranks: &[u32]) -> Job {
         Job::on_nodes(self.installation, self.build(name), nodes, ranks)
+    }
+}
+
+/// The first of `cases` cases in which a job ends after two checks for mismatches, that run with this
+/// library of a family: all of them with the first library of MPICH, the last two with the first ones of
+/// other families, and the last with the others. The checks are the same in every library.
+pub(crate) fn first_case(family: Family, library: usize, cases: usize) -> usize {
+    match (family, library) {
+        (Family::Mpich, 0) => 0,
+        (_, 0) => cases - 2,
+        _ => cases - 1,
     }
 }
 

@@ -1,15 +1,16 @@
 //! Jobs in which some ranks run without the library: all go on without tradewind, and one line says
 //! so.
 
-use crate::harness::{Finished, Host};
+use crate::harness::{Finished, Host, families};
 use testing::mpi::Family;
 
-testing::tests![needs(Mpich):
-    mpich_goes_on_if_ranks_lack_the_library,
-    names_that_one_rank_cannot_publish,
-];
-testing::tests![needs(OpenMpi): open_mpi_goes_on_if_ranks_lack_the_library];
-testing::tests![needs(Mpich, IntelMpi): intel_mpi_goes_on_if_ranks_lack_the_library];
+testing::tests![needs(Mpich): names_that_one_rank_cannot_publish];
+testing::tests![needs(Mpich, IntelMpi): ranks_that_lack_the_library_without_names];
+families! {
+    goes_on:
+        mpich_goes_on_if_ranks_lack_the_library, open_mpi_goes_on_if_ranks_lack_the_library,
+        intel_mpi_goes_on_if_ranks_lack_the_library;
+}
 
 fn expect_left(finished: &Finished, description: &str) {
     assert_eq!((finished.status, finished.in_time), (Some(0), true), "{finished:?}");
@@ -70,21 +71,12 @@ fn names_that_one_rank_cannot_publish() {
     assert_eq!(finished.calls("MPI_Iallreduce"), (0, 0), "{finished:?}");
 }
 
-fn mpich_goes_on_if_ranks_lack_the_library() {
-    goes_on(Family::Mpich);
-}
-
-fn open_mpi_goes_on_if_ranks_lack_the_library() {
-    goes_on(Family::OpenMpi);
-}
-
-fn intel_mpi_goes_on_if_ranks_lack_the_library() {
-    goes_on(Family::Intel);
-    // There names cannot be looked up, and the ranks of a node look for each other alone.
+/// There names cannot be looked up, and the ranks of a node look for each other alone.
+fn ranks_that_lack_the_library_without_names() {
     for host in Host::all(Family::Intel).into_iter().filter(|host| host.has_standard_abi()) {
         let finished = host.job("some_ranks", 4).preloaded_except("1");
         expect_left(&finished, "1 of 4 ranks was started without `tradewind mpi`: rank 1");
-        // Nor do they look for each other where they do not know whether they are on one node.
+        // They do not look where they do not know whether they are on one node.
         let job = host.job("some_ranks", 4).variable("TRADEWIND_RANK", "0");
         let finished = job.preloaded().expect_success();
         let lines =

@@ -1,6 +1,6 @@
 //! The built-in rule: it follows from recorded measurements, and decides where no table does.
 
-use crate::harness::Host;
+use crate::harness::{Host, families};
 use models::machine::Topology;
 use models::mpi_table::rule::Rule;
 use models::mpi_table::{MpiRow, MpiSize, MpiTable};
@@ -10,9 +10,10 @@ use std::path::Path;
 use testing::mpi::Family;
 
 testing::tests![the_rule_follows_from_recorded_rows, the_rule_takes_no_call_that_took_longer];
-testing::tests![needs(Mpich): mpich_goes_by_the_rule];
-testing::tests![needs(OpenMpi): open_mpi_goes_by_the_rule];
-testing::tests![needs(Mpich, IntelMpi): intel_mpi_goes_by_the_rule];
+families! {
+    goes_by_the_rule:
+        mpich_goes_by_the_rule, open_mpi_goes_by_the_rule, intel_mpi_goes_by_the_rule;
+}
 
 const RULE: &str = include_str!("../../src/rule.txt");
 
@@ -89,16 +90,4 @@ fn goes_by_the_rule(family: Family) {
             }
         }
     }
-}
-
-fn mpich_goes_by_the_rule() {
-    goes_by_the_rule(Family::Mpich);
-}
-
-fn open_mpi_goes_by_the_rule() {
-    goes_by_the_rule(Family::OpenMpi);
-}
-
-fn intel_mpi_goes_by_the_rule() {
-    goes_by_the_rule(Family::Intel);
 }
