@@ -62,7 +62,7 @@ pub use experiment::{Experiment, Step};
 pub use finding::Finding;
 pub use groups::Groups;
 pub use nodes::Nodes;
-pub(crate) use nodes::leaders_of_ranks;
+pub(crate) use nodes::leaders;
 pub(crate) use setting::OTHER_MACHINES;
 pub use setting::{JobShape, Setting};
 pub use threads::{rows_on_threads, run_on_threads};

@@ -4,7 +4,7 @@
 //! Half a round trip is measured with 8 bytes, and the time of a longer message with eight under
 //! way: on the agents of the second node, which sends.
 
-use crate::harness::{Error, Setting, agreement, leaders_of_ranks};
+use crate::harness::{Error, Setting, agreement, leaders};
 use fabric::{Endpoint, Library};
 use goal::graph::{Access, Graph};
 use launch::environment::{Environment, INTERFACE, LIBFABRIC, Lookup};
@@ -156,10 +156,7 @@ pub fn compare(
     address: IpAddr,
     setting: &Setting,
 ) -> Result<Comparison, Error> {
-    let mut leaders = leaders_of_ranks(world)?;
-    leaders.sort_unstable();
-    leaders.dedup();
-    let color = leaders.iter().take(2).any(|leader| *leader == world.rank()).then_some(0);
+    let color = leaders(world)?.iter().take(2).any(|leader| *leader == world.rank()).then_some(0);
     let pair = world.split(color, i64::from(world.rank()))?;
     let found = pair.map(|pair| between(&pair, address, setting)).transpose();
     // The others sleep meanwhile: a rank that waits in a blocking call polls.

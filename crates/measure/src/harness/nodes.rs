@@ -48,10 +48,7 @@ impl Nodes {
     /// # Errors
     /// When a rank is gone.
     pub fn of(world: &Communicator, engine: Option<String>) -> Result<Self, Error> {
-        let leaders = leaders_of_ranks(world)?;
-        let mut distinct = leaders.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
+        let of_ranks = leaders_of_ranks(world)?;
         let mut nodes = Nodes {
             ranks: Vec::new(),
             machines: Vec::new(),
@@ -60,8 +57,8 @@ impl Nodes {
             others: Vec::new(),
         };
         let mut machines: Vec<Machine> = Vec::new();
-        for leader in distinct {
-            nodes.ranks.push(leaders.iter().filter(|one| **one == leader).count() as u32);
+        for leader in distinct(&of_ranks) {
+            nodes.ranks.push(of_ranks.iter().filter(|one| **one == leader).count() as u32);
             let own = (world.rank() == leader).then(Machine::here);
             let machine = agreement::of_rank(world, leader, own.as_ref())?;
             let known = machines.iter_mut().position(|known| known.boot == machine.boot);
@@ -74,7 +71,7 @@ impl Nodes {
         }
         let first = machines.first().map(|machine| machine.fingerprint.clone());
         for Machine { cores, fingerprint, .. } in machines {
-            nodes.cores.push(distinct_cores(cores));
+            nodes.cores.push(distinct(&cores).len() as u32);
             if Some(&fingerprint) != first.as_ref() && !nodes.others.contains(&fingerprint) {
                 nodes.others.push(fingerprint);
             }
@@ -175,14 +172,20 @@ impl Nodes {
     }
 }
 
-fn distinct_cores(mut cores: Vec<usize>) -> u32 {
-    cores.sort_unstable();
-    cores.dedup();
-    cores.len() as u32
+/// The first rank of each node, ascending. All ranks call this.
+pub(crate) fn leaders(world: &Communicator) -> Result<Vec<u32>, Error> {
+    Ok(distinct(&leaders_of_ranks(world)?))
+}
+
+fn distinct<T: Clone + Ord>(all: &[T]) -> Vec<T> {
+    let mut distinct = all.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    distinct
 }
 
 /// The first rank of the node of each rank.
-pub(crate) fn leaders_of_ranks(world: &Communicator) -> Result<Vec<u32>, Error> {
+fn leaders_of_ranks(world: &Communicator) -> Result<Vec<u32>, Error> {
     let mut leader = [world.rank()];
     world.split_by_node()?.bcast(&mut leader, 0)?;
     let mut all = vec![0; world.size() as usize];

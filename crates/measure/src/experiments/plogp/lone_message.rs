@@ -19,6 +19,7 @@ use super::patterns::{self, FIRST, PAIR};
 use crate::harness::Error;
 use crate::harness::clock::{microseconds, now_ns};
 use crate::harness::processor_time::{RankKind, used_by_process_us, used_by_rank_us};
+use models::machine_file::Engine;
 use models::statistics::{Sample, median};
 use tradewind::{Buffers, CallForm, Communicator, Schedule};
 
@@ -68,8 +69,8 @@ impl LoneMessage {
     }
 
     /// Returns `true` if an engine runs both.
-    pub(super) fn is_run_by(&self, form: CallForm, engine: &str) -> bool {
-        [&self.with, &self.without].iter().all(|schedule| schedule.engine(form) == engine)
+    pub(super) fn is_run_by(&self, form: CallForm, engine: Engine) -> bool {
+        [&self.with, &self.without].iter().all(|schedule| schedule.engine(form) == engine.name())
     }
 
     /// Returns `true` if the sender's part is over before the receiver begins, so that neither

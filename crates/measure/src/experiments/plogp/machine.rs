@@ -151,6 +151,19 @@ mod tests {
     }
 
     #[test]
+    fn other_machines_of_a_job_are_named() {
+        let other = Fingerprint { cores: 999, ..Fingerprint::default() };
+        let mut between = run(vec![pass(1.0, 0.0)]);
+        let step = between.found.get_mut(&0).expect("it is there");
+        step.rows = step.rows.drain(..).map(|row| row.among(&[0, 1])).collect();
+        let text = serde_json::to_string(&[&other]).expect("text");
+        between.setting.insert(OTHER_MACHINES.to_owned(), text);
+        let mut machine = Machine::new(Fingerprint::default());
+        put_all(&between, &mut machine);
+        assert_eq!(machine.other_nodes, [other]);
+    }
+
+    #[test]
     fn disturbed_times_replace_disturbed_ones_only() {
         let mut machine = Machine::new(Fingerprint::default());
         let arrival = |machine: &Machine| {

@@ -16,7 +16,7 @@ use crate::experiments::algorithms::compare_in_batches;
 use crate::harness::timer::Batches;
 use crate::harness::{
     ATTEMPTS, Doubts, Error, Experiment, JobShape, Nodes, QUICK_ATTEMPTS, Setting, Step,
-    StepContext, agreement, leaders_of_ranks, undisturbed_rows,
+    StepContext, agreement, leaders, undisturbed_rows,
 };
 use crate::rows::{Row, StepRows};
 use models::machine::PairClass;
@@ -181,14 +181,6 @@ fn messages(
     let nodes = if is_shared { [0, 0] } else { [0, 1] };
     let of_pair = |row: Row| Row { pair: Some(class), ..row.among(&nodes) };
     Ok(Some((engine, rows.into_iter().map(of_pair).collect())))
-}
-
-/// The first rank of each node, ascending.
-fn leaders(world: &Communicator) -> Result<Vec<u32>, Error> {
-    let mut all = leaders_of_ranks(world)?;
-    all.sort_unstable();
-    all.dedup();
-    Ok(all)
 }
 
 /// A communicator of these ranks; `None` on all others.

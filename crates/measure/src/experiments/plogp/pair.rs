@@ -266,9 +266,8 @@ impl Transport for Pair<'_> {
             stream: repeated(patterns::stream, messages)?,
             overheads,
         };
-        let form = self.form;
-        let engine = self.engine.name();
-        let is_taken = |one: &Repeated| one.schedule.engine(form) == engine;
+        let Pair { form, engine, .. } = *self;
+        let is_taken = |one: &Repeated| one.schedule.engine(form) == engine.name();
         let has_overheads = match &size.overheads {
             Overheads::Timestamps(one) => is_taken(one),
             Overheads::LoneMessage(one, _) => one.is_run_by(form, engine),
