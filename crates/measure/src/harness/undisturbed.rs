@@ -12,35 +12,21 @@ pub(crate) const ATTEMPTS: u32 = 3;
 /// … and where little is measured.
 pub(crate) const QUICK_ATTEMPTS: u32 = 1;
 
-/// Measures until nothing disturbs it, at most so many times. Returns the least disturbed result
-/// with its doubts, which are the same on all ranks. All ranks call this. `measure` returns the
-/// doubts that follow from a rank's times; those that follow from the load of the cores are added.
-fn undisturbed<T>(
-    here: &StepContext<'_>,
-    attempts: u32,
-    mut measure: impl FnMut() -> Result<(T, Doubts), Error>,
-) -> Result<(T, Doubts), Error> {
-    least_disturbed(attempts, || {
-        let meter = LoadMeter::start(here)?;
-        let (found, doubts) = measure()?;
-        let doubts = of_all_ranks(here, doubts.and(meter.doubts(here)?))?;
-        Ok((found, doubts))
-    })
-}
-
-/// Rows of a measurement that is repeated as by [`undisturbed`], with the load beside the attempt
-/// that counts. `measure` returns the rows of an attempt, and `doubts` what the first rank's times
-/// say against them.
+/// Measures until nothing disturbs it, at most so many times. Returns the rows of the least disturbed
+/// attempt with the load beside it. All ranks call this. `measure` returns the rows of an attempt,
+/// and `doubts` what the first rank's times say against them.
 pub(crate) fn undisturbed_rows(
     here: &StepContext<'_>,
     attempts: u32,
     mut measure: impl FnMut() -> Result<Vec<Row>, Error>,
     doubts: impl Fn(&[Row]) -> Result<Doubts, Error>,
 ) -> Result<Vec<Row>, Error> {
-    let (rows, found) = undisturbed(here, attempts, || {
+    let (rows, found) = least_disturbed(attempts, || {
+        let meter = LoadMeter::start(here)?;
         let rows = measure()?;
         let own = if here.world.rank() == 0 { doubts(&rows)? } else { Doubts::default() };
-        Ok((rows, own))
+        let doubts = of_all_ranks(here, own.and(meter.doubts(here)?))?;
+        Ok((rows, doubts))
     })?;
     let load = Some(Load::from(found));
     Ok(rows.into_iter().map(|row| Row { load, ..row }).collect())

@@ -4,7 +4,7 @@
 use super::contention;
 use super::found::{doubts_of_messages, sizes};
 use super::noise;
-use super::pair::{self, Clock, OverheadsBy};
+use super::pair::{self, Clock, Extent, OverheadsBy};
 use super::patterns::FIRST;
 use super::progress::{self as of_node, Plan, Progress};
 use super::starts;
@@ -32,44 +32,38 @@ const PASSES: u32 = 6;
 /// Form of the calls.
 const FORM: CallForm = CallForm::Nonblocking;
 
-/// Extent of a measurement besides messages.
-#[derive(Clone, Copy)]
-struct Extent {
-    batches: Batches,
-    noise_milliseconds: u64,
-    combinations: usize,
-    exchanges: &'static [u64],
-    progress: Plan,
-    attempts: u32,
-}
+const QUICK_PROGRESS: Plan = Plan {
+    operations: &[Collective::Barrier, Collective::Bcast, Collective::Allreduce],
+    sizes: &[8, 4096],
+    budget: Budget::QUICK,
+    visits: 1,
+    attempts: QUICK_ATTEMPTS,
+};
+const PROGRESS: Plan = Plan {
+    operations: Collective::ALL,
+    sizes: &[8, 512, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20],
+    budget: Budget { milliseconds: 8.0, most_rounds: 51 },
+    visits: 2,
+    attempts: ATTEMPTS,
+};
 
-impl Extent {
-    const QUICK: Extent = Extent {
-        attempts: QUICK_ATTEMPTS,
-        batches: Batches { rounds: 5, microseconds: 200.0 },
-        noise_milliseconds: 5,
-        combinations: 5,
-        exchanges: &[8, 4096],
-        progress: Plan {
-            operations: &[Collective::Barrier, Collective::Bcast, Collective::Allreduce],
-            sizes: &[8, 4096],
-            budget: Budget::QUICK,
-            visits: 1,
+fn extent(setting: &Setting) -> Extent {
+    setting.choose(
+        Extent {
+            plan: RoundsPlan::quick(),
+            batches: Batches { rounds: 5, microseconds: 200.0 },
+            exchanges: &[8, 4096],
+            combinations: 5,
+            attempts: QUICK_ATTEMPTS,
         },
-    };
-    const FULL: Extent = Extent {
-        attempts: ATTEMPTS,
-        batches: Batches { rounds: 25, microseconds: 1_000.0 },
-        noise_milliseconds: 500,
-        combinations: 101,
-        exchanges: &[8, 512, 4 << 10, 32 << 10, 256 << 10],
-        progress: Plan {
-            operations: Collective::ALL,
-            sizes: &[8, 512, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20],
-            budget: Budget { milliseconds: 8.0, most_rounds: 51 },
-            visits: 2,
+        Extent {
+            plan: RoundsPlan::default(),
+            batches: Batches { rounds: 25, microseconds: 1_000.0 },
+            exchanges: &[8, 512, 4 << 10, 32 << 10, 256 << 10],
+            combinations: 101,
+            attempts: ATTEMPTS,
         },
-    };
+    )
 }
 
 /// The experiment on one node.
@@ -93,8 +87,8 @@ pub(super) fn unknown() -> Vec<String> {
 
 /// Each class of pairs under each engine.
 fn message_steps(setting: &Setting) -> Vec<Step> {
-    let plan = setting.choose(RoundsPlan::quick(), RoundsPlan::default());
-    let extent = setting.choose(Extent::QUICK, Extent::FULL);
+    let extent = extent(setting);
+    let noise = setting.choose(5, 500);
     let here = Topology::here();
     let cores: Vec<u32> =
         setting.cores.iter().filter_map(|core| u32::try_from(*core).ok()).collect();
@@ -109,14 +103,14 @@ fn message_steps(setting: &Setting) -> Vec<Step> {
                     class,
                     engine: engine_of(kind),
                     pass,
-                    is_first: steps.is_empty(),
+                    noise: steps.is_empty().then_some(noise),
                     is_last: pass == passes,
                 };
-                let plan = plan.clone();
+                let extent = extent.clone();
                 let what = format!("{class}, {kind}, pass {pass} of {passes}");
                 let milliseconds = setting.choose(300, 2_500);
                 steps.push(Step::of_rows(what, shape, milliseconds, move |here| {
-                    pair_step(here, turn, &plan, extent)
+                    pair_step(here, turn, &extent)
                 }));
             }
         }
@@ -126,7 +120,7 @@ fn message_steps(setting: &Setting) -> Vec<Step> {
 
 /// Each number of ranks.
 fn progress_steps(setting: &Setting) -> Vec<Step> {
-    let Extent { progress, attempts, .. } = setting.choose(Extent::QUICK, Extent::FULL);
+    let plan = setting.choose(QUICK_PROGRESS, PROGRESS);
     let ranks = setting.choose(vec![2], ranks_of(setting));
     let step = |ranks: u32| {
         let shape = JobShape::bound(setting, ranks);
@@ -135,7 +129,7 @@ fn progress_steps(setting: &Setting) -> Vec<Step> {
             let doubts = |rows: &[Row]| {
                 Ok(Progress::of(rows).map_or_else(Doubts::default, |times| times.doubts()))
             };
-            undisturbed_rows(here, attempts, || of_node::measure(here, progress), doubts)
+            undisturbed_rows(here, plan.attempts, || of_node::measure(here, plan), doubts)
         })
     };
     ranks.into_iter().map(step).collect()
@@ -154,24 +148,20 @@ struct Turn {
     class: PairClass,
     engine: Engine,
     pass: u32,
-    /// Nothing was measured before.
-    is_first: bool,
+    /// Milliseconds for which noise is looked for; only in the first step.
+    noise: Option<u64>,
     /// This is the last pass.
     is_last: bool,
 }
 
 /// Measures one class under one engine once more.
-fn pair_step(
-    here: &StepContext<'_>,
-    turn: Turn,
-    plan: &RoundsPlan,
-    extent: Extent,
-) -> Result<Vec<Row>, Error> {
-    let plan = same_sizes(here, turn, plan)?;
-    let attempt = || once(here, turn, &plan, extent);
+fn pair_step(here: &StepContext<'_>, turn: Turn, extent: &Extent) -> Result<Vec<Row>, Error> {
+    let plan = same_sizes(here, turn, &extent.plan)?;
+    let extent = Extent { plan, ..extent.clone() };
+    let attempt = || once(here, turn, &extent);
     let mut rows = undisturbed_rows(here, extent.attempts, attempt, doubts_of_messages)?;
-    if turn.is_first && here.world.rank() == FIRST {
-        rows.extend(noise::look(here, extent.noise_milliseconds));
+    if let (Some(milliseconds), FIRST) = (turn.noise, here.world.rank()) {
+        rows.extend(noise::look(here, milliseconds));
     }
     Ok(rows)
 }
@@ -192,14 +182,9 @@ fn same_sizes(here: &StepContext<'_>, turn: Turn, plan: &RoundsPlan) -> Result<R
 }
 
 /// Measures a pair once. Both ranks call this.
-fn once(
-    here: &StepContext<'_>,
-    turn: Turn,
-    plan: &RoundsPlan,
-    extent: Extent,
-) -> Result<Vec<Row>, Error> {
+fn once(here: &StepContext<'_>, turn: Turn, extent: &Extent) -> Result<Vec<Row>, Error> {
     let clocks = (Clock::Inside, OverheadsBy::Timestamps);
-    let mut rows = pair::rows(here, (FORM, turn.engine), clocks, (plan, extent.batches))?;
+    let mut rows = pair::rows(here, (FORM, turn.engine), clocks, extent)?;
     if turn.is_last {
         let milliseconds = extent.batches.milliseconds() as f64;
         let budget = Budget { milliseconds, most_rounds: 51 };
@@ -209,7 +194,7 @@ fn once(
     }
     let class = Some(turn.class);
     let mut rows: Vec<Row> = rows.into_iter().map(|row| Row { pair: class, ..row }).collect();
-    if turn.is_first {
+    if turn.noise.is_some() {
         rows.push(starts::combination(here, extent.combinations)?);
     }
     Ok(rows)

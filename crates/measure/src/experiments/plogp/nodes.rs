@@ -8,7 +8,7 @@ use super::contention;
 use super::experiment::unknown;
 use super::found::doubts_of_messages;
 use super::lone_message::Executor;
-use super::pair::{self, Clock, OverheadsBy};
+use super::pair::{self, Clock, Extent, OverheadsBy};
 use super::patterns::FIRST;
 use super::starts;
 use super::transport::RoundsPlan;
@@ -28,16 +28,6 @@ const SIZES: [u64; 10] =
     [0, 1, 128, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 512 << 10, 1 << 20];
 /// Sizes of direct exchanges.
 const EXCHANGES: [u64; 5] = [8, 512, 4 << 10, 32 << 10, 256 << 10];
-
-/// Extent of a measurement.
-#[derive(Clone)]
-struct Extent {
-    plan: RoundsPlan,
-    batches: Batches,
-    exchanges: &'static [u64],
-    combinations: usize,
-    attempts: u32,
-}
 
 /// Class of pairs inside a node, however near they are.
 const INSIDE: PairClass = PairClass::SameSocket;
@@ -176,7 +166,6 @@ fn messages(
         (Engine::Agent, None) => OverheadsBy::None,
         _ => OverheadsBy::Timestamps,
     };
-    let extent = (&extent.plan, extent.batches);
     let rows = pair::rows(here, (form, engine), (clock, overheads_by), extent)?;
     let nodes = if is_shared { [0, 0] } else { [0, 1] };
     let of_pair = |row: Row| Row { pair: Some(class), ..row.among(&nodes) };

@@ -29,6 +29,17 @@ const fn runs(bytes: u64, on_one_node: bool) -> (usize, usize) {
     }
 }
 
+/// Extent of a measurement of messages, and of what is measured beside them.
+#[derive(Clone)]
+pub(super) struct Extent {
+    pub(super) plan: RoundsPlan,
+    pub(super) batches: Batches,
+    /// Sizes of direct exchanges.
+    pub(super) exchanges: &'static [u64],
+    pub(super) combinations: usize,
+    pub(super) attempts: u32,
+}
+
 /// The engine of calls of a form. Both ranks call this.
 pub(super) fn engine_of_calls(world: &Communicator, form: CallForm) -> Result<Engine, Error> {
     let schedule = world.compile(&patterns::bare_round_trip((world.rank(), world.size()), 0))?;
@@ -41,14 +52,14 @@ pub(super) fn rows(
     here: &StepContext<'_>,
     (form, engine): (CallForm, Engine),
     clocks: (Clock, OverheadsBy),
-    (plan, batches): (&RoundsPlan, Batches),
+    Extent { plan, batches, .. }: &Extent,
 ) -> Result<Vec<Row>, Error> {
     let mut pair = Pair::new(here.world, form, engine, clocks)?;
     let rounds = times_of(&rounds_of(&mut pair, plan)?);
     let mut rows = rows_of(&rounds, |quantity, bytes, times| {
         here.row(What::Linked, quantity, times.to_vec()).sized(bytes)
     });
-    rows.extend(starts::round_trips(here, form, batches)?);
+    rows.extend(starts::round_trips(here, form, *batches)?);
     Ok(rows.into_iter().map(|row| row.by(engine, form, None)).collect())
 }
 

@@ -39,6 +39,8 @@ pub(super) struct Plan {
     /// Number of visits to each size. A machine keeps one speed for seconds, and the faster visit
     /// counts: what comes between makes a machine slower and never faster.
     pub(super) visits: u32,
+    /// Attempts at a measurement that something disturbs.
+    pub(super) attempts: u32,
 }
 
 /// Times flat collectives in both forms, and the graphs that constants are fitted to. All ranks
