@@ -285,8 +285,12 @@ macro_rules! functions {
 
 /// Defines the functions that this library replaces.
 macro_rules! replaced {
-    ($($name:ident($($argument:ident: $type:ty),*) $body:expr;)*) => {
-        functions! { "PMPI_": $($name($($type),*);)* }
+    ({ $($name:ident($($argument:ident: $type:ty),*) $body:expr;)* }
+        { $($creator:ident($($between:ident: $between_type:ty),*);)* }) => {
+        functions! { "PMPI_":
+            $($name($($type),*);)*
+            $($creator(Handle, $($between_type,)* Pointer);)*
+        }
     };
 }
 

@@ -42,10 +42,16 @@ macro_rules! export {
 pub(crate) use export;
 
 macro_rules! functions {
-    ($($name:ident($($argument:ident: $type:ty),*) $body:expr;)*) => {
-        export! {$(
-            $name ["MPI_", stringify!($name)]($($argument: $type),*) { $body }
-        )*}
+    ({ $($name:ident($($argument:ident: $type:ty),*) $body:expr;)* }
+        { $($creator:ident($($between:ident: $between_type:ty),*);)* }) => {
+        export! {
+            $($name ["MPI_", stringify!($name)]($($argument: $type),*) { $body })*
+            $($creator ["MPI_", stringify!($creator)](
+                parent: Handle $(, $between: $between_type)*, new: Pointer
+            ) {
+                created(call!($creator(parent, $($between,)* new)), parent, new)
+            })*
+        }
     };
 }
 

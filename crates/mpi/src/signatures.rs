@@ -169,10 +169,12 @@ macro_rules! with_collectives {
     };
 }
 
-/// Calls a macro with a row for each other function: its name, its arguments, and what it does here.
+/// Calls a macro with the other functions in two groups: a row with the name, the arguments, and what it
+/// does here; and for each that creates a communicator, collectively over another one, the name and the
+/// arguments between the two.
 macro_rules! with_functions {
     ($callback:ident) => {
-        $callback! {
+        $callback! {{
             Init(argc: *mut c_int, argv: Pointer) life::initialize(|| call!(Init(argc, argv)));
             Init_thread(argc: *mut c_int, argv: Pointer, required: c_int, provided: *mut c_int)
                 life::initialize(|| call!(Init_thread(argc, argv, required, provided)));
@@ -219,49 +221,27 @@ macro_rules! with_functions {
                 call!(File_open(communicator, name, mode, info, file));
             Op_free(operation: Pointer) kept::op_free(operation);
             Type_free(datatype: Pointer) kept::type_free(datatype);
-            // Collective over the parent.
-            Comm_dup(parent: Handle, new: Pointer)
-                created(call!(Comm_dup(parent, new)), parent, new);
-            Comm_dup_with_info(parent: Handle, info: Handle, new: Pointer)
-                created(call!(Comm_dup_with_info(parent, info, new)), parent, new);
-            Comm_split(parent: Handle, color: c_int, key: c_int, new: Pointer)
-                created(call!(Comm_split(parent, color, key, new)), parent, new);
-            Comm_split_type(parent: Handle, kind: c_int, key: c_int, info: Handle, new: Pointer)
-                created(call!(Comm_split_type(parent, kind, key, info, new)), parent, new);
-            Comm_create(parent: Handle, group: Handle, new: Pointer)
-                created(call!(Comm_create(parent, group, new)), parent, new);
+        } {
+            Comm_dup();
+            Comm_dup_with_info(info: Handle);
+            Comm_split(color: c_int, key: c_int);
+            Comm_split_type(kind: c_int, key: c_int, info: Handle);
+            Comm_create(group: Handle);
             Cart_create(
-                parent: Handle, count: c_int, dimensions: *const c_int, periodic: *const c_int,
-                reorder: c_int, new: Pointer
-            ) created(
-                call!(Cart_create(parent, count, dimensions, periodic, reorder, new)), parent, new
+                count: c_int, dimensions: *const c_int, periodic: *const c_int, reorder: c_int
             );
-            Cart_sub(parent: Handle, remaining: *const c_int, new: Pointer)
-                created(call!(Cart_sub(parent, remaining, new)), parent, new);
-            Graph_create(
-                parent: Handle, count: c_int, index: *const c_int, edges: *const c_int,
-                reorder: c_int, new: Pointer
-            ) created(call!(Graph_create(parent, count, index, edges, reorder, new)), parent, new);
+            Cart_sub(remaining: *const c_int);
+            Graph_create(count: c_int, index: *const c_int, edges: *const c_int, reorder: c_int);
             Dist_graph_create(
-                parent: Handle, count: c_int, sources: *const c_int, degrees: *const c_int,
-                destinations: *const c_int, weights: *const c_int, info: Handle, reorder: c_int,
-                new: Pointer
-            ) created(
-                call!(Dist_graph_create(
-                    parent, count, sources, degrees, destinations, weights, info, reorder, new
-                )), parent, new
+                count: c_int, sources: *const c_int, degrees: *const c_int,
+                destinations: *const c_int, weights: *const c_int, info: Handle, reorder: c_int
             );
             Dist_graph_create_adjacent(
-                parent: Handle, indegree: c_int, sources: *const c_int, source_weights: *const c_int,
+                indegree: c_int, sources: *const c_int, source_weights: *const c_int,
                 outdegree: c_int, destinations: *const c_int, destination_weights: *const c_int,
-                info: Handle, reorder: c_int, new: Pointer
-            ) created(
-                call!(Dist_graph_create_adjacent(
-                    parent, indegree, sources, source_weights, outdegree, destinations,
-                    destination_weights, info, reorder, new
-                )), parent, new
+                info: Handle, reorder: c_int
             );
-        }
+        }}
     };
 }
 
