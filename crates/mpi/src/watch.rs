@@ -18,7 +18,7 @@ use std::time::Duration;
 use tradewind::{Communicator, Error};
 
 /// Time between two checks.
-const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_millis(500);
 
 struct Watch {
     watched: Vec<Watched>,
