@@ -243,7 +243,20 @@ impl Part {
     }
 }
 
+impl Part {
+    /// The same with its method, and the source that it comes from.
+    #[must_use]
+    pub fn described(self, about: &str, source: &str) -> Self {
+        Part { about: about.to_owned(), source: source.to_owned(), ..self }
+    }
+}
+
 impl Figure {
+    /// A figure of times against message length, without curves.
+    pub fn by_length(name: &str, title: &str, time: &str) -> Self {
+        Figure::new(name, title, Axis::bytes("message length"), Axis::microseconds(time))
+    }
+
     /// A figure without curves.
     pub fn new(name: &str, title: &str, x: Axis, y: Axis) -> Self {
         Figure {
@@ -290,6 +303,13 @@ impl Axis {
     #[must_use]
     pub fn logarithmic(self) -> Self {
         Axis { scale: Scale::Logarithmic, ..self }
+    }
+}
+
+impl Value {
+    /// A number, or none where it is infinite or undefined.
+    pub fn finite(number: f64) -> Self {
+        if number.is_finite() { Value::Number(number) } else { Value::None }
     }
 }
 
@@ -383,6 +403,12 @@ fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::E
 impl From<f64> for Value {
     fn from(number: f64) -> Self {
         Value::Number(number)
+    }
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Value::None, Into::into)
     }
 }
 
