@@ -5,6 +5,7 @@
 pub mod algorithms;
 pub mod barrier;
 pub mod contention;
+mod curves;
 pub mod decisions;
 pub mod hypercube;
 pub mod matchings;
@@ -12,12 +13,14 @@ pub mod memory;
 pub mod models;
 pub mod networks;
 pub mod overlap;
+mod pairs;
 pub mod pingpong;
 pub mod placement;
 mod plans;
 pub mod plogp;
 pub mod queues;
 mod sharing;
+pub mod summary;
 
 use crate::harness::{Experiment, Nodes, Setting};
 use crate::results::Part;
@@ -78,6 +81,13 @@ type MakePart = fn(&Run) -> Part;
 const OF_ROWS: &[(&str, MakePart)] = &[
     ("plogp", plogp::part),
     ("progress", plogp::progress_part),
+    ("memory", memory::part),
+    ("pingpong", pingpong::part),
+    ("barrier", barrier::part),
+    ("hypercube", hypercube::part),
+    ("matchings", matchings::part),
+    ("contention", contention::part),
+    ("placement", placement::part),
     ("queues", queues::part),
     ("overlap", overlap::part),
     ("models", models::part),

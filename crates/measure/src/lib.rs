@@ -16,7 +16,6 @@
 pub mod experiments;
 pub mod harness;
 pub mod page;
-mod pairs;
 pub mod results;
 pub mod rows;
 

@@ -21,7 +21,6 @@ mod csv;
 mod directory;
 pub(crate) mod machine;
 mod part;
-pub mod summary;
 
 pub use directory::{Directory, ResultsError};
 pub use part::{

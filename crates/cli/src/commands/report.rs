@@ -3,8 +3,8 @@
 use crate::failure::cannot_read;
 use crate::format::Format;
 use crate::goal_file;
+use measure::experiments::summary;
 use measure::page::{Input, Results};
-use measure::results::summary;
 use models::machine_file::Agreement;
 use serde::Serialize;
 use std::path::{Path, PathBuf};

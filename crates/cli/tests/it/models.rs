@@ -2,7 +2,6 @@
 //! anything takes.
 
 use measure::experiments::decisions::losses_between_nodes;
-use measure::results::Directory;
 use measure::rows::Measurements;
 use models::decision::{DecisionTable, Evidence};
 use models::machine::PairClass;
@@ -111,8 +110,10 @@ fn experiments_run_between_nodes_and_are_gone_on_with() {
     let line = "measure barrier --quick --nodes 2 --ranks-per-node 2 --link 1gbit";
     let output = tradewind(line, Some(place.path()));
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    let directory = Directory::create(place.path()).expect("it is there");
-    let part = directory.read("barrier-nodes-direct").expect("it is whole").expect("it is there");
+    let there = Measurements::read(place.path()).expect("rows are whole");
+    let run = there.run("barrier-nodes-direct").expect("it is there");
+    assert!(run.rows().all(|row| row.link == Some(1_000_000_000)), "{run:?}");
+    let part = measure::experiments::part(run).expect("it is known");
     assert!(part.complete && part.steps_done == 2, "2 and 4 ranks: {part:?}");
     assert_eq!(part.setting["link"], "1gbit");
     assert!(text(&output.stderr).contains("each node has a link of 1gbit"));

@@ -58,7 +58,7 @@ fn a_part_is_kept_with_its_tables_and_not_measured_twice() {
     let output = tradewind(place.path(), "barrier --quick");
     let (said, shown) = (text(&output.stderr), text(&output.stdout));
     assert!(output.status.success(), "{said}");
-    assert!(shown.contains("Barrier on 2^d ranks") && shown.contains("barrier.json"), "{shown}");
+    assert!(shown.contains("Barrier on 2^d ranks") && shown.contains(FILE), "{shown}");
     let measured = part(place.path(), "barrier");
     assert!(measured.complete && measured.setting["effort"] == "quick");
     for file in ["barrier-time.csv", "barrier-fits.csv", "summary.json", "summary-table-1.csv"] {
@@ -92,7 +92,7 @@ fn programs_read_the_parts() {
 /// A signal while ranks measure: it is sent when a step more is on the disk than before. Returns
 /// the exit status and what was said.
 fn interrupt(out: &Path, signal: Signal) -> (i32, String) {
-    let kept = out.join("matchings.json");
+    let kept = out.join(FILE);
     let before = fs::read(&kept).ok();
     // Matchings are many steps in one job.
     let mut child = command(out, "matchings")
@@ -144,17 +144,12 @@ fn a_part_that_is_there_in_part_is_completed() {
     let place = place();
     let whole = tradewind(place.path(), "matchings --quick");
     assert!(whole.status.success(), "{}", text(&whole.stderr));
-    // As an interruption after three steps leaves it.
-    let mut cut = part(place.path(), "matchings");
-    let whole = cut.clone();
-    cut.complete = false;
-    cut.steps_done = 3;
-    for table in cut.tables.iter_mut().filter(|table| table.name == "matchings") {
-        table.rows.truncate(3);
-    }
-    Directory::create(place.path())
-        .and_then(|directory| directory.write(&cut))
-        .expect("there is space");
+    let before = part(place.path(), "matchings");
+    // As an interruption after three steps leaves it: two heads, and three rows and an end for each.
+    let path = place.path().join(FILE);
+    let lines = fs::read_to_string(&path).expect("rows");
+    let cut: String = lines.split_inclusive('\n').take(2 + 3 * 4).collect();
+    fs::write(&path, cut).expect("there is space");
     let rest = tradewind(place.path(), "matchings --quick");
     assert!(rest.status.success(), "{}", text(&rest.stderr));
     assert!(text(&rest.stderr).contains("goes on behind 3 of 8 steps"), "{}", text(&rest.stderr));
@@ -162,9 +157,9 @@ fn a_part_that_is_there_in_part_is_completed() {
     let rows =
         |part: &Part| part.table("matchings").map(|table| table.rows.clone()).unwrap_or_default();
     assert!(completed.complete && rows(&completed).len() == 8);
-    assert_eq!(rows(&completed)[..3], rows(&whole)[..3], "what was there is kept");
+    assert_eq!(rows(&completed)[..3], rows(&before)[..3], "what was there is kept");
     let drawn = |part: &Part| rows(part).iter().map(|row| row[1].clone()).collect::<Vec<_>>();
-    assert_eq!(drawn(&completed), drawn(&whole), "the same matchings from every process");
+    assert_eq!(drawn(&completed), drawn(&before), "the same matchings from every process");
 }
 
 fn rows_that_are_damaged_or_cut_off_are_measured_again() {
@@ -229,7 +224,7 @@ fn ranks_of_a_job_do_not_measure_by_themselves() {
 fn what_was_measured_otherwise_is_left_alone() {
     let place = place();
     assert!(tradewind(place.path(), "placement --quick").status.success());
-    let before = fs::read(place.path().join("placement.json")).expect("it is there");
+    let before = fs::read(place.path().join(FILE)).expect("it is there");
     let core = shm::process::allowed_cores()[0];
     for arguments in
         ["placement".to_owned(), format!("placement --quick --map {core}"), "all".to_owned()]
@@ -241,44 +236,36 @@ fn what_was_measured_otherwise_is_left_alone() {
             said.contains("another setting") && said.contains("--again") && said.contains("--out"),
             "{said}"
         );
-        assert_eq!(
-            fs::read(place.path().join("placement.json")).ok(),
-            Some(before.clone()),
-            "{arguments}"
-        );
+        assert_eq!(fs::read(place.path().join(FILE)).ok(), Some(before.clone()), "{arguments}");
     }
 }
 
 fn what_cannot_be_read_or_written_is_named() {
     let place = place();
-    let damaged = place.path().join("barrier.json");
-    fs::write(&damaged, "{\"format\": \"tradewind measure").expect("there is space");
+    let path = place.path().join(FILE);
+    fs::write(&path, "{\"format\": \"tradewind measure").expect("there is space");
     let output = tradewind(place.path(), "barrier --quick");
     let said = text(&output.stderr);
     assert!(
         output.status.code() == Some(1)
-            && said.contains("barrier.json")
-            && said.contains("damaged"),
+            && said.contains(&format!("{FILE}:1: is no file of measurements"))
+            && said.contains("remove it"),
         "{said}"
     );
     assert!(
-        fs::read_to_string(&damaged).is_ok_and(|text| text.starts_with("{\"format\"")),
+        fs::read_to_string(&path).is_ok_and(|text| text.starts_with("{\"format\"")),
         "it is left as it is"
     );
-    assert!(
-        tradewind(place.path(), "barrier --quick --again").status.success(),
-        "--again puts a new one in its place"
-    );
+    fs::remove_file(&path).expect("it is there");
 
     fs::write(place.path().join("decisions.json"), "{").expect("there is space");
-    fs::write(place.path().join("memory.json"), "{").expect("there is space");
+    assert!(tradewind(place.path(), "barrier --quick").status.success());
+    let rows = fs::read_to_string(&path).expect("rows");
+    fs::write(&path, rows + "{\n").expect("there is space");
     let output = tradewind(place.path(), "barrier --quick --again");
-    assert!(output.status.success(), "damaged files do not interfere: {}", text(&output.stderr));
+    assert!(output.status.success(), "damage does not interfere: {}", text(&output.stderr));
     let notes = part(place.path(), "summary").notes;
-    assert!(
-        notes.iter().any(|note| note.contains("memory.json") && note.contains("damaged")),
-        "{notes:?}"
-    );
+    assert!(notes.iter().any(|note| note.contains(FILE) && note.contains("damaged")), "{notes:?}");
 
     let file = place.path().join("a-file");
     fs::write(&file, "").expect("there is space");
@@ -298,18 +285,18 @@ fn what_cannot_be_read_or_written_is_named() {
 }
 
 fn what_cannot_be_kept_any_more_ends_the_measurement() {
-    // A directory in the file's place stands for a disk that is full: no part can be written.
+    // A directory in the file's place stands for a disk that is full: no figure can be written.
     let place = place();
-    fs::create_dir(place.path().join("barrier.json")).expect("there is space");
+    fs::create_dir(place.path().join("barrier-time.csv")).expect("there is space");
     let output = tradewind(place.path(), "barrier --quick --again");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("barrier.json: cannot be written")
+        said.contains("barrier-time.csv: cannot be written")
             && said.contains("choose another directory"),
         "{said}"
     );
-    assert!(place.path().join("barrier.json").is_dir(), "what was there is unchanged");
+    assert!(place.path().join("barrier-time.csv").is_dir(), "what was there is unchanged");
 }
 
 fn one_core_is_enough_for_what_it_is_enough_for() {

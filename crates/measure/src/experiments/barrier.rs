@@ -1,13 +1,13 @@
 //! Time of a barrier on 2^d ranks (Bokhari 1995, section 3): a × d + b.
 
+use super::curves::{FittedCurve, crowd, drawn, point};
 use crate::harness::timer::{Batches, calls};
-use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
-use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
-use collectives::Collective;
+use crate::harness::{Error, Experiment, JobShape, Setting, Step, StepContext};
+use crate::results::{Axis, Figure, Part, Table, Value};
+use crate::rows::{Quantity, Row, Run, What};
+use collectives::{Choice, Collective};
 use tradewind::{Algorithm, Algorithms, CallForm, Communicator};
 
-const FIGURE: &str = "time";
-const TABLE: &str = "fits";
 /// The largest number of ranks is 2 to the power of this.
 const DIMENSIONS: u32 = 5;
 /// Curves: the library's own choice, and the classical algorithm of messages.
@@ -29,74 +29,27 @@ pub fn experiment(setting: &Setting) -> Experiment {
         None => (0..=setting.choose(2, DIMENSIONS), ON_ONE_NODE),
         Some(nodes) => (1..=nodes.size().ilog2().min(DIMENSIONS), BETWEEN_NODES),
     };
-    let crowded: Vec<String> = dimensions
-        .clone()
-        .map(|d| JobShape::bound(setting, 1 << d))
-        .filter(JobShape::is_crowded)
-        .map(|s| s.describe())
-        .collect();
     let steps = dimensions.map(|dimension| {
         let shape = JobShape::bound(setting, 1 << dimension);
         let milliseconds = batches.milliseconds() * calls.len() as u64;
-        Step::new(shape.describe(), shape, milliseconds, move |here| {
-            measure(here, dimension, calls, batches)
+        Step::of_rows(shape.describe(), shape, milliseconds, move |here| {
+            calls.iter().map(|call| measure(here, *call, batches)).collect::<Result<Vec<_>, _>>()
         })
     });
-    Experiment::new(outline(&crowded), steps).concluding(conclude)
-}
-
-fn outline(crowded: &[String]) -> Part {
-    let mut part = Part::new("barrier", "Barrier on 2^d ranks");
-    part.about = "Every rank calls the barrier in a loop; a point is the time of one barrier, for \
-                  each batch that of the slowest rank. The line a × d + b goes through the minima, \
-                  as in the report: the minima are the times that are least disturbed where others \
-                  interfere. Join is one flat collective in shared memory, dissemination \
-                  takes d rounds of messages. Between nodes there is no join, and blocking and \
-                  nonblocking calls have different engines."
-        .to_owned();
-    part.source = "Bokhari 1995, section 3 and table 1".to_owned();
-    let y = Axis::microseconds("time of a barrier").logarithmic();
-    part.figures.push(Figure::new(FIGURE, "Barrier", Axis::number("dimension d of 2^d ranks"), y));
-    part.tables.push(Table {
-        name: TABLE.to_owned(),
-        title: "a × d + b".to_owned(),
-        caption:
-            "Through the minima; errors are one standard error. Where ranks share cores, a barrier \
-                  waits for turns of the scheduler, and those points have a line of their own."
-                .to_owned(),
-        columns: ["algorithm", "ranks", "a (µs)", "error of a (µs)", "b (µs)", "error of b (µs)"]
-            .map(str::to_owned)
-            .to_vec(),
-        rows: Vec::new(),
-    });
-    if !crowded.is_empty() {
-        part.notes
-            .push(format!("More ranks than cores, which take turns: {}.", crowded.join(", ")));
-    }
-    part
+    Experiment::of_rows("barrier", setting, steps).noting_crowds()
 }
 
 fn measure(
     here: &StepContext<'_>,
-    dimension: u32,
-    ways: [(Algorithm, CallForm); 2],
+    (algorithm, form): (Algorithm, CallForm),
     batches: Batches,
-) -> Result<Vec<Finding>, Error> {
-    let curve = |(algorithm, form): (Algorithm, CallForm)| {
-        let algorithms = Algorithms { barrier: Some(algorithm), ..Algorithms::default() };
-        let world = here.world.with_algorithms(algorithms);
-        let times = batches.time(&world, &mut calls(|| barrier(&world, form)))?;
-        let mut name = algorithm.name().to_owned();
-        if here.shape.nodes.is_some() {
-            let engine = world.explain_form(form, Collective::Barrier, 0).engine;
-            name.push_str(&format!(", {form}, {engine}"));
-        }
-        if here.shape.is_crowded() {
-            name.push_str(", more ranks than cores");
-        }
-        Ok(Finding::measured(FIGURE, &name, Point::of(f64::from(dimension), &times)))
-    };
-    ways.into_iter().map(curve).collect()
+) -> Result<Row, Error> {
+    let algorithms = Algorithms { barrier: Some(algorithm), ..Algorithms::default() };
+    let world = here.world.with_algorithms(algorithms);
+    let times = batches.time(&world, &mut calls(|| barrier(&world, form)))?;
+    let engine = world.explain_form(form, Collective::Barrier, 0).engine.parse()?;
+    let row = here.row(What::Collective(Collective::Barrier), Quantity::Alone, times);
+    Ok(row.by(engine, form, Some(Choice::of(algorithm))))
 }
 
 fn barrier(world: &Communicator, form: CallForm) -> Result<(), Error> {
@@ -107,47 +60,80 @@ fn barrier(world: &Communicator, form: CallForm) -> Result<(), Error> {
     Ok(())
 }
 
-/// Fits a line through the minima of each curve. A single rank does not synchronise: it
-/// takes no part.
-fn conclude(part: &mut Part) -> Result<(), Error> {
-    let measured = part.figure(FIGURE).map(|figure| figure.series.clone()).unwrap_or_default();
-    let mut lines = Vec::new();
-    let mut rows = Vec::new();
-    for series in measured.iter().filter(|series| series.role == Role::Measured) {
-        let points: Vec<&Point> = series.points.iter().filter(|point| point.x > 0.0).collect();
-        let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
-        let minima: Vec<_> = points
-            .iter()
-            .map(|point| (1 << point.x as u32, point.minimum.unwrap_or(point.median)))
-            .collect();
-        // One machine size has no line.
-        let Ok(line) = models::fit::barrier(&minima) else { continue };
-        let at = |x: f64| Point::exact(x, line.at(x));
-        let points =
-            if first.x == last.x { vec![at(first.x)] } else { vec![at(first.x), at(last.x)] };
-        lines.push(Series {
-            name: format!("{}: {:.3} d {:+.3}", series.name, line.slope, line.intercept),
-            role: Role::Fitted,
-            points,
-        });
-        let error = |value: f64| if value.is_finite() { Value::Number(value) } else { Value::None };
-        rows.push(vec![
-            series.name.as_str().into(),
-            minima.iter().map(|(ranks, _)| ranks.to_string()).collect::<Vec<_>>().join(", ").into(),
-            line.slope.into(),
-            error(line.slope_error),
-            line.intercept.into(),
-            error(line.intercept_error),
-        ]);
-    }
-    part.replace_series(FIGURE, Role::Fitted, lines);
-    part.replace_rows(TABLE, rows);
-    Ok(())
+/// Figure and table of a run.
+pub fn part(run: &Run) -> Part {
+    let about = "Every rank calls the barrier in a loop; a point is the time of one barrier, for \
+                 each batch that of the slowest rank. The line a × d + b goes through the minima, \
+                 as in the report: the minima are the times that are least disturbed where others \
+                 interfere. Join is one flat collective in shared memory, dissemination \
+                 takes d rounds of messages. Between nodes there is no join, and blocking and \
+                 nonblocking calls have different engines.";
+    let part = Part::new("barrier", "Barrier on 2^d ranks");
+    let mut part = part.described(about, "Bokhari 1995, section 3 and table 1");
+    let mut figure = figure(run);
+    let fits = fits(&figure);
+    figure.series.extend(fits.iter().map(|fit| fit.series(3)));
+    part.figures.push(figure);
+    let columns = ["algorithm", "ranks", "a (µs)", "error of a (µs)", "b (µs)", "error of b (µs)"];
+    part.tables.push(Table {
+        caption:
+            "Through the minima; errors are one standard error. Where ranks share cores, a barrier \
+             waits for turns of the scheduler, and those points have a line of their own."
+                .to_owned(),
+        rows: fits.iter().map(listed).collect(),
+        ..Table::new("fits", "a × d + b", &columns)
+    });
+    part
+}
+
+/// Time against the dimension.
+pub(super) fn figure(run: &Run) -> Figure {
+    let y = Axis::microseconds("time of a barrier").logarithmic();
+    let figure = Figure::new("time", "Barrier", Axis::number("dimension d of 2^d ranks"), y);
+    drawn(figure, run.rows(), |row| {
+        let mut curve = row.algorithm?.algorithm.name().to_owned();
+        if let (true, Some(form), Some(engine)) = (row.nodes > 1, row.form, row.engine) {
+            curve.push_str(&format!(", {form}, {engine}"));
+        }
+        Some((curve + crowd(row), point(row, f64::from(row.ranks.ilog2()), 1.0)))
+    })
+}
+
+/// A line through the minima of each curve.
+pub(super) fn fits(figure: &Figure) -> Vec<FittedCurve> {
+    FittedCurve::all(figure, |point| point.minimum.unwrap_or(point.median))
+}
+
+/// Numbers of ranks that a line goes through.
+pub(super) fn ranks(fit: &FittedCurve) -> String {
+    let ranks = fit.points.iter().map(|(dimension, _)| (1_u32 << *dimension as u32).to_string());
+    ranks.collect::<Vec<_>>().join(", ")
+}
+
+fn listed(fit: &FittedCurve) -> Vec<Value> {
+    let line = fit.line;
+    vec![
+        fit.curve.as_str().into(),
+        ranks(fit).into(),
+        line.slope.into(),
+        Value::finite(line.slope_error),
+        line.intercept.into(),
+        Value::finite(line.intercept_error),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Role;
+
+    fn run(times: impl IntoIterator<Item = (u32, Vec<f64>)>) -> Run {
+        let barrier = What::Collective(Collective::Barrier);
+        Run::of(times.into_iter().map(|(ranks, times)| {
+            let algorithm = Some(Choice::of(Algorithm::Join));
+            Row { algorithm, ..Row::trial(barrier.clone(), ranks, 0, &times) }
+        }))
+    }
 
     /// Table 1: 126 d − 113 for the Paragon, 72 d − 52 for the SP2 through the minima of scattered
     /// times, 17 d − 5.6 for the CS-2.
@@ -156,15 +142,14 @@ mod tests {
         for (slope, intercept, dimensions) in
             [(126.0, -113.0, 8), (72.0, -52.0, 6), (17.0, -5.6, 6)]
         {
-            let mut part = outline(&[]);
-            for dimension in (1..=dimensions).map(f64::from) {
-                let least = intercept + slope * dimension;
+            let part = part(&run((0..=dimensions).map(|dimension| {
+                // A single rank does not synchronise.
+                let least =
+                    if dimension == 0 { 0.25 } else { intercept + slope * f64::from(dimension) };
                 // Other processes make it longer, now and then by much.
-                let point = Point::of(dimension, &[least, 1.1 * least, 1.3 * least, 5.0 * least]);
-                part.figures[0].add("join", Role::Measured, point);
-            }
-            conclude(&mut part).expect("it can be fitted");
-            let row = &part.table(TABLE).expect("it is there").rows[0];
+                (1 << dimension, vec![least, 1.1 * least, 1.3 * least, 5.0 * least])
+            })));
+            let row = &part.table("fits").expect("it is there").rows[0];
             let near = |column: usize, expected: f64| matches!(row[column], Value::Number(found) if (found - expected).abs() < 1e-9);
             assert!(near(2, slope) && near(4, intercept), "{row:?}");
             let line = part.figures[0]
@@ -179,10 +164,8 @@ mod tests {
 
     #[test]
     fn one_number_of_ranks_has_no_line() {
-        let mut part = outline(&[]);
-        part.figures[0].add("join", Role::Measured, Point::of(0.0, &[1.0]));
-        part.figures[0].add("join", Role::Measured, Point::of(1.0, &[1.0]));
-        conclude(&mut part).expect("nothing to be fitted is no error");
-        assert!(part.table(TABLE).is_some_and(|table| table.rows.is_empty()));
+        let part = part(&run([(1, vec![1.0]), (2, vec![1.0])]));
+        assert!(part.table("fits").is_some_and(|table| table.rows.is_empty()));
+        assert_eq!(part.figures[0].series.len(), 1);
     }
 }

@@ -2,34 +2,20 @@
 //! other, chosen at random. If where tasks lie did not matter, all matchings would take the same
 //! time.
 
+use super::pairs::{ExchangeCase, step};
 use crate::harness::timer::Batches;
-use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
-use crate::pairs::{Exchange, Pattern, Receive};
-use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
-use models::statistics::median;
+use crate::harness::{Experiment, JobShape, Setting};
+use crate::results::{Axis, Figure, Part, Point, Role, Table, Value};
+use crate::rows::{Exchange, Pairs, Pattern, Row, Run, What};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-const SPREAD: &str = "spread";
-const DISTRIBUTION: &str = "distribution";
-const DISTANCE: &str = "distance";
-const TABLE: &str = "matchings";
 /// Two pairs: fewer ranks have one matching only.
 const FEWEST_RANKS: u32 = 4;
-const VARIATION: &str = "variation";
-const VARIATION_COLUMNS: [&str; 7] = [
-    "bytes",
-    "fastest (µs)",
-    "lower quartile (µs)",
-    "median (µs)",
-    "upper quartile (µs)",
-    "slowest (µs)",
-    "slowest / fastest",
-];
 
-/// The experiment.
+/// The experiment. Of so few ranks that all matchings are one it only says so.
 pub fn experiment(setting: &Setting) -> Experiment {
     let batches = setting.choose(
         Batches { rounds: 3, microseconds: 100.0 },
@@ -42,23 +28,21 @@ pub fn experiment(setting: &Setting) -> Experiment {
     };
     let ranks = shape.ranks;
     if ranks < FEWEST_RANKS {
-        return Experiment::new(not_measured(&shape), []);
+        let why = format!(
+            "Matchings say nothing here: {ranks} ranks have one matching only, and the ping-pong \
+             measures it. Nothing was measured; {FEWEST_RANKS} ranks are enough."
+        );
+        return Experiment::not_here("matchings", setting, &why);
     }
     let sizes: Vec<u64> = (0..=16_384).step_by(setting.choose(8_192, 2_048)).collect();
     let mut random = StdRng::seed_from_u64(setting.seed);
-    let outline = outline(&shape, &sizes);
     let steps = (0..setting.choose(8, 256)).map(|number| {
-        let partners = matching(ranks, &mut random);
-        let sizes = sizes.clone();
-        let milliseconds = (batches.milliseconds() + 4) * sizes.len() as u64;
+        let pairs = Pairs::Matching(matching(ranks, &mut random));
+        let case = ExchangeCase::new(pairs, Pattern::Exchange);
         let what = format!("matching {} of {ranks} ranks", number + 1);
-        Step::new(what, shape.clone(), milliseconds, move |here| {
-            measure(here, number, &partners, &sizes, batches)
-        })
+        step(what, &shape, sizes.iter().map(|bytes| case.sized(*bytes)).collect(), batches)
     });
-    let steps: Vec<Step> = steps.collect();
-    let kind = kind_of_place(&shape);
-    Experiment::new(outline, steps).concluding(move |part| conclude(part, &sizes, kind))
+    Experiment::of_rows("matchings", setting, steps).noting_crowds()
 }
 
 /// A rank for each core, up to 64 as in the report; where there are few cores, several a core, so
@@ -82,182 +66,168 @@ fn matching(ranks: u32, random: &mut StdRng) -> Vec<u32> {
     partners
 }
 
-/// The place of each rank: its node, or on one node its core.
-fn places(shape: &JobShape) -> Vec<usize> {
-    match &shape.nodes {
-        Some(nodes) => (0..shape.ranks).map(|rank| nodes.node_of(rank)).collect(),
-        None => shape.cores.clone(),
-    }
-}
-
-fn kind_of_place(shape: &JobShape) -> &'static str {
-    if shape.nodes.is_some() { "node" } else { "core" }
-}
-
-/// Pairs of ranks that share a place.
-fn in_one_place(partners: &[u32], places: &[usize]) -> usize {
-    let place = |rank: usize| places.get(rank);
-    (0..partners.len())
-        .filter(|rank| {
-            *rank < partners[*rank] as usize && place(*rank) == place(partners[*rank] as usize)
-        })
-        .count()
-}
-
-/// The part for so few ranks that all matchings are one.
-fn not_measured(shape: &JobShape) -> Part {
-    let mut part = outline(shape, &[]);
-    part.figures.clear();
-    part.tables.clear();
-    part.notes.push(format!(
-        "Matchings say nothing here: {} ranks have one matching only, and the ping-pong measures \
-         it. Nothing was measured; {FEWEST_RANKS} ranks are enough.",
-        shape.ranks
-    ));
+/// Figures and tables of a run; none where nothing was measured.
+pub fn part(run: &Run) -> Part {
+    let about = "Pairs of ranks are drawn at random until every rank has a partner, and all pairs \
+                 exchange messages at the same time. A matching's time is the median over its \
+                 batches, each being the slowest rank's. If where ranks lie did not matter, the \
+                 times of all matchings would lie close together.";
+    let part = Part::new("matchings", "Random matchings");
+    let mut part = part.described(about, "Bokhari 1995, section 6 and figure 4");
+    let all = Timed::all(run);
+    let Some(first) = run.rows().next() else { return part };
+    let place = if first.nodes > 1 { "node" } else { "core" };
+    let sizes: Vec<u64> = by(&all, |one| Some(one.bytes)).into_keys().collect();
+    // The shortest and the longest messages suffice to show how matchings differ.
+    let ends: BTreeSet<u64> =
+        [sizes.first(), sizes.last()].into_iter().flatten().copied().collect();
+    part.figures =
+        vec![spread(&all, place), distribution(&all, &ends), distance(&all, &ends, place)];
+    part.tables = vec![variations(run), every_matching(&all, &sizes, place, first)];
     part
 }
 
-fn outline(shape: &JobShape, sizes: &[u64]) -> Part {
-    let mut part = Part::new("matchings", "Random matchings");
-    part.about =
-        "Pairs of ranks are drawn at random until every rank has a partner, and all pairs \
-                  exchange messages at the same time. A matching's time is the median over its \
-                  batches, each being the slowest rank's. If where ranks lie did not matter, the \
-                  times of all matchings would lie close together."
-            .to_owned();
-    part.source = "Bokhari 1995, section 6 and figure 4".to_owned();
-    let y = || Axis::microseconds("time of an exchange");
-    part.figures.push(Figure::new(
-        SPREAD,
-        "Exchange over random matchings",
-        Axis::bytes("message length"),
-        y(),
-    ));
-    let x = Axis {
-        label: "share of the matchings".to_owned(),
-        unit: "%".to_owned(),
-        ..Axis::number("")
-    };
-    part.figures.push(Figure::new(DISTRIBUTION, "Distribution over the matchings", x, y()));
-    let x = Axis::number(&format!("pairs that share a {}", kind_of_place(shape)));
-    part.figures.push(Figure::new(DISTANCE, "Exchange against where partners lie", x, y()));
-    part.tables.push(Table {
-        name: VARIATION.to_owned(),
-        title: "Variation over the matchings".to_owned(),
-        caption: "The slowest matching over the fastest; the report finds 1.25 to more than 2."
-            .to_owned(),
-        columns: VARIATION_COLUMNS.map(str::to_owned).to_vec(),
-        rows: Vec::new(),
-    });
-    let times = sizes.iter().map(|bytes| format!("{bytes} bytes (µs)"));
-    part.tables.push(Table {
-        name: TABLE.to_owned(),
-        title: "Every matching".to_owned(),
-        caption: String::new(),
-        columns: ["matching".to_owned(), "partners".to_owned()]
-            .into_iter()
-            .chain([format!("pairs that share a {}", kind_of_place(shape))])
-            .chain(times)
-            .collect(),
-        rows: Vec::new(),
-    });
-    part.notes.push(format!(
-        "{}{}.",
-        shape.describe(),
-        if shape.is_crowded() { ": more ranks than cores, which take turns" } else { "" }
-    ));
-    part
+/// Time of a matching with messages of one length.
+struct Timed<'r> {
+    /// Number of the matching, from 1.
+    number: u64,
+    partners: &'r [u32],
+    /// Number of pairs that share a node, or on one node a core.
+    together: usize,
+    bytes: u64,
+    /// The median.
+    time: f64,
 }
 
-fn measure(
-    here: &StepContext<'_>,
-    number: u32,
-    partners: &[u32],
-    sizes: &[u64],
-    batches: Batches,
-) -> Result<Vec<Finding>, Error> {
-    let world = here.world;
-    let partner = partners[world.rank() as usize];
-    let mut times = Vec::new();
-    for bytes in sizes {
-        let mut exchange =
-            Exchange::link(world, Some(partner), *bytes, Pattern::Exchange, Receive::Posted)?;
-        times.push(Value::Number(median(&exchange.time(world, batches)?)));
+impl<'r> Timed<'r> {
+    fn all(run: &'r Run) -> Vec<Self> {
+        let timed = |(number, row): (u64, &'r Row)| match &row.what {
+            What::Exchange(Exchange { pairs: Pairs::Matching(partners), .. }) => Some(Timed {
+                number: number + 1,
+                partners,
+                together: together(partners, row),
+                bytes: row.bytes,
+                time: row.median(),
+            }),
+            _ => None,
+        };
+        let steps = run.found.iter();
+        let rows = steps.flat_map(|(number, step)| step.rows.iter().map(|row| (*number, row)));
+        rows.filter_map(timed).collect()
     }
-    let names = partners.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-    let head = [
-        f64::from(number + 1).into(),
-        names.into(),
-        (in_one_place(partners, &places(here.shape)) as f64).into(),
-    ];
-    Ok(vec![Finding::row(TABLE, head.into_iter().chain(times))])
 }
 
-/// Fills the figures with the matchings' times.
-fn conclude(part: &mut Part, sizes: &[u64], place: &str) -> Result<(), Error> {
-    let rows: Vec<Vec<f64>> = part
-        .table(TABLE)
-        .map(|table| table.rows.iter().map(|row| numbers(row)).collect())
-        .unwrap_or_default();
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let mut by_distance: BTreeMap<u64, Vec<&Vec<f64>>> = BTreeMap::new();
-    for row in &rows {
-        by_distance.entry(row[2] as u64).or_default().push(row);
-    }
-    let curve = |name: String, points| Series { name, role: Role::Measured, points };
-    let (mut spread, mut distribution, mut distance, mut variation) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let at = |rows: &[&Vec<f64>], column: usize| {
-        rows.iter().map(|row| row[column]).collect::<Vec<f64>>()
+/// Pairs of ranks in one place: a node, or on one node a core.
+fn together(partners: &[u32], row: &Row) -> usize {
+    let place = |rank: usize| match row.node_of_rank.get(rank) {
+        Some(node) => Some(*node as usize),
+        None => row.bound().get(rank).copied(),
     };
-    let all: Vec<&Vec<f64>> = rows.iter().collect();
-    let over_sizes = |rows: &[&Vec<f64>]| {
-        sizes
-            .iter()
-            .enumerate()
-            .map(|(index, bytes)| Point::of(*bytes as f64, &at(rows, 3 + index)))
-            .collect()
-    };
-    spread.push(curve("all".to_owned(), over_sizes(&all)));
-    for (pairs, rows) in &by_distance {
-        spread.push(curve(format!("{pairs} pairs share a {place}"), over_sizes(rows)));
-    }
-    for (index, bytes) in sizes.iter().enumerate() {
-        let mut times = at(&all, 3 + index);
-        times.sort_by(f64::total_cmp);
-        let point = Point::of(*bytes as f64, &times);
-        let Point { minimum, lower_quartile, median, upper_quartile, maximum, .. } = point;
-        let [least, lower, upper, most] =
-            [minimum, lower_quartile, upper_quartile, maximum].map(|value| value.unwrap_or(median));
-        let row = [*bytes as f64, least, lower, median, upper, most, most / least];
-        variation.push(row.map(Value::Number).to_vec());
-        // The shortest and the longest suffice.
-        if index == 0 || index + 1 == sizes.len() {
-            let share = |rank: usize| 100.0 * (rank + 1) as f64 / times.len() as f64;
-            let points = times
-                .iter()
-                .enumerate()
-                .map(|(rank, time)| Point::exact(share(rank), *time))
-                .collect();
-            distribution.push(curve(format!("{bytes} bytes"), points));
-            let points = by_distance
-                .iter()
-                .map(|(pairs, rows)| Point::of(*pairs as f64, &at(rows, 3 + index)))
-                .collect();
-            distance.push(curve(format!("{bytes} bytes"), points));
+    let pairs = partners.iter().map(|partner| *partner as usize).enumerate();
+    pairs.filter(|(rank, partner)| rank < partner && place(*rank) == place(*partner)).count()
+}
+
+/// Times in groups, those without a key in none.
+fn by<K: Ord>(all: &[Timed<'_>], key: impl Fn(&Timed<'_>) -> Option<K>) -> BTreeMap<K, Vec<f64>> {
+    let mut groups: BTreeMap<K, Vec<f64>> = BTreeMap::new();
+    for one in all {
+        if let Some(key) = key(one) {
+            groups.entry(key).or_default().push(one.time);
         }
     }
-    part.replace_series(SPREAD, Role::Measured, spread);
-    part.replace_series(DISTRIBUTION, Role::Measured, distribution);
-    part.replace_series(DISTANCE, Role::Measured, distance);
-    part.replace_rows(VARIATION, variation);
-    Ok(())
+    groups
 }
 
-fn numbers(row: &[Value]) -> Vec<f64> {
-    row.iter().map(|value| if let Value::Number(number) = value { *number } else { 0.0 }).collect()
+fn spread(all: &[Timed<'_>], place: &str) -> Figure {
+    let title = "Exchange over random matchings";
+    let mut figure = Figure::by_length("spread", title, "time of an exchange");
+    for (bytes, times) in by(all, |one| Some(one.bytes)) {
+        figure.add("all", Role::Measured, Point::of(bytes as f64, &times));
+    }
+    for ((pairs, bytes), times) in by(all, |one| Some((one.together, one.bytes))) {
+        let curve = format!("{pairs} pairs share a {place}");
+        figure.add(&curve, Role::Measured, Point::of(bytes as f64, &times));
+    }
+    figure
+}
+
+fn distribution(all: &[Timed<'_>], ends: &BTreeSet<u64>) -> Figure {
+    let x = Axis { unit: "%".to_owned(), ..Axis::number("share of the matchings") };
+    let y = Axis::microseconds("time of an exchange");
+    let mut figure = Figure::new("distribution", "Distribution over the matchings", x, y);
+    for (bytes, mut times) in by(all, |one| ends.get(&one.bytes)) {
+        times.sort_by(f64::total_cmp);
+        for (rank, time) in times.iter().enumerate() {
+            let share = 100.0 * (rank + 1) as f64 / times.len() as f64;
+            figure.add(&format!("{bytes} bytes"), Role::Measured, Point::exact(share, *time));
+        }
+    }
+    figure
+}
+
+fn distance(all: &[Timed<'_>], ends: &BTreeSet<u64>, place: &str) -> Figure {
+    let x = Axis::number(&format!("pairs that share a {place}"));
+    let y = Axis::microseconds("time of an exchange");
+    let mut figure = Figure::new("distance", "Exchange against where partners lie", x, y);
+    for ((bytes, pairs), times) in by(all, |one| Some((ends.get(&one.bytes)?, one.together))) {
+        let point = Point::of(pairs as f64, &times);
+        figure.add(&format!("{bytes} bytes"), Role::Measured, point);
+    }
+    figure
+}
+
+/// Times of each length over the matchings, the shortest length first.
+pub(super) fn variation(run: &Run) -> Vec<Point> {
+    let lengths = by(&Timed::all(run), |one| Some(one.bytes));
+    lengths.into_iter().map(|(bytes, times)| Point::of(bytes as f64, &times)).collect()
+}
+
+/// Time of the slowest matching over that of the fastest.
+pub(super) fn slowest_over_fastest(length: &Point) -> Option<f64> {
+    Some(length.maximum? / length.minimum?)
+}
+
+fn variations(run: &Run) -> Table {
+    let columns = [
+        "bytes",
+        "fastest (µs)",
+        "lower quartile (µs)",
+        "median (µs)",
+        "upper quartile (µs)",
+        "slowest (µs)",
+        "slowest / fastest",
+    ];
+    let row = |one: &Point| -> Vec<Value> {
+        let quartiles = [one.lower_quartile, Some(one.median), one.upper_quartile];
+        let times = [one.minimum].into_iter().chain(quartiles).chain([one.maximum]);
+        let ratio = slowest_over_fastest(one);
+        [Some(one.x)].into_iter().chain(times).chain([ratio]).map(Value::from).collect()
+    };
+    Table {
+        caption: "The slowest matching over the fastest; the report finds 1.25 to more than 2."
+            .to_owned(),
+        rows: variation(run).iter().map(row).collect(),
+        ..Table::new("variation", "Variation over the matchings", &columns)
+    }
+}
+
+fn every_matching(all: &[Timed<'_>], sizes: &[u64], place: &str, first: &Row) -> Table {
+    let mut table = Table::new("matchings", "Every matching", &["matching", "partners"]);
+    table.columns.push(format!("pairs that share a {place}"));
+    table.columns.extend(sizes.iter().map(|bytes| format!("{bytes} bytes (µs)")));
+    let cores = first.cores.as_ref().map(|cores| format!(" on {} cores", cores.number()));
+    table.caption = format!("Among {} ranks{}.", first.ranks, cores.unwrap_or_default());
+    for matching in all.chunk_by(|one, next| one.number == next.number) {
+        let Timed { number, partners, together, .. } = matching[0];
+        let names = partners.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        let mut row: Vec<Value> =
+            vec![(number as f64).into(), names.into(), (together as f64).into()];
+        row.extend(sizes.iter().map(|bytes| {
+            Value::from(matching.iter().find(|one| one.bytes == *bytes).map(|one| one.time))
+        }));
+        table.rows.push(row);
+    }
+    table
 }
 
 #[cfg(test)]
@@ -282,9 +252,21 @@ mod tests {
     }
 
     #[test]
-    fn pairs_on_one_core_are_counted_once() {
-        assert_eq!(in_one_place(&[2, 3, 0, 1], &[0, 1, 0, 1]), 2);
-        assert_eq!(in_one_place(&[1, 0, 3, 2], &[0, 1, 0, 1]), 0);
+    fn pairs_in_one_place_are_counted_once() {
+        let row = |partners: &[u32]| {
+            let exchange = Exchange::posted(Pairs::Matching(partners.to_vec()), Pattern::Exchange);
+            Row::trial(What::Exchange(exchange), 4, 0, &[1.0])
+        };
+        let on_cores = |partners: &[u32]| {
+            let cores = Some(crate::rows::Cores::Bound(vec![0, 1, 0, 1]));
+            together(partners, &Row { cores, ..row(partners) })
+        };
+        assert_eq!([on_cores(&[2, 3, 0, 1]), on_cores(&[1, 0, 3, 2])], [2, 0]);
+        let on_nodes = |partners: &[u32]| {
+            let node_of_rank = vec![0, 0, 1, 1];
+            together(partners, &Row { node_of_rank, ..row(partners) })
+        };
+        assert_eq!([on_nodes(&[2, 3, 0, 1]), on_nodes(&[1, 0, 3, 2])], [0, 2]);
     }
 
     #[test]

@@ -1,26 +1,35 @@
 //! Cost of copying memory, per byte (Bokhari 1995, section 4), against size and alignment.
 
+use super::curves::{drawn, point, ratios};
 use crate::harness::timer::{Batches, calls};
-use crate::harness::{
-    Error, Experiment, Finding, JobShape, Nodes, Setting, Step, StepContext, agreement,
-};
-use crate::results::{Axis, Categories, Colour, Figure, Map, Part, Point, Square, Table, Value};
+use crate::harness::{Error, Experiment, JobShape, Setting, Step, StepContext, agreement};
+use crate::results::{Axis, Categories, Colour, Figure, Map, Part, Table, Value};
+use crate::rows::{Quantity, Row, Run, What};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
-use tradewind::Communicator;
 
-const SIZES: &str = "size";
-const OFFSETS: &str = "offset";
-const MAP: &str = "alignment";
-const TABLE: &str = "copy";
 /// A cache line: offsets are counted from multiples of it.
-const LINE: usize = 64;
+const LINE: u32 = 64;
 /// Bytes copied to show the effect of alignment: within the nearest cache.
-const SMALL: usize = 4096;
+const SMALL: u64 = 4096;
 /// Both offsets of the map go by this.
-const STEP: usize = 4;
+const STEP: u32 = 4;
+/// Alignments that share a step.
+const ALIGNMENTS_AT_ONCE: usize = 16;
 /// Offsets of source and target in the sizes' curves.
-const ALIGNMENTS: [(&str, usize, usize); 3] =
+const ALIGNMENTS: [(&str, u32, u32); 3] =
     [("both aligned", 0, 0), ("source off by 1", 1, 0), ("target off by 1", 0, 1)];
+/// The offset of a curve, if the offsets of source and target have a place in it.
+type OffsetOf = fn(u32, u32) -> Option<u32>;
+/// Curves against an offset.
+const OFFSETS: [(&str, OffsetOf); 3] = [
+    ("source", |source, target| (target == 0).then_some(source)),
+    ("target", |source, target| (source == 0).then_some(target)),
+    ("both", |source, target| (source == target).then_some(source)),
+];
+
+/// A copy of so many bytes, with the offsets of its source and its target.
+type CopyCase = (u64, u32, u32);
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
@@ -32,256 +41,234 @@ pub fn experiment(setting: &Setting) -> Experiment {
         Batches { rounds: 3, microseconds: 20.0 },
         Batches { rounds: 7, microseconds: 300.0 },
     );
-    let sizes: Vec<usize> = (4..=setting.choose(16, 26))
+    let sizes: Vec<u64> = (4..=setting.choose(16, 26))
         .step_by(setting.choose(3, 1))
         .map(|power| 1 << power)
         .collect();
     // A rank of each node: one of each machine is needed.
     let nodes = setting.nodes.as_ref().map(|nodes| nodes.ranks.len() as u32);
     let alone = JobShape::bound(setting, nodes.unwrap_or(1));
-    let machines = Names::of(setting.nodes.as_ref());
     let mut steps = Vec::new();
-    for bytes in sizes.clone() {
+    for bytes in sizes.iter().copied().filter(|bytes| *bytes != SMALL) {
         // The longest copies take longer than a batch.
-        let milliseconds =
-            (batches.milliseconds() + (bytes >> 16) as u64) * ALIGNMENTS.len() as u64;
-        steps.push(Step::new(format!("{bytes} bytes"), alone.clone(), milliseconds, move |here| {
-            on_each_machine(here, |world| by_size(world, bytes, batches))
-        }));
+        let milliseconds = batches.milliseconds() + (bytes >> 16);
+        let cases = ALIGNMENTS.map(|(_, source, target)| (bytes, source, target)).to_vec();
+        steps.push(step(format!("{bytes} bytes"), &alone, milliseconds, cases, batches));
     }
-    for offset in setting.shuffled((0..LINE).step_by(setting.choose(16, 1))) {
-        let what = format!("offset {offset}");
-        steps.push(Step::new(what, alone.clone(), 3 * short.milliseconds(), move |here| {
-            on_each_machine(here, |world| by_offset(world, offset, short))
-        }));
-    }
-    for source in setting.shuffled((0..LINE).step_by(STEP * setting.choose(4, 1))) {
-        let targets = setting.choose(4, 1);
-        let milliseconds = short.milliseconds() * (LINE / STEP) as u64 / targets as u64;
-        steps.push(Step::new(
-            format!("source offset {source}"),
-            alone.clone(),
-            milliseconds,
-            move |here| on_each_machine(here, |world| row_of_map(world, source, targets, short)),
-        ));
+    let cases = setting.shuffled(alignments(setting));
+    for (number, cases) in cases.chunks(ALIGNMENTS_AT_ONCE).enumerate() {
+        let what = format!("alignments from {}", number * ALIGNMENTS_AT_ONCE + 1);
+        steps.push(step(what, &alone, short.milliseconds(), cases.to_vec(), short));
     }
     let cores = setting.cores.len() as u32;
     if cores > 1 && setting.nodes.is_none() {
         let together = JobShape::bound(setting, cores);
         for bytes in sizes {
-            let milliseconds = batches.milliseconds() + (bytes >> 15) as u64;
-            steps.push(Step::new(
-                format!("{bytes} bytes on every core"),
-                together.clone(),
-                milliseconds,
-                move |here| {
-                    let curve = format!("both aligned, on {cores} cores at once");
-                    let times = copies(here.world, bytes, 0, 0, batches)?;
-                    Ok(vec![Finding::measured(SIZES, &curve, Point::of(bytes as f64, &times))])
-                },
-            ));
+            let milliseconds = batches.milliseconds() + (bytes >> 15);
+            let what = format!("{bytes} bytes on every core");
+            steps.push(step(what, &together, milliseconds, vec![(bytes, 0, 0)], batches));
         }
     }
-    let outline = outline(&machines);
-    Experiment::new(outline, steps).concluding(move |part| conclude(part, &machines))
+    Experiment::of_rows("memory", setting, steps)
 }
 
-/// Endings of the names of a machine's curves, and of its maps and tables.
-struct Names {
-    curve: String,
-    name: String,
+/// Alignments of the curves against an offset, and of the map, each once.
+fn alignments(setting: &Setting) -> BTreeSet<CopyCase> {
+    let offsets = (0..LINE).step_by(setting.choose(16, 1));
+    let curves = offsets.flat_map(|offset| [(offset, 0), (0, offset), (offset, offset)]);
+    let step = (STEP * setting.choose(4, 1)) as usize;
+    let squares = (0..LINE).step_by(step);
+    let map =
+        squares.clone().flat_map(|source| squares.clone().map(move |target| (source, target)));
+    curves.chain(map).map(|(source, target)| (SMALL, source, target)).collect()
 }
 
-impl Names {
-    /// Of each machine of these nodes; empty where there is one.
-    fn of(nodes: Option<&Nodes>) -> Vec<Self> {
-        match nodes.map_or(1, |nodes| nodes.cores.len()) {
-            ..=1 => vec![Names { curve: String::new(), name: String::new() }],
-            machines => (1..=machines).map(Names::of_machine).collect(),
-        }
-    }
-
-    fn of_machine(number: usize) -> Self {
-        Names { curve: format!(", machine {number}"), name: format!("-machine-{number}") }
-    }
-
-    /// The same finding under the machine's names.
-    fn rename(&self, finding: Finding) -> Finding {
-        match finding {
-            Finding::Point { figure, series, role, point } => {
-                Finding::Point { figure, series: series + &self.curve, role, point }
-            }
-            Finding::Cell { map, cell } => Finding::Cell { map: map + &self.name, cell },
-            other => other,
-        }
-    }
+/// A step that times these copies, each in about so many milliseconds.
+fn step(
+    what: String,
+    shape: &JobShape,
+    milliseconds: u64,
+    cases: Vec<CopyCase>,
+    batches: Batches,
+) -> Step {
+    Step::of_rows(what, shape.clone(), milliseconds * cases.len() as u64, move |here| {
+        let row = |here: &StepContext<'_>, case: &CopyCase| copied(here, *case, batches);
+        on_each_machine(here, |here| cases.iter().map(|case| row(here, case)).collect())
+    })
 }
 
 /// Measures on one node, or on a rank of each machine in turn while the others sleep.
 fn on_each_machine(
     here: &StepContext<'_>,
-    measure: impl Fn(&Communicator) -> Result<Vec<Finding>, Error>,
-) -> Result<Vec<Finding>, Error> {
+    measure: impl Fn(&StepContext<'_>) -> Result<Vec<Row>, Error>,
+) -> Result<Vec<Row>, Error> {
     let world = here.world;
-    let Some(nodes) = &here.shape.nodes else { return measure(world) };
+    let Some(nodes) = &here.shape.nodes else { return measure(here) };
     let alone = world.split(Some(world.rank()), 0)?;
     let mut all = Vec::new();
-    let firsts = (0..nodes.size()).filter(|rank| nodes.is_first_of_machine(*rank));
-    for (first, names) in firsts.zip(Names::of(Some(nodes))) {
-        let own = alone.as_ref().filter(|_| world.rank() == first).map(&measure).transpose()?;
+    for first in (0..nodes.size()).filter(|rank| nodes.is_first_of_machine(*rank)) {
+        let own = match &alone {
+            Some(world) if here.world.rank() == first => {
+                Some(measure(&StepContext { world, ..*here })?)
+            }
+            _ => None,
+        };
         world.ibarrier()?.wait()?;
-        let found: Vec<Finding> = agreement::of_rank(world, first, own.as_ref())?;
-        all.extend(found.into_iter().map(|finding| names.rename(finding)));
+        let rows: Vec<Row> = agreement::of_rank(world, first, own.as_ref())?;
+        let node_of_rank = vec![nodes.node_of(first) as u32];
+        all.extend(rows.into_iter().map(|row| Row { node_of_rank: node_of_rank.clone(), ..row }));
     }
     Ok(all)
 }
 
-fn outline(machines: &[Names]) -> Part {
-    let mut part = Part::new("memory", "Copying memory");
-    part.about =
-        "The same two pieces of memory are copied again and again, with the copy of the standard \
-                  library (memcpy), after a first pass that touches every page. Offsets are bytes \
-                  from a multiple of 64. Of the nodes of a job, each machine is measured once."
-            .to_owned();
-    part.source = "Bokhari 1995, section 4 and table 1".to_owned();
-    let y = || Axis { label: "time a byte".to_owned(), unit: "ns".to_owned(), ..Axis::number("") };
-    part.figures.push(Figure::new(
-        SIZES,
-        "Copy against size",
-        Axis::bytes("size").logarithmic(),
-        y().logarithmic(),
-    ));
-    let title = format!("Copy of {SMALL} bytes against alignment");
-    part.figures.push(Figure::new(OFFSETS, &title, Axis::bytes("offset"), y()));
-    let names: Vec<String> = (0..LINE).step_by(STEP).map(|offset| offset.to_string()).collect();
-    for machine in machines {
-        part.maps.push(Map {
-            name: format!("{MAP}{}", machine.name),
-            title: format!("Copy of {SMALL} bytes against both alignments{}", machine.curve),
-            caption: "Time over that of the fastest alignment, medians.".to_owned(),
-            columns: Categories { label: "offset of the target".to_owned(), names: names.clone() },
-            rows: Categories { label: "offset of the source".to_owned(), names: names.clone() },
-            colour: Colour::ByRatio,
-            cells: Vec::new(),
-        });
-        part.tables.push(Table {
-            name: format!("{TABLE}{}", machine.name),
-            title: format!("Copy a byte{}", machine.curve),
-            caption: "Medians of aligned copies; a megabyte is 10⁶ bytes.".to_owned(),
-            columns: [
-                "size (bytes)",
-                "time a byte (ns)",
-                "bandwidth (MB/s)",
-                "source off by 1",
-                "target off by 1",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
-            rows: Vec::new(),
-        });
-    }
-    part
-}
-
-/// Nanoseconds a byte, for each batch.
-fn copies(
-    world: &Communicator,
-    bytes: usize,
-    source: usize,
-    target: usize,
+fn copied(
+    here: &StepContext<'_>,
+    (bytes, source, target): CopyCase,
     batches: Batches,
-) -> Result<Vec<f64>, Error> {
-    let from = vec![1_u8; bytes + 2 * LINE];
-    let mut to = vec![0_u8; bytes + 2 * LINE];
-    let from_at = from.as_ptr().align_offset(LINE) + source;
-    let to_at = to.as_ptr().align_offset(LINE) + target;
-    let from = &from[from_at..from_at + bytes];
-    let to = &mut to[to_at..to_at + bytes];
+) -> Result<Row, Error> {
+    let room = (bytes + 2 * u64::from(LINE)) as usize;
+    let from = vec![1_u8; room];
+    let mut to = vec![0_u8; room];
+    let from_at = from.as_ptr().align_offset(LINE as usize) + source as usize;
+    let to_at = to.as_ptr().align_offset(LINE as usize) + target as usize;
+    let from = &from[from_at..from_at + bytes as usize];
+    let to = &mut to[to_at..to_at + bytes as usize];
     let mut copy = calls(|| {
         black_box(&mut *to).copy_from_slice(black_box(from));
         Ok(())
     });
-    let times = batches.time(world, &mut copy)?;
-    Ok(times.into_iter().map(|time| time * 1e3 / bytes as f64).collect())
+    let times = batches.time(here.world, &mut copy)?;
+    Ok(here.row(What::Copy { source, target }, Quantity::Alone, times).sized(bytes))
 }
 
-fn by_size(world: &Communicator, bytes: usize, batches: Batches) -> Result<Vec<Finding>, Error> {
-    let curve = |(curve, source, target)| {
-        let times = copies(world, bytes, source, target, batches)?;
-        Ok(Finding::measured(SIZES, curve, Point::of(bytes as f64, &times)))
-    };
-    ALIGNMENTS.into_iter().map(curve).collect()
-}
-
-fn by_offset(world: &Communicator, offset: usize, batches: Batches) -> Result<Vec<Finding>, Error> {
-    let curve = |(curve, source, target)| {
-        let times = copies(world, SMALL, source, target, batches)?;
-        Ok(Finding::measured(OFFSETS, curve, Point::of(offset as f64, &times)))
-    };
-    [("source", offset, 0), ("target", 0, offset), ("both", offset, offset)]
-        .into_iter()
-        .map(curve)
-        .collect()
-}
-
-/// Cells with their time a byte; the ratio is made of it when all are there.
-fn row_of_map(
-    world: &Communicator,
-    source: usize,
-    step: usize,
-    batches: Batches,
-) -> Result<Vec<Finding>, Error> {
-    let cell = |target: usize| {
-        let time = models::statistics::median(&copies(world, SMALL, source, target, batches)?);
-        let row = source / STEP;
-        let column = target / STEP;
-        let cell = Square {
-            column,
-            row,
-            text: String::new(),
-            value: None,
-            detail: format!("{time:.5} ns a byte"),
-        };
-        Ok(Finding::Cell { map: MAP.to_owned(), cell })
-    };
-    (0..LINE).step_by(STEP * step).map(cell).collect()
-}
-
-fn conclude(part: &mut Part, machines: &[Names]) -> Result<(), Error> {
-    for machine in machines {
-        ratios(part, &format!("{MAP}{}", machine.name));
-        let table = format!("{TABLE}{}", machine.name);
-        part.replace_rows(&table, rows(part, &machine.curve));
+/// Figures, maps and tables of a run.
+pub fn part(run: &Run) -> Part {
+    let about = "The same two pieces of memory are copied again and again, with the copy of the \
+                 standard library (memcpy), after a first pass that touches every page. Offsets are \
+                 bytes from a multiple of 64. Of the nodes of a job, each machine is measured once.";
+    let part = Part::new("memory", "Copying memory");
+    let mut part = part.described(about, "Bokhari 1995, section 4 and table 1");
+    let machines = machines(run);
+    let axis = Axis { unit: "ns".to_owned(), ..Axis::number("time a byte") };
+    let x = Axis::bytes("size").logarithmic();
+    let mut by_size = Figure::new("size", "Copy against size", x, axis.clone().logarithmic());
+    let title = format!("Copy of {SMALL} bytes against alignment");
+    let mut by_offset = Figure::new("offset", &title, Axis::bytes("offset"), axis);
+    for (machine, rows) in &machines {
+        by_size = drawn(by_size, rows.iter().copied(), |row| {
+            let ranks = match row.ranks {
+                1 => String::new(),
+                ranks => format!(", on {ranks} cores at once"),
+            };
+            let curve = format!("{}{ranks}{machine}", ALIGNMENTS[alignment(row)?].0);
+            Some((curve, point(row, row.bytes as f64, of_a_byte(row))))
+        });
+        for (curve, offset) in OFFSETS {
+            by_offset = drawn(by_offset, small(rows), |row| {
+                let (source, target) = offsets(row)?;
+                let offset = f64::from(offset(source, target)?);
+                Some((format!("{curve}{machine}"), point(row, offset, of_a_byte(row))))
+            });
+        }
     }
-    Ok(())
+    part.figures = vec![by_size, by_offset];
+    part.maps = machines.iter().filter_map(|(machine, rows)| map(machine, rows)).collect();
+    part.tables = machines.iter().map(|(machine, rows)| table(machine, rows)).collect();
+    part
 }
 
-/// Fills a map's cells with their ratios to the fastest alignment.
-fn ratios(part: &mut Part, map: &str) {
-    let Some(map) = part.maps.iter_mut().find(|known| known.name == map) else { return };
-    let time =
-        |cell: &Square| cell.detail.split(' ').next().and_then(|word| word.parse::<f64>().ok());
-    let fastest = map.cells.iter().filter_map(time).fold(f64::INFINITY, f64::min);
-    for cell in &mut map.cells {
-        cell.value = time(cell).map(|time| time / fastest).filter(|ratio| ratio.is_finite());
-        cell.text = cell.value.map(|ratio| format!("{ratio:.2}")).unwrap_or_default();
+/// Rows of each machine, with the end of the names of its curves: empty where there is one.
+fn machines(run: &Run) -> Vec<(String, Vec<&Row>)> {
+    let mut by_node: BTreeMap<Option<&u32>, Vec<&Row>> = BTreeMap::new();
+    run.rows().for_each(|row| by_node.entry(row.node_of_rank.first()).or_default().push(row));
+    let several = by_node.len() > 1;
+    let named = |(number, rows): (u32, Vec<_>)| {
+        (if several { format!(", machine {number}") } else { String::new() }, rows)
+    };
+    (1..).zip(by_node.into_values()).map(named).collect()
+}
+
+/// The offsets of a copy.
+fn offsets(row: &Row) -> Option<(u32, u32)> {
+    match row.what {
+        What::Copy { source, target } => Some((source, target)),
+        _ => None,
     }
 }
 
-/// The table of the curves with this ending.
-fn rows(part: &Part, ending: &str) -> Vec<Vec<Value>> {
-    let curve = |name: &str| {
-        let name = format!("{name}{ending}");
-        let curve = part.figure(SIZES).and_then(|figure| figure.curve(&name));
-        curve.map(|curve| curve.points.clone()).unwrap_or_default()
+/// Index of a copy's alignment among those of the sizes' curves.
+fn alignment(row: &Row) -> Option<usize> {
+    ALIGNMENTS.iter().position(|(_, source, target)| offsets(row) == Some((*source, *target)))
+}
+
+/// Copies by one rank that show the effect of alignment.
+fn small<'r>(rows: &[&'r Row]) -> impl Iterator<Item = &'r Row> {
+    rows.iter().copied().filter(|row| (row.ranks, row.bytes) == (1, SMALL))
+}
+
+/// Nanoseconds that a byte takes, for each microsecond of a copy.
+fn of_a_byte(row: &Row) -> f64 {
+    1e3 / row.bytes.max(1) as f64
+}
+
+fn map(machine: &str, rows: &[&Row]) -> Option<Map> {
+    let square = |row: &Row| {
+        let (source, target) = offsets(row)?;
+        let is_shown = source.is_multiple_of(STEP) && target.is_multiple_of(STEP);
+        let place = |offset: u32| (offset / STEP) as usize;
+        is_shown.then(|| (place(target), place(source), row.median() * of_a_byte(row)))
     };
-    let points = ALIGNMENTS.map(|(name, ..)| curve(name));
-    let all = points[0].iter().zip(&points[1]).zip(&points[2]);
-    let row = |((aligned, source), target): ((&Point, &Point), &Point)| {
-        let bandwidth = 1e3 / aligned.median;
-        [aligned.x, aligned.median, bandwidth, source.median, target.median]
-            .map(Into::into)
-            .to_vec()
+    let times: Vec<_> = small(rows).filter_map(square).collect();
+    let names: Vec<String> =
+        (0..LINE).step_by(STEP as usize).map(|offset| offset.to_string()).collect();
+    (!times.is_empty()).then(|| Map {
+        name: named("alignment", machine),
+        title: format!("Copy of {SMALL} bytes against both alignments{machine}"),
+        caption: "Time over that of the fastest alignment, medians.".to_owned(),
+        columns: Categories { label: "offset of the target".to_owned(), names: names.clone() },
+        rows: Categories { label: "offset of the source".to_owned(), names },
+        colour: Colour::ByRatio,
+        cells: ratios(&times, |time| format!("{time:.5} ns a byte")),
+    })
+}
+
+/// The name of a machine's map or table.
+fn named(name: &str, machine: &str) -> String {
+    format!("{name}{}", machine.replace(", ", "-").replace(' ', "-"))
+}
+
+/// Nanoseconds a byte of each size, in each alignment of the curves; of several machines those of
+/// the first.
+pub(super) fn copies(run: &Run) -> BTreeMap<u64, [Option<f64>; ALIGNMENTS.len()]> {
+    machines(run).first().map_or_else(BTreeMap::new, |(_, rows)| by_alignment(rows))
+}
+
+fn by_alignment(rows: &[&Row]) -> BTreeMap<u64, [Option<f64>; ALIGNMENTS.len()]> {
+    let mut sizes: BTreeMap<u64, [Option<f64>; ALIGNMENTS.len()]> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.ranks == 1) {
+        if let Some(at) = alignment(row) {
+            sizes.entry(row.bytes).or_default()[at] = Some(row.median() * of_a_byte(row));
+        }
+    }
+    sizes
+}
+
+fn table(machine: &str, rows: &[&Row]) -> Table {
+    let columns = [
+        "size (bytes)",
+        "time a byte (ns)",
+        "bandwidth (MB/s)",
+        "source off by 1",
+        "target off by 1",
+    ];
+    let row = |(bytes, [aligned, source, target]): (u64, [Option<f64>; 3])| -> Vec<Value> {
+        let bandwidth = aligned.filter(|time| *time > 0.0).map(|time| 1e3 / time);
+        [Some(bytes as f64), aligned, bandwidth, source, target].map(Value::from).to_vec()
     };
-    all.map(row).collect()
+    let title = format!("Copy a byte{machine}");
+    Table {
+        caption: "Medians of aligned copies; a megabyte is 10⁶ bytes.".to_owned(),
+        rows: by_alignment(rows).into_iter().map(row).collect(),
+        ..Table::new(&named("copy", machine), &title, &columns)
+    }
 }

@@ -16,7 +16,7 @@ use kept::SavedPart;
 use measure::experiments::decisions::{
     self, Purpose, at_speed, between_nodes, losses_between_nodes,
 };
-use measure::experiments::{EXPERIMENTS, find};
+use measure::experiments::{EXPERIMENTS, find, summary};
 use measure::harness::{Experiment, Setting};
 use measure::page::{Input, Results};
 use measure::results::{Directory, Part};
@@ -244,7 +244,7 @@ pub(super) fn part_written(directory: &Directory, name: &str) -> anyhow::Result<
     if let Some(losses) = losses_between_nodes(&measured).filter(|_| is_of(&[Purpose::Check])) {
         directory.write_tables(&losses)?;
     }
-    directory.write(&measure::results::summary::of(directory))?;
+    directory.write(&summary::of(directory.path()))?;
     let input = Input { results: Results::of(directory), other: None };
     goal_file::write(
         &directory.path().join("report.html"),

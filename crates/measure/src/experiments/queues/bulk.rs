@@ -13,7 +13,7 @@ const MAY_BE_DIRECT: u64 = 2 * DEFAULT_STAGING_BYTES;
 
 /// A link in each direction.
 #[derive(Debug)]
-pub(crate) struct Bulk {
+pub(super) struct Bulk {
     pub(super) sender: BulkSender,
     pub(super) receiver: BulkReceiver,
     pub(super) policy: Policy,

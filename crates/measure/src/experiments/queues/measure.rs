@@ -6,7 +6,7 @@ use super::words::Command;
 use super::{idle, open, trial};
 use crate::harness::timer::Batches;
 use crate::harness::{Error, StepContext};
-use crate::rows::{Mechanism, StepRows};
+use crate::rows::{Mechanism, Quantity, StepRows, What};
 use queues::bulk::Policy;
 
 /// Measures a case between two ranks, with a note instead of rows where there is no such mechanism.
@@ -54,4 +54,16 @@ pub(super) fn measure(
         Mechanism::Idle => idle::measure(here).map(|row| vec![row]),
     };
     Ok(rows?.into())
+}
+
+/// Half round trips of a mechanism with one thread, beside what other messages take.
+pub(in crate::experiments) fn latency(
+    here: &StepContext<'_>,
+    mechanism: Mechanism,
+    bytes: u64,
+    extent: Batches,
+) -> Result<StepRows, Error> {
+    let mut found = measure(here, Case { mechanism, threads: 1, bytes }, extent)?;
+    found.rows.retain(|row| row.quantity == Quantity::Latency && row.what != What::Word);
+    Ok(found)
 }

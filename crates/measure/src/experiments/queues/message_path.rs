@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) const LOOKS: u32 = 1000;
 
 /// One end of a way to and from the other rank.
-pub(crate) trait MessagePath: Send {
+pub(super) trait MessagePath: Send {
     /// From now on messages have this size. No message may be under way.
     fn resize(&mut self, bytes: u64);
 
@@ -68,6 +68,6 @@ impl MessagePath for Floor {
 }
 
 /// Byte `at` of every message. Never 0, which a buffer has before anything was received.
-pub(crate) fn pattern(bytes: u64) -> Vec<u8> {
+pub(in crate::experiments) fn pattern(bytes: u64) -> Vec<u8> {
     (0..bytes).map(|at| (at % 251) as u8 + 1).collect()
 }

@@ -101,7 +101,7 @@ pub(super) fn words(world: &Communicator, threads: usize) -> Result<Vec<Parts<Wo
 }
 
 /// Wide Express.
-pub(crate) fn lines(world: &Communicator, threads: usize) -> Result<Vec<Parts<Lines>>, Error> {
+pub(super) fn lines(world: &Communicator, threads: usize) -> Result<Vec<Parts<Lines>>, Error> {
     let open = || {
         let mut port = world.cache_lines(CAPACITY)?;
         Ok((port.receiver, port.senders.swap_remove(other(world))))
@@ -270,7 +270,7 @@ pub(super) fn remote(world: &Communicator, command: Command) -> Result<Vec<Remot
 }
 
 /// A link in each direction; the reason if the policy requires a direct path and there is none.
-pub(crate) fn bulk(
+pub(super) fn bulk(
     world: &Communicator,
     policy: Policy,
 ) -> Result<(Vec<Bulk>, Option<String>), Error> {

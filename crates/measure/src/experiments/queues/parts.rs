@@ -17,7 +17,7 @@ use std::time::Instant;
 pub(super) const CAPACITY: usize = 1024;
 
 /// Moves a part of a message.
-pub(crate) trait PacketPath: Send {
+pub(super) trait PacketPath: Send {
     /// Bytes of a part.
     const DATA: usize;
 
@@ -30,7 +30,7 @@ pub(crate) trait PacketPath: Send {
 
 /// A way of parts.
 #[derive(Debug)]
-pub(crate) struct Parts<C> {
+pub(super) struct Parts<C> {
     path: C,
     payload: Vec<u8>,
     /// By sender: how much has come of its message, and the message.
@@ -176,7 +176,7 @@ impl PacketPath for Polled {
 
 /// Lines of 48 bytes.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(super) struct Lines {
     pub(super) source: SourceName,
     /// By thread of the other rank.
     pub(super) senders: Vec<CacheLineSender>,

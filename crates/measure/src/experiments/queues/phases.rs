@@ -67,7 +67,7 @@ fn whole(spans: &[Span]) -> Span {
 }
 
 /// Half a round trip in nanoseconds, of `count` for each of the threads. Rank 1 returns 0.
-pub(crate) fn round_trips<W: MessagePath>(
+pub(super) fn round_trips<W: MessagePath>(
     world: &Communicator,
     ways: &mut [W],
     threads: usize,
