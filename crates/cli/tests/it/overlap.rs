@@ -155,7 +155,7 @@ fn the_tour_shows_progress_and_then_two_nodes() {
     let mut paragraphs = shown.trim_end().rsplit("\n\n");
     let nodes = paragraphs.next().expect("a last paragraph");
     // Without the rights, one line says which one is missing.
-    let is_measured = nodes.contains("with a link of 1gbit") && nodes.contains("started before it");
+    let is_measured = nodes.contains("with links of 1gbit") && nodes.contains("started before it");
     assert!(
         is_measured || nodes.starts_with("Not shown between nodes: cannot make nodes"),
         "{shown}"
