@@ -27,7 +27,7 @@ pub(super) struct ExchangeCase {
 impl ExchangeCase {
     /// Empty messages in nonblocking calls whose receives are posted.
     pub(super) fn new(pairs: Pairs, pattern: Pattern) -> Self {
-        let exchange = Exchange { pairs, pattern, receive: Receive::Posted };
+        let exchange = Exchange::posted(pairs, pattern);
         ExchangeCase { exchange, form: CallForm::Nonblocking, bytes: 0, pair: None }
     }
 
