@@ -25,6 +25,8 @@ pub(super) struct Messages {
     /// γ, where the bounds of the direct exchange differ.
     pub(super) contention: Option<f64>,
     pub(super) doubts: Doubts,
+    /// Something disturbed every pass.
+    pub(super) is_always_disturbed: bool,
 }
 
 /// Rows of the messages of rounds.
@@ -65,12 +67,7 @@ impl<'r> Pass<'r> {
         Ok(Pass { rows, start, doubts: load.and(survey.signs.into()) })
     }
 
-    /// Parameters from the passes that nothing disturbed; from all where something disturbed every
-    /// one, with doubts then.
-    fn taken_together(passes: &[Self]) -> Result<(Survey, StartCosts, Doubts), ParametersError> {
-        let is_quiet = |pass: &&Self| !pass.doubts.is_disturbed();
-        let quiet: Vec<&Self> = passes.iter().filter(is_quiet).collect();
-        let passes = if quiet.is_empty() { passes.iter().collect() } else { quiet };
+    fn taken_together(passes: &[&Self]) -> Result<(Survey, StartCosts, Doubts), ParametersError> {
         let middle =
             |of: fn(&Self) -> f64| median(&passes.iter().map(|pass| of(pass)).collect::<Vec<_>>());
         let start = StartCosts {
@@ -108,8 +105,9 @@ pub(super) fn sizes(run: &Run, of: (Engine, PairClass)) -> Vec<u64> {
     step.map_or(Vec::new(), |step| rounds_of(&step.rows).0.into_keys().collect())
 }
 
-/// Parameters of each class of pairs under each engine, in the order in which they were measured.
-/// Times that make no parameters are left out.
+/// Parameters of each class of pairs under each engine, in the order in which they were measured:
+/// from the passes that nothing disturbed, or from all if something disturbed every one. Times that
+/// make no parameters are left out.
 pub(super) fn messages(run: &Run) -> Vec<Messages> {
     let whole: Vec<&StepRows> = run.found.values().filter(|step| step.whole).collect();
     let mut subjects: Vec<(Engine, PairClass)> = Vec::new();
@@ -122,12 +120,24 @@ pub(super) fn messages(run: &Run) -> Vec<Messages> {
         let steps: Vec<&StepRows> =
             whole.iter().copied().filter(|step| subject(step) == Some(of)).collect();
         let passes: Vec<Pass> = steps.iter().filter_map(|step| Pass::of(&step.rows).ok()).collect();
-        let (survey, start, doubts) = Pass::taken_together(&passes).ok()?;
+        let quiet: Vec<&Pass> = passes.iter().filter(|pass| !pass.doubts.is_disturbed()).collect();
+        let is_always_disturbed = quiet.is_empty();
+        let counted = if is_always_disturbed { passes.iter().collect() } else { quiet };
+        let (survey, start, doubts) = Pass::taken_together(&counted).ok()?;
         let (engine, class) = of;
         let rows = || steps.iter().flat_map(|step| &step.rows).filter(|row| row.pair.is_some());
         let cores = rows().next().map_or(Vec::new(), |row| row.bound().to_vec());
         let contention = contention::fit(rows(), &survey.parameters, start);
-        Some(Messages { engine, class, cores, survey, start, contention, doubts })
+        Some(Messages {
+            engine,
+            class,
+            cores,
+            survey,
+            start,
+            contention,
+            doubts,
+            is_always_disturbed,
+        })
     };
     subjects.into_iter().filter_map(of_subject).collect()
 }

@@ -75,7 +75,7 @@ pub(super) fn put(run: &Run, messages: Vec<Messages>, machine: &mut Machine) {
     }
     for found in messages {
         let (engine, class) = (found.engine, found.class);
-        if found.doubts.is_disturbed() && machine.is_quiet_between(engine, class) {
+        if found.is_always_disturbed && machine.is_quiet_between(engine, class) {
             continue;
         }
         let costs = machine.engine_mut(engine);
