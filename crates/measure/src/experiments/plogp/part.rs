@@ -74,12 +74,12 @@ const SHARING: [&str; 8] = [
 
 /// Figures and tables of a run of `plogp`.
 pub fn part(run: &Run) -> Part {
-    let mut part = Part::new("plogp", "Parameters of pLogP");
     let is_between_nodes = run.name.contains("-nodes");
-    part.about = if is_between_nodes { between_nodes(run) } else { on_one_node() };
-    part.source =
-        "Kielmann, Bal, Verstoep 2000; Barchet-Estefanel, Mounié 2004, section 2 and figure 1"
-            .to_owned();
+    let about = if is_between_nodes { between_nodes(run) } else { on_one_node() };
+    let mut part = Part::new("plogp", "Parameters of pLogP").described(
+        &about,
+        "Kielmann, Bal, Verstoep 2000; Barchet-Estefanel, Mounié 2004, section 2 and figure 1",
+    );
     let all = messages(run);
     part.figures = FIGURES.iter().map(|shown| figure(*shown, &all)).collect();
     part.tables.push(Table {
@@ -100,12 +100,12 @@ pub fn part(run: &Run) -> Part {
 
 /// Tables of a run of `progress`.
 pub fn progress_part(run: &Run) -> Part {
-    let mut part = Part::new("progress", "Flat collectives and cooperative progress");
-    part.about = "What the models of collectives on one node need: times of flat collectives, and \
-                  constants of the processes that execute each other's operations. All raw values \
-                  are in machine.json."
-        .to_owned();
-    part.source = "Barchet-Estefanel, Mounié 2004, section 2 and figure 1".to_owned();
+    let part = Part::new("progress", "Flat collectives and cooperative progress");
+    let mut part = part.described(
+        "What the models of collectives on one node need: times of flat collectives, and constants \
+         of the processes that execute each other's operations. All raw values are in machine.json.",
+        "Barchet-Estefanel, Mounié 2004, section 2 and figure 1",
+    );
     let machine = machine_of(run, Vec::new());
     part.tables.extend([flat(&machine), sharing(&machine)]);
     part.notes = noisy(&machine);
@@ -167,9 +167,8 @@ fn parameters(one: &Messages) -> Vec<Value> {
     let network = &one.survey.parameters;
     let last = network.points().last().map_or(0, |point| point.bytes);
     let first = one.survey.samples.sizes.first();
-    let uncertainty = |of: fn(&SizeSamples) -> &Sample| {
-        first.map(of).and_then(Sample::uncertainty).map_or(Value::None, Value::from)
-    };
+    let uncertainty =
+        |of: fn(&SizeSamples) -> &Sample| Value::from(first.map(of).and_then(Sample::uncertainty));
     let cores: Vec<String> = one.cores.iter().map(usize::to_string).collect();
     vec![
         one.class.name().into(),
