@@ -91,22 +91,12 @@ pub(super) fn add_losses(part: &mut Part, runs: &[&Run]) {
             rows.extend(summary(name, "all", losses.iter()));
         }
     }
+    let columns =
+        ["choice", "of", "median", "90th percentile", "worst", "where it is worst", "cells"];
     part.tables.push(Table {
-        name: "summary".to_owned(),
-        title: "Regret".to_owned(),
         caption: "Over all operations and sizes.".to_owned(),
-        columns: [
-            "choice",
-            "of",
-            "median",
-            "90th percentile",
-            "worst",
-            "where it is worst",
-            "cells",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
         rows,
+        ..Table::new("summary", "Regret", &columns)
     });
 }
 

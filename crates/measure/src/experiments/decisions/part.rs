@@ -20,9 +20,9 @@ pub(super) fn part(purpose: Purpose, run: &Run) -> Part {
         Purpose::Check if is_between_nodes => "What choices are compared with",
         Purpose::Check => "What choices lose",
     };
-    let mut part = Part::new(purpose.name(), title);
-    part.about = about(purpose, is_between_nodes).to_owned();
-    part.source = "Barchet-Estefanel, Mounié 2004, section 6".to_owned();
+    let about = about(purpose, is_between_nodes);
+    let part = Part::new(purpose.name(), title);
+    let mut part = part.described(about, "Barchet-Estefanel, Mounié 2004, section 6");
     let plans = plans(run, false);
     let mut figures = PlanFigures::default();
     figures.add_all(&plans, "predicted");
@@ -137,15 +137,12 @@ fn errors(plans: &[PlanTimes<'_>]) -> Table {
         let plan = Choice { levels, ..Choice::of(algorithm) };
         vec![Collective::name(operation).into(), plan.to_string().into(), median, p90, count]
     };
+    let columns = ["operation", "algorithm", "median", "90th percentile", "predictions"];
     Table {
-        name: "errors".to_owned(),
-        title: "Relative errors of the models".to_owned(),
         caption: "Of the predictions of plans that were timed, over sizes, forms and ranks."
             .to_owned(),
-        columns: ["operation", "algorithm", "median", "90th percentile", "predictions"]
-            .map(str::to_owned)
-            .to_vec(),
         rows: errors.into_iter().map(row).collect(),
+        ..Table::new("errors", "Relative errors of the models", &columns)
     }
 }
 
@@ -155,14 +152,11 @@ fn comparisons(run: &Run) -> Table {
         vec![words(&query).into(), (query.bytes as f64).into(), why.into()]
     };
     Table {
-        name: "disturbed".to_owned(),
-        title: "Disturbed comparisons".to_owned(),
-        caption:
-            "Candidates that were timed while the cores had other work, each attempt. Their rows \
-                  of the decision table are marked as noisy."
-                .to_owned(),
-        columns: ["call", "bytes", "disturbance"].map(str::to_owned).to_vec(),
+        caption: "Candidates that were timed while the cores had other work, each attempt. Their \
+                  rows of the decision table are marked as noisy."
+            .to_owned(),
         rows: disturbed(&[run]).map(row).collect(),
+        ..Table::new("disturbed", "Disturbed comparisons", &["call", "bytes", "disturbance"])
     }
 }
 

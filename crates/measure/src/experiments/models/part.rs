@@ -17,19 +17,17 @@ use std::collections::BTreeMap;
 
 /// Figures and tables of a run. Visits aside, nothing depends on the order of its rows.
 pub fn part(run: &Run) -> Part {
-    let mut part = Part::new("models", "Predicted against measured");
-    part.about =
-        "Every algorithm of an operation takes turns with the others; a point is the time \
-                  from a common start until the slowest rank is done, on the fastest of several \
-                  visits. Dashed are predictions. Those named pLogP come from the formulas of \
-                  tables 1 to 3 and the parameters in machine.json, with what a run costs besides \
-                  its messages: each rank works for itself. Those named sharing come from a \
-                  simulation of the engine: the rank that enables an operation executes it, for \
-                  any rank, and ranks of one core take turns; its constants are fitted \
-                  to the simplest algorithm of each operation, which the tables mark, and predict \
-                  all others."
-            .to_owned();
-    part.source = "Barchet-Estefanel, Mounié 2004, sections 3 to 5".to_owned();
+    let about = "Every algorithm of an operation takes turns with the others; a point is the time \
+                 from a common start until the slowest rank is done, on the fastest of several \
+                 visits. Dashed are predictions. Those named pLogP come from the formulas of \
+                 tables 1 to 3 and the parameters in machine.json, with what a run costs besides \
+                 its messages: each rank works for itself. Those named sharing come from a \
+                 simulation of the engine: the rank that enables an operation executes it, for \
+                 any rank, and ranks of one core take turns; its constants are fitted to the \
+                 simplest algorithm of each operation, which the tables mark, and predict all \
+                 others.";
+    let part = Part::new("models", "Predicted against measured");
+    let mut part = part.described(about, "Barchet-Estefanel, Mounié 2004, sections 3 to 5");
     let (plans, models) = simulated(run);
     let published = published_bounds(run);
     part.figures = figures(&plans, &published);
@@ -38,7 +36,7 @@ pub fn part(run: &Run) -> Part {
         table(
             ("errors", "How far predictions are off"),
             "Relative errors of predictions against medians, over all sizes.",
-            "operation, algorithm, ranks, engine, model, median error, worst error, sizes, fitted",
+            "operation | algorithm | ranks | engine | model | median error | worst error | sizes | fitted",
             errors(&plans),
         ),
         table(
@@ -46,13 +44,13 @@ pub fn part(run: &Run) -> Part {
             "Over all algorithms of the paper's tables 1 and 2 (bcast and scatter) without \
              joins, and over all others; algorithms that the constants were fitted to are \
              left out of the model of sharing's errors.",
-            "algorithms, ranks, engine, model, median error, worst error, points",
+            "algorithms | ranks | engine | model | median error | worst error | points",
             summary(&plans),
         ),
         table(
             ("constants", "Constants of the model of sharing"),
             "Fitted to the simplest algorithm of each operation.",
-            "ranks, what, size (bytes), cost (µs)",
+            "ranks | what | size (bytes) | cost (µs)",
             constants.collect(),
         ),
         table(
@@ -62,41 +60,36 @@ pub fn part(run: &Run) -> Part {
              and with the peers engine those of the model of sharing: all work spread over \
              the cores, and all of it on one, by constants that are fitted without the \
              all-to-all.",
-            "ranks, engine, bounds, ratio, quartiles, sizes fitted, sizes tested, median error, worst error",
+            "ranks | engine | bounds | ratio | quartiles | sizes fitted | sizes tested | median error | worst error",
             ratios(&plans, &models, &published),
         ),
         table(
             ("guidelines", "Guidelines that are broken"),
             "What should hold, where it does not by more than a tenth. Each side is the best \
              algorithm measured.",
-            "guideline, ranks, bytes, left (µs), right (µs), ratio",
+            "guideline | ranks | bytes | left (µs) | right (µs) | ratio",
             guidelines::broken(&plans),
         ),
         table(
             ("anomalies", "Anomalies of small messages"),
             "Sizes up to 4 KiB that take at least a fifth longer than the next larger one \
              (2004, section 3.1).",
-            "operation, algorithm, ranks, bytes, time (µs), larger (bytes), time (µs) of the larger",
+            "operation | algorithm | ranks | bytes | time (µs) | larger (bytes) | time (µs) of the larger",
             anomalies(&plans),
         ),
     ];
     part
 }
 
-/// A table with these columns, between commas.
+/// A table of the part, with a bar between the names of its columns.
 fn table(
     (name, title): (&str, &str),
     caption: &str,
     columns: &str,
     rows: Vec<Vec<Value>>,
 ) -> Table {
-    Table {
-        name: name.to_owned(),
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        columns: columns.split(", ").map(str::to_owned).collect(),
-        rows,
-    }
+    let columns: Vec<&str> = columns.split(" | ").collect();
+    Table { caption: caption.to_owned(), rows, ..Table::new(name, title, &columns) }
 }
 
 /// The bounds of table 3 for the all-to-all of each call on each engine.
