@@ -77,8 +77,8 @@ pub fn between_nodes(name: &str, setting: &Setting, nodes: &Nodes) -> Option<Exp
 /// Makes figures and tables of a run.
 type MakePart = fn(&Run) -> Part;
 
-/// The experiments that consist of rows, with what shows them.
-const OF_ROWS: &[(&str, MakePart)] = &[
+/// What shows the rows of each experiment.
+const PARTS: &[(&str, MakePart)] = &[
     ("plogp", plogp::part),
     ("progress", plogp::progress_part),
     ("memory", memory::part),
@@ -98,8 +98,9 @@ const OF_ROWS: &[(&str, MakePart)] = &[
 
 /// Figures and tables of everything that was measured: of each run, and of several together.
 pub fn parts(measured: &Measurements) -> Vec<Part> {
+    let summary = (!measured.runs.is_empty()).then(|| summary::of(measured));
     let parts = measured.runs.iter().filter_map(part);
-    parts.chain(decisions::losses_between_nodes(measured)).collect()
+    parts.chain(summary).chain(decisions::losses_between_nodes(measured)).collect()
 }
 
 /// Figures and tables of a run; `None` if it is of no experiment that this version has.
@@ -108,7 +109,7 @@ pub fn part(run: &Run) -> Option<Part> {
         Some((experiment, _)) => (experiment, " between nodes"),
         None => (run.name.as_str(), ""),
     };
-    let (_, make) = OF_ROWS.iter().find(|(known, _)| *known == experiment)?;
+    let (_, make) = PARTS.iter().find(|(known, _)| *known == experiment)?;
     let mut part = make(run);
     part.name.clone_from(&run.name);
     part.title.push_str(between);

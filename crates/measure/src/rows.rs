@@ -1,8 +1,7 @@
 //! Measured times, each a [`Row`]: one line of `measurements.jsonl` in a directory of results.
 //!
-//! For an experiment that [consists of rows](crate::harness::Experiment::of_rows) the file is the only
-//! record: its figures, its tables and the step at which it goes on are functions of its rows. The
-//! other experiments keep a [`Part`](crate::results::Part) in a file of its own.
+//! The file is the only record: figures, tables and the step at which an experiment goes on are
+//! functions of its rows.
 //!
 //! A line is a JSON object with one field, which says what the line is:
 //!
@@ -28,7 +27,7 @@
 //!
 //! ```
 //! use measure::harness::timer::{Batches, calls};
-//! use measure::harness::{Experiment, JobShape, Setting, Step, rows_on_threads};
+//! use measure::harness::{Experiment, JobShape, Setting, Step, run_on_threads};
 //! use measure::rows::{Quantity, Row, What};
 //! use collectives::Collective;
 //!
@@ -36,15 +35,15 @@
 //! fn experiment(setting: &Setting) -> Experiment {
 //!     let batches = Batches { rounds: 5, microseconds: 100.0 };
 //!     let shape = JobShape::bound(setting, 2);
-//!     let step = Step::of_rows("barrier", shape, batches.milliseconds(), move |here| {
+//!     let step = Step::new("barrier", shape, batches.milliseconds(), move |here| {
 //!         let times = batches.time(here.world, &mut calls(|| Ok(here.world.barrier()?)))?;
 //!         Ok(vec![here.row(What::Collective(Collective::Barrier), Quantity::Alone, times)])
 //!     });
-//!     Experiment::of_rows("barrier", setting, [step])
+//!     Experiment::new("barrier", setting, [step])
 //! }
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let run = rows_on_threads(&experiment(&Setting::default()))?;
+//! let run = run_on_threads(&experiment(&Setting::default()))?;
 //! let row = run.rows().next().expect("a step has one");
 //! assert_eq!((row.times.len(), row.ranks, row.experiment.as_str()), (5, 2, "barrier"));
 //! # Ok(())

@@ -1,6 +1,7 @@
 //! `tradewind report` on directories of results: what is written, and what is said of files that
 //! cannot be read.
 
+use measure::rows::FILE;
 use models::machine::Fingerprint;
 use models::machine::PairClass;
 use models::machine_file::{Engine, Machine};
@@ -12,18 +13,17 @@ use std::process::{Command, Output};
 testing::tests![
     the_page_lies_in_the_directory,
     two_directories_are_drawn_over_each_other,
-    a_damaged_part_is_named_and_the_others_are_drawn,
+    damaged_lines_are_named_and_the_others_are_drawn,
     damaged_results_alone_make_no_page,
     how_far_two_machines_lie_apart_is_said,
 ];
 
-const PART: &str = r#"{"format": "tradewind measurement", "version": 2, "content": {
-    "name": "barrier", "title": "Barrier & <more>", "complete": true, "figures": [{
-        "name": "f", "title": "Time", "x": {"label": "ranks", "unit": "", "scale": "linear"},
-        "y": {"label": "time", "unit": "µs", "scale": "linear"},
-        "series": [{"name": "</script>", "role": "measured", "points": [{"x": 2, "median": 0.5}, {"x": 4, "median": null}]}]
-    }]
-}}"#;
+const ROWS: &str = r#"{"format":{"name":"tradewind measurements","version":1}}
+{"run":{"id":1,"name":"barrier","setting":{},"steps":1}}
+{"row":{"experiment":"barrier","what":{"collective":"barrier"},"quantity":"alone","algorithm":"join","ranks":2,"nodes":1,"ranks_per_node":2,"bytes":0,"machine":"a machine","times":[0.5]}}
+{"row":{"experiment":"barrier","what":{"collective":"barrier"},"quantity":"alone","algorithm":"join","ranks":4,"nodes":1,"ranks_per_node":4,"bytes":0,"machine":"a machine","times":[0.75]}}
+{"step":{"run":1,"number":0,"rows":2,"notes":["Barrier & </script>"]}}
+"#;
 
 fn tradewind(arguments: &[&str], directory: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
@@ -39,7 +39,7 @@ fn place() -> tempfile::TempDir {
     let place = tempfile::tempdir().expect("a directory");
     for name in ["here", "there"] {
         fs::create_dir(place.path().join(name)).expect("a directory");
-        fs::write(place.path().join(name).join("barrier.json"), PART).expect("a file");
+        fs::write(place.path().join(name).join(FILE), ROWS).expect("a file");
     }
     place
 }
@@ -48,9 +48,9 @@ fn the_page_lies_in_the_directory() {
     let place = place();
     let output = tradewind(&["report", "here"], place.path());
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stdout), "here/report.html: 1 part\n");
+    assert_eq!(text(&output.stdout), "here/report.html: 2 parts\n");
     let page = fs::read_to_string(place.path().join("here/report.html")).expect("the page");
-    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("Barrier &amp; &lt;more&gt;"));
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("Barrier &amp; &lt;/script&gt;"));
     // The one address is the name of a kind of element.
     assert!(
         !page.replace("http://www.w3.org/2000/svg", "").contains("http"),
@@ -69,38 +69,32 @@ fn two_directories_are_drawn_over_each_other() {
     );
 }
 
-fn a_damaged_part_is_named_and_the_others_are_drawn() {
+fn damaged_lines_are_named_and_the_others_are_drawn() {
     let place = place();
-    fs::write(place.path().join("here/memory.json"), &PART[..100]).expect("a file");
+    let damaged = format!("{ROWS}{{\"row\":7}}\n");
+    fs::write(place.path().join("here").join(FILE), damaged).expect("a file");
     fs::write(
         place.path().join("here/machine.json"),
         r#"{"format": "tradewind machine", "version": 1}"#,
-    )
-    .expect("a file");
-    fs::write(
-        place.path().join("here/other.json"),
-        r#"{"format": "tradewind decision table", "version": 2}"#,
     )
     .expect("a file");
     let output = tradewind(&["report", "here"], place.path());
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
     assert!(
-        said.contains("memory.json:")
-            && said.contains("machine.json: has version 1")
-            && !said.contains("other.json"),
+        said.contains("measurements.jsonl:6: ") && said.contains("machine.json: has version 1"),
         "{said}"
     );
     let page = fs::read_to_string(place.path().join("here/report.html")).expect("the page");
-    assert!(page.contains("Could not be read") && page.contains("Barrier &amp; &lt;more&gt;"));
+    assert!(page.contains("Could not be read") && page.contains("Barrier &amp; &lt;/script&gt;"));
 }
 
 fn damaged_results_alone_make_no_page() {
     let place = place();
-    for name in ["machine.json", "barrier.json"] {
+    for name in ["machine.json", FILE] {
         let directory = place.path().join(format!("with-{name}"));
         fs::create_dir(&directory).expect("a directory");
-        fs::write(directory.join(name), &PART[..100]).expect("a file");
+        fs::write(directory.join(name), &ROWS[..40]).expect("a file");
         let directory = directory.to_str().expect("readable");
         let output = tradewind(&["report", directory], place.path());
         assert_eq!(output.status.code(), Some(1));

@@ -32,11 +32,11 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let steps = dimensions.map(|dimension| {
         let shape = JobShape::bound(setting, 1 << dimension);
         let milliseconds = batches.milliseconds() * calls.len() as u64;
-        Step::of_rows(shape.describe(), shape, milliseconds, move |here| {
+        Step::new(shape.describe(), shape, milliseconds, move |here| {
             calls.iter().map(|call| measure(here, *call, batches)).collect::<Result<Vec<_>, _>>()
         })
     });
-    Experiment::of_rows("barrier", setting, steps).noting_crowds()
+    Experiment::new("barrier", setting, steps).noting_crowds()
 }
 
 fn measure(

@@ -41,7 +41,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
         };
         case.sweep(setting, &shape, &format!("chain of {ranks} ranks"), 8_000)
     });
-    Experiment::of_rows("contention", setting, steps).noting_crowds()
+    Experiment::new("contention", setting, steps).noting_crowds()
 }
 
 /// Figure and table of a run.

@@ -44,7 +44,7 @@ pub fn experiment(purpose: Purpose, setting: &Setting) -> Experiment {
         Some(nodes) => Grid::between(purpose, setting, nodes).visited(calls::visits(setting)),
     };
     let steps = calls.into_iter().map(|query| measure::step(purpose, setting, query));
-    Experiment::of_rows(purpose.name(), setting, steps).noting_crowds()
+    Experiment::new(purpose.name(), setting, steps).noting_crowds()
 }
 
 /// Figures, maps and tables of a run for a purpose.

@@ -23,7 +23,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
         let shape = JobShape::bound(setting, 1 << dimension);
         case.sweep(setting, &shape, &format!("dimension {dimension}"), 4_000)
     });
-    Experiment::of_rows("hypercube", setting, steps).noting_crowds()
+    Experiment::new("hypercube", setting, steps).noting_crowds()
 }
 
 /// Figures and table of a run.

@@ -42,7 +42,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
         let what = format!("matching {} of {ranks} ranks", number + 1);
         step(what, &shape, sizes.iter().map(|bytes| case.sized(*bytes)).collect(), batches)
     });
-    Experiment::of_rows("matchings", setting, steps).noting_crowds()
+    Experiment::new("matchings", setting, steps).noting_crowds()
 }
 
 /// A rank for each core, up to 64 as in the report; where there are few cores, several a core, so

@@ -69,7 +69,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
             steps.push(step(what, &together, milliseconds, vec![(bytes, 0, 0)], batches));
         }
     }
-    Experiment::of_rows("memory", setting, steps)
+    Experiment::new("memory", setting, steps)
 }
 
 /// Alignments of the curves against an offset, and of the map, each once.
@@ -91,7 +91,7 @@ fn step(
     cases: Vec<CopyCase>,
     batches: Batches,
 ) -> Step {
-    Step::of_rows(what, shape.clone(), milliseconds * cases.len() as u64, move |here| {
+    Step::new(what, shape.clone(), milliseconds * cases.len() as u64, move |here| {
         let row = |here: &StepContext<'_>, case: &CopyCase| copied(here, *case, batches);
         on_each_machine(here, |here| cases.iter().map(|case| row(here, case)).collect())
     })

@@ -99,7 +99,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
                 let milliseconds = budget.milliseconds as u64 * 2;
                 let what =
                     format!("{collective}, {engine} engine, visit {visit} of {}", extent.visits);
-                steps.push(Step::of_rows(what, shape, milliseconds, move |here| {
+                steps.push(Step::new(what, shape, milliseconds, move |here| {
                     let plans = plans(here, &collective);
                     let mut rows = compare(here, &collective, &plans, budget)?;
                     // Later visits would have the same predictions.
@@ -111,7 +111,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
             }
         }
     }
-    Experiment::of_rows("models", setting, steps).noting_crowds()
+    Experiment::new("models", setting, steps).noting_crowds()
 }
 
 /// The calls that are measured with this many ranks.

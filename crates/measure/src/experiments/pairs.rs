@@ -74,7 +74,7 @@ pub(super) fn step(
     batches: Batches,
 ) -> Step {
     let milliseconds = (batches.milliseconds() + 4) * cases.len() as u64;
-    Step::of_rows(what, shape.clone(), milliseconds, move |here| {
+    Step::new(what, shape.clone(), milliseconds, move |here| {
         cases.iter().map(|case| case.measure(here, batches)).collect::<Result<Vec<_>, _>>()
     })
 }

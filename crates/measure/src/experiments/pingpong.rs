@@ -33,7 +33,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
         let step = move |bytes: &u64| {
             let bytes = *bytes;
             let what = format!("{bytes} bytes, {words}");
-            Step::of_rows(what, shape.clone(), milliseconds, move |here| {
+            Step::new(what, shape.clone(), milliseconds, move |here| {
                 messages(here, form, bytes, batches)
             })
         };
@@ -51,7 +51,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
     // In the job of the curves before them.
     let more = more(setting, shape.with_engine(EngineKind::Caller), batches);
     let steps = first.into_iter().chain(more).chain(second);
-    Experiment::of_rows("pingpong", setting, steps).noting_crowds()
+    Experiment::new("pingpong", setting, steps).noting_crowds()
 }
 
 /// Untouched memory, and blocking sends; between nodes under the engine of nonblocking calls.
@@ -62,7 +62,7 @@ fn more(setting: &Setting, shape: JobShape, batches: Batches) -> Vec<Step> {
     let paging = large.map(|bytes| {
         let milliseconds = 10 + fresh * bytes / 200_000;
         let what = format!("untouched pages, {bytes} bytes");
-        Step::of_rows(what, shape.clone(), milliseconds, move |here| {
+        Step::new(what, shape.clone(), milliseconds, move |here| {
             first_touch(here, bytes, fresh, batches)
         })
     });

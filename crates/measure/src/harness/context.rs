@@ -23,11 +23,10 @@ pub struct StepContext<'a> {
     pub shape: &'a JobShape,
     /// The process of the node service, where it is one of its own.
     pub service: Option<u32>,
-    /// Directory of the results; none in a trial on threads. An experiment that keeps more than its
-    /// part (`machine.json`) writes it there from rank 0.
+    /// Directory of the results; none in a trial on threads.
     pub directory: Option<&'a Path>,
-    /// Properties that its rows share, if its experiment consists of rows.
-    pub origin: Option<&'a RowsOrigin>,
+    /// Properties that its rows share.
+    pub origin: &'a RowsOrigin,
 }
 
 impl StepContext<'_> {
@@ -42,7 +41,7 @@ impl StepContext<'_> {
             None => Cores::Shared(*shared_cores),
         };
         Row {
-            experiment: self.origin.map_or_else(String::new, |origin| origin.experiment.clone()),
+            experiment: self.origin.experiment.clone(),
             what,
             quantity,
             engine: None,
@@ -57,7 +56,7 @@ impl StepContext<'_> {
             pair: None,
             bytes: 0,
             threads: None,
-            link: self.origin.and_then(|origin| origin.link),
+            link: self.origin.link,
             machine: machine().to_owned(),
             times: times.into_iter().map(to_hundredths_of_nanoseconds).collect(),
             calls: 1,

@@ -108,26 +108,6 @@ pub enum Error {
         /// The system's reason.
         source: shm::process::ProcessError,
     },
-    /// A finding names a figure, map or table that its part lacks.
-    #[error(
-        "{what} {name:?} was found, and part {part:?} has none of that name: please report this"
-    )]
-    UnknownDestination {
-        /// Figure, map or table.
-        what: &'static str,
-        /// Its name.
-        name: String,
-        /// The part.
-        part: String,
-    },
-    /// A measured value is infinite or not a number.
-    #[error("{place} came to {value}: please report this")]
-    NotFinite {
-        /// Figure, series and x.
-        place: String,
-        /// The value.
-        value: f64,
-    },
     /// The experiment is impossible on this machine or in this directory.
     #[error("{what}; {way_out}")]
     Impossible {

@@ -45,38 +45,15 @@ impl Results {
         }
     }
 
-    /// Reads the files of a directory. A file that cannot be read becomes a sentence in
-    /// [`problems`](Self::problems): the others are still worth a page.
+    /// Reads a directory. A file that cannot be read becomes a sentence in
+    /// [`problems`](Self::problems): the other is still worth a page.
     pub fn of(directory: &Directory) -> Self {
         let mut results = Results::named(&name_of(directory.path()));
-        let paths = match directory.files() {
-            Ok(paths) => paths,
-            Err(error) => {
-                results.problems.push(error.to_string());
-                return results;
-            }
-        };
-        for (name, path) in paths {
-            match directory.read(&name) {
-                Ok(Some(part)) => {
-                    results.parts.push(part);
-                    results.measured = results.measured.max(changed(&path));
-                }
-                Ok(None) => {}
-                Err(error) if error.is_other_kind() => {}
-                Err(error) => results.problems.push(error.to_string()),
-            }
-        }
         match Measurements::read(directory.path()) {
             Ok(measured) => {
-                if !measured.runs.is_empty() {
-                    results.measured = results.measured.max(changed(&directory.path().join(FILE)));
-                }
-                let parts = parts(&measured);
-                // An earlier version kept a part in the place of these rows.
-                results.parts.retain(|old| parts.iter().all(|part| part.name != old.name));
-                results.parts.extend(parts);
-                results.problems.extend(measured.problems.iter().map(ToString::to_string));
+                results.parts = parts(&measured);
+                results.measured = changed(&directory.path().join(FILE));
+                results.problems = measured.problems.iter().map(ToString::to_string).collect();
             }
             Err(error) => results.problems.push(error.to_string()),
         }

@@ -377,22 +377,6 @@ impl Part {
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)
     }
-
-    /// Puts these curves in the place of all of their role in a figure. Without such a figure
-    /// nothing happens.
-    pub fn replace_series(&mut self, figure: &str, role: Role, curves: Vec<Series>) {
-        if let Some(figure) = self.figures.iter_mut().find(|known| known.name == figure) {
-            figure.series.retain(|series| series.role != role);
-            figure.series.extend(curves);
-        }
-    }
-
-    /// Puts these rows in the place of all of a table. Without such a table nothing happens.
-    pub fn replace_rows(&mut self, table: &str, rows: Vec<Vec<Value>>) {
-        if let Some(table) = self.tables.iter_mut().find(|known| known.name == table) {
-            table.rows = rows;
-        }
-    }
 }
 
 /// JSON has null for what is no number.

@@ -1,10 +1,12 @@
 //! A run of an experiment: the rows of its steps.
 
 use super::row::Row;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Rows and notes of one step.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Step {
     /// The rows.
     pub rows: Vec<Row>,

@@ -1,7 +1,7 @@
 //! The parts on models, decisions and regret, made in a hurry on threads.
 
 use crate::recorded::{data, recorded, run};
-use crate::{rows_on_threads, run_on_threads};
+use crate::{part_on_threads, run_on_threads};
 use ::models::decision::DecisionTable;
 use ::models::machine::Fingerprint;
 use ::models::machine_file::{Engine, Machine};
@@ -27,7 +27,7 @@ fn cells(part: &Part) -> usize {
 }
 
 fn every_measured_algorithm_is_predicted() {
-    let part = run_on_threads(&models::experiment(&quick())).expect("it can be measured");
+    let part = part_on_threads(&models::experiment(&quick())).expect("it can be measured");
     assert!(part.complete);
     let figure = part
         .figures
@@ -53,7 +53,7 @@ fn every_measured_algorithm_is_predicted() {
 }
 
 fn a_table_is_made_of_the_winners() {
-    let run = rows_on_threads(&experiment(Purpose::Decision, &quick()));
+    let run = run_on_threads(&experiment(Purpose::Decision, &quick()));
     let run = run.expect("it can be measured");
     let part = part(&run).expect("an experiment of rows");
     assert!(part.complete && cells(&part) > 0);
@@ -116,7 +116,7 @@ fn recorded_times_make_the_recorded_tables() {
 }
 
 fn every_choice_has_its_regret() {
-    let part = run_on_threads(&experiment(Purpose::Check, &quick())).expect("it can be measured");
+    let part = part_on_threads(&experiment(Purpose::Check, &quick())).expect("it can be measured");
     // A barrier, and two operations of three sizes each; threads have neither models nor a table.
     assert!(part.complete);
     assert_eq!(cells(&part), 7);

@@ -29,17 +29,13 @@ fn cores() -> MutexGuard<'static, ()> {
 }
 
 /// Runs an experiment on threads while no other test has ranks.
-fn run_on_threads(experiment: &Experiment) -> Result<Part, Error> {
-    if experiment.origin().is_none() {
-        let _cores = cores();
-        return measure::harness::run_on_threads(experiment);
-    }
-    let run = rows_on_threads(experiment)?;
-    Ok(measure::experiments::part(&run).expect("its experiment is known"))
+fn run_on_threads(experiment: &Experiment) -> Result<Run, Error> {
+    let _cores = cores();
+    measure::harness::run_on_threads(experiment)
 }
 
-/// The same of an experiment that consists of rows.
-fn rows_on_threads(experiment: &Experiment) -> Result<Run, Error> {
-    let _cores = cores();
-    measure::harness::rows_on_threads(experiment)
+/// The figures and tables that it comes to.
+fn part_on_threads(experiment: &Experiment) -> Result<Part, Error> {
+    let run = run_on_threads(experiment)?;
+    Ok(measure::experiments::part(&run).expect("its experiment is known"))
 }

@@ -25,7 +25,7 @@ fn measure_case(
     let shape = JobShape { ranks, engine, cores: Vec::new(), shared_cores: cores, nodes: None };
     let origin = RowsOrigin { experiment: "overlap".to_owned(), link: None };
     let here =
-        StepContext { world, shape: &shape, service: None, directory: None, origin: Some(&origin) };
+        StepContext { world, shape: &shape, service: None, directory: None, origin: &origin };
     let rows = overlap::measure(&here, Progress::OnNode(engine), case, 3, announce)?;
     assert!(rows.iter().all(|row| row.check().is_ok() && row.ranks == ranks), "{rows:?}");
     Ok(OverlapRow::all(&rows).into_iter().map(|(row, _)| row).collect())

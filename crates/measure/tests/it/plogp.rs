@@ -1,7 +1,7 @@
 //! Parameters from a simulated transport of which they are known, and from the real one.
 #![expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
 
-use crate::run_on_threads;
+use crate::part_on_threads;
 use measure::experiments::find;
 use measure::experiments::plogp::{Lap, Reading, RoundsPlan, Transport, rounds_of, times_of};
 use measure::harness::{Doubts, Setting};
@@ -313,7 +313,7 @@ fn gaps_that_fall_are_doubted() {
 /// All of it on the real engine, in the quick form: the results are times, however long they are.
 fn the_real_transport_has_parameters() {
     let setting = Setting { quick: true, ..Setting::default() };
-    let part = run_on_threads(&find("plogp").unwrap()(&setting)).unwrap();
+    let part = part_on_threads(&find("plogp").unwrap()(&setting)).unwrap();
     assert!(part.complete);
     let rows = &part.table("parameters").unwrap().rows;
     let classes = models::machine::Topology::here().pairs().len();

@@ -1,12 +1,13 @@
 //! Every experiment of the suite, quickly and on threads: what its part looks like, never how long
 //! anything takes.
 
-use crate::{rows_on_threads, run_on_threads};
+use crate::{part_on_threads, run_on_threads};
+use collectives::Collective;
 use measure::experiments::queues::QueueRow;
 use measure::experiments::{BETWEEN_NODES, EXPERIMENTS, between_nodes, find, part};
-use measure::harness::{Error, Experiment, Finding, JobShape, Nodes, Setting, Step};
+use measure::harness::{Error, Experiment, JobShape, Nodes, Setting, Step, StepContext};
 use measure::results::{Part, Point, Role};
-use measure::rows::Mechanism;
+use measure::rows::{Mechanism, Quantity, Row, StepRows, What};
 use std::collections::BTreeSet;
 
 testing::tests![
@@ -29,7 +30,7 @@ testing::tests![
     two_ranks_on_two_nodes_say_what_they_are_too_few_for,
     every_process_draws_up_the_same_steps,
     all_of_it_takes_as_long_as_users_are_told,
-    what_has_no_place_is_refused_whole,
+    a_row_that_cannot_be_is_refused,
     a_step_that_fails_is_named,
     neighbours_of_one_shape_share_a_job,
 ];
@@ -121,7 +122,7 @@ fn assert_obeys_the_form(part: &Part) {
 
 fn measured(name: &str) -> Part {
     let draw = find(name).unwrap_or_else(|| panic!("there is no {name}"));
-    let part = run_on_threads(&draw(&quick())).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let part = part_on_threads(&draw(&quick())).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(part.name, name);
     assert_obeys_the_form(&part);
     part
@@ -186,7 +187,7 @@ fn matchings_have_a_row_each_and_a_distribution() {
 fn contention_compares_with_one_pair() {
     let setting = Setting { cores: (0..4).collect(), ..quick() };
     let experiment = measure::experiments::contention::experiment(&setting);
-    let part = run_on_threads(&experiment).expect("it can be measured");
+    let part = part_on_threads(&experiment).expect("it can be measured");
     assert_obeys_the_form(&part);
     let rows = &part.tables[0].rows;
     assert_eq!(rows.len(), 4);
@@ -215,7 +216,7 @@ fn placement_has_every_mapping() {
 
 fn queues_have_a_row_for_each_case_and_what_follows_from_them() {
     let experiment = find("queues").expect("it is there")(&quick());
-    let run = rows_on_threads(&experiment).expect("it can be measured");
+    let run = run_on_threads(&experiment).expect("it can be measured");
     let part = part(&run).expect("it is known");
     assert_obeys_the_form(&part);
     let rows = QueueRow::all(&run);
@@ -233,7 +234,7 @@ fn queues_have_a_row_for_each_case_and_what_follows_from_them() {
 fn queues_of_ranks_that_share_a_core_are_not_measured() {
     let setting = Setting { cores: vec![0], ..quick() };
     let experiment = find("queues").expect("it is there")(&setting);
-    let part = run_on_threads(&experiment).expect("there is nothing to do");
+    let part = part_on_threads(&experiment).expect("there is nothing to do");
     assert!(part.complete && part.figures.is_empty() && part.tables.is_empty());
     assert!(part.notes[0].contains("2 ranks on 1 core"), "{:?}", part.notes);
 }
@@ -258,7 +259,7 @@ fn nodes(ranks: &[u32]) -> Nodes {
 fn measured_between(name: &str, ranks: &[u32]) -> Part {
     let experiment = between_nodes(name, &quick(), &nodes(ranks));
     let experiment = experiment.unwrap_or_else(|| panic!("there is no {name} between nodes"));
-    let part = run_on_threads(&experiment).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let part = part_on_threads(&experiment).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_is_between(name, ranks, &part);
     part
 }
@@ -279,7 +280,7 @@ fn curves<'p>(part: &'p Part, figure: &str) -> Vec<&'p str> {
 fn parts_between_nodes_have_names_of_their_own() {
     for name in BETWEEN_NODES {
         let experiment = between_nodes(name, &quick(), &nodes(&[2, 2])).expect("it runs there");
-        assert_eq!(experiment.outline().name, format!("{name}-nodes-direct"));
+        assert_eq!(experiment.name(), format!("{name}-nodes-direct"));
         let shapes = experiment.steps().iter().map(|step| &step.shape);
         assert!(shapes.clone().all(|shape| shape.nodes.is_some()), "{name}");
         assert!(shapes.clone().all(|shape| (2..=4).contains(&shape.ranks)), "{name}");
@@ -295,7 +296,7 @@ fn parts_between_nodes_have_names_of_their_own() {
 
 fn every_mechanism_that_crosses_nodes_has_rows_between_them() {
     let experiment = between_nodes("queues", &quick(), &nodes(&[1, 1])).expect("it runs there");
-    let run = rows_on_threads(&experiment).expect("it can be measured");
+    let run = run_on_threads(&experiment).expect("it can be measured");
     assert_is_between("queues", &[1, 1], &part(&run).expect("it is known"));
     let rows = QueueRow::all(&run);
     let is_measured = |mechanism: Mechanism| {
@@ -391,7 +392,7 @@ fn every_process_draws_up_the_same_steps() {
             };
             let (one, other) = (steps(draw(&setting)), steps(draw(&setting)));
             assert!(!one.is_empty() && one == other, "{name}");
-            assert_eq!(draw(&setting).outline().name, *name);
+            assert_eq!(draw(&setting).name(), *name);
         }
     }
 }
@@ -409,47 +410,42 @@ fn all_of_it_takes_as_long_as_users_are_told() {
     assert!(minutes(&quick()) <= 1.0, "{} minutes", minutes(&quick()));
 }
 
-fn one_step(findings: Vec<Finding>) -> Experiment {
-    let mut outline = Part::new("trial", "Trial");
-    let x = measure::results::Axis::number("x");
-    outline.figures.push(measure::results::Figure::new("curve", "Curve", x.clone(), x));
-    let step =
-        Step::new("the step", JobShape::bound(&quick(), 2), 1, move |_| Ok(findings.clone()));
-    Experiment::new(outline, [step])
+/// An experiment of one step for each number of ranks.
+fn trial<R: Into<StepRows>>(
+    ranks: impl IntoIterator<Item = u32>,
+    measure: impl Fn(&StepContext<'_>) -> Result<R, Error> + Copy + Send + Sync + 'static,
+) -> Experiment {
+    let setting = quick();
+    let shape = |ranks| JobShape::bound(&setting, ranks);
+    let step = |ranks| Step::new("by moonlight", shape(ranks), 1, measure);
+    Experiment::new("trial", &setting, ranks.into_iter().map(step))
 }
 
-fn what_has_no_place_is_refused_whole() {
-    let point = |y| Finding::measured("curve", "a", Point::of(1.0, &[y]));
-    for wrong in [
-        Finding::measured("no such figure", "a", Point::of(1.0, &[1.0])),
-        Finding::row("no such table", []),
-        point(f64::NAN),
-        point(f64::INFINITY),
-    ] {
-        let experiment = one_step(vec![point(1.0), wrong.clone()]);
-        assert!(run_on_threads(&experiment).is_err(), "{wrong:?}");
-        let mut part = experiment.outline().clone();
-        assert!(experiment.add(&mut part, vec![point(1.0), wrong]).is_err());
-        assert_eq!(&part, experiment.outline(), "nothing of it is kept");
+fn a_row_that_cannot_be_is_refused() {
+    for time in [f64::NAN, f64::INFINITY, -1.0] {
+        let experiment = trial([2], move |here| {
+            let what = What::Collective(Collective::Barrier);
+            Ok(vec![here.row(what, Quantity::Alone, vec![1.0, time])])
+        });
+        let error = run_on_threads(&experiment).expect_err("it is no time").to_string();
+        assert!(error.contains("which is no time in microseconds"), "{error}");
     }
 }
 
 fn a_step_that_fails_is_named() {
-    let fails = |_: &measure::harness::StepContext<'_>| {
-        Err(Error::Impossible {
+    let fails = |_: &StepContext<'_>| {
+        Err::<Vec<Row>, _>(Error::Impossible {
             what: "there is no moon".to_owned(),
             way_out: "wait for it".to_owned(),
         })
     };
-    let step = Step::new("by moonlight", JobShape::bound(&quick(), 2), 1, fails);
-    let experiment = Experiment::new(Part::new("trial", "Trial"), [step]);
+    let experiment = trial([2], fails);
     let error = run_on_threads(&experiment).expect_err("it fails").to_string();
     assert_eq!(error, "by moonlight: there is no moon; wait for it");
 }
 
 fn neighbours_of_one_shape_share_a_job() {
-    let step = |ranks| Step::new("", JobShape::bound(&quick(), ranks), 1, |_| Ok(Vec::new()));
-    let experiment = Experiment::new(Part::new("trial", "Trial"), [2, 2, 4, 2].map(step));
+    let experiment = trial([2, 2, 4, 2], |_| Ok(Vec::new()));
     let jobs: Vec<_> = [0, 1, 2, 3, 4].map(|first| experiment.job_from(first)).to_vec();
     assert_eq!(jobs, [0..2, 1..2, 2..3, 3..4, 4..4]);
 }

@@ -4,12 +4,13 @@ use super::suite::kept::SavedPart;
 use super::suite::{Measured, ResultsLocation, part_written, show_problems};
 use measure::harness::{Experiment, Groups, Nodes, Setting, StepContext};
 use measure::results::Directory;
+use measure::rows::StepRows;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tradewind::Job;
 
-/// Interval between writes of the part, and between lines about the progress.
-const SAVE_EVERY: Duration = Duration::from_secs(2);
+/// Interval between lines about the progress.
+const SAY_EVERY: Duration = Duration::from_secs(2);
 
 /// Makes the steps of an experiment that are missing in rank 0's directory. The ranks of a step's
 /// shape make it while the others sleep; rank 0 keeps and returns what is found.
@@ -41,21 +42,20 @@ pub(in crate::commands) fn in_job(
     let directory = saved.as_ref().map(|_| place.out.as_path());
     let nodes = setting.nodes.clone().map_or_else(|| Nodes::of(world, None), Ok)?;
     let mut groups = Groups::new(world, nodes);
-    let mut written: Option<Instant> = None;
+    let mut said: Option<Instant> = None;
     let service = Some(job.service_process());
     let origin = experiment.origin();
     let missing = experiment.steps().iter().enumerate().zip(&wanted[1..]);
     for ((number, step), _) in missing.filter(|(_, wanted)| **wanted == 1) {
-        let is_due = written.is_none_or(|written| written.elapsed() >= SAVE_EVERY);
+        let is_due = said.is_none_or(|said| said.elapsed() >= SAY_EVERY);
         if let (Some(saved), true) = (&saved, is_due) {
-            saved.save()?;
             eprintln!("tradewind: {}", saved.what_comes());
-            written = Some(Instant::now());
+            said = Some(Instant::now());
         }
         let shape = &step.shape;
         let found = match groups.of(shape)? {
             Some(world) => step.run(&StepContext { world, shape, service, directory, origin })?,
-            None => Vec::new(),
+            None => StepRows::default(),
         };
         groups.meet()?;
         if let Some(saved) = &mut saved {

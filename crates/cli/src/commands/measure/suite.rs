@@ -210,7 +210,6 @@ fn measure(
     loop {
         let steps = lock(kept).next_job();
         if steps.is_empty() {
-            lock(kept).complete()?;
             return Ok(JobEnd::Done);
         }
         match job::run(kept, steps, setting, progress)? {
@@ -244,7 +243,7 @@ pub(super) fn part_written(directory: &Directory, name: &str) -> anyhow::Result<
     if let Some(losses) = losses_between_nodes(&measured).filter(|_| is_of(&[Purpose::Check])) {
         directory.write_tables(&losses)?;
     }
-    directory.write(&summary::of(directory.path()))?;
+    directory.write_tables(&summary::of(&measured))?;
     let input = Input { results: Results::of(directory), other: None };
     goal_file::write(
         &directory.path().join("report.html"),

@@ -36,7 +36,7 @@ pub(super) fn step(purpose: Purpose, setting: &Setting, query: Query) -> Step {
     let attempts = setting.choose(QUICK_ATTEMPTS, ATTEMPTS);
     let effort = Effort { purpose, extent, budget, attempts };
     let shape = JobShape::bound(setting, query.ranks);
-    Step::of_rows(query.to_string(), shape, 2 * budget.milliseconds as u64, move |here| {
+    Step::new(query.to_string(), shape, 2 * budget.milliseconds as u64, move |here| {
         measure(here, &query, effort)
     })
 }

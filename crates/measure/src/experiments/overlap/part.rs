@@ -74,7 +74,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
             }
         }
     }
-    Experiment::of_rows("overlap", setting, steps)
+    Experiment::new("overlap", setting, steps)
 }
 
 /// 2, 4, 8 and so on as far as there are ranks, and all of them.
@@ -109,7 +109,7 @@ fn step(
         Progress::InCalls => format!("{} ranks, blocking calls", shape.ranks),
     };
     let seed = setting.seed;
-    Step::of_rows(format!("{collective}, {bytes} bytes, {way}"), shape, milliseconds, move |here| {
+    Step::new(format!("{collective}, {bytes} bytes, {way}"), shape, milliseconds, move |here| {
         measure(here, progress, &case, seed, |_, _| {})
     })
 }

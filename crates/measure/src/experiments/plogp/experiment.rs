@@ -69,14 +69,14 @@ fn extent(setting: &Setting) -> Extent {
 /// The experiment on one node.
 pub(super) fn on_one_node(setting: &Setting) -> Experiment {
     let steps = message_steps(setting).into_iter().chain(progress_steps(setting));
-    Experiment::of_rows("plogp", setting, steps).noting(unknown()).noting_crowds()
+    Experiment::new("plogp", setting, steps).noting(unknown()).noting_crowds()
 }
 
 /// Flat collectives and cooperative progress alone: what the models of collectives on one node
 /// need.
 pub fn progress(setting: &Setting) -> Experiment {
     let steps = progress_steps(setting);
-    Experiment::of_rows("progress", setting, steps).noting(unknown()).noting_crowds()
+    Experiment::new("progress", setting, steps).noting(unknown()).noting_crowds()
 }
 
 /// Properties of this machine that are not known.
@@ -109,7 +109,7 @@ fn message_steps(setting: &Setting) -> Vec<Step> {
                 let extent = extent.clone();
                 let what = format!("{class}, {kind}, pass {pass} of {passes}");
                 let milliseconds = setting.choose(300, 2_500);
-                steps.push(Step::of_rows(what, shape, milliseconds, move |here| {
+                steps.push(Step::new(what, shape, milliseconds, move |here| {
                     pair_step(here, turn, &extent)
                 }));
             }
@@ -125,7 +125,7 @@ fn progress_steps(setting: &Setting) -> Vec<Step> {
     let step = |ranks: u32| {
         let shape = JobShape::bound(setting, ranks);
         let what = format!("flat collectives and cooperative progress, {}", shape.describe());
-        Step::of_rows(what, shape, setting.choose(400, 5_000), move |here| {
+        Step::new(what, shape, setting.choose(400, 5_000), move |here| {
             let doubts = |rows: &[Row]| {
                 Ok(Progress::of(rows).map_or_else(Doubts::default, |times| times.doubts()))
             };

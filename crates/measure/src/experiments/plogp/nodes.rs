@@ -60,12 +60,12 @@ pub(super) fn experiment(setting: &Setting, nodes: &Nodes) -> Experiment {
             let what = format!("messages {place}, {form}");
             let extent = extent.clone();
             let shape = JobShape::bound(setting, ranks);
-            steps.push(Step::of_rows(what, shape, setting.choose(500, 10_000), move |here| {
+            steps.push(Step::new(what, shape, setting.choose(500, 10_000), move |here| {
                 step(here, class, form, &extent)
             }));
         }
     }
-    Experiment::of_rows("plogp", setting, steps).noting(unknown())
+    Experiment::new("plogp", setting, steps).noting(unknown())
 }
 
 fn step(

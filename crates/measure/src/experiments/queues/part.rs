@@ -42,9 +42,9 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let steps = plan.cases().into_iter().map(|case| {
         let Case { mechanism, threads, bytes } = case;
         let what = format!("{mechanism}, {threads} threads, {bytes} B");
-        Step::of_rows(what, shape.clone(), milliseconds, move |here| measure(here, case, extent))
+        Step::new(what, shape.clone(), milliseconds, move |here| measure(here, case, extent))
     });
-    Experiment::of_rows("queues", setting, steps)
+    Experiment::new("queues", setting, steps)
 }
 
 /// Figures and tables of a run; none where nothing could be measured.

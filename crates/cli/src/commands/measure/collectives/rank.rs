@@ -110,7 +110,7 @@ pub(crate) fn measure(arguments: &Arguments) -> anyhow::Result<()> {
         shape: &shape,
         service: Some(job.service_process()),
         directory: None,
-        origin: Some(&origin),
+        origin: &origin,
     };
     let case = Case {
         collective: arguments.collective,

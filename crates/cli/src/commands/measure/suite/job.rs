@@ -4,15 +4,13 @@ use super::kept::SavedPart;
 use super::progress::Progress;
 use super::rank::{self, StepReport};
 use measure::harness::rank_processes::{RankLine, run_ranks};
-use measure::harness::{Finding, Setting, Step};
+use measure::harness::{Setting, Step};
+use measure::rows::StepRows;
 use service::launcher::{Binding, LaunchOptions, Outcome};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Interval between writes of the part while ranks measure: each write takes some of their
-/// processor time.
-const SAVE_EVERY: Duration = Duration::from_secs(3);
 /// A job may take so many times as long as expected, and …
 const LIMIT_FACTOR: u32 = 20;
 /// … this long besides.
@@ -28,7 +26,7 @@ pub(super) enum JobEnd {
     Failed { why: String, code: u8 },
 }
 
-/// Makes these steps. What each found is in the part, and on the disk, when this returns.
+/// Makes these steps. What each found is on the disk when this returns.
 pub(super) fn run(
     kept: &Arc<Mutex<SavedPart>>,
     steps: Range<usize>,
@@ -56,7 +54,6 @@ pub(super) fn run(
         kept: Arc::clone(kept),
         trouble: Arc::clone(&trouble),
         progress: progress.clone(),
-        saved: None,
     };
     let launched = run_ranks("steps", arguments, options, move |line| reader.read_line(line));
     if let Some(failure) = lock_any(&trouble).take() {
@@ -88,16 +85,14 @@ struct ReportReader {
     /// Why nothing more can be taken in.
     trouble: Arc<Mutex<Option<anyhow::Error>>>,
     progress: Progress,
-    /// When that was written last; the first step is at once.
-    saved: Option<Instant>,
 }
 
 impl ReportReader {
     /// Reads a line. An error ends the ranks.
     fn read_line(&mut self, line: RankLine<'_, StepReport>) -> std::io::Result<()> {
         match line {
-            RankLine::Report(StepReport { step, findings }) => {
-                self.take_in(step, findings).map_err(|failure| {
+            RankLine::Report(StepReport { step, found }) => {
+                self.take_in(step, found).map_err(|failure| {
                     let said = std::io::Error::other(failure.to_string());
                     lock_any(&self.trouble).get_or_insert(failure);
                     said
@@ -110,20 +105,16 @@ impl ReportReader {
         }
     }
 
-    fn take_in(&mut self, step: usize, findings: Vec<Finding>) -> anyhow::Result<()> {
+    fn take_in(&mut self, step: usize, found: StepRows) -> anyhow::Result<()> {
         let mut kept = lock(&self.kept);
         self.progress.done(kept.experiment().steps().get(step).map_or(0, |step| step.milliseconds));
-        kept.add(step, findings)?;
+        kept.add(step, found)?;
         self.progress.begin(kept.what_comes());
-        if self.saved.is_none_or(|saved| saved.elapsed() >= SAVE_EVERY) {
-            kept.save()?;
-            self.saved = Some(Instant::now());
-        }
         Ok(())
     }
 }
 
-/// A part is changed in one step; a thread that panics leaves it as it was.
+/// A run is changed in one step; a thread that panics leaves it as it was.
 pub(super) fn lock(kept: &Mutex<SavedPart>) -> MutexGuard<'_, SavedPart> {
     lock_any(kept)
 }

@@ -1,17 +1,14 @@
-//! The results of an experiment that grow, and what was there of them before: rows of the file of
-//! rows, or a part of an experiment that has a file of its own.
+//! The rows of an experiment that grow, and those that were there before.
 
-use super::text::{count, file_of, no_experiment};
+use super::text::{count, no_experiment};
 use measure::experiments::plogp::{check_machine, write_machine};
-use measure::harness::{Experiment, Finding, Setting, Step};
-use measure::results::{Directory, Part, ResultsError};
+use measure::harness::{Experiment, Setting, Step};
+use measure::results::{Directory, Part};
 use measure::rows::{RunFile, StepRows};
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-/// State of the part in the directory.
+/// State of the run in the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
@@ -19,96 +16,46 @@ enum Found {
     Complete,
 }
 
-/// A part and its place in the directory.
+/// A run, its place in the directory, and the figures and tables that it makes.
 pub(in crate::commands::measure) struct SavedPart {
     experiment: Arc<Experiment>,
     directory: Directory,
     found: Found,
     part: Part,
-    /// The rows, if the experiment consists of rows.
-    rows: Option<RunFile>,
+    rows: RunFile,
 }
 
 impl SavedPart {
-    /// Opens the part of this experiment to resume it; an empty part if `again`.
+    /// Opens the run of this experiment to resume it; an empty one if `again`.
     pub(in crate::commands::measure) fn open(
         directory: &Directory,
         experiment: Experiment,
         setting: &Setting,
         again: bool,
     ) -> anyhow::Result<Self> {
-        let words = setting.words();
-        if experiment.origin().is_some() {
-            return Self::open_rows(directory, experiment, words, again);
-        }
-        let fresh = || Part { setting: words.clone(), ..experiment.outline().clone() };
-        let there = if again { None } else { directory.read(&experiment.outline().name)? };
-        let (found, part) = match there {
-            None => (Found::Nothing, fresh()),
-            Some(part) if part.setting != words => {
-                return Err(other_setting(directory, &part, &words));
-            }
-            Some(part) if part.complete => (Found::Complete, part),
-            Some(part) if part.steps_done as usize > experiment.steps().len() => {
-                return Err(other_setting(directory, &part, &words));
-            }
-            Some(part) => {
-                (if part.steps_done == 0 { Found::Nothing } else { Found::Partial }, part)
-            }
-        };
-        Ok(SavedPart {
-            experiment: Arc::new(experiment),
-            directory: directory.clone(),
-            found,
-            part,
-            rows: None,
-        })
-    }
-
-    fn open_rows(
-        directory: &Directory,
-        experiment: Experiment,
-        words: BTreeMap<String, String>,
-        again: bool,
-    ) -> anyhow::Result<Self> {
-        let name = experiment.outline().name.clone();
+        let name = experiment.name();
         let steps = experiment.steps().len() as u64;
-        check_machine(directory.path(), &name)?;
-        let rows = RunFile::open(directory.path(), &name, words, steps, again)?;
+        check_machine(directory.path(), name)?;
+        let rows = RunFile::open(directory.path(), name, setting.words(), steps, again)?;
         let found = match rows.run().done() {
             0 => Found::Nothing,
             done if done == steps => Found::Complete,
             _ => Found::Partial,
         };
         let part = measure::experiments::part(rows.run());
-        Ok(SavedPart {
-            experiment: Arc::new(experiment),
-            directory: directory.clone(),
-            found,
-            part: part.ok_or_else(|| anyhow::anyhow!(no_experiment(&name)))?,
-            rows: Some(rows),
-        })
+        let part = part.ok_or_else(|| anyhow::anyhow!(no_experiment(name)))?;
+        let directory = directory.clone();
+        Ok(SavedPart { experiment: Arc::new(experiment), directory, found, part, rows })
     }
 
     /// Returns true if the results of a step are there.
     pub(in crate::commands::measure) fn is_done(&self, step: usize) -> bool {
-        match &self.rows {
-            Some(rows) => rows.run().is_done(step as u64),
-            None => self.found == Found::Complete || step < self.part.steps_done as usize,
-        }
+        self.rows.run().is_done(step as u64)
     }
 
-    /// Lines of the file of rows that could not be read, in words.
-    pub(in crate::commands::measure) fn problems(&self) -> Vec<String> {
-        let problems = self.rows.iter().flat_map(|rows| rows.problems());
-        problems.map(ToString::to_string).collect()
-    }
-
-    fn file(&self) -> PathBuf {
-        match &self.rows {
-            Some(rows) => rows.path().to_owned(),
-            None => file_of(self.directory.path(), &self.part),
-        }
+    /// Lines of the file that could not be read, in words.
+    pub(in crate::commands::measure) fn problems(&self) -> impl Iterator<Item = String> {
+        self.rows.problems().iter().map(ToString::to_string)
     }
 
     pub(in crate::commands::measure) fn name(&self) -> &str {
@@ -155,51 +102,25 @@ impl SavedPart {
     pub(in crate::commands::measure) fn add(
         &mut self,
         step: usize,
-        findings: Vec<Finding>,
+        found: StepRows,
     ) -> anyhow::Result<()> {
-        let Some(file) = &mut self.rows else {
-            return Ok(self.experiment.add(&mut self.part, findings)?);
-        };
-        let StepRows { rows, notes, .. } = self.experiment.step_rows(step, findings);
-        Ok(file.add(step as u64, rows, notes)?)
+        let StepRows { rows, notes, .. } = self.experiment.step_rows(step, found);
+        Ok(self.rows.add(step as u64, rows, notes)?)
     }
 
-    /// Writes what there is, as it is. Nothing does not replace what was there.
-    pub(in crate::commands::measure) fn save(&self) -> Result<(), ResultsError> {
-        if self.rows.is_some() {
-            return Ok(());
-        }
-        let is_nothing = self.part.steps_done == 0 && !self.part.complete;
-        if is_nothing && self.directory.read(self.name()).is_ok_and(|there| there.is_some()) {
-            return Ok(());
-        }
-        self.directory.write(&self.part)
-    }
-
-    /// Computes the conclusions and writes the part.
+    /// Makes the part of the rows so far, and writes what follows from them.
     pub(in crate::commands::measure) fn conclude(&mut self) -> anyhow::Result<()> {
-        if let Some(rows) = &self.rows {
-            if let Some(part) = measure::experiments::part(rows.run()) {
-                self.part = part;
-                self.directory.write_tables(&self.part)?;
-            }
-            write_machine(self.directory.path(), rows.run())?;
-            return Ok(());
+        if let Some(part) = measure::experiments::part(self.rows.run()) {
+            self.part = part;
+            self.directory.write_tables(&self.part)?;
         }
-        self.experiment.conclude(&mut self.part)?;
-        Ok(self.save()?)
-    }
-
-    /// Writes a part to which nothing is missing, unless that has been done: one without any step.
-    pub(in crate::commands::measure) fn complete(&mut self) -> anyhow::Result<()> {
-        if self.part.complete { Ok(()) } else { self.conclude() }
+        Ok(write_machine(self.directory.path(), self.rows.run())?)
     }
 
     /// Message at the start of the experiment.
     pub(in crate::commands::measure) fn announcement(&self) -> String {
         let name = &self.part.name;
-        let file = self.file();
-        let file = file.display();
+        let file = self.rows.path().display();
         match self.found {
             Found::Nothing => format!("{name}: {}", self.part.title),
             Found::Partial => format!("{name}: goes on behind {} in {file}", self.steps()),
@@ -209,8 +130,7 @@ impl SavedPart {
 
     /// Message after an interruption.
     pub(in crate::commands::measure) fn how_far(&self) -> String {
-        let file = self.file();
-        let file = file.display();
+        let file = self.rows.path().display();
         format!(
             "{} of {} are kept in {file}, and the same command goes on behind them",
             self.steps(),
@@ -223,31 +143,4 @@ impl SavedPart {
         let done = (0..steps).filter(|step| self.is_done(*step)).count();
         format!("{done} of {}", count(steps, "step"))
     }
-}
-
-/// Why what is there cannot be gone on with.
-fn other_setting(
-    directory: &Directory,
-    part: &Part,
-    asked: &BTreeMap<String, String>,
-) -> anyhow::Error {
-    let names: BTreeSet<&String> = part.setting.keys().chain(asked.keys()).collect();
-    let value = |of: &BTreeMap<String, String>, name: &String| {
-        of.get(name).cloned().unwrap_or_else(|| "none".to_owned())
-    };
-    let differences: Vec<String> = names
-        .into_iter()
-        .filter(|name| part.setting.get(*name) != asked.get(*name))
-        .map(|name| {
-            format!("{name} {} there, {} now", value(&part.setting, name), value(asked, name))
-        })
-        .collect();
-    let differences =
-        if differences.is_empty() { "more steps there".to_owned() } else { differences.join("; ") };
-    let file = file_of(directory.path(), part);
-    anyhow::anyhow!(
-        "{} was measured with another setting ({differences}) and is left as it is: --again measures it anew, --out \
-         names another directory",
-        file.display()
-    )
 }

@@ -2,8 +2,9 @@
 
 use measure::experiments::find;
 use measure::harness::rank_processes::report;
-use measure::harness::{Error, Experiment, Finding, Setting, StepContext};
+use measure::harness::{Error, Setting, StepContext};
 use measure::results::Directory;
+use measure::rows::StepRows;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::ops::Range;
@@ -16,8 +17,8 @@ use tradewind::Job;
 pub(super) struct StepReport {
     /// Its index.
     pub(super) step: usize,
-    /// Its findings.
-    pub(super) findings: Vec<Finding>,
+    /// Its rows.
+    pub(super) found: StepRows,
 }
 
 /// Runs steps of an experiment; `tradewind measure` starts it.
@@ -50,7 +51,7 @@ pub(crate) enum RankError {
     Steps(Range<usize>),
     #[error("the setting cannot be understood: {0}; only `tradewind measure` calls this")]
     Setting(#[from] serde_json::Error),
-    #[error("the findings cannot be written to standard output: {0}")]
+    #[error("the rows cannot be written to standard output: {0}")]
     Output(#[from] std::io::Error),
 }
 
@@ -76,11 +77,11 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), RankError> {
     let range = arguments.first..arguments.end;
     let setting: Setting = serde_json::from_str(&arguments.setting)?;
     let experiment = find(&arguments.experiment).map(|build| build(&setting));
-    let steps = experiment.as_ref().and_then(|experiment| experiment.steps().get(range.clone()));
-    let Some((shape, steps)) = steps.and_then(|steps| Some((&steps.first()?.shape, steps))) else {
+    let Some(experiment) = experiment else { return Err(RankError::Steps(range)) };
+    let steps = experiment.steps().get(range.clone()).unwrap_or_default();
+    let Some(shape) = steps.first().map(|step| &step.shape) else {
         return Err(RankError::Steps(range));
     };
-    let origin = experiment.as_ref().and_then(Experiment::origin);
     let job = Job::init()?;
     let world = job.world();
     if let Some(core) = shape.cores.get(world.rank() as usize) {
@@ -91,12 +92,12 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), RankError> {
         shape,
         service: Some(job.service_process()),
         directory: Some(&arguments.directory),
-        origin,
+        origin: experiment.origin(),
     };
     for (step, number) in steps.iter().zip(range) {
-        let findings = step.run(&here)?;
+        let found = step.run(&here)?;
         if world.rank() == 0 {
-            report(&StepReport { step: number, findings })?;
+            report(&StepReport { step: number, found })?;
         }
     }
     Ok(job.finish()?)

@@ -1,10 +1,10 @@
 //! The text form of a part: its tables and notes, without curves.
 
-use super::text::{count, file_of};
+use super::text::count;
 use crate::commands::figures::{figure, table_with};
 use comfy_table::Cell;
 use measure::results::{Part, Table, Value};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A table of more rows is for other programs.
 const MOST_ROWS: usize = 48;
@@ -31,16 +31,10 @@ pub(super) fn of(part: &Part, directory: Option<&Path>) -> String {
         .sum();
     let figures = count(part.figures.len(), "figure");
     let points = count(points, "point");
-    let place = directory
-        .map_or(String::new(), |directory| format!(": {}", where_kept(directory, part).display()));
+    let file = directory.map(|directory| directory.join(measure::rows::FILE));
+    let place = file.map_or(String::new(), |file| format!(": {}", file.display()));
     lines.push(format!("{figures} of {points}{place}"));
     lines.join("\n")
-}
-
-/// The file of a part, or of its rows.
-fn where_kept(directory: &Path, part: &Part) -> PathBuf {
-    let own = file_of(directory, part);
-    if own.exists() { own } else { directory.join(measure::rows::FILE) }
 }
 
 fn shown(table: &Table) -> comfy_table::Table {
