@@ -417,13 +417,16 @@ pub(crate) fn scatter<M: Mode, B: OneType>(
     let is_root = call.is_root(root);
     let blocks = if is_root { send.area(call, ranks)? } else { Area::empty() };
     if is_root {
+        // First: the other ranks leave a length as well, and know no other argument of the root.
+        if B::ARE_EQUAL {
+            call.check_length(blocks.bytes(), 1)?;
+        }
         send.check_apart_from(call, receive, &blocks)?;
     }
     let is_in_place = is_root && call.abi.is_in_place(receive.at);
     let area = if is_in_place { Area::empty() } else { receive.area(call, 1)? };
-    if B::ARE_EQUAL {
-        let (bytes, times) = if is_root { (blocks.bytes(), 1) } else { (area.bytes(), ranks) };
-        call.check_length(bytes, times)?;
+    if B::ARE_EQUAL && !is_root {
+        call.check_length(area.bytes(), ranks)?;
     }
     let sizes = sizes::<B>(&blocks);
     call.run(Sent::Apart(blocks), area, |communicator, from, to| {

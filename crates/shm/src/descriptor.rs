@@ -121,15 +121,6 @@ mod tests {
     }
 
     #[test]
-    fn a_reserved_table_has_room_for_lasting_descriptors() {
-        reserve();
-        let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
-        let size = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
-        let size = size.and_then(|size| size.trim().parse::<RawFd>().ok());
-        assert!(size.is_some_and(|size| size > FIRST), "{size:?}");
-    }
-
-    #[test]
     fn a_process_is_told_from_an_event_of_the_same_file() {
         let process = pidfd_open(getpid(), PidfdFlags::empty()).expect("this process");
         let own = getpid().as_raw_nonzero().get();

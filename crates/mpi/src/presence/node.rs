@@ -62,7 +62,7 @@ pub(super) fn check(name: &str, (rank, ranks): (u32, u32), limit: Duration) -> P
             Ok(true) => Presence::Complete,
             _ => Presence::Unknown(None),
         },
-        // The system refuses it to the other ranks as well.
+        // One line for all: most refusals are the same on every rank.
         Err(error) => Presence::Unknown(Some(error.to_string()).filter(|_| rank == 0)),
     }
 }

@@ -7,10 +7,10 @@
 //!
 //! The role and the list of sleepers change under a lock of their own, which is free while the poller
 //! tests. A thread enters the list after it has found its requests active, and the poller tests all that
-//! it finds there, again and again, until it leaves and wakes one of them. A wake-up that precedes a sleep ends it at once. A thread that ends its
-//! wait leaves the list, and wakes the next one if the role is free: it may be the one that was woken to
-//! take it. So no wake-up is lost. A sleep is limited all the same: the poller may be in a function of
-//! the program that waits for a sleeper.
+//! it finds there, again and again, until it leaves and wakes one of them. A wake-up that precedes a sleep
+//! ends it at once. A thread that ends its wait leaves the list, and wakes the next one if the role is
+//! free: it may be the one that was woken to take it. So no wake-up is lost. A sleep is limited all the
+//! same: the poller may be in a function of the program that waits for a sleeper.
 
 use crate::host::Handle;
 use smallvec::SmallVec;
@@ -40,6 +40,13 @@ struct Sleeper {
 }
 
 impl Poller {
+    /// Gives the role to this thread if it is free.
+    fn take(&mut self) -> Option<Role> {
+        let is_new = !std::mem::replace(&mut self.is_taken, true);
+        IS_POLLER.set(is_new);
+        is_new.then_some(Role::Polls { is_new })
+    }
+
     /// Removes the entry of a thread, if it has one.
     fn forget(&mut self, thread: ThreadId) {
         self.sleepers.retain(|sleeper| sleeper.thread.id() != thread);
@@ -71,16 +78,20 @@ pub(super) fn role(awaits: Option<impl FnOnce() -> Awaited>) -> Role {
     if IS_POLLER.get() {
         return Role::Polls { is_new: false };
     }
-    let mut poller = poller();
-    if !std::mem::replace(&mut poller.is_taken, true) {
-        IS_POLLER.set(true);
-        return Role::Polls { is_new: true };
+    if let Some(role) = poller().take() {
+        return role;
     }
     let Some(awaits) = awaits else { return Role::Looks };
-    // An earlier sleep of this thread may have ended by its limit.
+    // Without the lock: there may be many requests.
+    let requests = awaits();
     let thread = std::thread::current();
+    let mut poller = poller();
+    if let Some(role) = poller.take() {
+        return role;
+    }
+    // An earlier sleep of this thread may have ended by its limit.
     poller.forget(thread.id());
-    poller.sleepers.push(Sleeper { requests: awaits(), thread });
+    poller.sleepers.push(Sleeper { requests, thread });
     // Relaxed: the poller reads it again and again.
     HAS_SLEEPERS.store(true, Ordering::Relaxed);
     Role::Sleeps

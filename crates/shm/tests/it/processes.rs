@@ -20,13 +20,42 @@ testing::tests![
     a_process_outlives_its_main_thread,
     cpu_time_of_another_process_grows,
     binding_affects_one_thread,
+    a_reserved_table_has_room_for_lasting_descriptors,
 ];
 testing::parts![
     child_sleeps_on_the_word,
     child_with_an_odd_name,
     child_ends_its_main_thread,
     child_computes,
+    child_without_descriptors,
+    child_reserves_descriptors,
 ];
+
+/// The number of descriptors for which the table of this process has room.
+fn table_size() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
+    let size = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
+    size.and_then(|size| size.trim().parse().ok()).expect("a number")
+}
+
+/// In a process of its own: other tests keep descriptors. A child takes over the length of the table,
+/// and gives its own child only what its open descriptors need.
+fn a_reserved_table_has_room_for_lasting_descriptors() {
+    let status = testing::part("processes::child_without_descriptors").status();
+    assert!(status.expect("this program").success());
+}
+
+fn child_without_descriptors() {
+    let status = testing::part("processes::child_reserves_descriptors").status();
+    assert!(status.expect("this program").success());
+}
+
+fn child_reserves_descriptors() {
+    let before = table_size();
+    shm::descriptor::reserve();
+    let after = table_size();
+    assert!(before <= 256 && after > 256, "{before}, {after}");
+}
 
 const DONE: Offset = Offset(64);
 const READY: Offset = Offset(128);
