@@ -38,6 +38,11 @@ pub struct Run {
 }
 
 impl Run {
+    /// The rows of the steps of which all rows are there.
+    pub fn whole_rows(&self) -> impl Iterator<Item = &Row> {
+        self.found.values().filter(|step| step.whole).flat_map(|step| &step.rows)
+    }
+
     /// The first step of which rows are missing; `None` if the run is complete.
     pub fn first_missing(&self) -> Option<u64> {
         (0..self.steps).find(|number| !self.is_done(*number))

@@ -103,8 +103,11 @@ pub(super) fn add_losses(part: &mut Part, runs: &[&Run]) {
 /// Losses by what chooses.
 fn losses(runs: &[&Run]) -> BTreeMap<Chooser, Losses> {
     let timed = timed(runs);
+    // The last choice for a call counts: a table may have changed since an earlier one.
+    let mut runs = runs.to_vec();
+    runs.sort_by_key(|run| run.id);
     let mut found: BTreeMap<Chooser, Losses> = BTreeMap::new();
-    for (query, engine, row) in rows(runs) {
+    for (query, engine, row) in rows(&runs) {
         let Some(plan) = row.algorithm else { continue };
         let plans = timed.get(&query).map(Vec::as_slice).unwrap_or_default();
         if let Some(loss) = loss((engine, plan), plans) {

@@ -37,7 +37,7 @@ pub fn between_nodes(
     machine: &Machine,
     models: &Models,
 ) -> Result<DecisionTable, TableError> {
-    let calls = runs.iter().flat_map(|run| run.rows()).filter_map(|row| row.query());
+    let calls = runs.iter().flat_map(|run| run.whole_rows()).filter_map(|row| row.query());
     let shapes: BTreeSet<Query> = calls.map(|query| Query { bytes: 0, ..query }).collect();
     table(shapes, runs, machine, models)
 }

@@ -37,11 +37,11 @@ pub(super) fn by_engine(runs: &[&Run]) -> BTreeMap<Engine, Vec<TimedCall>> {
     times
 }
 
-/// The times in these runs with their calls and, between nodes, their engines.
+/// The times of whole steps in these runs with their calls and, between nodes, their engines.
 pub(super) fn rows<'r>(runs: &[&'r Run]) -> impl Iterator<Item = (Query, Option<Engine>, &'r Row)> {
     runs.iter().flat_map(|run| {
         let has_kernel = run.rows().any(|row| row.engine == Some(Engine::Kernel));
-        run.rows().filter(|row| row.quantity == Quantity::Alone).filter_map(move |row| {
+        run.whole_rows().filter(|row| row.quantity == Quantity::Alone).filter_map(move |row| {
             let query = row.query()?;
             let engine = match query.nodes() {
                 1 => None,
@@ -75,7 +75,7 @@ fn measured(row: &Row, engine: Option<Engine>) -> Option<Measured> {
 /// Calls whose plans were timed while something disturbed them, in the order of the measurement, with
 /// the disturbance in words.
 pub(super) fn disturbed(runs: &[&Run]) -> impl Iterator<Item = (Query, String)> {
-    runs.iter().flat_map(|run| run.found.values()).filter_map(|step| {
+    runs.iter().flat_map(|run| run.found.values()).filter(|step| step.whole).filter_map(|step| {
         let timed = || step.rows.iter().filter(|row| row.quantity == Quantity::Alone);
         let doubts = Doubts::beside(timed());
         let query = timed().next()?.query()?;

@@ -101,7 +101,7 @@ fn subject(step: &StepRows) -> Option<(Engine, PairClass)> {
 
 /// Sizes of the messages of a class of pairs under an engine; none if they were not measured.
 pub(super) fn sizes(run: &Run, of: (Engine, PairClass)) -> Vec<u64> {
-    let step = run.found.values().find(|step| subject(step) == Some(of));
+    let step = run.found.values().find(|step| step.whole && subject(step) == Some(of));
     step.map_or(Vec::new(), |step| rounds_of(&step.rows).0.into_keys().collect())
 }
 

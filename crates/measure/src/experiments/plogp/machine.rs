@@ -4,7 +4,7 @@ use super::found::{Messages, messages};
 use super::progress::{Progress, cores_of};
 use super::{noise, starts};
 use crate::harness::{Doubts, Error, OTHER_MACHINES};
-use crate::rows::Run;
+use crate::rows::{Run, What};
 use models::file::FileError;
 use models::machine::Topology;
 use models::machine_file::{Engine, Machine};
@@ -60,13 +60,18 @@ pub fn write_machine(directory: &Path, run: &Run) -> Result<(), Error> {
 /// Puts the parameters from a run, of which those of messages are given, in the place of earlier
 /// ones. Those that something disturbed replace none that nothing disturbed.
 pub(super) fn put(run: &Run, messages: Vec<Messages>, machine: &mut Machine) {
-    if let Some(found) = noise::of_rows(run.rows()) {
+    let is_quiet =
+        |what| !Doubts::beside(run.whole_rows().filter(|row| row.what == what)).is_disturbed();
+    if let Some(found) = noise::of_rows(run.whole_rows())
+        && (is_quiet(What::Looks) || machine.clock_nanoseconds == 0.0)
+    {
         (machine.clock_nanoseconds, machine.noise) = found;
     }
     let is_between_nodes = run.rows().any(|row| row.nodes > 1);
     // Between nodes it is measured beside other things, and only if need be.
-    if !is_between_nodes || machine.combine == 0.0 {
-        machine.combine = starts::combine(run.rows(), None).unwrap_or(machine.combine);
+    let is_better = !is_between_nodes && is_quiet(What::Combination);
+    if is_better || machine.combine == 0.0 {
+        machine.combine = starts::combine(run.whole_rows(), None).unwrap_or(machine.combine);
     }
     if is_between_nodes {
         let others =
@@ -86,8 +91,11 @@ pub(super) fn put(run: &Run, messages: Vec<Messages>, machine: &mut Machine) {
         put_doubts(&mut costs.disturbed, class, found.doubts);
     }
     for engine in Engine::ALL.iter().copied().filter(|engine| engine.is_between_nodes()) {
-        if let Some(combine) = starts::combine(run.rows(), Some(engine)) {
-            machine.engine_mut(engine).combine = Some(combine);
+        if let Some(combine) = starts::combine(run.whole_rows(), Some(engine)) {
+            let costs = machine.engine_mut(engine);
+            if is_quiet(What::Combination) || costs.combine.is_none() {
+                costs.combine = Some(combine);
+            }
         }
     }
     let cores = cores_of(run);
@@ -114,7 +122,7 @@ fn put_doubts<K: Ord>(disturbed: &mut BTreeMap<K, String>, of: K, doubts: Doubts
 mod tests {
     use super::super::found::tests::{pass, row, run};
     use super::*;
-    use crate::rows::{Quantity, StepRows, What};
+    use crate::rows::{Load, Quantity, Row, StepRows};
     use models::machine::{Fingerprint, PairClass};
 
     const CLASS: PairClass = PairClass::SameSocket;
@@ -178,6 +186,22 @@ mod tests {
         assert_eq!((arrival(&machine), machine.disturbances().len()), (Some(2.0), 0));
         put_all(&loaded(5.0), &mut machine);
         assert_eq!((arrival(&machine), machine.disturbances().len()), (Some(2.0), 0));
+    }
+
+    #[test]
+    fn a_disturbed_combination_replaces_none_that_nothing_disturbed() {
+        let combination = |microseconds, others| {
+            let mut step = pass(1.0, 0.0);
+            let row = row(What::Combination, Quantity::Alone, &[microseconds]).sized(64);
+            step.rows.push(Row { load: Some(Load { others, stolen: 0.0 }), ..row });
+            run(vec![step])
+        };
+        let mut machine = Machine::new(Fingerprint::default());
+        put_all(&combination(64.0, 0.5), &mut machine);
+        assert_eq!(machine.combine, 1.0);
+        put_all(&combination(16.0, 0.0), &mut machine);
+        put_all(&combination(64.0, 0.5), &mut machine);
+        assert_eq!(machine.combine, 0.25);
     }
 
     #[test]

@@ -150,7 +150,7 @@ fn messages(
     let engine = pair::engine_of_calls(here.world, form)?;
     let is_own = match form {
         CallForm::Blocking => engine == Engine::Direct,
-        CallForm::Nonblocking => true,
+        CallForm::Nonblocking => engine != Engine::Direct,
     };
     if !is_own {
         return Ok(None);

@@ -121,7 +121,7 @@ fn machine_of(run: &Run, messages: Vec<Messages>) -> Machine {
 
 /// Notes of the disturbed measurements.
 fn noisy(machine: &Machine) -> Vec<String> {
-    let words = |noisy| format!("Noisy: {noisy}; undisturbed values in machine.json are kept.");
+    let words = |noisy| format!("Noisy: {noisy}.");
     machine.disturbances().into_iter().map(words).collect()
 }
 
