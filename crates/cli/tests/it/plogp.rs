@@ -62,7 +62,8 @@ fn a_machine_s_file_is_written_whole_and_belongs_to_it() {
     assert!(rows.run("plogp").is_some_and(Run::is_complete), "{:?}", rows.problems);
     assert!(!directory.path().join("plogp.json").exists(), "the rows are the record");
 
-    // What is complete is not measured again.
+    // What is complete is not measured again; a file that is gone follows from the rows.
+    std::fs::remove_file(directory.path().join("machine.json")).unwrap();
     let again = measure(directory.path(), &[]);
     assert!(
         again.status.success() && text(&again.stderr).contains("--again"),

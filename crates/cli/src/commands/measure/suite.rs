@@ -240,7 +240,9 @@ pub(super) fn part_written(directory: &Directory, name: &str) -> anyhow::Result<
     {
         table.write(&directory.path().join(decisions::table::FILE))?;
     }
-    if let Some(losses) = losses_between_nodes(&measured).filter(|_| is_of(&[Purpose::Check])) {
+    if is_of(&[Purpose::Check])
+        && let Some(losses) = losses_between_nodes(&measured)
+    {
         directory.write_tables(&losses)?;
     }
     directory.write_tables(&summary::of(&measured))?;

@@ -45,6 +45,10 @@ impl SavedPart {
         let part = measure::experiments::part(rows.run());
         let part = part.ok_or_else(|| anyhow::anyhow!(no_experiment(name)))?;
         let directory = directory.clone();
+        // An earlier command may have ended before it wrote the file, or it was removed.
+        if found == Found::Complete && !directory.machine().exists() {
+            write_machine(directory.path(), rows.run())?;
+        }
         Ok(SavedPart { experiment: Arc::new(experiment), directory, found, part, rows })
     }
 
@@ -110,11 +114,12 @@ impl SavedPart {
 
     /// Makes the part of the rows so far, and writes what follows from them.
     pub(in crate::commands::measure) fn conclude(&mut self) -> anyhow::Result<()> {
+        write_machine(self.directory.path(), self.rows.run())?;
         if let Some(part) = measure::experiments::part(self.rows.run()) {
             self.part = part;
             self.directory.write_tables(&self.part)?;
         }
-        Ok(write_machine(self.directory.path(), self.rows.run())?)
+        Ok(())
     }
 
     /// Message at the start of the experiment.
