@@ -77,7 +77,7 @@ pub fn between_nodes(name: &str, setting: &Setting, nodes: &Nodes) -> Option<Exp
 /// Makes figures and tables of a run.
 type MakePart = fn(&Run) -> Part;
 
-/// What shows the rows of each experiment.
+/// The functions that show the rows of each experiment.
 const PARTS: &[(&str, MakePart)] = &[
     ("plogp", plogp::part),
     ("progress", plogp::progress_part),

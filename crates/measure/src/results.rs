@@ -1,8 +1,8 @@
 //! Results of the parts of a measurement, in one form for files, tables and figures.
 //!
 //! An experiment returns a [`Part`]: figures, maps and tables with titles, axes and notes.
-//! Code that writes, renders or compares parts depends on no experiment. [`Directory`]
-//! keeps parts as JSON and CSV.
+//! Code that writes, renders or compares parts depends on no experiment. A part is made of
+//! [rows](crate::rows) whenever it is shown; [`Directory`] writes its tables as CSV.
 //!
 //! Sizes are bytes and times microseconds unless an axis or a column has another unit.
 //!

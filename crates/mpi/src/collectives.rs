@@ -70,7 +70,8 @@ pub(crate) trait Blocks: Copy {
         Ok(all.piece(index))
     }
 
-    /// What two buffers with the same elements have in common; `None` without elements.
+    /// The size of an element and its type, equal for buffers with the same elements; `None` without
+    /// elements.
     fn description(self) -> Option<(usize, Handle)>;
 
     /// As [`Call::check_apart`], for buffers with the same elements.

@@ -2,7 +2,7 @@
 
 use crate::signatures::with_collectives;
 
-/// What the length of a call is made of.
+/// The lengths that make the length of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lengths {
     /// No data.
@@ -32,7 +32,7 @@ macro_rules! collectives {
         impl Collective {
             const ALL: &[Collective] = &[$(Collective::$Name),*];
 
-            /// What its length is made of.
+            /// The lengths that make its own.
             pub(crate) fn lengths(self) -> Lengths {
                 match self { $(Collective::$Name => Lengths::$lengths),* }
             }

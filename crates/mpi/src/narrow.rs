@@ -91,7 +91,7 @@ type Lists = Vec<Vec<c_int>>;
 /// the MPI library uses again belongs to another call, so its earlier lists are freed then.
 static ACTIVE: Mutex<BTreeMap<Handle, Lists>> = Mutex::new(BTreeMap::new());
 
-/// What is known of the arguments of a call while they become those with counts of 32 bits.
+/// Facts about the arguments of a call while they become those with counts of 32 bits.
 pub(crate) struct Narrowed {
     lists: Lists,
     fits: bool,

@@ -74,7 +74,7 @@ const ATTEMPTS: u32 = 3;
 
 /// Why the ranks are not known to have this library.
 pub(crate) struct Left {
-    /// What rank or setting is the cause, and the way out.
+    /// The rank or setting that is the cause, and the way out.
     pub(crate) line: String,
     /// The same for the report.
     pub(crate) summary: &'static str,

@@ -141,7 +141,8 @@ impl RunCounts {
             return true;
         }
         while let Some((number, count)) = self.live.range(numbers.clone()).next() {
-            let (number, count) = (*number, count.next);
+            let number = *number;
+            let count = count.next;
             self.live.remove(&number);
             self.keep(number, count);
         }

@@ -140,7 +140,7 @@ fn plans(here: &StepContext<'_>, collective: &CollectiveCall) -> Vec<Choice> {
     plans
 }
 
-/// What the formulas predict.
+/// Times that the formulas predict.
 fn predicted(here: &StepContext<'_>, collective: &CollectiveCall, plans: &[Choice]) -> Vec<Row> {
     let Some(costs) = costs(here) else { return Vec::new() };
     let CollectiveCall { operation, form, ranks, bytes, .. } = *collective;

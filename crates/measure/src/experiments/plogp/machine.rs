@@ -79,7 +79,8 @@ pub(super) fn put(run: &Run, messages: Vec<Messages>, machine: &mut Machine) {
         machine.other_nodes = others.unwrap_or_default();
     }
     for found in messages {
-        let (engine, class) = (found.engine, found.class);
+        let engine = found.engine;
+        let class = found.class;
         if found.is_always_disturbed && machine.is_quiet_between(engine, class) {
             continue;
         }
