@@ -255,7 +255,6 @@ fn what_cannot_be_read_or_written_is_named() {
     );
     fs::remove_file(&path).expect("it is there");
 
-    fs::write(place.path().join("decisions.json"), "{").expect("there is space");
     assert!(tradewind(place.path(), "barrier --quick").status.success());
     let rows = fs::read_to_string(&path).expect("rows");
     fs::write(&path, rows + "{\n").expect("there is space");

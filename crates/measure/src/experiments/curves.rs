@@ -76,6 +76,7 @@ impl<'r> Scaled<'r> {
             let one_pair = rows.iter().find(|one| (one.bytes, one.ranks) == (row.bytes, 2));
             let time = row.median() / share(row);
             let ratio = one_pair.map(|one| time / (one.median() / share(one)));
+            let ratio = ratio.filter(|ratio| ratio.is_finite());
             Scaled { row, time, ratio }
         };
         rows.iter().map(of).collect()

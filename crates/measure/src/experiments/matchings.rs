@@ -184,7 +184,7 @@ pub(super) fn variation(run: &Run) -> Vec<Point> {
 
 /// Time of the slowest matching over that of the fastest.
 pub(super) fn slowest_over_fastest(length: &Point) -> Option<f64> {
-    Some(length.maximum? / length.minimum?)
+    Some(length.maximum? / length.minimum?).filter(|ratio| ratio.is_finite())
 }
 
 fn variations(run: &Run) -> Table {

@@ -6,7 +6,6 @@
 use collectives::CollectiveError;
 use goal::arithmetic::UnknownName;
 use goal::compile::CompileError;
-use models::fit::FitError;
 use queues::bulk;
 
 /// Reason why an experiment cannot start or continue.
@@ -46,9 +45,6 @@ pub enum Error {
     /// An offset that lies outside the segment.
     #[error(transparent)]
     Segment(#[from] shm::segment::SegmentError),
-    /// No line can be fitted to the measurements.
-    #[error(transparent)]
-    Fit(#[from] FitError),
     /// A file that an experiment writes itself failed.
     #[error(transparent)]
     File(#[from] models::file::FileError),
@@ -58,11 +54,6 @@ pub enum Error {
     /// A rank that is a thread panicked.
     #[error("a rank of the measurement panicked: please report what it said above")]
     Panicked,
-    /// A complete run was incomplete when it was tested again.
-    #[error(
-        "a complete run was found incomplete: please report this, the engine cannot be trusted"
-    )]
-    Forgotten,
     /// A size that the collective does not support.
     #[error("{collective} cannot be measured with {bytes} bytes: give {expected}")]
     Bytes {

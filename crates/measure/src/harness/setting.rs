@@ -46,8 +46,8 @@ impl Default for Setting {
 }
 
 impl Setting {
-    /// Properties that comparable measurements share: parts keep them, and a part is only
-    /// gone on with under the same.
+    /// Properties that comparable measurements share: a run keeps them, and goes on under the same
+    /// only.
     pub fn words(&self) -> BTreeMap<String, String> {
         let list =
             |cores: &[usize]| cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// Name of the experiment on the command line, and of its file.
+    /// Name of the experiment on the command line, and the beginning of its tables' files.
     pub name: String,
     /// Title, in a few words.
     pub title: String,

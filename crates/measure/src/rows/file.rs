@@ -284,7 +284,7 @@ impl Reader {
         let rows: Vec<Row> = std::mem::take(&mut self.open).into_iter().flatten().collect();
         let Some(run) = self.current.and_then(|at| self.runs.get_mut(at)) else { return };
         if let (Some(number), false) = (run.first_missing(), rows.is_empty()) {
-            run.found.insert(number, Step { rows, notes: Vec::new(), whole: false });
+            run.found.entry(number).or_default().rows.extend(rows);
         }
     }
 

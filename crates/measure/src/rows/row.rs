@@ -152,7 +152,7 @@ pub struct Row {
     pub nodes: u32,
     /// Number of ranks on the first node.
     pub ranks_per_node: u32,
-    /// The node of each rank, in the order of the ranks; empty on one node.
+    /// The node of each rank, in the order of the ranks; empty where an experiment does not need it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub node_of_rank: Vec<u32>,
     /// The cores of the ranks.

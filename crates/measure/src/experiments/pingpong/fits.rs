@@ -63,19 +63,29 @@ fn bandwidth(piece: &Piece) -> Option<f64> {
     (piece.line.slope > 0.0).then(|| 1.0 / piece.line.slope)
 }
 
+/// The lengths at the distance of the long ones: short messages are measured at more lengths, which
+/// would give them more weight in a line.
+fn at_even_distances(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
+    let distances = points.windows(2).map(|pair| pair[1].0 - pair[0].0);
+    let step = distances.max().unwrap_or(0).max(1);
+    points.iter().copied().filter(|(bytes, _)| bytes.is_multiple_of(step)).collect()
+}
+
 /// Lines through every measured curve of enough lengths.
 pub(in crate::experiments) fn fits(run: &Run) -> Vec<Fit> {
     let mut fits = Vec::new();
     for shown in FIGURES {
         let curves = curves(run, shown).series.into_iter();
-        fits.extend(curves.filter(|curve| curve.points.len() >= LEAST_POINTS).filter_map(
-            |curve| {
-                let points: Vec<(u64, f64)> =
-                    curve.points.iter().map(|point| (point.x as u64, point.median)).collect();
-                let messages = messages(&points, MOST_PIECES, Weights::Equal).ok()?;
-                Some(Fit { figure: shown.0, curve: curve.name, messages })
-            },
-        ));
+        fits.extend(curves.filter_map(|curve| {
+            let points: Vec<(u64, f64)> =
+                curve.points.iter().map(|point| (point.x as u64, point.median)).collect();
+            let points = at_even_distances(&points);
+            if points.len() < LEAST_POINTS {
+                return None;
+            }
+            let messages = messages(&points, MOST_PIECES, Weights::Equal).ok()?;
+            Some(Fit { figure: shown.0, curve: curve.name, messages })
+        }));
     }
     fits
 }

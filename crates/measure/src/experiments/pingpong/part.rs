@@ -142,6 +142,16 @@ mod tests {
         assert!(found.into_iter().zip(expected).all(near), "{found:?}, not {expected:?}");
     }
 
+    #[test]
+    fn short_messages_have_no_more_weight_for_their_number() {
+        let time = |m: f64| if m % 64.0 == 0.0 { 10.0 + 0.01 * m } else { 100.0 };
+        let what = What::Exchange(Exchange::posted(Pairs::Chain, Pattern::Exchange));
+        let row = |bytes: u64| Row::trial(what.clone(), 2, bytes, &[2.0 * time(bytes as f64)]);
+        let short = (0..=2_000).step_by(16).filter(|bytes| bytes % 64 != 0);
+        let both = part(&Run::of((0..=16_000).step_by(64).chain(short).map(row)));
+        assert_eq!(both.table("fits"), part_of(time).table("fits"));
+    }
+
     /// Table 1: 58, 75 + 0.011 m to 8640 bytes, 135 + 0.011 m beyond. 0.011 µs a byte are 90.90…
     /// MB/s.
     #[test]

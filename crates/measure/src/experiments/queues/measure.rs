@@ -6,7 +6,7 @@ use super::words::Command;
 use super::{idle, open, trial};
 use crate::harness::timer::Batches;
 use crate::harness::{Error, StepContext};
-use crate::rows::{Mechanism, Quantity, StepRows, What};
+use crate::rows::{Mechanism, StepRows};
 use queues::bulk::Policy;
 
 /// Measures a case between two ranks, with a note instead of rows where there is no such mechanism.
@@ -16,7 +16,7 @@ pub(super) fn measure(
     case: Case,
     extent: Batches,
 ) -> Result<StepRows, Error> {
-    let Case { mechanism, threads, bytes } = case;
+    let Case { mechanism, threads, bytes, .. } = case;
     let world = here.world;
     let threads = threads as usize;
     let tagged =
@@ -56,14 +56,12 @@ pub(super) fn measure(
     Ok(rows?.into())
 }
 
-/// Half round trips of a mechanism with one thread, beside what other messages take.
+/// Half round trips of a mechanism with one thread.
 pub(in crate::experiments) fn latency(
     here: &StepContext<'_>,
     mechanism: Mechanism,
     bytes: u64,
     extent: Batches,
 ) -> Result<StepRows, Error> {
-    let mut found = measure(here, Case { mechanism, threads: 1, bytes }, extent)?;
-    found.rows.retain(|row| row.quantity == Quantity::Latency && row.what != What::Word);
-    Ok(found)
+    measure(here, Case { mechanism, threads: 1, bytes, is_of_trips: true }, extent)
 }

@@ -40,7 +40,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let extent = plan.extent();
     let milliseconds = plan.row_ms + 5;
     let steps = plan.cases().into_iter().map(|case| {
-        let Case { mechanism, threads, bytes } = case;
+        let Case { mechanism, threads, bytes, .. } = case;
         let what = format!("{mechanism}, {threads} threads, {bytes} B");
         Step::new(what, shape.clone(), milliseconds, move |here| measure(here, case, extent))
     });

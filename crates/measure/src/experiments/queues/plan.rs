@@ -60,6 +60,8 @@ pub(super) struct Case {
     pub(super) threads: u32,
     /// Size of a message.
     pub(super) bytes: u64,
+    /// Only round trips are timed, and no floor: it takes a core for each rank.
+    pub(super) is_of_trips: bool,
 }
 
 impl Plan {
@@ -165,7 +167,12 @@ impl Plan {
         for &threads in &self.threads {
             for &mechanism in self.mechanisms.iter().filter(|one| threads == 1 || one.is_shared()) {
                 let sizes = self.sizes_of(mechanism).into_iter();
-                cases.extend(sizes.map(|bytes| Case { mechanism, threads, bytes }));
+                cases.extend(sizes.map(|bytes| Case {
+                    mechanism,
+                    threads,
+                    bytes,
+                    is_of_trips: false,
+                }));
             }
         }
         cases

@@ -56,7 +56,8 @@ pub(super) fn measure<W: MessagePath>(
     mut ways: Vec<W>,
 ) -> Result<Vec<Row>, Error> {
     let world = here.world;
-    let floor = if world.nodes() > 1 { Vec::new() } else { vec![open::floor(world)?] };
+    let has_floor = world.nodes() == 1 && !case.is_of_trips;
+    let floor = if has_floor { vec![open::floor(world)?] } else { Vec::new() };
     ways.iter_mut().for_each(|way| way.resize(case.bytes));
     let mut trial = Trial { world, case, floor, ways };
     let counts = trial.counts(extent)?;
@@ -108,7 +109,8 @@ impl<W: MessagePath> Trial<'_, W> {
         round_trips(self.world, &mut self.ways, threads, count)
     }
 
-    /// Repetitions with which each measurement takes about a quarter of a round.
+    /// Repetitions with which each measurement takes about a quarter of a round, or the only one all
+    /// of it.
     fn counts(&mut self, extent: Batches) -> Result<TrialCounts, Error> {
         let threads = self.threads();
         self.floor(FIRST_LOOK)?;
@@ -123,7 +125,8 @@ impl<W: MessagePath> Trial<'_, W> {
                 stream(self.world, &mut self.ways, threads, count)?.max(1.0)
             }
         };
-        let slice = extent.microseconds * 1e3 / 4.0;
+        let share = if self.case.is_of_trips { 1.0 } else { 0.25 };
+        let slice = extent.microseconds * 1e3 * share;
         let many = |time: f64, least| ((slice / time) as u64).clamp(least, 1_000_000);
         let batch = (self.ways[0].capacity() / threads).min(MOST_IN_A_BATCH / threads) as u64;
         let per_thread = |count: u64| (count / threads as u64).max(4);
@@ -145,6 +148,9 @@ impl<W: MessagePath> Trial<'_, W> {
             } else {
                 rounds.latency.push(self.latency(counts.trips)?);
             }
+        }
+        if self.case.is_of_trips {
+            return Ok(());
         }
         let threads = self.threads();
         rounds.gap.push(stream(self.world, &mut self.ways, threads, counts.stream)?);
