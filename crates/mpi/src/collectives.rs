@@ -278,6 +278,7 @@ impl<M: Mode> Call<M> {
     }
 
     /// The blocks that a rank sends, which with MPI_IN_PLACE are `own`.
+    #[inline]
     fn sent<B: Blocks>(self, blocks: B, number: usize, own: Area) -> Result<Sent, Refusal> {
         match self.abi.is_in_place(blocks.at()) {
             true => Ok(Sent::InPlace(own)),
@@ -287,6 +288,8 @@ impl<M: Mode> Call<M> {
 
     /// Runs or starts a call by `start`, with the bytes of its input, unless they lie in the output,
     /// and of its output. No check may follow.
+    // Always inline: the areas stay in registers, and the shortest calls take 200 ns.
+    #[inline(always)]
     pub(crate) fn run(
         self,
         sent: Sent,

@@ -64,6 +64,7 @@ impl<M: Mode> Call<M> {
 
     /// The elements that a rank sends: those in its buffer or, in place, in the one that receives. Only
     /// a rank with a result has the latter.
+    #[inline(always)]
     fn contribution(
         self,
         Reduced { send, receive, .. }: Reduced,
@@ -101,6 +102,8 @@ impl<M: Mode> Call<M> {
     }
 
     /// As [`fold`](Self::fold), with the contributions of all ranks at all ranks.
+    // Never inline: the operations of tradewind need none of it.
+    #[inline(never)]
     fn fold_of_all(
         self,
         sent: &Sent,

@@ -275,7 +275,7 @@ macro_rules! pass {
 }
 pub(crate) use pass;
 
-/// Defines functions of the MPI library whose names begin with these letters.
+/// Defines functions of the MPI library; their names begin with these letters.
 macro_rules! functions {
     ($begin:literal: $($name:ident($($type:ty),* $(,)?);)*) => {$(
         pub(crate) static $name: Function<unsafe extern "C-unwind" fn($($type),*) -> c_int> =
