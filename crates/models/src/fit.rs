@@ -13,6 +13,6 @@ mod pieces;
 
 pub use contention::{Contention, ContentionSample, contention};
 pub use error::FitError;
-pub use line::{Line, Weights, barrier, line, theil_sen};
+pub use line::{Line, Weights, line, theil_sen};
 pub use messages::{Messages, messages};
 pub use pieces::{Piece, pieces, pieces_as_needed};

@@ -124,25 +124,6 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Result<Line, FitError> {
     Ok(Line { intercept, slope, intercept_error, slope_error })
 }
 
-/// a × d + b for a barrier among 2^d ranks (Bokhari 1995, section 3), by least squares from (ranks,
-/// microseconds): the slope is a, what each doubling costs, the intercept b. With P ranks that are
-/// no power of two d is log₂ P.
-///
-/// # Errors
-/// As [`line()`]; a number of ranks that is 0 is not usable.
-///
-/// ```
-/// // IBM SP2: 72 d − 52 (Bokhari 1995, table 1).
-/// let line = models::fit::barrier(&[(2, 20.0), (4, 92.0), (8, 164.0), (64, 380.0)])?;
-/// assert!((line.slope - 72.0).abs() < 1e-9 && (line.intercept + 52.0).abs() < 1e-9);
-/// # Ok::<(), models::fit::FitError>(())
-/// ```
-pub fn barrier(points: &[(u32, f64)]) -> Result<Line, FitError> {
-    let by_dimension: Vec<_> =
-        points.iter().map(|(ranks, time)| (f64::from(*ranks).log2(), *time)).collect();
-    line(&by_dimension, Weights::Equal)
-}
-
 /// Weighted sums from which a line follows, around the mean, so that nothing is lost when sizes are
 /// large.
 #[derive(Clone, Copy, Debug, Default)]

@@ -85,20 +85,6 @@ fn the_cs_2_has_one_line() {
     assert!(near(line.slope, 0.025, 3.0 * line.slope_error), "{line:?}");
 }
 
-/// The barriers of Bokhari 1995, table 1: 126 d − 113, 72 d − 52 and 17 d − 5.6 on 2^d processors.
-#[test]
-fn barriers_are_lines_in_the_dimension() {
-    for (slope, intercept) in [(126.0, -113.0), (72.0, -52.0), (17.0, -5.6)] {
-        let points: Vec<_> = (1..=6).map(|d| (1 << d, slope * f64::from(d) + intercept)).collect();
-        let line = fit::barrier(&points).expect("fits");
-        assert!(near(line.slope, slope, 1e-9) && near(line.intercept, intercept, 1e-9), "{line:?}");
-    }
-    assert!(matches!(
-        fit::barrier(&[(0, 1.0), (2, 1.0)]),
-        Err(FitError::NotUsable { position: 0, .. })
-    ));
-}
-
 /// A line by hand: x = 0, 1, 2, 3 and y = 1, 3, 4, 8. Means 1.5 and 4; Sxx = 5, Sxy = (−1.5)(−3) +
 /// (−0.5)(−1) + 0 + 1.5 × 4 = 11; b = 2.2, a = 0.7. Residuals 0.3, 0.1, −1.1, 0.7: squares 1.8, s²
 /// = 0.9, so b ± √(0.9/5) = 0.424 and a ± √(0.9 × (1/4 + 2.25/5)) = √0.63 = 0.794.
