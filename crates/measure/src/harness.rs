@@ -3,7 +3,7 @@
 //!
 //! An [`Experiment`] is a list of [`Step`]s. A step names the [`JobShape`] that it needs (number of
 //! ranks, cores, engine); it is a function that all ranks of such a job run, and returns
-//! [rows](crate::rows), whose page has an example. Steps are short, and the rows of one are kept when
+//! [rows](crate::rows): that page has an example. Steps are short, and the rows of one are kept when
 //! the next one is interrupted. The list depends on the [`Setting`] alone, so every process builds the
 //! same list.
 

@@ -100,8 +100,8 @@ impl RunCounts {
         is_new.then_some(()).ok_or(RefusedStart::Repeated)
     }
 
-    /// Notes the start of a run whose number is above those of earlier starts. Numbers below it that
-    /// were not started take no memory: they count as started.
+    /// Notes the start of a run with a number above those of earlier starts. Lower numbers count as
+    /// started, and take no memory.
     pub fn start_in_order(&mut self, communicator: u32, sequence: u64) {
         if !self.has_ended(communicator) {
             let next = &mut self.live.entry(communicator).or_default().next;

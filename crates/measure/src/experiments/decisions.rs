@@ -4,8 +4,8 @@
 //! degree. An [`experiment`] for a [`Purpose`] times some of them, each of which becomes a row beside
 //! those of the predictions. Everything else is a function of rows.
 //!
-//! [`Purpose::Decision`]: the candidates whose predictions lie within the models' own error of the
-//! best, most used sizes first, until the time is over. The [table](table::on_one_node) is built from
+//! [`Purpose::Decision`]: the candidates with predictions within the models' own error of the best,
+//! most used sizes first, until the time is over. The [table](table::on_one_node) is built from
 //! the models, [at the speed](at_speed) that the clock has found, and corrected where the clock
 //! disagrees. Between nodes the models are [corrected](table::corrected) first, by times of every plan
 //! at few sizes ([`Purpose::Calibration`]), and the predictions of single plans by their own times

@@ -25,7 +25,7 @@ pub(super) struct ExchangeCase {
 }
 
 impl ExchangeCase {
-    /// Empty messages in nonblocking calls whose receives are posted.
+    /// Empty messages in nonblocking calls, with posted receives.
     pub(super) fn new(pairs: Pairs, pattern: Pattern) -> Self {
         let exchange = Exchange::posted(pairs, pattern);
         ExchangeCase { exchange, form: CallForm::Nonblocking, bytes: 0, pair: None }

@@ -140,7 +140,7 @@ pub struct Row {
     /// The algorithm of a collective.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "choice_text")]
     pub algorithm: Option<Choice>,
-    /// Sources whose choice for the call is this algorithm, on this engine.
+    /// Sources that choose this algorithm, on this engine, for the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chosen_by: Vec<Chooser>,
     /// Form of the call.

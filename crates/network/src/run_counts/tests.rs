@@ -126,7 +126,7 @@ fn any_number_of_ended_communicators_is_a_few_ranges() {
     assert_eq!(counts.start(500, 0), Ok(()), "messages of an old one are still received");
 }
 
-/// Another rank may have a communicator whose creation has failed here, and wait in it.
+/// Another rank may have a communicator, and wait in it, although its creation has failed here.
 #[test]
 fn numbers_without_a_communicator_here_have_no_runs() {
     let mut counts = RunCounts::default();

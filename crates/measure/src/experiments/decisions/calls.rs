@@ -1,4 +1,4 @@
-//! Calls whose plans are timed, in the order of the measurement.
+//! The calls that are timed, in the order of the measurement.
 
 use super::purpose::Purpose;
 use crate::experiments::algorithms::CollectiveCall;

@@ -34,7 +34,7 @@ pub fn losses_between_nodes(measured: &Measurements) -> Option<Part> {
     Some(part)
 }
 
-/// Calls whose losses are seen together.
+/// A group of calls with one summary of losses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
     /// On one node.
@@ -66,8 +66,8 @@ impl fmt::Display for Group {
 /// Losses by calls, each with its words.
 type Losses = BTreeMap<Query, (f64, String)>;
 
-/// Adds the losses of these runs to a part: maps, and a table of their middle and worst. Calls whose
-/// chosen plan was not timed are left out.
+/// Adds the losses of these runs to a part: maps, and a table of their middle and worst. A call is
+/// left out if its chosen plan was not timed.
 pub(super) fn add_losses(part: &mut Part, runs: &[&Run]) {
     let found = losses(runs);
     let calls: BTreeSet<Query> = found.values().flat_map(BTreeMap::keys).copied().collect();

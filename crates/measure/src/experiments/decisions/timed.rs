@@ -72,7 +72,7 @@ fn measured(row: &Row, engine: Option<Engine>) -> Option<Measured> {
     Some(Measured { plan: row.algorithm?, engine, median: row.median(), quartiles })
 }
 
-/// Calls whose plans were timed while something disturbed them, in the order of the measurement, with
+/// Calls that something disturbed while their plans were timed, in the order of the measurement, with
 /// the disturbance in words.
 pub(super) fn disturbed(runs: &[&Run]) -> impl Iterator<Item = (Query, String)> {
     runs.iter().flat_map(|run| run.found.values()).filter(|step| step.whole).filter_map(|step| {

@@ -130,7 +130,7 @@ fn is_of_fitted(model: &str, (operation, algorithm): (Collective, Algorithm)) ->
     model == "sharing" && is_fitted(operation, algorithm)
 }
 
-/// Predictions whose errors are seen together.
+/// A group of predictions with one summary of errors.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Group<A> {
     /// The algorithms.

@@ -149,30 +149,7 @@ pub(super) mod tests {
 
     /// A row of two ranks.
     pub(in crate::experiments::plogp) fn row(what: What, quantity: Quantity, times: &[f64]) -> Row {
-        Row {
-            experiment: "plogp".to_owned(),
-            what,
-            quantity,
-            engine: None,
-            algorithm: None,
-            chosen_by: Vec::new(),
-            form: None,
-            ranks: 2,
-            nodes: 1,
-            ranks_per_node: 2,
-            node_of_rank: Vec::new(),
-            cores: None,
-            pair: None,
-            bytes: 0,
-            threads: None,
-            link: None,
-            machine: String::new(),
-            times: times.to_vec(),
-            calls: 1,
-            processor: None,
-            unattended: None,
-            load: None,
-        }
+        Row { quantity, cores: None, ..Row::trial(what, 2, 0, times) }
     }
 
     /// The rows of a pass at this slowdown.
