@@ -12,14 +12,14 @@
 //! and runs with their buffers there, and notifies the agent if it sleeps. A test for completion is
 //! one load of a count in the region; a wait sleeps on it. The agent copies what it reads before it
 //! uses it, so that no rank can harm it. Long buffers are the exception: a run uses them where they
-//! lie, by system calls and copies that a change of the rank cannot harm (`zero_copy`). An
+//! lie, by system calls and copies that a change of the rank cannot harm (`runs::zero_copy`). An
 //! [`Interpreter`](interpreter::Interpreter) executes each run. Its messages to other nodes go
 //! through the [transport](crate::transport), those to ranks of the same node through a queue.
 //!
 //! # Unexpected messages
 //! Messages for a run that the rank has not started are kept. Credits bound their payloads: beyond
-//! them a sender uses the rendezvous protocol (`credits`). Requests to send and contributions to
-//! joins need no credit; they are bounded by number and bytes. More of them are dropped, and the
+//! them a sender uses the rendezvous protocol (`runs::credits`). Requests to send and contributions
+//! to joins need no credit; they are bounded by number and bytes. More of them are dropped, and the
 //! run fails.
 //!
 //! # Exits and failures
@@ -31,31 +31,20 @@
 //! have exited it shuts down in order (`Shutdown`, answered by `ShutdownAck`), so that
 //! the end of its connections is no failure.
 
-pub(crate) mod batches;
 mod channel_end;
 pub mod channels;
 mod client;
 mod client_table;
-pub(crate) mod clock;
-mod credits;
 mod idle;
-mod membership;
 pub mod messages;
-mod payloads;
 pub mod queues;
-pub(crate) mod records;
-pub(crate) mod run;
-pub(crate) mod run_context;
-pub(crate) mod run_table;
-pub(crate) mod schedule;
 mod session;
 pub mod shared_region;
+mod shutdown;
 mod state;
 mod submission;
 mod submission_ring;
-mod unexpected;
 mod waiting_reports;
-pub(crate) mod zero_copy;
 
 pub use client::{AgentAddress, AgentClient};
 pub use interpreter::Limits;
@@ -63,8 +52,8 @@ pub use interpreter::Limits;
 use crate::backend::PendingTraffic;
 use crate::error::{Error, RankExit, system};
 use crate::node_map::NodeMap;
+use crate::runs::clock::{now, until};
 use crate::transport::Transport;
-use clock::{now, until};
 use idle::{IdleMode, IdleState};
 use session::RankSession;
 use shared_region::{SharedRegion, notifier};

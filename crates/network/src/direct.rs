@@ -35,8 +35,6 @@ pub use port::DirectPort;
 
 use crate::agent::limits;
 use crate::agent::messages::port::MessagePort;
-use crate::agent::run_context::RunKey;
-use crate::agent::schedule::{RegisteredSchedule, check_context, is_supported};
 use crate::agent::shared_region::notifier;
 use crate::backend::{
     Backend, CommunicatorContext, DrainOutcome, LostRank, RankExits, RunId, ScheduleId,
@@ -45,6 +43,8 @@ use crate::backend::{
 use crate::error::Error;
 use crate::job_nodes::Key;
 use crate::node_map::NodeMap;
+use crate::runs::run_context::RunKey;
+use crate::runs::schedule::{RegisteredSchedule, check_context, is_supported};
 use crate::transport::Transport;
 use crate::transport::tcp::{Listener, Tcp, Timeouts};
 use background::Background;

@@ -182,7 +182,7 @@ pub(crate) fn encode(outcome: &Result<(), Error>) -> Vec<u8> {
 }
 
 /// Decodes the reason in a record of an exit (see
-/// [`Class::Exit`](crate::agent::messages::record::Class::Exit)); `None` if the bytes are none.
+/// [`Class::Exit`](crate::transport::records::messages::Class::Exit)); `None` if the bytes are none.
 pub fn decode_exit(bytes: &[u8]) -> Option<Error> {
     decode(bytes)?.err()
 }

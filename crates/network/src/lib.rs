@@ -22,6 +22,7 @@ pub mod local;
 pub mod node_map;
 pub mod node_network;
 pub mod run_counts;
+pub(crate) mod runs;
 pub mod streams;
 pub mod transport;
 

@@ -4,11 +4,13 @@
 //! arrives. [`tcp`] works on every machine, [`fabric`] through the adapters that libfabric supports;
 //! [`memory`] connects agents of one process.
 
+pub(crate) mod batches;
 pub mod fabric;
 pub mod frame;
 pub mod memory;
 pub mod payloads;
 mod poller;
+pub mod records;
 mod stream;
 pub mod tcp;
 

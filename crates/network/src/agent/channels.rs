@@ -43,7 +43,6 @@
 //! anew, it passes one barrier for all of them. For the first sleep it sets a timer instead, because
 //! the barrier takes longer than a value, and values that follow each other end the sleep before.
 
-pub(crate) mod record;
 pub(super) mod router;
 mod windows;
 

@@ -6,7 +6,6 @@ mod queries;
 mod waiting;
 
 use super::client_table::{ClientRun, ClientTable, slot_of};
-use super::schedule::{BufferLayout, check_context, is_supported};
 use super::shared_region::{ENTRIES, FREE, SharedRegion, refused};
 use super::submission::Submission;
 use crate::backend::{
@@ -14,6 +13,7 @@ use crate::backend::{
     check_outputs,
 };
 use crate::error::{Error, system};
+use crate::runs::schedule::{BufferLayout, check_context, is_supported};
 use goal::schedule::Schedule;
 use shm::arena::{Arena, ArenaError};
 use shm::process::ProcessHandle;

@@ -1,10 +1,10 @@
 //! A rank's table of its schedules and runs at the agent.
 
-use super::schedule::BufferLayout;
 use super::shared_region::SharedRegion;
 use super::submission::SLOTS;
 use crate::backend::RunId;
 use crate::error::Error;
+use crate::runs::schedule::BufferLayout;
 use shm::segment::Offset;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

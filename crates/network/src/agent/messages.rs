@@ -11,7 +11,7 @@
 //! reads no more of a record than its destination: the ranks match messages and account for credit.
 //!
 //! **Order.** The records from one rank to another arrive in their order, each once. The exit of a
-//! rank is a record too ([`Class::Exit`](record::Class::Exit)), behind everything that the rank has
+//! rank is a record too ([`Class::Exit`](crate::transport::records::messages::Class::Exit)), behind everything that the rank has
 //! sent.
 //!
 //! **Bounds.** While the queue of a node is long, the agent takes nothing from a send ring behind a
@@ -22,5 +22,4 @@
 
 pub(super) mod area;
 pub mod port;
-pub mod record;
 pub(super) mod router;

@@ -38,7 +38,6 @@
 
 mod incoming;
 mod outgoing;
-pub(crate) mod record;
 pub(super) mod router;
 pub mod table;
 

@@ -3,14 +3,14 @@
 //! The rank can change its memory at any time. So a session copies what it checks, and keeps its
 //! state in private memory. A rank that violates the protocol counts as exited.
 
-use super::run::PreparedRun;
-use super::schedule::RegisteredSchedule;
 use super::shared_region::{ENTRIES, SharedRegion, refused};
 use super::submission::{SLOTS, Submission};
-use super::zero_copy::{BorrowedMemory, RegionBuffer};
 use crate::error::Error;
 use crate::node_map::NodeMap;
 use crate::run_counts::{self, StartedRuns};
+use crate::runs::run::PreparedRun;
+use crate::runs::schedule::RegisteredSchedule;
+use crate::runs::zero_copy::{BorrowedMemory, RegionBuffer};
 use goal::schedule::Schedule;
 use interpreter::{Interpreter, Limits};
 use shm::segment::{Offset, Segment};

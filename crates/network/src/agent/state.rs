@@ -8,18 +8,18 @@ mod messages;
 mod queues;
 
 use super::channels::router::ChannelRouter;
-use super::membership::ShutdownState;
 use super::messages::router::MessageRouter;
 use super::queues::router::{PortRequest, QueueRouter};
-use super::run::Run;
-use super::run_context::RunKey;
-use super::run_table::{QUEUE_LIMIT, RunTable};
 use super::session::{ProtocolViolation, RankSession, RunLocation};
 use super::shared_region::ENTRIES;
+use super::shutdown::ShutdownState;
 use super::submission::Submission;
 use super::waiting_reports::WaitingReports;
 use crate::error::{Error, RankExit};
 use crate::node_map::NodeMap;
+use crate::runs::run::Run;
+use crate::runs::run_context::RunKey;
+use crate::runs::run_table::{QUEUE_LIMIT, RunTable};
 use crate::transport::frame::Frame;
 use crate::transport::{Arrival, LinkState, Transport};
 use interpreter::Limits;
@@ -445,8 +445,8 @@ impl AgentState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::credits::CREDIT;
-    use crate::agent::unexpected::{MAX_BYTES, MAX_MESSAGES, Total};
+    use crate::runs::credits::CREDIT;
+    use crate::runs::unexpected::{MAX_BYTES, MAX_MESSAGES, Total};
     use crate::transport::frame::Route;
     use crate::transport::memory;
     use interpreter::Packet;

@@ -6,9 +6,9 @@
 //! never started, both wait until the deadline.
 
 use super::driver::Driver;
-use crate::agent::run_context::RunKey;
 use crate::backend::{DrainOutcome, LostRank, RankExits};
 use crate::error::Error;
+use crate::runs::run_context::RunKey;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -13,7 +13,7 @@ use super::losses::Losses;
 use super::messages::Messages;
 use super::run::DirectRun;
 use super::submissions::Submissions;
-use crate::agent::clock::until;
+use crate::runs::clock::until;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};

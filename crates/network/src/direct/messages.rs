@@ -9,7 +9,7 @@
 //! the records for one rank to frames, which leave with the call that publishes them: by this
 //! thread, or, if another one has the engine, by that thread. The engine adds the records that
 //! arrive to the received ones, from where the port passes them on. The frames and their records
-//! are those of the agent ([`record`](crate::agent::messages::record)).
+//! are those of the agent ([`record`](crate::transport::records::messages)).
 //!
 //! **Locks.** A thread takes the lock of the endpoint first, and then only tries to lock the engine:
 //! so a thread that has the engine may wait for the endpoint (see [`RemoteDriver::drive`]). The locks

@@ -10,11 +10,11 @@ mod exits;
 use super::messages::received::Arrived;
 use super::messages::send_credit::frame_bytes;
 use crate::agent::messages::port::MessagePort;
-use crate::agent::messages::record::{
+use crate::direct::driver::Driver;
+use crate::transport::records::BATCH_BYTES;
+use crate::transport::records::messages::{
     Class, HEAD_BYTES, Head, MAX_BYTES, record_bytes, split_first,
 };
-use crate::agent::records::BATCH_BYTES;
-use crate::direct::driver::Driver;
 use exits::Exits;
 use shm::mapped::Mapped;
 use shm::sync::AtomicU32;

@@ -1,10 +1,10 @@
 //! A run, shared between the rank's calls and the engine, and the schedule that it executes.
 
-use crate::agent::run::{PreparedRun, RunOutcome};
-use crate::agent::run_context::RunKey;
-use crate::agent::schedule::RegisteredSchedule;
-use crate::agent::zero_copy::BorrowedMemory;
 use crate::error::{Error, system};
+use crate::runs::run::{PreparedRun, RunOutcome};
+use crate::runs::run_context::RunKey;
+use crate::runs::schedule::RegisteredSchedule;
+use crate::runs::zero_copy::BorrowedMemory;
 use goal::graph::Access;
 use interpreter::{Interpreter, Limits};
 use shm::borrowed::{BorrowedBytes, CallerBuffer, Substitute};

@@ -4,7 +4,7 @@
 //! it what they start, and interrupt it if they must have the engine themselves.
 
 use super::run::DirectRun;
-use crate::agent::records::BATCH_BYTES;
+use crate::transport::records::BATCH_BYTES;
 use rustix::fd::OwnedFd;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

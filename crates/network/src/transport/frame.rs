@@ -26,7 +26,7 @@
 //! | 9, 10 | [`Frame::Shutdown`], [`Frame::ShutdownAck`] | 0 | 0 | none |
 //! | 11 | a segment | 0 | 0 | a part of a payload |
 //! | 12 | [`Frame::RankLeaves`]; destination is the rank | 0 | 0 | the runs it had started |
-//! | 13 | [`Frame::Messages`]; destination is the sender | 0 | 0 | [records](crate::agent::messages::record) |
+//! | 13 | [`Frame::Messages`]; destination is the sender | 0 | 0 | [records](super::records::messages) |
 //! | 14 | [`Frame::NodeEnded`]; destination is the node | 1 if in order | 0 | the symptom of a failure |
 //! | 15 | [`Frame::Queues`] | 0 | 0 | records of queues |
 //! | 16 | [`Frame::Channels`] | 0 | 0 | records of channels |
@@ -45,9 +45,7 @@
 
 mod exits;
 
-use crate::agent::channels::record as channel_record;
-use crate::agent::messages::record;
-use crate::agent::queues::record as queue_record;
+use super::records::{channels, messages, queues};
 use crate::error::{self, Error, RankExit};
 use crate::run_counts::StartedRuns;
 use exits::{decode_exit, decode_started, encode_exit, encode_started};
@@ -312,9 +310,9 @@ impl FrameHeader {
         let limit = match self.kind {
             EAGER | DATA | JOIN => MAX_MESSAGE,
             FAIL | RANK_EXITED | RANK_LEAVES | NODE_ENDED => MAX_REPORT,
-            MESSAGES => record::MAX_FRAME_BYTES,
-            QUEUES => queue_record::MAX_FRAME_BYTES,
-            CHANNELS => channel_record::MAX_FRAME_BYTES,
+            MESSAGES => messages::MAX_FRAME_BYTES,
+            QUEUES => queues::MAX_FRAME_BYTES,
+            CHANNELS => channels::MAX_FRAME_BYTES,
             // Nothing follows. Requests to send and credit have another number in the length.
             _ => return Ok(0),
         };
@@ -473,11 +471,11 @@ impl Frame {
                 let started = decode_started(&payload).ok_or(damaged)?;
                 Frame::RankLeaves { rank: route.destination, started }
             }
-            MESSAGES if record::is_valid(&payload) => {
+            MESSAGES if messages::is_valid(&payload) => {
                 Frame::Messages { source: route.destination, records: payload }
             }
-            QUEUES if queue_record::is_valid(&payload) => Frame::Queues { records: payload },
-            CHANNELS if channel_record::is_valid(&payload) => Frame::Channels { records: payload },
+            QUEUES if queues::is_valid(&payload) => Frame::Queues { records: payload },
+            CHANNELS if channels::is_valid(&payload) => Frame::Channels { records: payload },
             MESSAGES | QUEUES | CHANNELS => return Err(damaged),
             WAITS => Frame::Waits(route),
             CREDIT => Frame::Credit(length),

@@ -1,12 +1,12 @@
 //! Frames as bytes.
 
 use interpreter::{Handle, Packet};
-use network::agent::messages::record::{Class, Head};
 use network::error::{Error, RankExit};
 use network::run_counts::StartedRuns;
 use network::transport::frame::{
     Frame, HEADER_BYTES, MAX_MESSAGE, MAX_OPERATIONS, Route, payload_bytes,
 };
+use network::transport::records::messages::{Class, Head};
 use proptest::prelude::*;
 
 testing::tests![decoding_reverses_encoding, noise_is_refused_or_decoded_exactly];

@@ -4,8 +4,8 @@
 use crate::error::Result;
 use crate::internode::group::{InternodeGroup, InternodeJob};
 use network::agent::messages::port::MessagePort;
-use network::agent::messages::record::{Class, Head, MAX_BYTES, record_bytes};
 use network::direct::DirectPort;
+use network::transport::records::messages::{Class, Head, MAX_BYTES, record_bytes};
 use queues::matching::{
     REMOTE_RECORD_BYTES, RemoteLink, RemoteOptions, RemoteProgress, RemoteRecord,
 };

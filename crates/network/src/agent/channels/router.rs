@@ -4,15 +4,17 @@ mod by_id;
 
 use self::by_id::{Channels, Named};
 use super::MOST_SLOTS;
-use super::record::{self, ChannelId, Content, HEAD_BYTES, MAX_BYTES};
 use super::windows::{ServedWindows, frame, has_answers};
-use crate::agent::batches::Batches;
 use crate::agent::channel_end::ChannelEnd;
 use crate::agent::queues::Refusal;
 use crate::agent::queues::table::PortTable;
 use crate::agent::session::ProtocolViolation;
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
+use crate::transport::batches::Batches;
+use crate::transport::records::channels::{
+    self as record, ChannelId, Content, HEAD_BYTES, MAX_BYTES,
+};
 use queues::channel::{IncomingEnd, IncomingEndError, OutgoingEnd, Requested};
 use queues::window::ServedWindow;
 use shm::segment::{Offset, Segment};

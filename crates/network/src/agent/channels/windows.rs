@@ -1,12 +1,12 @@
 //! Access of ranks of other nodes to the windows of this node's ranks.
 
-use super::record::{ChannelId, Content, HEAD_BYTES, MAX_BYTES};
 use super::{ANSWERS, COMMANDS};
-use crate::agent::batches::Batches;
 use crate::agent::queues::Refusal;
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
+use crate::transport::batches::Batches;
 use crate::transport::frame::Frame;
+use crate::transport::records::channels::{ChannelId, Content, HEAD_BYTES, MAX_BYTES};
 use queues::channel::Requested;
 use queues::window::{Executed, LINE_BYTES, SLOTS, ServedWindow, WindowCommands};
 use std::collections::hash_map::Entry;

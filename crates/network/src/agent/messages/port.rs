@@ -1,9 +1,9 @@
 //! A rank's side of its messages with ranks on other nodes.
 
 use super::area::{Area, Ring};
-use super::record::{HEAD_BYTES, Head, MAX_BYTES};
 use crate::agent::shared_region::SharedRegion;
 use crate::agent::submission_ring::SubmissionRing;
+use crate::transport::records::messages::{HEAD_BYTES, Head, MAX_BYTES};
 use queues::remote_waits::RemoteWaits;
 use shm::process::ProcessHandle;
 use shm::sync::{Ordering, fence};

@@ -1,13 +1,13 @@
 //! The agent's side of the messages of its ranks.
 
 use super::area::{self, Area};
-use super::record::{self, Class, HEAD_BYTES, Head};
-use crate::agent::batches::Batches;
 use crate::agent::session::ProtocolViolation;
 use crate::error::{self, Error};
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
+use crate::transport::batches::Batches;
 use crate::transport::frame::Frame;
+use crate::transport::records::messages::{self as record, Class, HEAD_BYTES, Head};
 use shm::mapped::Mapped;
 use shm::segment::{Offset, Segment};
 use shm::sync::{AtomicU32, Ordering, fence};

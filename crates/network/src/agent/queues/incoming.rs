@@ -1,8 +1,8 @@
 //! Queues of a node's ranks that receive from other nodes.
 
-use super::record::{Content, Link, QueueId};
 use super::{CREDIT, Charge};
-use crate::agent::batches::Batches;
+use crate::transport::batches::Batches;
+use crate::transport::records::queues::{Content, Link, QueueId};
 use queues::internode::{IncomingError, IncomingQueue};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

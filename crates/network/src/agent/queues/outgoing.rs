@@ -1,10 +1,10 @@
 //! Queues of a node that lead to other nodes.
 
-use super::record::{Content, HEAD_BYTES, Link, MAX_BYTES};
 use super::{CREDIT, Charge};
-use crate::agent::batches::Batches;
 use crate::transport::Transport;
+use crate::transport::batches::Batches;
 use crate::transport::frame::Frame;
+use crate::transport::records::queues::{Content, HEAD_BYTES, Link, MAX_BYTES};
 use queues::internode::{MAX_MESSAGE, OutgoingQueue};
 use queues::one_poll::{Members, OnePoll, PollSet};
 use std::collections::{BTreeSet, HashMap};

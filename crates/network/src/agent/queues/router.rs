@@ -2,13 +2,13 @@
 
 use super::incoming::IncomingQueues;
 use super::outgoing::{Outgoing, OutgoingQueues};
-use super::record::{self, Content, Link, QueueId};
 use super::table::PortTable;
 use super::{CREDIT, Charge, MEMORY, QUEUE_BYTES, Refusal};
-use crate::agent::batches::Batches;
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
+use crate::transport::batches::Batches;
 use crate::transport::frame::Frame;
+use crate::transport::records::queues::{self as record, Content, Link, QueueId};
 use queues::internode::{incoming, incoming_basic, outgoing, outgoing_basic};
 use queues::one_poll::PollSet;
 use shm::mapped::Mapped;

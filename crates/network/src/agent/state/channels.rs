@@ -4,8 +4,8 @@ use super::AgentState;
 use crate::agent::channel_end::ChannelEnd;
 use crate::agent::queues::Refusal;
 use crate::agent::queues::table::PortTable;
-use crate::agent::run_table::QUEUE_LIMIT;
 use crate::agent::session::ProtocolViolation;
+use crate::runs::run_table::QUEUE_LIMIT;
 use queues::window::ServedWindow;
 use shm::segment::Offset;
 

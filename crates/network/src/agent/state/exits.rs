@@ -4,13 +4,13 @@
 //! no run has a message left to send, the agent shuts down in order.
 
 use super::AgentState;
-use crate::agent::membership::ShutdownAnswer;
-use crate::agent::run::Run;
-use crate::agent::run_context::RunKey;
 use crate::agent::session::RankSession;
+use crate::agent::shutdown::ShutdownAnswer;
 use crate::backend::PendingTraffic;
 use crate::error::{Error, RankExit};
 use crate::run_counts::{RunCounts, StartedRuns};
+use crate::runs::run::Run;
+use crate::runs::run_context::RunKey;
 use crate::transport::LinkState;
 use crate::transport::frame::Frame;
 use std::time::Duration;

@@ -14,7 +14,7 @@
 //! not delay the shutdown for longer than one report waits.
 
 use super::AgentState;
-use crate::agent::membership::ShutdownAnswer;
+use crate::agent::shutdown::ShutdownAnswer;
 use crate::agent::waiting_reports::{Subject, WaitingReport};
 use crate::transport::frame::Frame;
 

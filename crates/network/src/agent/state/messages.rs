@@ -3,8 +3,8 @@
 use super::{AgentState, local_rank_of};
 use crate::agent::messages::area::MOST_RING;
 use crate::agent::messages::router::TURN_BYTES;
-use crate::agent::run_table::QUEUE_LIMIT;
 use crate::error::{Error, RankExit};
+use crate::runs::run_table::QUEUE_LIMIT;
 use shm::mapped::Mapped;
 use shm::sync::AtomicU32;
 

@@ -2,10 +2,10 @@
 
 use super::AgentState;
 use crate::agent::queues::Refusal;
-use crate::agent::queues::record::QueueId;
 use crate::agent::queues::router::PortRequest;
-use crate::agent::run_table::QUEUE_LIMIT;
 use crate::agent::session::ProtocolViolation;
+use crate::runs::run_table::QUEUE_LIMIT;
+use crate::transport::records::queues::QueueId;
 use shm::segment::Segment;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Channels found by their identification.
 
-use crate::agent::channels::record::ChannelId;
 use crate::agent::session::ProtocolViolation;
+use crate::transport::records::channels::ChannelId;
 use std::collections::HashMap;
 
 /// A channel with its identification.

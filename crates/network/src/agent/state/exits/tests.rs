@@ -1,9 +1,9 @@
 use super::*;
 use crate::agent::Limits;
-use crate::agent::membership::Membership;
-use crate::agent::run::PreparedRun;
-use crate::agent::schedule::RegisteredSchedule;
 use crate::node_map::NodeMap;
+use crate::runs::membership::Membership;
+use crate::runs::run::PreparedRun;
+use crate::runs::schedule::RegisteredSchedule;
 use crate::transport::payloads::NoPayloads;
 use crate::transport::{Arrival, Transport, memory};
 use goal::compile::compile;

@@ -1,7 +1,6 @@
 //! Commands on a window of rank 0 by ranks 1 and 2, each on a node of its own, as frames.
 
 use super::{LIMIT, PORT};
-use crate::agent::channels::record::{self, ChannelId, Content};
 use crate::agent::channels::router::ChannelRouter;
 use crate::agent::channels::windows::MOST_LATE;
 use crate::agent::channels::{ANSWERS, COMMANDS};
@@ -10,6 +9,7 @@ use crate::agent::queues::table::PortTable;
 use crate::node_map::NodeMap;
 use crate::transport::frame::Frame;
 use crate::transport::payloads::NoPayloads;
+use crate::transport::records::channels::{self as record, ChannelId, Content};
 use crate::transport::{Arrival, Transport, memory};
 use queues::window::{RemoteWindow, SLOTS, ServedWindow, Window};
 use shm::arena::Arena;

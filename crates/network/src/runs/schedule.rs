@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const IDLE_RUNS: usize = 64;
 const IDLE_BYTES: u64 = 1 << 20;
 
-/// A schedule that the agent has validated and copied.
+/// A schedule that the host has validated and copied.
 #[derive(Debug)]
 pub(crate) struct RegisteredSchedule {
     pub(crate) communicator: u32,
@@ -27,7 +27,7 @@ pub(crate) struct RegisteredSchedule {
     pub(crate) members: Vec<u32>,
     /// Their nodes.
     pub(crate) nodes: Vec<u32>,
-    /// Bytes of the agent's memory in use.
+    /// Bytes of the host's memory in use.
     pub(crate) weight: u64,
     /// Number of operations that send a message or contribute to a join.
     pub(crate) sends: u32,

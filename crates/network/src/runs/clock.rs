@@ -1,4 +1,4 @@
-//! The agent's clock.
+//! The clock of a host of runs.
 
 use std::time::Duration;
 

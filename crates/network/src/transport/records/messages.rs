@@ -8,7 +8,7 @@
 //! | 8 | three u64 that only the two ranks interpret |
 //! | 32 | the bytes, filled up to a multiple of 8 |
 
-use crate::agent::records;
+use crate::transport::records;
 
 /// Bytes of a head.
 pub const HEAD_BYTES: usize = 32;

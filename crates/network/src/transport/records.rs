@@ -1,5 +1,9 @@
 //! Frames of records: what those of messages, of queues and of channels have in common.
 
+pub(crate) mod channels;
+pub mod messages;
+pub(crate) mod queues;
+
 /// Bytes of records in a frame after which another frame begins.
 pub(crate) const BATCH_BYTES: usize = 64 << 10;
 

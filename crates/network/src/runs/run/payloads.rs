@@ -1,7 +1,7 @@
 //! Transfers between the memory of a run and the transport.
 
 use super::Run;
-use crate::agent::zero_copy::BorrowedMemory;
+use crate::runs::zero_copy::BorrowedMemory;
 use crate::transport::payloads::{PayloadLocation, SegmentRange, send_slices};
 use interpreter::{Handle, Incoming, Outgoing};
 use rustix::io::Errno;

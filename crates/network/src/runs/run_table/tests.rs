@@ -157,7 +157,7 @@ fn a_late_message_of_an_ended_communicator_is_dropped() {
     start(&mut table, &schedule, RunKey { communicator: 6, ..key(6, 0) });
     assert!(table.ended.last().is_some_and(|run| run.key == key(6, 0) && run.outcome == Ok(())));
     // The sender gets the credit of all of them back, those that were dropped included.
-    table.context.credits.consumed(1, crate::agent::credits::CREDIT);
+    table.context.credits.consumed(1, crate::runs::credits::CREDIT);
     table.advance();
     let mut arrivals = Vec::new();
     other.poll(&mut NoPayloads, &mut arrivals).expect("it works");
@@ -166,7 +166,7 @@ fn a_late_message_of_an_ended_communicator_is_dropped() {
         _ => 0,
     };
     let returned: u64 = arrivals.iter().map(credit).sum();
-    assert_eq!(returned, crate::agent::credits::CREDIT + 7 * 100);
+    assert_eq!(returned, crate::runs::credits::CREDIT + 7 * 100);
 }
 
 #[test]

@@ -12,25 +12,25 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
 /// Largest number of messages for runs that a rank has not started.
-pub(super) const MAX_MESSAGES: usize = 1 << 20;
+pub(crate) const MAX_MESSAGES: usize = 1 << 20;
 /// Largest number of their bytes, besides the credit of each node.
-pub(super) const MAX_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_BYTES: u64 = 64 << 20;
 /// Most communicators of which the dropped messages of a node are noted one by one.
 const MOST_OVERRUN: usize = 256;
 
 /// A message for a run that has not started.
 #[derive(Debug)]
-pub(super) struct UnexpectedMessage {
-    pub(super) origin: MessageOrigin,
-    pub(super) input: RunInput,
+pub(crate) struct UnexpectedMessage {
+    pub(crate) origin: MessageOrigin,
+    pub(crate) input: RunInput,
 }
 
 /// The unexpected messages of all ranks of this node.
 #[derive(Debug)]
-pub(super) struct UnexpectedMessages {
-    pub(super) by_run: BTreeMap<RunKey, Vec<UnexpectedMessage>>,
+pub(crate) struct UnexpectedMessages {
+    pub(crate) by_run: BTreeMap<RunKey, Vec<UnexpectedMessage>>,
     /// Messages for each rank.
-    pub(super) by_rank: HashMap<u32, Total>,
+    pub(crate) by_rank: HashMap<u32, Total>,
     /// The part of them from each node.
     by_node: HashMap<(u32, u32), Total>,
     /// By rank and node: the runs for which messages of the node were dropped, because there were
@@ -72,9 +72,9 @@ impl Overrun {
 
 /// Messages, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Total {
-    pub(super) messages: usize,
-    pub(super) bytes: u64,
+pub(crate) struct Total {
+    pub(crate) messages: usize,
+    pub(crate) bytes: u64,
 }
 
 impl Total {
@@ -95,7 +95,7 @@ impl Total {
 }
 
 impl UnexpectedMessages {
-    pub(super) fn new(nodes: u32) -> Self {
+    pub(crate) fn new(nodes: u32) -> Self {
         let bytes = MAX_BYTES + CREDIT * u64::from(nodes);
         let count = nodes.max(1);
         UnexpectedMessages {
@@ -113,7 +113,7 @@ impl UnexpectedMessages {
 
     /// Keeps a message until its run starts. Returns it if there are too many, and a sign of a wait
     /// also if it contains nothing new.
-    pub(super) fn keep(
+    pub(crate) fn keep(
         &mut self,
         key: RunKey,
         message: UnexpectedMessage,
@@ -146,7 +146,7 @@ impl UnexpectedMessages {
     }
 
     /// Removes and returns the messages for a run, in the order of their arrival.
-    pub(super) fn take(&mut self, key: RunKey) -> Vec<UnexpectedMessage> {
+    pub(crate) fn take(&mut self, key: RunKey) -> Vec<UnexpectedMessage> {
         // The counters follow the table in both directions, so a rank that catches up may fall
         // behind again.
         let messages = self.by_run.remove(&key).unwrap_or_default();
@@ -159,12 +159,12 @@ impl UnexpectedMessages {
     }
 
     /// Returns true if there are messages for a run.
-    pub(super) fn has_any(&self, key: RunKey) -> bool {
+    pub(crate) fn has_any(&self, key: RunKey) -> bool {
         self.by_run.contains_key(&key)
     }
 
     /// Runs of these communicators of a rank for which there are messages.
-    pub(super) fn runs_of(&self, rank: u32, communicators: RangeInclusive<u32>) -> Vec<RunKey> {
+    pub(crate) fn runs_of(&self, rank: u32, communicators: RangeInclusive<u32>) -> Vec<RunKey> {
         let (first, last) = communicators.into_inner();
         if first > last {
             return Vec::new();
@@ -175,12 +175,12 @@ impl UnexpectedMessages {
     }
 
     /// Forgets the dropped messages for a rank that starts no run any more.
-    pub(super) fn forget_dropped(&mut self, rank: u32) {
+    pub(crate) fn forget_dropped(&mut self, rank: u32) {
         self.overrun.retain(|(of, _), _| *of != rank);
     }
 
     /// Forgets the dropped messages for communicators of a rank that have ended.
-    pub(super) fn forget_dropped_of(&mut self, rank: u32, communicators: &RangeInclusive<u32>) {
+    pub(crate) fn forget_dropped_of(&mut self, rank: u32, communicators: &RangeInclusive<u32>) {
         for (_, overrun) in self.overrun.iter_mut().filter(|((of, _), _)| *of == rank) {
             overrun.by_communicator.retain(|number, _| !communicators.contains(number));
         }
@@ -188,7 +188,7 @@ impl UnexpectedMessages {
 
     /// The failure of a run with ranks on these nodes that starts although messages for it may have
     /// been dropped.
-    pub(super) fn failure_of(&self, key: RunKey, nodes: &[u32]) -> Option<Error> {
+    pub(crate) fn failure_of(&self, key: RunKey, nodes: &[u32]) -> Option<Error> {
         if self.overrun.is_empty() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! State that all runs of an agent share: their keys, the messages between them, and the way out.
+//! State that all runs of a host share: their keys, the messages between them, and the way out.
 
 use super::credits::Credits;
 use super::schedule::RegisteredSchedule;
@@ -85,7 +85,7 @@ pub(crate) struct MessageOrigin {
     pub(crate) signature: u32,
 }
 
-/// State of the agent that all its runs use.
+/// State of the host that all its runs use.
 #[derive(Debug)]
 pub(crate) struct RunContext {
     pub(crate) nodes: NodeMap,
@@ -152,7 +152,7 @@ pub(super) fn transmit(
     let Some(destination) = schedule.members.get(peer as usize).copied() else { return };
     let own = context.transport.node();
     let node = schedule.nodes.get(peer as usize).copied().unwrap_or(own);
-    // This node included: messages between its ranks take memory of the same agent.
+    // This node included: messages between its ranks take memory of the same process.
     if let RunInput::Packet(Packet::Eager { payload, .. }) = &input {
         context.credits.sent(node, payload.len() as u64);
     }

@@ -9,7 +9,7 @@
 //! | 23 | u8 class: 0 values, 1 credit, 2 the sender has closed its end, 3 the receiver its own |
 //! | 24 | the values |
 
-use crate::agent::records;
+use crate::transport::records;
 
 /// Bytes of a head.
 pub(crate) const HEAD_BYTES: usize = 24;

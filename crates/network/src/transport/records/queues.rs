@@ -18,7 +18,7 @@
 //! | 3 credit | opener | u64 bytes of messages that the queue has taken |
 //! | 4 closed | opener | none: the queue takes nothing any more |
 
-use crate::agent::records;
+use crate::transport::records;
 
 /// Bytes of a head.
 pub(crate) const HEAD_BYTES: usize = 24;

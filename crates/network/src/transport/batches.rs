@@ -93,8 +93,8 @@ impl Batches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::queues::record::{self, Content, HEAD_BYTES, Link, QueueId};
     use crate::transport::payloads::NoPayloads;
+    use crate::transport::records::queues::{self as record, Content, HEAD_BYTES, Link, QueueId};
     use crate::transport::{Arrival, memory};
 
     #[test]

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// Bytes in the queue of a node from which on it gets no further large message of a run, and no
 /// message of a rank, for the moment.
-pub(super) const QUEUE_LIMIT: u64 = 32 << 20;
+pub(crate) const QUEUE_LIMIT: u64 = 32 << 20;
 
 /// Most requests of one node that are postponed. They are for messages of 16 KiB and more.
 const MOST_POSTPONED: usize = 1 << 20;
@@ -39,10 +39,10 @@ pub(crate) struct RunTable {
     /// Number of runs that receive long payloads.
     long_runs: usize,
     /// Messages for runs that have not started.
-    pub(super) unexpected: UnexpectedMessages,
+    pub(crate) unexpected: UnexpectedMessages,
     /// Runs started, by rank.
-    pub(super) run_counts: HashMap<u32, RunCounts>,
-    pub(super) membership: Membership,
+    pub(crate) run_counts: HashMap<u32, RunCounts>,
+    pub(crate) membership: Membership,
     /// Requests for large messages by nodes with a long queue, by node.
     postponed: BTreeMap<u32, VecDeque<(Route, Packet)>>,
     /// Most of them of one node. The runs of further ones fail.
@@ -59,7 +59,7 @@ pub(crate) struct RunTable {
     /// Bytes of long messages transferred up to the last call of `has_transferred`.
     transferred: u64,
     /// Number of frames that were refused.
-    pub(super) refused: u64,
+    pub(crate) refused: u64,
 }
 
 /// A run that has ended.
