@@ -1,7 +1,7 @@
 //! Waits for something that arrives from other nodes: by another process that carries it here, or at
 //! connections of this process.
 
-use shm::wait::{SpinPolicy, Waiter, wait};
+use shm::wait::{INTERNODE_POLLING, SpinPolicy, Waiter, wait};
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
@@ -88,10 +88,6 @@ pub(crate) fn wait_beside<W: Waiter>(
 pub(crate) const ASLEEP: SpinPolicy =
     SpinPolicy { eager: 1, spins: 0, yields: 0, slice: Duration::from_millis(50) };
 
-/// Time of polls while the node service runs on another core. It polls for a time of this order,
-/// too.
-const SERVICE_POLLING: Duration = Duration::from_micros(500);
-
 /// Polls while the node service runs on another core, because waking a
 /// thread on an idle core takes longer than a message. On the service's own core a poll would keep
 /// it from its work, and a yield does not always pass the core on.
@@ -100,7 +96,7 @@ pub(crate) fn poll_beside<R>(
     deadline: Option<Instant>,
     mut poll: impl FnMut() -> Option<R>,
 ) -> Option<R> {
-    let end = Instant::now() + SERVICE_POLLING;
+    let end = Instant::now() + INTERNODE_POLLING;
     let end = deadline.map_or(end, |deadline| deadline.min(end));
     let mut found = None;
     remote.set_polling(true);

@@ -37,6 +37,11 @@ impl SpinPolicy {
         SpinPolicy { eager: 1000, spins: 400, yields: 3, slice: Duration::from_millis(50) };
 }
 
+/// Time for which a thread polls for something from another node before it sleeps: waking a thread
+/// on an idle core takes longer than a message between nodes. Ranks and node services poll for the
+/// same time, so none of them sleeps while the thread that it waits for still polls.
+pub const INTERNODE_POLLING: Duration = Duration::from_micros(500);
+
 /// Longest sleep where a notification may be missed, because the kernel refuses membarrier (see
 /// [`crate::fence`]).
 pub const UNCERTAIN_SLICE: Duration = Duration::from_millis(1);

@@ -7,9 +7,10 @@
 //! as soon as a rank computes: a thread that yields to a computation gets the core back only at the
 //! end of a time slice, while one that sleeps is woken at once by a message.
 
-/// Time without an arrival or a submission after which the agent sleeps although ranks wait. Ranks
-/// poll for a time of this order, too.
-const POLLING_NS: u64 = 500_000;
+use shm::wait::INTERNODE_POLLING;
+
+/// Time without an arrival or a submission after which the agent sleeps although ranks wait.
+const POLLING_NS: u64 = INTERNODE_POLLING.as_nanos() as u64;
 /// Time for which the agent polls without yielding after the end of a run, or after values of a
 /// channel. A rank that continues with the next run submits it within that time, and one that
 /// answers a value sends the next, unless it shares the agent's core: then it does not poll.

@@ -17,13 +17,12 @@ use crate::transport::frame::Frame;
 use crate::transport::{Arrival, Transport};
 use queues::remote_waits::{Drive, Driven};
 use shm::published_wait::{self, Wait};
+use shm::wait::INTERNODE_POLLING;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time for which a thread polls before it sleeps.
-const POLLING_TIME: Duration = Duration::from_micros(500);
 /// Number of polls without yielding. Ranks may share their core.
 const EAGER_POLLS: u32 = 2;
 
@@ -293,7 +292,7 @@ impl DirectEngine {
             if self.table.has_transferred() {
                 idle_since = None;
             }
-            if let Some(time) = self.poll_unless_idle(idle, &mut idle_since, POLLING_TIME)? {
+            if let Some(time) = self.poll_unless_idle(idle, &mut idle_since, INTERNODE_POLLING)? {
                 if published.is_none() {
                     published = published_wait::publish(Wait::BetweenNodes);
                 }
@@ -339,7 +338,7 @@ impl DirectEngine {
             turns += 1;
             if self.table.has_transferred() {
                 idle_since = None;
-                polling = POLLING_TIME;
+                polling = INTERNODE_POLLING;
             }
             if let Some(time) = self.poll_unless_idle(idle, &mut idle_since, polling)? {
                 if !drive.sleeps {

@@ -3,11 +3,8 @@
 use crate::matching::endpoint::Endpoint;
 use crate::remote_waits::{ASLEEP, Drive, Driven, RemoteDriver};
 use shm::published_wait;
-use shm::wait::{Waiter, wait};
+use shm::wait::{INTERNODE_POLLING, Waiter, wait};
 use std::time::{Duration, Instant};
-
-/// Time for which a thread polls the connections before it sleeps.
-const POLLING: Duration = Duration::from_micros(500);
 
 /// Longest sleep at the connections without a check of the peers.
 const ALONE_SLICE: Duration = Duration::from_millis(50);
@@ -55,7 +52,7 @@ impl<'a> ConnectionsWait<'a> {
     fn poll<W: Waiter>(&self, message: &mut W) -> Option<W::Output> {
         let drive = Drive {
             polls_always: self.needs_rings(),
-            polling: POLLING,
+            polling: INTERNODE_POLLING,
             sleeps: false,
             // Where something arrives all the time, too, a check for exits follows.
             until: self.until(self.began, ALONE_SLICE),
@@ -63,7 +60,9 @@ impl<'a> ConnectionsWait<'a> {
         loop {
             match self.drive(drive, true, message) {
                 (Driven::Complete, outcome) => return outcome,
-                (Driven::Busy, _) if self.began.elapsed() < POLLING => std::thread::yield_now(),
+                (Driven::Busy, _) if self.began.elapsed() < INTERNODE_POLLING => {
+                    std::thread::yield_now()
+                }
                 _ => return None,
             }
             if let Some(outcome) = message.poll() {
