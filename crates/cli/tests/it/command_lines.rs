@@ -17,7 +17,7 @@ type Line = (&'static str, i32, &'static [&'static str]);
 /// Lines that are refused before anything starts.
 const REFUSED: &[Line] = &[
     ("measure", 2, &["queues"]),
-    ("measure collectives --op reduce", 2, &["choose among barrier"]),
+    ("measure collectives --op reduce", 2, &["use one of barrier"]),
     ("measure collectives --engine kernel", 2, &["choose peers or caller"]),
     ("measure collectives --repetitions 0", 2, &["the number of repetitions is 0"]),
     ("measure collectives --op allreduce --bytes 12", 2, &["a multiple of 8"]),
@@ -27,7 +27,7 @@ const REFUSED: &[Line] = &[
     ("measure collectives --compute-us nan", 2, &["the computation is NaN µs"]),
     ("measure collectives -n 0", 2, &["the number of ranks is 0, it must be from 1 to 4096"]),
     ("measure collectives -n -1", 2, &["the number of ranks is -1, it must be from 1 to 4096"]),
-    ("measure queues --mechanisms pigeon", 2, &["choose among express"]),
+    ("measure queues --mechanisms pigeon", 2, &["use one of express"]),
     ("measure queues --threads 0", 2, &["the number of threads is 0"]),
     ("measure queues --threads 2 --mechanisms channel", 2, &["nothing is left to measure"]),
     ("measure queues --sizes 99999999999", 2, &["64 MiB"]),

@@ -1,101 +1,43 @@
 //! The mechanisms that move messages between two ranks, with their names.
 
-use serde::{Deserialize, Serialize};
-
-/// Defines the enum, the list of its variants and their names in one place.
-macro_rules! mechanisms {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// A mechanism that moves messages from one rank to the other.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum Mechanism {
-            $($(#[$doc])* #[serde(rename = $name)] $variant,)*
-        }
-
-        impl Mechanism {
-            /// All of them.
-            pub const ALL: &[Mechanism] = &[$(Mechanism::$variant),*];
-
-            /// The name on the command line and in reports.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Mechanism::$variant => $name,)*
-                }
-            }
-        }
-    };
-}
-
-mechanisms! {
-    /// Express: words of five bytes, as many as the message needs.
-    Express = "express",
-    /// The same, received through the poll of 512 queues, of which it is the last.
-    OnePoll = "one-poll",
-    /// Wide Express: lines of 48 bytes, as many as the message needs.
-    Wide = "wide",
-    /// Tag-On: a header in a line that refers to the data in a buffer of the segment.
-    TagOn = "tag-on",
-    /// Tag-On of data that lie in the sender's pool already.
-    TagOnResident = "tag-on-resident",
-    /// Tag-On to both ranks at once: the data of a message lie once on each node.
-    TagOnMulticast = "tag-on-multicast",
-    /// Basic, unshared: a ring in which messages of up to a quarter of it lie in one piece.
-    Basic = "basic",
-    /// The same, with a lock around each send and each receive, for several threads.
-    BasicLocked = "basic-locked",
-    /// A record in an append buffer.
-    Append = "append",
-    /// One double through a channel.
-    Channel = "channel",
-    /// A remote write of eight bytes; the target polls its own window, or waits between nodes.
-    Write = "write",
-    /// A remote read of eight bytes that their owner has changed; the reader polls.
-    Read = "read",
-    /// A remote accumulate of eight bytes; the target polls its own window, or waits between nodes.
-    Accumulate = "accumulate",
-    /// A conditional fetch of eight bytes, which completes when their owner has changed them.
-    Fetch = "fetch",
-    /// A bulk transfer between private buffers on the path that the library chooses.
-    Bulk = "bulk",
-    /// A bulk transfer through the staging area.
-    BulkStaged = "bulk-staged",
-    /// A bulk transfer from private memory to private memory.
-    BulkDirect = "bulk-direct",
-    /// Nothing: eight receivers that sleep.
-    Idle = "idle",
-}
-
-impl std::fmt::Display for Mechanism {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.pad(self.name())
-    }
-}
-
-impl std::str::FromStr for Mechanism {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Mechanism::ALL.iter().copied().find(|mechanism| mechanism.name() == name);
-        found.ok_or_else(|| {
-            let names: Vec<&str> =
-                Mechanism::ALL.iter().map(|mechanism| mechanism.name()).collect();
-            format!("there is no such mechanism: choose among {}", names.join(", "))
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_the_same_everywhere() {
-        for &mechanism in Mechanism::ALL {
-            assert_eq!(mechanism.name().parse(), Ok(mechanism));
-            assert_eq!(
-                serde_json::to_string(&mechanism).expect("a name"),
-                format!("\"{mechanism}\"")
-            );
-        }
-        assert!("pigeon".parse::<Mechanism>().is_err_and(|why| why.contains("one-poll")));
+collectives::named_enum! {
+    /// A mechanism that moves messages from one rank to the other.
+    pub enum Mechanism ("mechanism") {
+        /// Express: words of five bytes, as many as the message needs.
+        Express = "express",
+        /// The same, received through the poll of 512 queues, of which it is the last.
+        OnePoll = "one-poll",
+        /// Wide Express: lines of 48 bytes, as many as the message needs.
+        Wide = "wide",
+        /// Tag-On: a header in a line that refers to the data in a buffer of the segment.
+        TagOn = "tag-on",
+        /// Tag-On of data that lie in the sender's pool already.
+        TagOnResident = "tag-on-resident",
+        /// Tag-On to both ranks at once: the data of a message lie once on each node.
+        TagOnMulticast = "tag-on-multicast",
+        /// Basic, unshared: a ring in which messages of up to a quarter of it lie in one piece.
+        Basic = "basic",
+        /// The same, with a lock around each send and each receive, for several threads.
+        BasicLocked = "basic-locked",
+        /// A record in an append buffer.
+        Append = "append",
+        /// One double through a channel.
+        Channel = "channel",
+        /// A remote write of eight bytes; the target polls its own window, or waits between nodes.
+        Write = "write",
+        /// A remote read of eight bytes that their owner has changed; the reader polls.
+        Read = "read",
+        /// A remote accumulate of eight bytes; the target polls its own window, or waits between nodes.
+        Accumulate = "accumulate",
+        /// A conditional fetch of eight bytes, which completes when their owner has changed them.
+        Fetch = "fetch",
+        /// A bulk transfer between private buffers on the path that the library chooses.
+        Bulk = "bulk",
+        /// A bulk transfer through the staging area.
+        BulkStaged = "bulk-staged",
+        /// A bulk transfer from private memory to private memory.
+        BulkDirect = "bulk-direct",
+        /// Nothing: eight receivers that sleep.
+        Idle = "idle",
     }
 }

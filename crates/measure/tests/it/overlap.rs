@@ -73,7 +73,7 @@ fn every_collective_is_measured_with_every_engine() {
         computation_us: Some(30.0),
         ..Case::new(collective, bytes)
     };
-    let with_data = Collective::ALL.into_iter().filter(|collective| collective.has_data());
+    let with_data = Collective::ALL.iter().copied().filter(|collective| collective.has_data());
     let mut cases: Vec<Case> =
         with_data.flat_map(|collective| [case(collective, 8), case(collective, 4096)]).collect();
     cases.push(case(Collective::Barrier, 0));
@@ -100,7 +100,7 @@ fn peers_are_found_to_finish_unattended() {
         computation_us: Some(50.0),
         ..Case::new(collective, if collective.has_data() { 64 } else { 0 })
     };
-    let cases: Vec<Case> = Collective::ALL.into_iter().map(case).collect();
+    let cases: Vec<Case> = Collective::ALL.iter().copied().map(case).collect();
     for row in measure(4, 2, EngineKind::Peers, &cases) {
         assert_eq!(row.unattended, 1.0, "{row:?}");
     }

@@ -3,7 +3,6 @@
 use super::progress::Progress;
 use crate::harness::Error;
 use crate::rows::What;
-use serde::{Deserialize, Serialize};
 use tradewind::{Algorithm, EngineKind};
 
 /// The longest message that is measured, in bytes.
@@ -13,46 +12,27 @@ pub const MOST_BYTES: u64 = 1 << 30;
 /// the fewest bytes.
 const BRUCK_BYTES: u64 = 256;
 
-/// A collective. Bytes follow MPI's own convention: of the whole message in allreduce and bcast, of
-/// what one rank has for one other in alltoall and in the neighbour exchange; a barrier has none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Collective {
-    /// Waits until all ranks have arrived.
-    Barrier,
-    /// The sum of doubles, for all.
-    Allreduce,
-    /// A block from each rank to each.
-    Alltoall,
-    /// The root's block, for all; each rank is root in turn.
-    Bcast,
-    /// A block to each of four neighbours: the ranks form a grid of two dimensions that is closed
-    /// to a torus. In a dimension of two or one the two neighbours are the same rank, or the rank
-    /// itself.
-    Neighbor,
+collectives::named_enum! {
+    /// A collective. Bytes follow MPI's own convention: of the whole message in allreduce and bcast,
+    /// of what one rank has for one other in alltoall and in the neighbour exchange; a barrier has
+    /// none.
+    pub enum Collective ("collective to measure") {
+        /// Waits until all ranks have arrived.
+        Barrier = "barrier",
+        /// The sum of doubles, for all.
+        Allreduce = "allreduce",
+        /// A block from each rank to each.
+        Alltoall = "alltoall",
+        /// The root's block, for all; each rank is root in turn.
+        Bcast = "bcast",
+        /// A block to each of four neighbours: the ranks form a grid of two dimensions that is closed
+        /// to a torus. In a dimension of two or one the two neighbours are the same rank, or the rank
+        /// itself.
+        Neighbor = "neighbor",
+    }
 }
 
 impl Collective {
-    /// All of them.
-    pub const ALL: [Collective; 5] = [
-        Collective::Barrier,
-        Collective::Allreduce,
-        Collective::Alltoall,
-        Collective::Bcast,
-        Collective::Neighbor,
-    ];
-
-    /// The name on the command line and in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Collective::Barrier => "barrier",
-            Collective::Allreduce => "allreduce",
-            Collective::Alltoall => "alltoall",
-            Collective::Bcast => "bcast",
-            Collective::Neighbor => "neighbor",
-        }
-    }
-
     /// Returns true if it moves data, so that sizes mean something.
     pub const fn has_data(self) -> bool {
         !matches!(self, Collective::Barrier)
@@ -113,46 +93,9 @@ impl Collective {
     }
 }
 
-impl std::fmt::Display for Collective {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.pad(self.name())
-    }
-}
-
-/// A name that no collective has.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "there is no collective {0:?} to measure: choose among barrier, allreduce, alltoall, bcast, \
-     neighbor"
-)]
-pub struct UnknownCollective(String);
-
-impl std::str::FromStr for Collective {
-    type Err = UnknownCollective;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let known = Self::ALL.into_iter().find(|collective| collective.name() == name);
-        known.ok_or_else(|| UnknownCollective(name.to_owned()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_read_as_they_are_written() {
-        for collective in Collective::ALL {
-            assert_eq!(collective.name().parse(), Ok(collective));
-            let json = serde_json::to_string(&collective).expect("a name");
-            assert_eq!(json, format!("{:?}", collective.name()));
-        }
-        let error = "reduce".parse::<Collective>().expect_err("not among them");
-        assert!(
-            error.to_string().contains("\"reduce\"") && error.to_string().contains("allreduce"),
-            "{error}"
-        );
-    }
 
     #[test]
     fn sizes_are_refused_with_the_way_out() {

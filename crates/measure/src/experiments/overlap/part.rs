@@ -64,7 +64,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
                 Progress::OnNode(engine) => JobShape::bound(setting, ranks).with_engine(engine),
                 Progress::InCalls | Progress::Nonblocking => JobShape::bound(setting, ranks),
             };
-            for collective in Collective::ALL {
+            for collective in Collective::ALL.iter().copied() {
                 let count = if collective.has_data() { sizes.len() } else { 1 };
                 steps.extend(
                     sizes[..count]

@@ -58,7 +58,7 @@ impl OverlapRow {
         if !is_exposed || computation.what != What::Computation || alone.what != exposed.what {
             return None;
         }
-        let op = Collective::ALL.into_iter().find(|one| one.what() == exposed.what)?;
+        let op = *Collective::ALL.iter().find(|one| one.what() == exposed.what)?;
         let alone_us = alone.median();
         let added = Deciles::of(&exposed.times);
         let row = OverlapRow {
