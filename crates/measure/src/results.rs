@@ -23,6 +23,7 @@ pub(crate) mod machine;
 mod part;
 
 pub use directory::{Directory, ResultsError};
+pub(crate) use part::values;
 pub use part::{
     Axis, Categories, Colour, Figure, Map, Part, Point, Role, Scale, Series, Square, Table, Value,
 };

@@ -1,11 +1,13 @@
 //! Time of a barrier on 2^d ranks (Bokhari 1995, section 3): a × d + b.
 
 use super::curves::{FittedCurve, crowd, drawn, point};
+use super::entry::SuiteEntry;
 use crate::harness::timer::{Batches, calls};
 use crate::harness::{Error, Experiment, JobShape, Setting, Step, StepContext};
-use crate::results::{Axis, Figure, Part, Table, Value};
+use crate::results::{Axis, Figure, Part, Table, Value, values};
 use crate::rows::{Quantity, Row, Run, What};
 use collectives::{Choice, Collective};
+use models::fit::Line;
 use tradewind::{Algorithm, Algorithms, CallForm, Communicator};
 
 /// The largest number of ranks is 2 to the power of this.
@@ -20,7 +22,20 @@ const BETWEEN_NODES: [(Algorithm, CallForm); 2] = [
 ];
 
 /// The experiment.
-pub fn experiment(setting: &Setting) -> Experiment {
+pub const ENTRY: SuiteEntry = SuiteEntry {
+    name: "barrier",
+    title: "Barrier on 2^d ranks",
+    about: "Every rank calls the barrier in a loop; a point is the time of one barrier, for each batch \
+            that of the slowest rank. The line a × d + b goes through the minima, as in the report: the \
+            minima are the times that are least disturbed where others interfere. Join is one flat \
+            collective in shared memory, dissemination takes d rounds of messages. Between nodes there \
+            is no join, and blocking and nonblocking calls have different engines.",
+    source: "Bokhari 1995, section 3 and table 1",
+    steps,
+    view,
+};
+
+fn steps(setting: &Setting) -> Experiment {
     let batches = setting.choose(
         Batches { rounds: 7, microseconds: 300.0 },
         Batches { rounds: 41, microseconds: 5_000.0 },
@@ -60,30 +75,18 @@ fn barrier(world: &Communicator, form: CallForm) -> Result<(), Error> {
     Ok(())
 }
 
-/// Figure and table of a run.
-pub fn part(run: &Run) -> Part {
-    let about = "Every rank calls the barrier in a loop; a point is the time of one barrier, for \
-                 each batch that of the slowest rank. The line a × d + b goes through the minima, \
-                 as in the report: the minima are the times that are least disturbed where others \
-                 interfere. Join is one flat collective in shared memory, dissemination \
-                 takes d rounds of messages. Between nodes there is no join, and blocking and \
-                 nonblocking calls have different engines.";
-    let part = Part::new("barrier", "Barrier on 2^d ranks");
-    let mut part = part.described(about, "Bokhari 1995, section 3 and table 1");
+fn view(run: &Run, part: &mut Part) {
     let mut figure = figure(run);
     let fits = fits(&figure);
     figure.series.extend(fits.iter().map(|fit| fit.series(3)));
     part.figures.push(figure);
-    let columns = ["algorithm", "ranks", "a (µs)", "error of a (µs)", "b (µs)", "error of b (µs)"];
-    part.tables.push(Table {
-        caption:
-            "Through the minima; errors are one standard error. Where ranks share cores, a barrier \
-             waits for turns of the scheduler, and those points have a line of their own."
-                .to_owned(),
-        rows: fits.iter().map(listed).collect(),
-        ..Table::new("fits", "a × d + b", &columns)
-    });
-    part
+    part.tables.push(Table::new(
+        ["fits", "a × d + b"],
+        "algorithm | ranks | a (µs) | error of a (µs) | b (µs) | error of b (µs)",
+        "Through the minima; errors are one standard error. Where ranks share cores, a barrier waits \
+         for turns of the scheduler, and those points have a line of their own.",
+        fits.iter().map(listed).collect(),
+    ));
 }
 
 /// Time against the dimension.
@@ -111,15 +114,9 @@ pub(super) fn ranks(fit: &FittedCurve) -> String {
 }
 
 fn listed(fit: &FittedCurve) -> Vec<Value> {
-    let line = fit.line;
-    vec![
-        fit.curve.as_str().into(),
-        ranks(fit).into(),
-        line.slope.into(),
-        Value::finite(line.slope_error),
-        line.intercept.into(),
-        Value::finite(line.intercept_error),
-    ]
+    let Line { slope, slope_error, intercept, intercept_error, .. } = fit.line;
+    let [slope_error, intercept_error] = [slope_error, intercept_error].map(Value::finite);
+    values![fit.curve.as_str(), ranks(fit), slope, slope_error, intercept, intercept_error]
 }
 
 #[cfg(test)]
@@ -142,7 +139,7 @@ mod tests {
         for (slope, intercept, dimensions) in
             [(126.0, -113.0, 8), (72.0, -52.0, 6), (17.0, -5.6, 6)]
         {
-            let part = part(&run((0..=dimensions).map(|dimension| {
+            let part = ENTRY.part(&run((0..=dimensions).map(|dimension| {
                 // A single rank does not synchronise.
                 let least =
                     if dimension == 0 { 0.25 } else { intercept + slope * f64::from(dimension) };
@@ -164,7 +161,7 @@ mod tests {
 
     #[test]
     fn one_number_of_ranks_has_no_line() {
-        let part = part(&run([(1, vec![1.0]), (2, vec![1.0])]));
+        let part = ENTRY.part(&run([(1, vec![1.0]), (2, vec![1.0])]));
         assert!(part.table("fits").is_some_and(|table| table.rows.is_empty()));
         assert_eq!(part.figures[0].series.len(), 1);
     }

@@ -2,18 +2,33 @@
 //! messages cross the middle.
 
 use super::curves::{Scaled, crowd, drawn, point};
+use super::entry::SuiteEntry;
 use super::pairs::ExchangeCase;
 use crate::harness::{Experiment, JobShape, Setting};
-use crate::results::{Figure, Part, Table, Value};
+use crate::results::{Figure, Part, Table, values};
 use crate::rows::{Pairs, Pattern, Run};
 use std::collections::BTreeSet;
 
 /// Two pairs, the fewest that can contend, need a core for each of their ranks.
 const FEWEST_CORES: usize = 4;
 
-/// The experiment. On fewer cores than two pairs need it only says so: a curve would show turns of
-/// the scheduler.
-pub fn experiment(setting: &Setting) -> Experiment {
+/// The experiment.
+pub const ENTRY: SuiteEntry = SuiteEntry {
+    name: "contention",
+    title: "Contention",
+    about: "In a chain of n ranks, rank i exchanges messages with rank n - 1 - i, all at the same time, \
+            so that n / 2 pairs contend for what lies between the two halves: a link of the report's \
+            mesh, the caches and the memory of a node, the network of several nodes. Ranks of one node \
+            are bound to cores in turn; a point is the time of an exchange, for each batch that of the \
+            slowest rank. Where ranks take turns on cores, turns of the scheduler are seen more than \
+            contention.",
+    source: "Bokhari 1995, section 7 and figure 5",
+    steps,
+    view,
+};
+
+/// On fewer cores than two pairs need it only says so: a curve would show turns of the scheduler.
+fn steps(setting: &Setting) -> Experiment {
     let cores = setting.map.as_ref().unwrap_or(&setting.cores);
     let different = match &setting.nodes {
         Some(nodes) => nodes.all_cores() as usize,
@@ -44,37 +59,20 @@ pub fn experiment(setting: &Setting) -> Experiment {
     Experiment::new("contention", setting, steps).noting_crowds()
 }
 
-/// Figure and table of a run.
-pub fn part(run: &Run) -> Part {
-    let about = "In a chain of n ranks, rank i exchanges messages with rank n - 1 - i, all at the \
-                 same time, so that n / 2 pairs contend for what lies between the two halves: a \
-                 link of the report's mesh, the caches and the memory of a node, the network of \
-                 several nodes. Ranks of one node are bound to cores in turn; a point is the time \
-                 of an exchange, for each batch that of the slowest rank. Where ranks take turns \
-                 on cores, turns of the scheduler are seen more than contention.";
-    let part = Part::new("contention", "Contention");
-    let mut part = part.described(about, "Bokhari 1995, section 7 and figure 5");
+fn view(run: &Run, part: &mut Part) {
     let figure = Figure::by_length("chain", "Exchange in a chain", "time of an exchange");
     part.figures.push(drawn(figure, run.rows(), |row| {
         let pairs = row.ranks / 2;
         let curve = format!("{pairs} pair{}{}", if pairs == 1 { "" } else { "s" }, crowd(row));
         Some((curve, point(row, row.bytes as f64, 1.0)))
     }));
-    let listed = |one: &Scaled<'_>| {
-        let head = [f64::from(one.row.ranks / 2), one.row.bytes as f64, one.time];
-        head.map(Some).into_iter().chain([one.ratio]).map(Value::from).collect()
-    };
-    part.tables.push(Table {
-        caption: "Medians; the report's mesh loses a factor of almost 3 at a contention of 16."
-            .to_owned(),
-        rows: factors(run).iter().map(listed).collect(),
-        ..Table::new(
-            "factors",
-            "Against one pair",
-            &["pairs", "bytes", "time (µs)", "over one pair"],
-        )
-    });
-    part
+    let listed = |one: &Scaled<'_>| values![one.row.ranks / 2, one.row.bytes, one.time, one.ratio];
+    part.tables.push(Table::new(
+        ["factors", "Against one pair"],
+        "pairs | bytes | time (µs) | over one pair",
+        "Medians; the report's mesh loses a factor of almost 3 at a contention of 16.",
+        factors(run).iter().map(listed).collect(),
+    ));
 }
 
 /// Times of the shortest and the longest messages, by the number of pairs.

@@ -29,25 +29,7 @@ mod trial;
 pub use calls::RANKS;
 pub use candidates::{EFFORT, MEASURE_ALL, MODELS_ONLY, UNTIL};
 pub use losses::losses_between_nodes;
+pub use measure::experiment;
+pub use part::{CALIBRATION, DECISIONS, REGRET};
 pub use purpose::{Purpose, between_nodes};
 pub use speed::at_speed;
-
-use crate::harness::{Experiment, Setting};
-use crate::results::Part;
-use crate::rows::Run;
-use calls::Grid;
-
-/// The experiment for a purpose, on one node or between the nodes of the setting.
-pub fn experiment(purpose: Purpose, setting: &Setting) -> Experiment {
-    let calls = match &setting.nodes {
-        None => Grid::on_one_node(purpose, &setting.words()).calls(),
-        Some(nodes) => Grid::between(purpose, setting, nodes).visited(calls::visits(setting)),
-    };
-    let steps = calls.into_iter().map(|query| measure::step(purpose, setting, query));
-    Experiment::new(purpose.name(), setting, steps).noting_crowds()
-}
-
-/// Figures, maps and tables of a run for a purpose.
-pub fn part(purpose: Purpose, run: &Run) -> Part {
-    part::part(purpose, run)
-}

@@ -3,16 +3,28 @@
 //! linearly with the dimension.
 
 use super::curves::{FittedCurve, Scaled, crowd, drawn, point};
+use super::entry::SuiteEntry;
 use super::pairs::{ExchangeCase, LONGEST};
 use crate::harness::{Experiment, JobShape, Setting};
-use crate::results::{Axis, Figure, Part, Table, Value};
+use crate::results::{Axis, Figure, Part, Table, values};
 use crate::rows::{Pairs, Pattern, Row, Run};
 
 /// Lengths that are shown against the dimension too.
 const SHOWN: [u64; 3] = [0, 4_000, LONGEST];
 
 /// The experiment.
-pub fn experiment(setting: &Setting) -> Experiment {
+pub const ENTRY: SuiteEntry = SuiteEntry {
+    name: "hypercube",
+    title: "Hypercube emulation",
+    about: "Among 2^d ranks, rank j exchanges a message with rank j xor 2^i, for i from 0 to d - 1 one \
+            after the other. A point is the time of all d exchanges, for each batch that of the slowest \
+            rank. On a hypercube it would grow linearly with d.",
+    source: "Bokhari 1995, section 5 and figure 3",
+    steps,
+    view,
+};
+
+fn steps(setting: &Setting) -> Experiment {
     // More would only measure turns of the scheduler: four ranks a core, at most 64.
     let most = match &setting.nodes {
         None => (4 * setting.cores.len() as u32).clamp(2, 64).ilog2(),
@@ -26,13 +38,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
     Experiment::new("hypercube", setting, steps).noting_crowds()
 }
 
-/// Figures and table of a run.
-pub fn part(run: &Run) -> Part {
-    let about = "Among 2^d ranks, rank j exchanges a message with rank j xor 2^i, for i from 0 to \
-                 d - 1 one after the other. A point is the time of all d exchanges, for each batch \
-                 that of the slowest rank. On a hypercube it would grow linearly with d.";
-    let part = Part::new("hypercube", "Hypercube emulation");
-    let mut part = part.described(about, "Bokhari 1995, section 5 and figure 3");
+fn view(run: &Run, part: &mut Part) {
     let time = "time of all dimensions";
     let by_bytes = Figure::by_length("emulation", "Exchange over all dimensions", time);
     part.figures.push(drawn(by_bytes, run.rows(), |row| {
@@ -49,21 +55,17 @@ pub fn part(run: &Run) -> Part {
     let lines = FittedCurve::all(&by_dimension, |point| point.median);
     by_dimension.series.extend(lines.iter().map(|line| line.series(2)));
     part.figures.push(by_dimension);
-    let columns =
-        ["bytes", "dimension", "time (µs)", "time a dimension (µs)", "over that of dimension 1"];
     let listed = |one: &Scaled<'_>| {
-        let head = [one.row.bytes as f64, f64::from(dimension(one.row)), one.row.median()];
-        head.map(Some).into_iter().chain([Some(one.time), one.ratio]).map(Value::from).collect()
+        let Scaled { row, time, ratio } = *one;
+        values![row.bytes, dimension(row), row.median(), time, ratio]
     };
-    part.tables.push(Table {
-        caption:
-            "Medians over all dimensions, divided by the dimension: the same in each row if the \
-             emulation were perfect."
-                .to_owned(),
-        rows: linearity(run).iter().map(listed).collect(),
-        ..Table::new("linearity", "Time of a dimension", &columns)
-    });
-    part
+    part.tables.push(Table::new(
+        ["linearity", "Time of a dimension"],
+        "bytes | dimension | time (µs) | time a dimension (µs) | over that of dimension 1",
+        "Medians over all dimensions, divided by the dimension: the same in each row if the emulation \
+         were perfect.",
+        linearity(run).iter().map(listed).collect(),
+    ));
 }
 
 /// Times a dimension of the lengths that are shown against the dimension.

@@ -2,10 +2,11 @@
 //! other, chosen at random. If where tasks lie did not matter, all matchings would take the same
 //! time.
 
+use super::entry::SuiteEntry;
 use super::pairs::{ExchangeCase, step};
 use crate::harness::timer::Batches;
 use crate::harness::{Experiment, JobShape, Setting};
-use crate::results::{Axis, Figure, Part, Point, Role, Table, Value};
+use crate::results::{Axis, Figure, Part, Point, Role, Table, Value, values};
 use crate::rows::{Exchange, Pairs, Pattern, Row, Run, What};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -15,8 +16,21 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Two pairs: fewer ranks have one matching only.
 const FEWEST_RANKS: u32 = 4;
 
-/// The experiment. Of so few ranks that all matchings are one it only says so.
-pub fn experiment(setting: &Setting) -> Experiment {
+/// The experiment.
+pub const ENTRY: SuiteEntry = SuiteEntry {
+    name: "matchings",
+    title: "Random matchings",
+    about: "Pairs of ranks are drawn at random until every rank has a partner, and all pairs exchange \
+            messages at the same time. A matching's time is the median over its batches, each being the \
+            slowest rank's. If where ranks lie did not matter, the times of all matchings would lie \
+            close together.",
+    source: "Bokhari 1995, section 6 and figure 4",
+    steps,
+    view,
+};
+
+/// Of so few ranks that all matchings are one it only says so.
+fn steps(setting: &Setting) -> Experiment {
     let batches = setting.choose(
         Batches { rounds: 3, microseconds: 100.0 },
         Batches { rounds: 9, microseconds: 1_000.0 },
@@ -66,16 +80,10 @@ fn matching(ranks: u32, random: &mut StdRng) -> Vec<u32> {
     partners
 }
 
-/// Figures and tables of a run; none where nothing was measured.
-pub fn part(run: &Run) -> Part {
-    let about = "Pairs of ranks are drawn at random until every rank has a partner, and all pairs \
-                 exchange messages at the same time. A matching's time is the median over its \
-                 batches, each being the slowest rank's. If where ranks lie did not matter, the \
-                 times of all matchings would lie close together.";
-    let part = Part::new("matchings", "Random matchings");
-    let mut part = part.described(about, "Bokhari 1995, section 6 and figure 4");
+/// Shows nothing where nothing was measured.
+fn view(run: &Run, part: &mut Part) {
     let all = Timed::all(run);
-    let Some(first) = run.rows().next() else { return part };
+    let Some(first) = run.rows().next() else { return };
     let place = if first.nodes > 1 { "node" } else { "core" };
     let sizes: Vec<u64> = by(&all, |one| Some(one.bytes)).into_keys().collect();
     // The shortest and the longest messages suffice to show how matchings differ.
@@ -84,7 +92,6 @@ pub fn part(run: &Run) -> Part {
     part.figures =
         vec![spread(&all, place), distribution(&all, &ends), distance(&all, &ends, place)];
     part.tables = vec![variations(run), every_matching(&all, &sizes, place, first)];
-    part
 }
 
 /// Time of a matching with messages of one length.
@@ -188,46 +195,35 @@ pub(super) fn slowest_over_fastest(length: &Point) -> Option<f64> {
 }
 
 fn variations(run: &Run) -> Table {
-    let columns = [
-        "bytes",
-        "fastest (µs)",
-        "lower quartile (µs)",
-        "median (µs)",
-        "upper quartile (µs)",
-        "slowest (µs)",
-        "slowest / fastest",
-    ];
-    let row = |one: &Point| -> Vec<Value> {
-        let quartiles = [one.lower_quartile, Some(one.median), one.upper_quartile];
-        let times = [one.minimum].into_iter().chain(quartiles).chain([one.maximum]);
+    let row = |one: &Point| {
         let ratio = slowest_over_fastest(one);
-        [Some(one.x)].into_iter().chain(times).chain([ratio]).map(Value::from).collect()
+        let Point { x, minimum, lower_quartile, median, upper_quartile, maximum, .. } = *one;
+        values![x, minimum, lower_quartile, median, upper_quartile, maximum, ratio]
     };
-    Table {
-        caption: "The slowest matching over the fastest; the report finds 1.25 to more than 2."
-            .to_owned(),
-        rows: variation(run).iter().map(row).collect(),
-        ..Table::new("variation", "Variation over the matchings", &columns)
-    }
+    Table::new(
+        ["variation", "Variation over the matchings"],
+        "bytes | fastest (µs) | lower quartile (µs) | median (µs) | upper quartile (µs) | slowest (µs) | \
+         slowest / fastest",
+        "The slowest matching over the fastest; the report finds 1.25 to more than 2.",
+        variation(run).iter().map(row).collect(),
+    )
 }
 
 fn every_matching(all: &[Timed<'_>], sizes: &[u64], place: &str, first: &Row) -> Table {
-    let mut table = Table::new("matchings", "Every matching", &["matching", "partners"]);
-    table.columns.push(format!("pairs that share a {place}"));
-    table.columns.extend(sizes.iter().map(|bytes| format!("{bytes} bytes (µs)")));
-    let cores = first.cores.as_ref().map(|cores| format!(" on {} cores", cores.number()));
-    table.caption = format!("Among {} ranks{}.", first.ranks, cores.unwrap_or_default());
-    for matching in all.chunk_by(|one, next| one.number == next.number) {
+    let row = |matching: &[Timed<'_>]| {
         let Timed { number, partners, together, .. } = matching[0];
         let names = partners.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-        let mut row: Vec<Value> =
-            vec![(number as f64).into(), names.into(), (together as f64).into()];
-        row.extend(sizes.iter().map(|bytes| {
+        let times = sizes.iter().map(|bytes| {
             Value::from(matching.iter().find(|one| one.bytes == *bytes).map(|one| one.time))
-        }));
-        table.rows.push(row);
-    }
-    table
+        });
+        values![number, names, together].into_iter().chain(times).collect()
+    };
+    let cores = first.cores.as_ref().map(|cores| format!(" on {} cores", cores.number()));
+    let caption = format!("Among {} ranks{}.", first.ranks, cores.unwrap_or_default());
+    let mut columns = format!("matching | partners | pairs that share a {place}");
+    columns.extend(sizes.iter().map(|bytes| format!(" | {bytes} bytes (µs)")));
+    let matchings = all.chunk_by(|one, next| one.number == next.number);
+    Table::new(["matchings", "Every matching"], &columns, &caption, matchings.map(row).collect())
 }
 
 #[cfg(test)]

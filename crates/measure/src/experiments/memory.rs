@@ -1,9 +1,10 @@
 //! Cost of copying memory, per byte (Bokhari 1995, section 4), against size and alignment.
 
 use super::curves::{drawn, point, ratios};
+use super::entry::SuiteEntry;
 use crate::harness::timer::{Batches, calls};
 use crate::harness::{Error, Experiment, JobShape, Setting, Step, StepContext, agreement};
-use crate::results::{Axis, Categories, Colour, Figure, Map, Part, Table, Value};
+use crate::results::{Axis, Categories, Colour, Figure, Map, Part, Table, values};
 use crate::rows::{Quantity, Row, Run, What};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -32,7 +33,18 @@ const OFFSETS: [(&str, OffsetOf); 3] = [
 type CopyCase = (u64, u32, u32);
 
 /// The experiment.
-pub fn experiment(setting: &Setting) -> Experiment {
+pub const ENTRY: SuiteEntry = SuiteEntry {
+    name: "memory",
+    title: "Copying memory",
+    about: "The same two pieces of memory are copied again and again, with the copy of the standard \
+            library (memcpy), after a first pass that touches every page. Offsets are bytes from a \
+            multiple of 64. Of the nodes of a job, each machine is measured once.",
+    source: "Bokhari 1995, section 4 and table 1",
+    steps,
+    view,
+};
+
+fn steps(setting: &Setting) -> Experiment {
     let batches = setting.choose(
         Batches { rounds: 5, microseconds: 50.0 },
         Batches { rounds: 11, microseconds: 2_000.0 },
@@ -144,13 +156,7 @@ fn copied(
     Ok(here.row(What::Copy { source, target }, Quantity::Alone, times).sized(bytes))
 }
 
-/// Figures, maps and tables of a run.
-pub fn part(run: &Run) -> Part {
-    let about = "The same two pieces of memory are copied again and again, with the copy of the \
-                 standard library (memcpy), after a first pass that touches every page. Offsets are \
-                 bytes from a multiple of 64. Of the nodes of a job, each machine is measured once.";
-    let part = Part::new("memory", "Copying memory");
-    let mut part = part.described(about, "Bokhari 1995, section 4 and table 1");
+fn view(run: &Run, part: &mut Part) {
     let machines = machines(run);
     let axis = Axis { unit: "ns".to_owned(), ..Axis::number("time a byte") };
     let x = Axis::bytes("size").logarithmic();
@@ -177,7 +183,6 @@ pub fn part(run: &Run) -> Part {
     part.figures = vec![by_size, by_offset];
     part.maps = machines.iter().filter_map(|(machine, rows)| map(machine, rows)).collect();
     part.tables = machines.iter().map(|(machine, rows)| table(machine, rows)).collect();
-    part
 }
 
 /// Rows of each machine, with the end of the names of its curves: empty where there is one.
@@ -257,21 +262,14 @@ fn by_alignment(rows: &[&Row]) -> BTreeMap<u64, [Option<f64>; ALIGNMENTS.len()]>
 }
 
 fn table(machine: &str, rows: &[&Row]) -> Table {
-    let columns = [
-        "size (bytes)",
-        "time a byte (ns)",
-        "bandwidth (MB/s)",
-        "source off by 1",
-        "target off by 1",
-    ];
-    let row = |(bytes, [aligned, source, target]): (u64, [Option<f64>; 3])| -> Vec<Value> {
+    let row = |(bytes, [aligned, source, target]): (u64, [Option<f64>; 3])| {
         let bandwidth = aligned.filter(|time| *time > 0.0).map(|time| 1e3 / time);
-        [Some(bytes as f64), aligned, bandwidth, source, target].map(Value::from).to_vec()
+        values![bytes, aligned, bandwidth, source, target]
     };
-    let title = format!("Copy a byte{machine}");
-    Table {
-        caption: "Medians of aligned copies; a megabyte is 10⁶ bytes.".to_owned(),
-        rows: by_alignment(rows).into_iter().map(row).collect(),
-        ..Table::new(&named("copy", machine), &title, &columns)
-    }
+    Table::new(
+        [&named("copy", machine), &format!("Copy a byte{machine}")],
+        "size (bytes) | time a byte (ns) | bandwidth (MB/s) | source off by 1 | target off by 1",
+        "Medians of aligned copies; a megabyte is 10⁶ bytes.",
+        by_alignment(rows).into_iter().map(row).collect(),
+    )
 }

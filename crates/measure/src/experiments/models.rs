@@ -11,9 +11,8 @@ mod guidelines;
 mod part;
 mod simulated;
 
-pub use part::part;
-
 use crate::experiments::algorithms::{CollectiveCall, compare};
+use crate::experiments::entry::SuiteEntry;
 use crate::harness::timer::Budget;
 use crate::harness::{Experiment, JobShape, Setting, Step, StepContext};
 use crate::rows::{Quantity, Row, What};
@@ -79,7 +78,22 @@ impl Extent {
 }
 
 /// The experiment.
-pub fn experiment(setting: &Setting) -> Experiment {
+pub const ENTRY: SuiteEntry = SuiteEntry {
+    name: "models",
+    title: "Predicted against measured",
+    about: "Every algorithm of an operation takes turns with the others; a point is the time from a common \
+            start until the slowest rank is done, on the fastest of several visits. Dashed are \
+            predictions. Those named pLogP come from the formulas of tables 1 to 3 and the parameters in \
+            machine.json, with what a run costs besides its messages: each rank works for itself. Those \
+            named sharing come from a simulation of the engine: the rank that enables an operation executes \
+            it, for any rank, and ranks of one core take turns; its constants are fitted to the simplest \
+            algorithm of each operation, which the tables mark, and predict all others.",
+    source: "Barchet-Estefanel, Mounié 2004, sections 3 to 5",
+    steps,
+    view: part::view,
+};
+
+fn steps(setting: &Setting) -> Experiment {
     let extent = Extent::of(setting);
     let mut steps = Vec::new();
     let visited = |visit: u32| extent.ranks.iter().map(move |ranks| (visit, ranks));

@@ -49,6 +49,6 @@ mod row;
 pub use case::{Case, MOST_REPETITIONS};
 pub use collective::{Collective, MOST_BYTES};
 pub use measure::measure;
-pub use part::{experiment, part};
+pub use part::ENTRY;
 pub use progress::Progress;
 pub use row::OverlapRow;

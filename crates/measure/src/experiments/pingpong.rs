@@ -6,6 +6,7 @@ mod curves;
 mod fits;
 mod part;
 
+use super::entry::SuiteEntry;
 use super::pairs::{ExchangeCase, LONGEST, LinkedExchange, step};
 use super::queues;
 use crate::harness::clock::{microseconds, now_ns};
@@ -14,12 +15,29 @@ use crate::harness::{Error, Experiment, JobShape, Setting, Step, StepContext, ag
 use crate::rows::{Mechanism, Pairs, Pattern, Quantity, Receive, Row, StepRows};
 use curves::LONGEST_SHORT;
 pub(super) use fits::{Fit, fits};
-pub use part::part;
 use std::collections::BTreeSet;
 use tradewind::{CallForm, EngineKind};
 
 /// The experiment.
-pub fn experiment(setting: &Setting) -> Experiment {
+pub const ENTRY: SuiteEntry = SuiteEntry {
+    name: "pingpong",
+    title: "Time against message length",
+    about: "Two ranks run a linked schedule for each message. Exchange: both send at once and then \
+            receive; round trip: one sends and the other sends back. Both are divided by the two \
+            messages that they move. Posted: the receive waits for nothing, so the bytes go where they \
+            are wanted as they come (the report's forced messages). Not posted: the receive waits for \
+            something else, so messages up to the eager limit wait in a mailbox and longer ones wait for \
+            the receive (unforced). Between nodes each form of a call has an engine of its own. On one \
+            node: engine caller: a rank executes its operations in its own calls, as in the report. \
+            Peers: the rank that completes an operation also executes those that depend on it, so one \
+            rank may execute both halves of a round trip. Wide queue and bulk are the queues' paths \
+            beside the schedules. The first pass is discarded; a point is a time for each batch.",
+    source: "Bokhari 1995, section 2, figures 1 and 2, table 1",
+    steps,
+    view: part::view,
+};
+
+fn steps(setting: &Setting) -> Experiment {
     let batches = setting.choose(
         Batches { rounds: 5, microseconds: 100.0 },
         Batches { rounds: 11, microseconds: 1_000.0 },
@@ -50,8 +68,8 @@ pub fn experiment(setting: &Setting) -> Experiment {
     };
     // In the job of the curves before them.
     let more = more(setting, shape.with_engine(EngineKind::Caller), batches);
-    let steps = first.into_iter().chain(more).chain(second);
-    Experiment::new("pingpong", setting, steps).noting_crowds()
+    let all = first.into_iter().chain(more).chain(second);
+    Experiment::new("pingpong", setting, all).noting_crowds()
 }
 
 /// Untouched memory, and blocking sends; between nodes under the engine of nonblocking calls.

@@ -2,6 +2,7 @@
 //! its own, both on one core, not bound at all, and every mapping of two ranks to cores.
 
 use super::curves::{drawn, point, ratios};
+use super::entry::SuiteEntry;
 use super::pairs::{ExchangeCase, batches, step};
 use crate::harness::{Experiment, JobShape, Setting};
 use crate::results::{Axis, Categories, Colour, Figure, Map, Part};
@@ -15,7 +16,17 @@ const MOST_CORES: usize = 16;
 const LENGTH: u64 = 1024;
 
 /// The experiment.
-pub fn experiment(setting: &Setting) -> Experiment {
+pub const ENTRY: SuiteEntry = SuiteEntry {
+    name: "placement",
+    title: "Where two ranks lie",
+    about: "Round trips between two ranks, divided by the two messages of each, under the engine that \
+            programs use unless they ask for another. Ranks that share a core take turns on it.",
+    source: "Bokhari 1995, sections 6 and 8",
+    steps,
+    view,
+};
+
+fn steps(setting: &Setting) -> Experiment {
     let case = ExchangeCase::new(Pairs::Chain, Pattern::RoundTrip);
     let mut steps = Vec::new();
     for (pair, shape) in placements(setting) {
@@ -46,13 +57,7 @@ fn placements(setting: &Setting) -> Vec<(Option<PairClass>, JobShape)> {
     bound.chain([(None, JobShape::unbound(setting, 2))]).collect()
 }
 
-/// Figure and map of a run.
-pub fn part(run: &Run) -> Part {
-    let about = "Round trips between two ranks, divided by the two messages of each, under the \
-                 engine that programs use unless they ask for another. Ranks that share a core \
-                 take turns on it.";
-    let part = Part::new("placement", "Where two ranks lie");
-    let mut part = part.described(about, "Bokhari 1995, sections 6 and 8");
+fn view(run: &Run, part: &mut Part) {
     let x = Axis::bytes("message length");
     let y = Axis::microseconds("time of a message").logarithmic();
     let figure = Figure::new("placement", "Message against placement", x, y);
@@ -66,7 +71,6 @@ pub fn part(run: &Run) -> Part {
         Some((curve, point(row, row.bytes as f64, 0.5)))
     }));
     part.maps.extend(map(&mapped));
-    part
 }
 
 fn map(rows: &[&Row]) -> Option<Map> {

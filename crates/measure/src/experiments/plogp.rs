@@ -50,17 +50,17 @@ mod progress;
 mod starts;
 mod transport;
 
-pub use experiment::{RANKS, USUAL_RANKS, progress};
+pub use experiment::{RANKS, USUAL_RANKS};
 pub use machine::{check_machine, write_machine};
-pub use part::{part, progress_part};
+pub use part::{PLOGP, PROGRESS};
 pub use transport::{Lap, Reading, RoundsPlan, Transport, rounds_of, times_of};
 
 use crate::harness::{Error, Experiment, Setting};
 use models::machine_file::Engine;
 use tradewind::{CallForm, Communicator};
 
-/// The experiment.
-pub fn experiment(setting: &Setting) -> Experiment {
+/// The steps of [`PLOGP`].
+fn experiment(setting: &Setting) -> Experiment {
     match &setting.nodes {
         Some(nodes) => nodes::experiment(setting, nodes),
         None => experiment::on_one_node(setting),

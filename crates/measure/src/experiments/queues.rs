@@ -55,6 +55,6 @@ mod words;
 
 pub use crossover::Crossover;
 pub(super) use measure::latency;
-pub use part::{experiment, part};
+pub use part::ENTRY;
 pub use plan::Plan;
 pub use row::QueueRow;

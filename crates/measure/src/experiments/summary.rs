@@ -2,7 +2,7 @@
 
 use super::pingpong::{Fit, fits};
 use super::{barrier, contention, hypercube, matchings, memory};
-use crate::results::{Part, Table, Value};
+use crate::results::{Part, Table, Value, values};
 use crate::rows::{Measurements, Row, Run};
 use models::fit::Line;
 
@@ -22,11 +22,12 @@ const COPIED: u64 = 1 << 20;
 
 /// The summary of everything that was measured in a directory.
 pub fn of(there: &Measurements) -> Part {
-    let about = "What the experiments of this directory come to, beside the machines of the \
-                 report: µs, and µs a byte. d is the dimension of 2^d ranks, m the message length \
-                 in bytes.";
-    let part = Part::new(NAME, "Summary of performance figures");
-    let mut part = part.described(about, "Bokhari 1995, table 1");
+    let mut part = Part::new(NAME, "Summary of performance figures");
+    part.about =
+        "What the experiments of this directory come to, beside the machines of the report: µs, \
+                  and µs a byte. d is the dimension of 2^d ranks, m the message length in bytes."
+            .to_owned();
+    part.source = "Bokhari 1995, table 1".to_owned();
     let fits = there.run("pingpong").map(fits).unwrap_or_default();
     part.tables = vec![like_table_1(there, &fits), further(there, &fits)];
     let runs: Vec<&Run> = EXPERIMENTS.iter().filter_map(|name| there.run(name)).collect();
@@ -39,48 +40,37 @@ pub fn of(there: &Measurements) -> Part {
 }
 
 fn like_table_1(there: &Measurements, fits: &[Fit]) -> Table {
-    let columns = [
-        "machine",
-        "memory copy (µs/byte)",
-        "barrier, 2^d ranks (µs)",
-        "zero (µs)",
-        "short (µs)",
-        "long (µs)",
-    ];
-    let copy = Value::from(there.run("memory").and_then(copy_us));
-    let synchronize = Value::from(there.run("barrier").and_then(barrier_formula));
-    let own = |name: String, [zero, short, long]: [Value; 3]| {
-        vec![name.into(), copy.clone(), synchronize.clone(), zero, short, long]
+    let copy = there.run("memory").and_then(copy_us);
+    let synchronize = there.run("barrier").and_then(barrier_formula);
+    let own = |name: String, messages: Vec<Value>| {
+        [values![name, copy, synchronize.clone()], messages].concat()
     };
     let exchanges = fits.iter().filter(|fit| fit.figure == "exchange");
-    let mut rows: Vec<Vec<Value>> = exchanges
-        .map(|fit| {
-            let messages = [fit.messages.zero.into(), fit.short().into(), fit.long().into()];
-            own(format!("this machine, {}", fit.curve), messages)
-        })
-        .collect();
-    if rows.is_empty() && (copy != Value::None || synchronize != Value::None) {
-        rows.push(own("this machine".to_owned(), [Value::None, Value::None, Value::None]));
+    let exchange = |fit: &Fit| {
+        let messages = values![fit.messages.zero, fit.short(), fit.long()];
+        own(format!("this machine, {}", fit.curve), messages)
+    };
+    let mut rows: Vec<Vec<Value>> = exchanges.map(exchange).collect();
+    if rows.is_empty() && (copy.is_some() || synchronize.is_some()) {
+        rows.push(own("this machine".to_owned(), vec![Value::None; 3]));
     }
     rows.extend(PUBLISHED.map(|(machine, copy, barrier, zero, short, long)| {
-        vec![machine.into(), copy.into(), barrier.into(), zero.into(), short.into(), long.into()]
+        values![machine, copy, barrier, zero, short, long]
     }));
-    Table {
-        caption: "Messages are those of an exchange, as in the report; where no break was found, \
-                  short and long are the same."
-            .to_owned(),
+    Table::new(
+        ["table-1", "Summary of performance figures"],
+        "machine | memory copy (µs/byte) | barrier, 2^d ranks (µs) | zero (µs) | short (µs) | long (µs)",
+        "Messages are those of an exchange, as in the report; where no break was found, short and long \
+         are the same.",
         rows,
-        ..Table::new("table-1", "Summary of performance figures", &columns)
-    }
+    )
 }
 
 /// Figures that the report states in its text.
 fn further(there: &Measurements, fits: &[Fit]) -> Table {
-    let mut table = Table::new("further", "Further figures", &["what", "value", "unit"]);
+    let mut rows = Vec::new();
     let mut add = |what: String, value: Option<f64>, unit: &str| {
-        if let Some(value) = value {
-            table.rows.push(vec![what.into(), value.into(), unit.into()]);
-        }
+        rows.extend(value.map(|value| values![what, value, unit]));
     };
     for fit in fits {
         let what = format!("asymptotic bandwidth, {}, {}", fit.figure, fit.curve);
@@ -101,7 +91,7 @@ fn further(there: &Measurements, fits: &[Fit]) -> Table {
         let what = format!("time a dimension, {dimension} dimensions over one, {bytes} bytes");
         add(what, last.ratio, "");
     }
-    table
+    Table::new(["further", "Further figures"], "what | value | unit", "", rows)
 }
 
 /// Microseconds a byte of a copy that is long, or of the longest that was made.

@@ -1,6 +1,6 @@
 //! Comparison of two runs.
 
-use crate::results::{Figure, Part, Role, Series, Table, Value};
+use crate::results::{Figure, Part, Role, Series, Table, Value, values};
 use models::machine::Fingerprint;
 
 /// The figure of the same part and name.
@@ -67,9 +67,7 @@ fn row(part: &str, figure: &str, series: &Series, other: &Series) -> Option<Vec<
     let least = *ratios.first()?;
     let greatest = *ratios.last()?;
     let median = models::statistics::percentile(&ratios, 0.5);
-    let count = ratios.len() as f64;
-    let words = [part, figure, &series.name].map(Value::from);
-    Some(words.into_iter().chain([count, median, least, greatest].map(Value::from)).collect())
+    Some(values![part, figure, series.name.as_str(), ratios.len(), median, least, greatest])
 }
 
 /// Settings in which the parts differ: such ratios do not compare the machines.
@@ -88,15 +86,8 @@ pub(crate) fn settings<'a>(
             let here = part.setting.get(name);
             let there = other.setting.get(name);
             if here != there {
-                let word = |value: Option<&String>| {
-                    value.map_or(Value::None, |value| value.as_str().into())
-                };
-                rows.push(vec![
-                    part.title.as_str().into(),
-                    name.as_str().into(),
-                    word(here),
-                    word(there),
-                ]);
+                let [here, there] = [here, there].map(|value| value.map(String::as_str));
+                rows.push(values![part.title.as_str(), name.as_str(), here, there]);
             }
         }
     }
@@ -119,7 +110,7 @@ pub(crate) fn machines(
     let mut rows = Vec::new();
     let mut compare = |what: &str, here: String, there: String| {
         if here != there {
-            rows.push([what.to_owned(), here, there].map(Value::Text).to_vec());
+            rows.push(values![what, here, there]);
         }
     };
     for ((what, here), (_, there)) in facts(here).into_iter().zip(facts(there)) {

@@ -66,7 +66,7 @@ impl Curve<'_> {
         let other = if self.other { " other" } else { "" };
         let again = if self.again { " again" } else { "" };
         let scattered = if self.is_joined() { "" } else { " scattered" };
-        format!("curve {}{again} hue-{}{other}{scattered}", role_name(self.role), self.hue)
+        format!("curve {}{again} hue-{}{other}{scattered}", self.role, self.hue)
     }
 
     /// Returns true if its points are joined: where several values belong to one x, or x goes back,
@@ -81,16 +81,6 @@ impl Curve<'_> {
     /// Returns true if points have marks.
     pub(crate) fn is_marked(&self) -> bool {
         self.role == Role::Measured || !self.is_joined() || self.points.len() == 1
-    }
-}
-
-/// The name of a role in classes.
-fn role_name(role: Role) -> &'static str {
-    match role {
-        Role::Measured => "measured",
-        Role::Predicted => "predicted",
-        Role::Fitted => "fitted",
-        Role::Floor => "floor",
     }
 }
 

@@ -2,8 +2,7 @@
 //! and the rest.
 
 use crate::results::machine::{circumstances, contention, flat, words};
-use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
-use models::costs::StartCosts;
+use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value, values};
 use models::machine::PairClass;
 use models::machine_file::{Engine, EngineCosts, Machine, SizeSamples};
 use models::parameters::{Parameters, Point as AtSize};
@@ -139,53 +138,38 @@ fn curve(
 }
 
 fn latencies(sides: &[Side]) -> Table {
-    let columns = [
-        "pairs",
-        "L (µs)",
-        "round trip, least (µs)",
-        "median (µs)",
-        "greatest (µs)",
-        "round trips",
-        "sizes",
-        "a run (µs)",
-        "a private byte (µs)",
-    ];
     let rows = sides
         .iter()
         .flat_map(|side| side.costs.classes.iter().map(move |pair| latency(side, pair)));
-    Table {
-        caption: "A run: what a schedule costs besides its messages, and for each byte of private \
-                  buffers."
-            .to_owned(),
-        rows: rows.collect(),
-        ..Table::new("latency", "Latency, and what a run costs", &columns)
-    }
+    Table::new(
+        ["latency", "Latency, and what a run costs"],
+        "pairs | L (µs) | round trip, least (µs) | median (µs) | greatest (µs) | round trips | sizes | \
+         a run (µs) | a private byte (µs)",
+        "A run: what a schedule costs besides its messages, and for each byte of private buffers.",
+        rows.collect(),
+    )
 }
 
 fn latency(side: &Side, (class, parameters): (PairClass, &Parameters)) -> Vec<Value> {
     let trips = side.costs.samples.get(&class).map(|samples| &samples.round_trip);
     let trips = trips.filter(|trips| !trips.values.is_empty());
-    let of =
-        |pick: fn(&Sample) -> f64| trips.map_or(Value::None, |trips| Value::Number(pick(trips)));
-    let start = |pick: fn(&StartCosts) -> f64| {
-        side.costs.starts.get(&class).map_or(Value::None, |costs| pick(costs).into())
-    };
-    vec![
-        format!("{}{}", words(class), side.suffix).into(),
-        parameters.latency().into(),
-        of(|trips| trips.quantiles.minimum),
-        of(|trips| trips.quantiles.median),
-        of(|trips| trips.quantiles.maximum),
-        of(|trips| trips.values.len() as f64),
-        (parameters.points().len() as f64).into(),
-        start(|costs| costs.fixed),
-        start(|costs| costs.per_byte),
+    let start = side.costs.starts.get(&class);
+    values![
+        format!("{}{}", words(class), side.suffix),
+        parameters.latency(),
+        trips.map(|trips| trips.quantiles.minimum),
+        trips.map(|trips| trips.quantiles.median),
+        trips.map(|trips| trips.quantiles.maximum),
+        trips.map(|trips| trips.values.len()),
+        parameters.points().len(),
+        start.map(|costs| costs.fixed),
+        start.map(|costs| costs.per_byte),
     ]
 }
 
 fn noisy_circumstances(machine: &Machine) -> Table {
     let mut table = Table { name: "circumstances".to_owned(), ..circumstances(machine) };
     let noisy = machine.disturbances().into_iter();
-    table.rows.extend(noisy.map(|words| vec!["noisy".into(), words.into(), "".into()]));
+    table.rows.extend(noisy.map(|words| values!["noisy", words, ""]));
     table
 }

@@ -1,67 +1,51 @@
 //! Figures, maps and tables as comma-separated values, for other programs.
 
-use crate::results::part::{Figure, Map, Point, Role, Table, Value};
+use crate::results::part::{Axis, Figure, Map, Point, Series, Table, Value, values};
 use ::csv::Writer;
 use std::io::Write;
 
-type Result = ::csv::Result<()>;
-
 /// A line for each point of each curve.
-pub(super) fn figure(figure: &Figure, to: impl Write) -> Result {
-    let mut lines = Writer::from_writer(to);
-    let unit = |label: &str, unit: &str| {
-        if unit.is_empty() { label.to_owned() } else { format!("{label} ({unit})") }
+pub(super) fn of_figure(figure: &Figure) -> Table {
+    let label = |axis: &Axis| match axis.unit.as_str() {
+        "" => axis.label.clone(),
+        unit => format!("{} ({unit})", axis.label),
     };
-    let x = unit(&figure.x.label, &figure.x.unit);
-    let y = unit(&figure.y.label, &figure.y.unit);
-    let statistics =
-        ["minimum", "lower quartile", "median", "upper quartile", "maximum", "repetitions"];
-    lines.write_record(["curve", "role", &x].into_iter().chain(statistics).chain(["median is"]))?;
-    for series in &figure.series {
-        for point in &series.points {
-            let Point { x, median, minimum, lower_quartile, upper_quartile, maximum, repetitions } =
-                point;
-            let number =
-                |value: &Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-            lines.write_record([
-                series.name.clone(),
-                role(series.role).to_owned(),
-                x.to_string(),
-                number(minimum),
-                number(lower_quartile),
-                median.to_string(),
-                number(upper_quartile),
-                number(maximum),
-                repetitions.to_string(),
-                y.clone(),
-            ])?;
-        }
-    }
-    Ok(lines.flush()?)
+    let y = label(&figure.y);
+    let line = |Series { name, role, .. }: &Series, point: &Point| {
+        let Point { x, median, minimum, lower_quartile, upper_quartile, maximum, repetitions } =
+            *point;
+        let head = values![name.as_str(), role.name(), x, minimum, lower_quartile, median];
+        let rest = values![upper_quartile, maximum, repetitions, y.as_str()];
+        [head, rest].concat()
+    };
+    let lines = figure
+        .series
+        .iter()
+        .flat_map(|series| series.points.iter().map(move |point| (series, point)));
+    let rows = lines.map(|(series, point)| line(series, point)).collect();
+    let columns = "curve | role | x | minimum | lower quartile | median | upper quartile | maximum | repetitions | median is";
+    let mut table = Table::new([&figure.name, ""], columns, "", rows);
+    table.columns[2] = label(&figure.x);
+    table
 }
 
 /// A line for each cell.
-pub(super) fn map(map: &Map, to: impl Write) -> Result {
-    let mut lines = Writer::from_writer(to);
-    lines.write_record([
-        map.rows.label.as_str(),
-        map.columns.label.as_str(),
-        "cell",
-        "value",
-        "detail",
-    ])?;
+pub(super) fn of_map(map: &Map) -> Table {
     let name = |names: &[String], at: usize| names.get(at).cloned().unwrap_or_default();
-    for cell in &map.cells {
-        let value = cell.value.map(|value| value.to_string()).unwrap_or_default();
-        let (row, column) =
-            (name(&map.rows.names, cell.row), name(&map.columns.names, cell.column));
-        lines.write_record([row, column, cell.text.clone(), value, cell.detail.clone()])?;
-    }
-    Ok(lines.flush()?)
+    let cells = map.cells.iter().map(|cell| {
+        let row = name(&map.rows.names, cell.row);
+        let column = name(&map.columns.names, cell.column);
+        values![row, column, cell.text.as_str(), cell.value, cell.detail.as_str()]
+    });
+    let mut table =
+        Table::new([&map.name, ""], "rows | columns | cell | value | detail", "", cells.collect());
+    table.columns[0].clone_from(&map.rows.label);
+    table.columns[1].clone_from(&map.columns.label);
+    table
 }
 
-/// The table as it is.
-pub(super) fn table(table: &Table, to: impl Write) -> Result {
+/// Writes a table as it is.
+pub(super) fn write(table: &Table, to: impl Write) -> ::csv::Result<()> {
     let mut lines = Writer::from_writer(to);
     lines.write_record(&table.columns)?;
     for row in &table.rows {
@@ -72,13 +56,4 @@ pub(super) fn table(table: &Table, to: impl Write) -> Result {
         }))?;
     }
     Ok(lines.flush()?)
-}
-
-fn role(role: Role) -> &'static str {
-    match role {
-        Role::Measured => "measured",
-        Role::Predicted => "predicted",
-        Role::Fitted => "fitted",
-        Role::Floor => "floor",
-    }
 }

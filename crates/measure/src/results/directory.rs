@@ -2,7 +2,7 @@
 
 use super::{Part, csv};
 use models::file::{self, FileError};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -59,26 +59,13 @@ impl Directory {
     /// # Errors
     /// When a file cannot be written; those that were there before are still whole.
     pub fn write_tables(&self, part: &Part) -> Result<(), ResultsError> {
-        let name = &part.name;
-        for figure in &part.figures {
-            self.put(&format!("{name}-{}.csv", figure.name), |file| csv::figure(figure, file))?;
-        }
-        for map in &part.maps {
-            self.put(&format!("{name}-{}.csv", map.name), |file| csv::map(map, file))?;
-        }
-        for table in &part.tables {
-            self.put(&format!("{name}-{}.csv", table.name), |file| csv::table(table, file))?;
+        let figures = part.figures.iter().map(csv::of_figure);
+        let maps = part.maps.iter().map(csv::of_map);
+        for table in figures.chain(maps).chain(part.tables.iter().cloned()) {
+            let path = self.path.join(format!("{}-{}.csv", part.name, table.name));
+            file::replace(&path, |file| csv::write(&table, file).map_err(io::Error::from))
+                .map_err(|source| FileError::Unwritable { path, source })?;
         }
         Ok(())
-    }
-
-    fn put(
-        &self,
-        name: &str,
-        write: impl FnOnce(&mut File) -> ::csv::Result<()>,
-    ) -> Result<(), ResultsError> {
-        let path = self.path.join(name);
-        file::replace(&path, |file| write(file).map_err(io::Error::from))
-            .map_err(|source| ResultsError::File(FileError::Unwritable { path, source }))
     }
 }

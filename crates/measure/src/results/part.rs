@@ -95,18 +95,18 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// Source of values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Role {
-    /// From a clock.
-    Measured,
-    /// From a model, before the measurement.
-    Predicted,
-    /// From a formula fitted to these measurements.
-    Fitted,
-    /// Lower bound of the machine for the same, without any protocol.
-    Floor,
+collectives::named_enum! {
+    /// Source of values.
+    pub enum Role ("source of values") {
+        /// From a clock.
+        Measured = "measured",
+        /// From a model, before the measurement.
+        Predicted = "predicted",
+        /// From a formula fitted to these measurements.
+        Fitted = "fitted",
+        /// Lower bound of the machine for the same, without any protocol.
+        Floor = "floor",
+    }
 }
 
 /// A value and how far its repetitions lie apart.
@@ -243,42 +243,27 @@ impl Part {
     }
 }
 
-impl Part {
-    /// The same with its method, and the source that it comes from.
-    #[must_use]
-    pub fn described(self, about: &str, source: &str) -> Self {
-        Part { about: about.to_owned(), source: source.to_owned(), ..self }
-    }
-}
-
-impl Figure {
-    /// A figure of times against message length, without curves.
-    pub fn by_length(name: &str, title: &str, time: &str) -> Self {
-        Figure::new(name, title, Axis::bytes("message length"), Axis::microseconds(time))
-    }
-
-    /// A figure without curves.
-    pub fn new(name: &str, title: &str, x: Axis, y: Axis) -> Self {
-        Figure {
-            name: name.to_owned(),
-            title: title.to_owned(),
-            caption: String::new(),
-            x,
-            y,
-            series: Vec::new(),
-        }
-    }
-}
-
 impl Table {
-    /// A table without rows.
-    pub fn new(name: &str, title: &str, columns: &[&str]) -> Self {
+    /// A table of these rows, under its name and its title. Bars stand between the names of its
+    /// columns.
+    ///
+    /// ```
+    /// use measure::results::Table;
+    /// let table = Table::new(["copy", "Copies"], "size (bytes) | time (ns)", "", Vec::new());
+    /// assert_eq!(table.columns, ["size (bytes)", "time (ns)"]);
+    /// ```
+    pub fn new(
+        [name, title]: [&str; 2],
+        columns: &str,
+        caption: &str,
+        rows: Vec<Vec<Value>>,
+    ) -> Self {
         Table {
             name: name.to_owned(),
             title: title.to_owned(),
-            caption: String::new(),
-            columns: columns.iter().map(ToString::to_string).collect(),
-            rows: Vec::new(),
+            caption: caption.to_owned(),
+            columns: columns.split(" | ").map(str::to_owned).collect(),
+            rows,
         }
     }
 }
@@ -305,6 +290,14 @@ impl Axis {
         Axis { scale: Scale::Logarithmic, ..self }
     }
 }
+
+/// A row of a table, of anything that can be a value.
+macro_rules! values {
+    ($($value:expr),+ $(,)?) => {
+        vec![$($crate::results::Value::from($value)),+]
+    };
+}
+pub(crate) use values;
 
 impl Value {
     /// A number, or none where it is infinite or undefined.
@@ -349,6 +342,29 @@ impl Point {
 }
 
 impl Figure {
+    /// A figure of times against message length, without curves.
+    pub fn by_length(name: &str, title: &str, time: &str) -> Self {
+        Figure::new(name, title, Axis::bytes("message length"), Axis::microseconds(time))
+    }
+
+    /// A figure without curves.
+    pub fn new(name: &str, title: &str, x: Axis, y: Axis) -> Self {
+        Figure {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            caption: String::new(),
+            x,
+            y,
+            series: Vec::new(),
+        }
+    }
+
+    /// The same with this caption.
+    #[must_use]
+    pub fn captioned(self, caption: &str) -> Self {
+        Figure { caption: caption.to_owned(), ..self }
+    }
+
     /// Adds a point to the curve of this name, which is begun if need be; points stay in the order
     /// of their x, and those of one x in the order in which they come.
     pub fn add(&mut self, series: &str, role: Role, point: Point) {
@@ -387,6 +403,24 @@ fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::E
 impl From<f64> for Value {
     fn from(number: f64) -> Self {
         Value::Number(number)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        Value::Number(number.into())
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Value::Number(number as f64)
+    }
+}
+
+impl From<usize> for Value {
+    fn from(number: usize) -> Self {
+        Value::Number(number as f64)
     }
 }
 

@@ -7,7 +7,7 @@ use ::models::machine::Fingerprint;
 use ::models::machine_file::{Engine, Machine};
 use collectives::Collective;
 use measure::experiments::decisions::{Purpose, at_speed, experiment, table};
-use measure::experiments::{models, part};
+use measure::experiments::{find, part};
 use measure::harness::Setting;
 use measure::results::{Part, Role, Value};
 
@@ -27,7 +27,8 @@ fn cells(part: &Part) -> usize {
 }
 
 fn every_measured_algorithm_is_predicted() {
-    let part = part_on_threads(&models::experiment(&quick())).expect("it can be measured");
+    let part = part_on_threads(&find("models").expect("it is there").experiment(&quick()))
+        .expect("it can be measured");
     assert!(part.complete);
     let figure = part
         .figures

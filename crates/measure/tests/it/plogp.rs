@@ -313,7 +313,7 @@ fn gaps_that_fall_are_doubted() {
 /// All of it on the real engine, in the quick form: the results are times, however long they are.
 fn the_real_transport_has_parameters() {
     let setting = Setting { quick: true, ..Setting::default() };
-    let part = part_on_threads(&find("plogp").unwrap()(&setting)).unwrap();
+    let part = part_on_threads(&find("plogp").unwrap().experiment(&setting)).unwrap();
     assert!(part.complete);
     let rows = &part.table("parameters").unwrap().rows;
     let classes = models::machine::Topology::here().pairs().len();

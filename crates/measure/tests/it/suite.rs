@@ -121,8 +121,9 @@ fn assert_obeys_the_form(part: &Part) {
 }
 
 fn measured(name: &str) -> Part {
-    let draw = find(name).unwrap_or_else(|| panic!("there is no {name}"));
-    let part = part_on_threads(&draw(&quick())).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let entry = find(name).unwrap_or_else(|| panic!("there is no {name}"));
+    let part = part_on_threads(&entry.experiment(&quick()))
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(part.name, name);
     assert_obeys_the_form(&part);
     part
@@ -186,7 +187,7 @@ fn matchings_have_a_row_each_and_a_distribution() {
 /// On threads, which are not bound, so that any machine has four cores to name.
 fn contention_compares_with_one_pair() {
     let setting = Setting { cores: (0..4).collect(), ..quick() };
-    let experiment = measure::experiments::contention::experiment(&setting);
+    let experiment = find("contention").expect("it is there").experiment(&setting);
     let part = part_on_threads(&experiment).expect("it can be measured");
     assert_obeys_the_form(&part);
     let rows = &part.tables[0].rows;
@@ -215,7 +216,7 @@ fn placement_has_every_mapping() {
 }
 
 fn queues_have_a_row_for_each_case_and_what_follows_from_them() {
-    let experiment = find("queues").expect("it is there")(&quick());
+    let experiment = find("queues").expect("it is there").experiment(&quick());
     let run = run_on_threads(&experiment).expect("it can be measured");
     let part = part(&run).expect("it is known");
     assert_obeys_the_form(&part);
@@ -233,7 +234,7 @@ fn queues_have_a_row_for_each_case_and_what_follows_from_them() {
 
 fn queues_of_ranks_that_share_a_core_are_not_measured() {
     let setting = Setting { cores: vec![0], ..quick() };
-    let experiment = find("queues").expect("it is there")(&setting);
+    let experiment = find("queues").expect("it is there").experiment(&setting);
     let part = part_on_threads(&experiment).expect("there is nothing to do");
     assert!(part.complete && part.figures.is_empty() && part.tables.is_empty());
     assert!(part.notes[0].contains("2 ranks on 1 core"), "{:?}", part.notes);
@@ -384,15 +385,17 @@ fn two_ranks_on_two_nodes_say_what_they_are_too_few_for() {
 
 /// The list depends on the setting alone: every rank draws it up for itself.
 fn every_process_draws_up_the_same_steps() {
-    for (name, draw) in EXPERIMENTS {
+    for entry in EXPERIMENTS {
+        let name = entry.name();
         for setting in [quick(), Setting { quick: false, ..quick() }] {
             let steps = |experiment: Experiment| {
                 let of = |step: &Step| (step.what.clone(), step.shape.clone(), step.milliseconds);
                 experiment.steps().iter().map(of).collect::<Vec<_>>()
             };
-            let (one, other) = (steps(draw(&setting)), steps(draw(&setting)));
+            let (one, other) =
+                (steps(entry.experiment(&setting)), steps(entry.experiment(&setting)));
             assert!(!one.is_empty() && one == other, "{name}");
-            assert_eq!(draw(&setting).name(), *name);
+            assert_eq!(entry.experiment(&setting).name(), name);
         }
     }
 }
@@ -400,8 +403,13 @@ fn every_process_draws_up_the_same_steps() {
 /// Durations that the help text states: some minutes in full, about one in the quick form.
 fn all_of_it_takes_as_long_as_users_are_told() {
     let minutes = |setting: &Setting| {
-        let steps = EXPERIMENTS.iter().flat_map(|(_, draw)| {
-            draw(setting).steps().iter().map(|step| step.milliseconds).collect::<Vec<_>>()
+        let steps = EXPERIMENTS.iter().flat_map(|entry| {
+            entry
+                .experiment(setting)
+                .steps()
+                .iter()
+                .map(|step| step.milliseconds)
+                .collect::<Vec<_>>()
         });
         steps.sum::<u64>() as f64 / 60_000.0
     };

@@ -100,8 +100,9 @@ pub(crate) fn these(
     place: &ResultsLocation,
     format: Format,
 ) -> anyhow::Result<ExitCode> {
-    let build =
-        |name: &&str| find(name).map(|build| build(setting)).with_context(|| no_experiment(name));
+    let build = |name: &&str| {
+        find(name).map(|entry| entry.experiment(setting)).with_context(|| no_experiment(name))
+    };
     let experiments = names.iter().map(build).collect::<anyhow::Result<_>>()?;
     show(measure_all(experiments, setting, place)?, place, format)
 }
@@ -118,7 +119,7 @@ pub(crate) fn quietly(
 /// Makes all of them.
 pub(crate) fn all(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     let setting = arguments.setting()?;
-    let experiments = EXPERIMENTS.iter().map(|(_, build)| build(&setting)).collect();
+    let experiments = EXPERIMENTS.iter().map(|entry| entry.experiment(&setting)).collect();
     show(measure_all(experiments, &setting, &arguments.place)?, &arguments.place, format)
 }
 
@@ -142,8 +143,8 @@ pub(super) fn measure_one(
     setting: &Setting,
     place: &ResultsLocation,
 ) -> anyhow::Result<Measured> {
-    let build = find(name).with_context(|| no_experiment(name))?;
-    measure_all(vec![build(setting)], setting, place)
+    let entry = find(name).with_context(|| no_experiment(name))?;
+    measure_all(vec![entry.experiment(setting)], setting, place)
 }
 
 fn measure_all(

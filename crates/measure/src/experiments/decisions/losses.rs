@@ -3,7 +3,7 @@
 use super::purpose::{Purpose, between_nodes};
 use super::timed::{rows, timed};
 use crate::experiments::plans::{CallValue, map};
-use crate::results::{Colour, Map, Part, Table, Value};
+use crate::results::{Colour, Map, Part, Table, Value, values};
 use crate::rows::{Chooser, Measurements, Run};
 use collectives::Choice;
 use models::decision::{CallForm, Measured, Query};
@@ -91,13 +91,12 @@ pub(super) fn add_losses(part: &mut Part, runs: &[&Run]) {
             rows.extend(summary(name, "all", losses.iter()));
         }
     }
-    let columns =
-        ["choice", "of", "median", "90th percentile", "worst", "where it is worst", "cells"];
-    part.tables.push(Table {
-        caption: "Over all operations and sizes.".to_owned(),
+    part.tables.push(Table::new(
+        ["summary", "Regret"],
+        "choice | of | median | 90th percentile | worst | where it is worst | cells",
+        "Over all operations and sizes.",
         rows,
-        ..Table::new("summary", "Regret", &columns)
-    });
+    ));
 }
 
 /// Losses by what chooses.
@@ -168,15 +167,9 @@ fn summary<'l>(
     losses.sort_by(|(_, one), (_, other)| one.0.total_cmp(&other.0));
     let (query, (worst, words)) = losses.last()?;
     let values: Vec<f64> = losses.iter().map(|(_, (loss, _))| *loss).collect();
-    Some(vec![
-        choice.into(),
-        of.into(),
-        percentile(&values, 0.5).into(),
-        percentile(&values, 0.9).into(),
-        (*worst).into(),
-        format!("{query}: {words}").into(),
-        (values.len() as f64).into(),
-    ])
+    let [median, p90] = [0.5, 0.9].map(|share| percentile(&values, share));
+    let place = format!("{query}: {words}");
+    Some(values![choice, of, median, p90, *worst, place, values.len()])
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! A step: the plans of a call, predicted and timed.
 
-use super::calls::visits;
+use super::calls::{Grid, visits};
 use super::candidates::{self, Candidates, Extent};
 use super::purpose::Purpose;
 use crate::experiments::algorithms::{CollectiveCall, compare_in_batches, settle};
 use crate::harness::timer::Budget;
 use crate::harness::{
-    ATTEMPTS, Doubts, Error, JobShape, QUICK_ATTEMPTS, Setting, Step, StepContext, undisturbed_rows,
+    ATTEMPTS, Doubts, Error, Experiment, JobShape, QUICK_ATTEMPTS, Setting, Step, StepContext,
+    undisturbed_rows,
 };
 use crate::rows::{Quantity, Row, What};
 use collectives::Choice;
@@ -25,8 +26,18 @@ struct Effort {
     attempts: u32,
 }
 
+/// The experiment for a purpose, on one node or between the nodes of the setting.
+pub fn experiment(purpose: Purpose, setting: &Setting) -> Experiment {
+    let calls = match &setting.nodes {
+        None => Grid::on_one_node(purpose, &setting.words()).calls(),
+        Some(nodes) => Grid::between(purpose, setting, nodes).visited(visits(setting)),
+    };
+    let steps = calls.into_iter().map(|query| step(purpose, setting, query));
+    Experiment::new(purpose.name(), setting, steps).noting_crowds()
+}
+
 /// The step that times the plans of a call.
-pub(super) fn step(purpose: Purpose, setting: &Setting, query: Query) -> Step {
+fn step(purpose: Purpose, setting: &Setting, query: Query) -> Step {
     let is_between_nodes = setting.nodes.is_some();
     let milliseconds = purpose.milliseconds(is_between_nodes);
     let visits = if is_between_nodes { visits(setting) as f64 } else { 1.0 };

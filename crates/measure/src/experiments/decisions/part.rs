@@ -1,73 +1,84 @@
 //! Figures, maps and tables of a run.
 
 use super::losses::add_losses;
+use super::measure::experiment;
 use super::purpose::Purpose;
 use super::timed::disturbed;
+use crate::experiments::entry::SuiteEntry;
 use crate::experiments::plans::{CallValue, PlanFigures, PlanTimes, map, plans, words};
-use crate::results::{Colour, Part, Table, Value};
+use crate::results::{Colour, Part, Table, values};
 use crate::rows::{Chooser, Row, Run};
 use collectives::{Algorithm, Choice, Collective, Levels};
 use models::decision::{CallForm, Query};
 use models::statistics::percentile;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The figures, maps and tables of a run for this purpose.
-pub(super) fn part(purpose: Purpose, run: &Run) -> Part {
+const SOURCE: &str = "Barchet-Estefanel, Mounié 2004, section 6";
+
+/// Times that correct the models between nodes.
+pub const CALIBRATION: SuiteEntry = SuiteEntry {
+    name: Purpose::Calibration.name(),
+    title: "Times that the models are corrected by",
+    about: "Every plan of a call between the nodes of a job takes its turn, in batches of calls back to \
+            back. A few constants of the models are fitted to these times.",
+    source: SOURCE,
+    steps: |setting| experiment(Purpose::Calibration, setting),
+    view: |run, part| view(Purpose::Calibration, run, part),
+};
+
+/// Times of the candidates of a decision table.
+pub const DECISIONS: SuiteEntry = SuiteEntry {
+    name: Purpose::Decision.name(),
+    title: "Which algorithm is best",
+    about: "The models predict every plan of a call. Candidates whose predictions lie within the models' own \
+            error of the best take turns; those within 30 % of the fastest do so again for longer. The \
+            models' plan stays where it is as fast as the best, or where the models leave no doubt. A flat \
+            collective, which needs no schedule, also wins where it is within 20 % of the best and the \
+            middle halves of their repetitions overlap. Dashed are predictions.",
+    source: SOURCE,
+    steps: |setting| experiment(Purpose::Decision, setting),
+    view: |run, part| view(Purpose::Decision, run, part),
+};
+
+/// Losses of the choices of a decision table.
+pub const REGRET: SuiteEntry = SuiteEntry {
+    name: Purpose::Check.name(),
+    title: "What choices lose",
+    about: "All candidates of each operation, number of ranks and size take turns, at sizes that the decision \
+            table was not made from and in jobs of their own. Those within 30 % of the fastest, and those \
+            that the built-in rules, the models and the table choose, do so again for longer; regret is the \
+            chosen one's median then over that of the best. Models are those of machine.json alone, without \
+            a stopwatch; their errors are those at sizes that nothing was fitted to, γ of the all-to-all \
+            included.",
+    source: SOURCE,
+    steps: |setting| experiment(Purpose::Check, setting),
+    view: |run, part| view(Purpose::Check, run, part),
+};
+
+fn view(purpose: Purpose, run: &Run, part: &mut Part) {
     let is_between_nodes = run.rows().any(|row| row.nodes > 1);
-    let title = match purpose {
-        Purpose::Calibration => "Times that the models are corrected by",
-        Purpose::Decision => "Which algorithm is best",
-        Purpose::Check if is_between_nodes => "What choices are compared with",
-        Purpose::Check => "What choices lose",
-    };
-    let about = about(purpose, is_between_nodes);
-    let part = Part::new(purpose.name(), title);
-    let mut part = part.described(about, "Barchet-Estefanel, Mounié 2004, section 6");
     let plans = plans(run, false);
     let mut figures = PlanFigures::default();
     figures.add_all(&plans, "predicted");
     part.figures = figures.all();
     match purpose {
-        Purpose::Decision if !is_between_nodes => add_winners(&mut part, &plans),
-        Purpose::Check if !is_between_nodes => add_losses(&mut part, &[run]),
-        _ => {}
-    }
-    part.tables.extend([errors(&plans), comparisons(run)]);
-    part
-}
-
-fn about(purpose: Purpose, is_between_nodes: bool) -> &'static str {
-    match purpose {
-        Purpose::Calibration => {
-            "Every plan of a call between the nodes of a job takes its turn, in batches of calls \
-             back to back. A few constants of the models are fitted to these times."
-        }
         Purpose::Decision if is_between_nodes => {
             "The models predict every plan of a call between the nodes of a job. Candidates whose \
-             predictions lie within the models' own error of the best take turns, in batches of \
-             calls back to back. Dashed are predictions."
+             predictions lie within the models' own error of the best take turns, in batches of calls back \
+             to back. Dashed are predictions."
+                .clone_into(&mut part.about);
         }
-        Purpose::Decision => {
-            "The models predict every plan of a call. Candidates whose predictions lie within \
-             the models' own error of the best take turns; those within 30 % of the fastest do \
-             so again for longer. The models' plan stays where it is as fast as the best, or \
-             where the models leave no doubt. A flat collective, which needs no schedule, also \
-             wins where it is within 20 % of the best and the middle halves of their \
-             repetitions overlap. Dashed are predictions."
-        }
+        Purpose::Decision => add_winners(part, &plans),
         Purpose::Check if is_between_nodes => {
-            "Every plan of a call takes its turn, at sizes that neither the models nor the table \
-             were made from. Dashed are predictions."
+            "What choices are compared with".clone_into(&mut part.title);
+            "Every plan of a call takes its turn, at sizes that neither the models nor the table were made \
+             from. Dashed are predictions."
+                .clone_into(&mut part.about);
         }
-        Purpose::Check => {
-            "All candidates of each operation, number of ranks and size take turns, at sizes \
-             that the decision table was not made from and in jobs of their own. Those within \
-             30 % of the fastest, and those that the built-in rules, the models and the table \
-             choose, do so again for longer; regret is the chosen one's median then over that of \
-             the best. Models are those of machine.json alone, without a stopwatch; their errors \
-             are those at sizes that nothing was fitted to, γ of the all-to-all included."
-        }
+        Purpose::Check => add_losses(part, &[run]),
+        Purpose::Calibration => {}
     }
+    part.tables.extend([errors(&plans), comparisons(run)]);
 }
 
 /// Adds maps of the best plans of blocking calls: for each number of ranks those of the models lie
@@ -132,38 +143,35 @@ fn errors(plans: &[PlanTimes<'_>]) -> Table {
     }
     let row = |((operation, levels, algorithm), mut errors): ((_, _, _), Vec<f64>)| {
         errors.sort_by(f64::total_cmp);
-        let [median, p90] = [0.5, 0.9].map(|share| Value::from(percentile(&errors, share)));
-        let count = Value::from(errors.len() as f64);
+        let [median, p90] = [0.5, 0.9].map(|share| percentile(&errors, share));
         let plan = Choice { levels, ..Choice::of(algorithm) };
-        vec![Collective::name(operation).into(), plan.to_string().into(), median, p90, count]
+        values![Collective::name(operation), plan.to_string(), median, p90, errors.len()]
     };
-    let columns = ["operation", "algorithm", "median", "90th percentile", "predictions"];
-    Table {
-        caption: "Of the predictions of plans that were timed, over sizes, forms and ranks."
-            .to_owned(),
-        rows: errors.into_iter().map(row).collect(),
-        ..Table::new("errors", "Relative errors of the models", &columns)
-    }
+    Table::new(
+        ["errors", "Relative errors of the models"],
+        "operation | algorithm | median | 90th percentile | predictions",
+        "Of the predictions of plans that were timed, over sizes, forms and ranks.",
+        errors.into_iter().map(row).collect(),
+    )
 }
 
 /// Comparisons that something disturbed.
 fn comparisons(run: &Run) -> Table {
-    let row = |(query, why): (Query, String)| {
-        vec![words(&query).into(), (query.bytes as f64).into(), why.into()]
-    };
-    Table {
-        caption: "Candidates that were timed while the cores had other work, each attempt. Their \
-                  rows of the decision table are marked as noisy."
-            .to_owned(),
-        rows: disturbed(&[run]).map(row).collect(),
-        ..Table::new("disturbed", "Disturbed comparisons", &["call", "bytes", "disturbance"])
-    }
+    let row = |(query, why): (Query, String)| values![words(&query), query.bytes, why];
+    Table::new(
+        ["disturbed", "Disturbed comparisons"],
+        "call | bytes | disturbance",
+        "Candidates that were timed while the cores had other work, each attempt. Their rows of the \
+         decision table are marked as noisy.",
+        disturbed(&[run]).map(row).collect(),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::experiments::decisions::trial::trial;
+    use crate::results::Value;
     use crate::rows::Quantity;
     use std::num::NonZeroU32;
 
@@ -189,10 +197,9 @@ mod tests {
             row(64, &dary, 4.0),
             row(512, &dary, 1.0),
         ]);
-        let expected: Vec<Value> =
-            vec!["bcast".into(), "d-ary".into(), 0.375.into(), 0.475.into(), 2.0.into()];
+        let expected: Vec<Value> = values!["bcast", "d-ary", 0.375, 0.475, 2.0];
         assert_eq!(errors(&plans(&run, false)).rows, [expected]);
-        let part = part(Purpose::Decision, &run);
+        let part = DECISIONS.part(&run);
         let cells = |at: usize| {
             let cells = part.maps[at].cells.iter();
             cells.map(|cell| (cell.column, cell.detail.as_str())).collect::<Vec<_>>()

@@ -1,7 +1,7 @@
 //! Performance guidelines between collectives, and their violations.
 
 use super::simulated::Simulated;
-use crate::results::Value;
+use crate::results::{Value, values};
 use collectives::Collective;
 use models::decision::Query;
 use models::machine_file::Engine;
@@ -77,9 +77,8 @@ pub(super) fn broken(plans: &[Simulated<'_>]) -> Vec<Vec<Value>> {
                 let bytes = *bytes as f64;
                 let right = guideline.right(best, *ranks, bytes);
                 if let Some(right) = right.filter(|right| *left > TOLERANCE * right) {
-                    let numbers = [f64::from(*ranks), bytes, *left, right, left / right];
-                    let words = [guideline.words().into()].into_iter();
-                    rows.push(words.chain(numbers.map(Value::from)).collect());
+                    let words = guideline.words();
+                    rows.push(values![words, *ranks, bytes, *left, right, left / right]);
                 }
             }
         }

@@ -4,7 +4,7 @@ use super::guidelines;
 use super::simulated::{SharingModel, Simulated, simulated};
 use crate::experiments::plans::PlanFigures;
 use crate::experiments::sharing::{Measured, is_fitted, program};
-use crate::results::{Figure, Part, Point, Role, Table, Value};
+use crate::results::{Figure, Part, Point, Role, Table, Value, values};
 use crate::rows::{Quantity, Row, Run};
 use collectives::{Algorithm, Collective};
 use models::decision::Query;
@@ -15,81 +15,58 @@ use models::simulation::{Constants, KNOTS, bounds};
 use models::statistics::median;
 use std::collections::BTreeMap;
 
-/// Figures and tables of a run. Visits aside, nothing depends on the order of its rows.
-pub fn part(run: &Run) -> Part {
-    let about = "Every algorithm of an operation takes turns with the others; a point is the time \
-                 from a common start until the slowest rank is done, on the fastest of several \
-                 visits. Dashed are predictions. Those named pLogP come from the formulas of \
-                 tables 1 to 3 and the parameters in machine.json, with what a run costs besides \
-                 its messages: each rank works for itself. Those named sharing come from a \
-                 simulation of the engine: the rank that enables an operation executes it, for \
-                 any rank, and ranks of one core take turns; its constants are fitted to the \
-                 simplest algorithm of each operation, which the tables mark, and predict all \
-                 others.";
-    let part = Part::new("models", "Predicted against measured");
-    let mut part = part.described(about, "Barchet-Estefanel, Mounié 2004, sections 3 to 5");
+/// Adds the figures and tables of a run. Visits aside, nothing depends on the order of its rows.
+pub(super) fn view(run: &Run, part: &mut Part) {
     let (plans, models) = simulated(run);
     let published = published_bounds(run);
     part.figures = figures(&plans, &published);
     let constants = models.iter().flat_map(|one| constants(one.ranks, &one.model.constants));
     part.tables = vec![
-        table(
-            ("errors", "How far predictions are off"),
-            "Relative errors of predictions against medians, over all sizes.",
+        Table::new(
+            ["errors", "How far predictions are off"],
             "operation | algorithm | ranks | engine | model | median error | worst error | sizes | fitted",
+            "Relative errors of predictions against medians, over all sizes.",
             errors(&plans),
         ),
-        table(
-            ("summary", "How far predictions are off, in all"),
-            "Over all algorithms of the paper's tables 1 and 2 (bcast and scatter) without \
-             joins, and over all others; algorithms that the constants were fitted to are \
-             left out of the model of sharing's errors.",
+        Table::new(
+            ["summary", "How far predictions are off, in all"],
             "algorithms | ranks | engine | model | median error | worst error | points",
+            "Over all algorithms of the paper's tables 1 and 2 (bcast and scatter) without joins, and over \
+             all others; algorithms that the constants were fitted to are left out of the model of \
+             sharing's errors.",
             summary(&plans),
         ),
-        table(
-            ("constants", "Constants of the model of sharing"),
-            "Fitted to the simplest algorithm of each operation.",
+        Table::new(
+            ["constants", "Constants of the model of sharing"],
             "ranks | what | size (bytes) | cost (µs)",
+            "Fitted to the simplest algorithm of each operation.",
             constants.collect(),
         ),
-        table(
-            ("contention", "The contention ratio γ of the all-to-all"),
-            "The ratio is fitted to every other size of the direct exchange and tested on \
-             the sizes between. Bounds are those of table 3, where machine.json is there, \
-             and with the peers engine those of the model of sharing: all work spread over \
-             the cores, and all of it on one, by constants that are fitted without the \
-             all-to-all.",
-            "ranks | engine | bounds | ratio | quartiles | sizes fitted | sizes tested | median error | worst error",
+        Table::new(
+            ["contention", "The contention ratio γ of the all-to-all"],
+            "ranks | engine | bounds | ratio | quartiles | sizes fitted | sizes tested | median error | \
+             worst error",
+            "The ratio is fitted to every other size of the direct exchange and tested on the sizes between. \
+             Bounds are those of table 3, where machine.json is there, and with the peers engine those of \
+             the model of sharing: all work spread over the cores, and all of it on one, by constants that \
+             are fitted without the all-to-all.",
             ratios(&plans, &models, &published),
         ),
-        table(
-            ("guidelines", "Guidelines that are broken"),
-            "What should hold, where it does not by more than a tenth. Each side is the best \
-             algorithm measured.",
+        Table::new(
+            ["guidelines", "Guidelines that are broken"],
             "guideline | ranks | bytes | left (µs) | right (µs) | ratio",
+            "What should hold, where it does not by more than a tenth. Each side is the best algorithm \
+             measured.",
             guidelines::broken(&plans),
         ),
-        table(
-            ("anomalies", "Anomalies of small messages"),
-            "Sizes up to 4 KiB that take at least a fifth longer than the next larger one \
-             (2004, section 3.1).",
+        Table::new(
+            ["anomalies", "Anomalies of small messages"],
             "operation | algorithm | ranks | bytes | time (µs) | larger (bytes) | time (µs) of the larger",
+            "Sizes up to 4 KiB that take at least a fifth longer than the next larger one (2004, section \
+             3.1).",
             anomalies(&plans),
         ),
     ];
-    part
-}
-
-/// A table of the part, with a bar between the names of its columns.
-fn table(
-    (name, title): (&str, &str),
-    caption: &str,
-    columns: &str,
-    rows: Vec<Vec<Value>>,
-) -> Table {
-    let columns: Vec<&str> = columns.split(" | ").collect();
-    Table { caption: caption.to_owned(), rows, ..Table::new(name, title, &columns) }
 }
 
 /// The bounds of table 3 for the all-to-all of each call on each engine.
@@ -148,9 +125,8 @@ impl<A> Group<A> {
     /// A row with the words for the algorithms, and the middle, worst and number of errors.
     fn row(self, words: impl FnOnce(A) -> Vec<Value>, errors: &[f64]) -> Vec<Value> {
         let Group { of, ranks, engine, model } = self;
-        let place: [Value; 3] = [f64::from(ranks).into(), engine.into(), model.into()];
-        let numbers = [median(errors), worst(errors), errors.len() as f64].map(Value::from);
-        words(of).into_iter().chain(place).chain(numbers).collect()
+        let place = values![ranks, engine, model];
+        [words(of), place, values![median(errors), worst(errors), errors.len()]].concat()
     }
 }
 
@@ -169,7 +145,7 @@ fn errors(plans: &[Simulated<'_>]) -> Vec<Vec<Value>> {
     let row = |(group, errors): (Group<(Collective, Algorithm)>, Vec<f64>)| {
         let fitted = is_of_fitted(group.model, group.of);
         let words = |(operation, algorithm): (Collective, Algorithm)| {
-            vec![operation.name().into(), algorithm.name().into()]
+            values![operation.name(), algorithm.name()]
         };
         let mut row = group.row(words, &errors);
         row.push(if fitted { "fitted" } else { "predicted" }.into());
@@ -187,8 +163,7 @@ fn summary(plans: &[Simulated<'_>]) -> Vec<Vec<Value>> {
             groups.entry(Group::of(!is_of_tables(of), one, model)).or_default().push(error);
         }
     }
-    let words =
-        |is_further| vec![Value::from(if is_further { "all others" } else { "tables 1 and 2" })];
+    let words = |is_further| values![if is_further { "all others" } else { "tables 1 and 2" }];
     groups.into_iter().map(|(group, errors)| group.row(words, &errors)).collect()
 }
 
@@ -206,9 +181,7 @@ fn is_of_tables((operation, algorithm): (Collective, Algorithm)) -> bool {
 
 fn constants(ranks: u32, constants: &Constants) -> Vec<Vec<Value>> {
     let Constants { start, operation, crossing, switch, copy, fetch, combine } = constants;
-    let row = |what: &str, size: Value, cost: f64| {
-        vec![f64::from(ranks).into(), what.into(), size, cost.into()]
-    };
+    let row = |what: &str, size: Option<u64>, cost: f64| values![ranks, what, size, cost];
     let single = [
         ("a process begins and ends", *start),
         ("an operation", *operation),
@@ -216,13 +189,12 @@ fn constants(ranks: u32, constants: &Constants) -> Vec<Vec<Value>> {
         ("a switch between processes", *switch),
         ("to combine a byte", *combine),
     ];
-    let mut rows: Vec<_> =
-        single.into_iter().map(|(what, cost)| row(what, Value::None, cost)).collect();
+    let mut rows: Vec<_> = single.into_iter().map(|(what, cost)| row(what, None, cost)).collect();
     for (what, curve) in
         [("a copy", copy), ("a copy of what another core wrote, beyond that", fetch)]
     {
         let knots = KNOTS.iter().zip(curve.0);
-        rows.extend(knots.map(|(knot, cost)| row(what, Value::from(*knot as f64), cost)));
+        rows.extend(knots.map(|(knot, cost)| row(what, Some(*knot), cost)));
     }
     rows
 }
@@ -277,15 +249,15 @@ fn ratio(
     };
     let errors: Vec<f64> = half(1).map(|(_, sample)| error(sample)).collect();
     let sizes = |odd| half(odd).map(|(bytes, _)| bytes.to_string()).collect::<Vec<_>>().join(", ");
-    let of_errors = |value: f64| if errors.is_empty() { Value::None } else { value.into() };
-    Some(vec![
-        f64::from(ranks).into(),
-        engine.name().into(),
-        which.into(),
-        found.ratio.into(),
-        format!("{:.2} to {:.2}", found.lower_quartile, found.upper_quartile).into(),
-        sizes(0).into(),
-        sizes(1).into(),
+    let of_errors = |value: f64| (!errors.is_empty()).then_some(value);
+    Some(values![
+        ranks,
+        engine.name(),
+        which,
+        found.ratio,
+        format!("{:.2} to {:.2}", found.lower_quartile, found.upper_quartile),
+        sizes(0),
+        sizes(1),
         of_errors(median(&errors)),
         of_errors(worst(&errors)),
     ])
@@ -305,10 +277,8 @@ fn anomalies(plans: &[Simulated<'_>]) -> Vec<Vec<Value>> {
     for ((ranks, _, operation, plan), times) in curves {
         for ((bytes, time), (larger, less)) in times.iter().zip(times.iter().skip(1)) {
             if *bytes <= LARGEST && *time > LONGER * less {
-                let place: [Value; 3] =
-                    [operation.name().into(), plan.as_str().into(), f64::from(ranks).into()];
-                let numbers = [*bytes as f64, *time, *larger as f64, *less].map(Value::from);
-                rows.push(place.into_iter().chain(numbers).collect());
+                let of = values![operation.name(), plan.as_str(), ranks];
+                rows.push([of, values![*bytes, *time, *larger, *less]].concat());
             }
         }
     }

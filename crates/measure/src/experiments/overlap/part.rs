@@ -6,13 +6,13 @@ use super::collective::Collective;
 use super::measure::measure;
 use super::progress::Progress;
 use super::row::OverlapRow;
+use crate::experiments::entry::SuiteEntry;
 use crate::harness::{Experiment, JobShape, Nodes, Setting, Step};
-use crate::results::{Axis, Figure, Part, Point, Role, Table};
+use crate::results::{Axis, Figure, Part, Point, Role, Table, Value, values};
 use crate::rows::Run;
 use models::decision::CallForm;
 use tradewind::EngineKind;
 
-const TABLE: &str = "rows";
 /// A figure's name, its title, and what of a row it shows.
 type Shown = (&'static str, &'static str, fn(&OverlapRow) -> f64);
 const FIGURES: [Shown; 4] = [
@@ -25,8 +25,6 @@ const FIGURES: [Shown; 4] = [
 const ON_ONE_NODE: [Progress; 2] =
     [Progress::OnNode(EngineKind::Caller), Progress::OnNode(EngineKind::Peers)];
 const BETWEEN_NODES: [Progress; 2] = [Progress::InCalls, Progress::Nonblocking];
-/// Behind the figures' names, against the number of ranks.
-const BY_RANKS: &str = "-ranks";
 /// Sizes that are shown against the number of ranks.
 const SHOWN: [u64; 3] = [0, 8, 1 << 14];
 /// Size, microseconds of computation (about ten times what the collective takes alone),
@@ -51,7 +49,21 @@ const SIZES_BETWEEN_NODES: [(u64, f64, u32); 5] = [
 const FEW: u32 = 5;
 
 /// The experiment.
-pub fn experiment(setting: &Setting) -> Experiment {
+pub const ENTRY: SuiteEntry = SuiteEntry {
+    name: "overlap",
+    title: "Overlap",
+    about: "Every rank starts a collective, computes for a fixed number of steps without another call, and \
+            waits; what that takes more than the computation alone is the exposed time. Both engines \
+            compute equally long. Engine caller: a rank executes its operations in its own calls. Engine \
+            peers: the rank that completes an operation also executes those that depend on it. Between \
+            nodes the baseline is progress in calls only: the blocking call, after the computation. \
+            Compare exposed times: overlap in percent favours slow collectives.",
+    source: "Schneider et al. 2011, sections 4.2 and 4.3; Hoefler, Lumsdaine and Rehm, SC 2007",
+    steps,
+    view,
+};
+
+fn steps(setting: &Setting) -> Experiment {
     let (progress, sizes, ranks) = match &setting.nodes {
         None => (ON_ONE_NODE, SIZES.as_slice(), vec![2]),
         Some(nodes) => (BETWEEN_NODES, SIZES_BETWEEN_NODES.as_slice(), numbers_of_ranks(nodes)),
@@ -114,110 +126,70 @@ fn step(
     })
 }
 
-/// Figures and a table of a run.
-pub fn part(run: &Run) -> Part {
+fn view(run: &Run, part: &mut Part) {
     let rows = OverlapRow::all(run.rows());
     let is_between_nodes = run.rows().any(|row| row.nodes > 1);
-    let mut part = Part::new("overlap", "Overlap");
-    part.about = "Every rank starts a collective, computes for a fixed number of steps without \
-                  another call, and waits; what that takes more than the computation alone is the \
-                  exposed time. Both engines compute equally long. Engine caller: a rank \
-                  executes its operations in its own calls. Engine peers: the rank that completes \
-                  an operation also executes those that depend on it. Between nodes the baseline \
-                  is progress in calls only: the blocking call, after the computation. Compare \
-                  exposed times: overlap in percent favours slow collectives."
-        .to_owned();
-    part.source =
-        "Schneider et al. 2011, sections 4.2 and 4.3; Hoefler, Lumsdaine and Rehm, SC 2007"
-            .to_owned();
-    for (name, title, _) in FIGURES {
+    for (name, title, value) in FIGURES {
         let y = match name {
-            "overlap" => {
-                Axis { label: "overlap".to_owned(), unit: "%".to_owned(), ..Axis::number("") }
-            }
+            "overlap" => Axis { unit: "%".to_owned(), ..Axis::number("overlap") },
             _ => Axis::microseconds("time"),
         };
-        part.figures.push(Figure::new(name, title, Axis::bytes("size").logarithmic(), y.clone()));
-        if is_between_nodes {
-            let title = format!("{title}, against the number of ranks");
-            let x = Axis::number("number of ranks");
-            part.figures.push(Figure::new(&format!("{name}{BY_RANKS}"), &title, x, y));
+        let x = Axis::bytes("size").logarithmic();
+        let mut by_size = Figure::new(name, title, x, y.clone());
+        let title = format!("{title}, against the number of ranks");
+        let x = Axis::number("number of ranks");
+        let mut by_ranks = Figure::new(&format!("{name}-ranks"), &title, x, y);
+        for (row, form) in &rows {
+            let engine = engine(row, *form);
+            let point = |x| Point { repetitions: row.repetitions, ..Point::exact(x, value(row)) };
+            if row.op.has_data() {
+                let ranks =
+                    if is_between_nodes { format!(", {} ranks", row.ranks) } else { String::new() };
+                let curve = format!("{}{ranks}, {engine}", row.op);
+                by_size.add(&curve, Role::Measured, point(row.bytes as f64));
+            }
+            if is_between_nodes && SHOWN.contains(&row.bytes) {
+                let bytes =
+                    if row.bytes > 0 { format!(" of {} bytes", row.bytes) } else { String::new() };
+                let curve = format!("{}{bytes}, {engine}", row.op);
+                by_ranks.add(&curve, Role::Measured, point(row.ranks.into()));
+            }
         }
+        part.figures.extend([by_size, by_ranks]);
     }
-    part.tables.push(Table {
-        name: TABLE.to_owned(),
-        title: "Every collective".to_owned(),
-        caption:
-            "Medians; the tenths are those of the exposed time. Below zero: lost in the noise."
-                .to_owned(),
-        columns: [
-            "collective",
-            "ranks",
-            "bytes",
-            "engine",
-            "algorithm",
-            "alone (µs)",
-            "computation (µs)",
-            "total (µs)",
-            "exposed (µs)",
-            "10 % (µs)",
-            "90 % (µs)",
-            "overlap (%)",
-            "unattended (%)",
-            "CPU stolen (µs)",
-            "repetitions",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-        rows: Vec::new(),
-    });
-    for (row, form) in &rows {
-        add(&mut part, row, *form, is_between_nodes);
-    }
-    part
+    part.tables.push(Table::new(
+        ["rows", "Every collective"],
+        "collective | ranks | bytes | engine | algorithm | alone (µs) | computation (µs) | total (µs) | \
+         exposed (µs) | 10 % (µs) | 90 % (µs) | overlap (%) | unattended (%) | CPU stolen (µs) | repetitions",
+        "Medians; the tenths are those of the exposed time. Below zero: lost in the noise.",
+        rows.iter().map(|(row, form)| listed(row, *form)).collect(),
+    ));
 }
 
-/// Adds the points and the table's row of a collective.
-fn add(part: &mut Part, row: &OverlapRow, form: CallForm, is_between_nodes: bool) {
-    let engine = match form {
+/// The engine in words.
+fn engine(row: &OverlapRow, form: CallForm) -> String {
+    match form {
         CallForm::Blocking => format!("{} in calls", row.engine),
         CallForm::Nonblocking => row.engine.to_string(),
-    };
-    for (name, _, value) in FIGURES {
-        let mut add = |figure: &str, curve: String, x: f64| {
-            let point = Point { repetitions: row.repetitions, ..Point::exact(x, value(row)) };
-            let figure = part.figures.iter_mut().find(|known| known.name == figure);
-            figure.into_iter().for_each(|figure| figure.add(&curve, Role::Measured, point));
-        };
-        if row.op.has_data() {
-            let ranks =
-                if is_between_nodes { format!(", {} ranks", row.ranks) } else { String::new() };
-            add(name, format!("{}{ranks}, {engine}", row.op), row.bytes as f64);
-        }
-        if is_between_nodes && SHOWN.contains(&row.bytes) {
-            let bytes =
-                if row.bytes > 0 { format!(" of {} bytes", row.bytes) } else { String::new() };
-            let curve = format!("{}{bytes}, {engine}", row.op);
-            add(&format!("{name}{BY_RANKS}"), curve, f64::from(row.ranks));
-        }
     }
-    let values = [
-        row.op.name().into(),
-        f64::from(row.ranks).into(),
-        (row.bytes as f64).into(),
-        engine.into(),
-        row.algorithm.as_str().into(),
-        row.alone_us.into(),
-        row.compute_us.into(),
-        row.total_us.into(),
-        row.exposed_us.into(),
-        row.p10_us.into(),
-        row.p90_us.into(),
-        row.overlap.into(),
-        (row.unattended * 100.0).into(),
-        row.stolen_us.into(),
-        f64::from(row.repetitions).into(),
-    ];
-    let table = part.tables.iter_mut().find(|table| table.name == TABLE);
-    table.into_iter().for_each(|table| table.rows.push(values.to_vec()));
+}
+
+fn listed(row: &OverlapRow, form: CallForm) -> Vec<Value> {
+    values![
+        row.op.name(),
+        row.ranks,
+        row.bytes,
+        engine(row, form),
+        row.algorithm.as_str(),
+        row.alone_us,
+        row.compute_us,
+        row.total_us,
+        row.exposed_us,
+        row.p10_us,
+        row.p90_us,
+        row.overlap,
+        row.unattended * 100.0,
+        row.stolen_us,
+        row.repetitions,
+    ]
 }

@@ -1,7 +1,7 @@
 //! Lines through the curves, as in the report's table 1.
 
 use super::curves::{FIGURES, curves};
-use crate::results::Value;
+use crate::results::{Value, values};
 use crate::rows::Run;
 use models::fit::{Messages, Piece, Weights, messages};
 
@@ -92,20 +92,16 @@ pub(in crate::experiments) fn fits(run: &Run) -> Vec<Fit> {
 
 /// Rows of the table: zero messages and each piece.
 pub(super) fn listed(fit: &Fit) -> Vec<Vec<Value>> {
-    let row = |kind: &str, numbers: [Option<f64>; 7]| -> Vec<Value> {
-        let head = [Value::from(fit.figure), fit.curve.as_str().into(), kind.into()];
-        head.into_iter().chain(numbers.map(Value::from)).collect()
-    };
-    let zero = |time| row("zero", [Some(0.0), Some(0.0), Some(time), None, None, None, None]);
-    let finite = |error: f64| Some(error).filter(|error| error.is_finite());
+    let head = |kind: &str| values![fit.figure, fit.curve.as_str(), kind];
+    let none = Value::None;
+    let zero =
+        |time: f64| values![0.0, 0.0, time, none.clone(), none.clone(), none.clone(), none.clone()];
     let piece = |(kind, piece): (&'static str, &Piece)| {
-        let line = piece.line;
-        let start_up = start_up(kind, piece);
-        let errors = [line.intercept_error, line.slope_error].map(finite);
-        let ends = [Some(piece.from), Some(piece.to)];
-        let slope = Some(line.slope);
-        let bandwidth = bandwidth(piece);
-        row(kind, [ends[0], ends[1], start_up, errors[0], slope, errors[1], bandwidth])
+        let Piece { from, to, line, .. } = *piece;
+        let [of_a, of_b] = [line.intercept_error, line.slope_error].map(Value::finite);
+        let a = start_up(kind, piece);
+        [head(kind), values![from, to, a, of_a, line.slope, of_b, bandwidth(piece)]].concat()
     };
-    fit.messages.zero.map(zero).into_iter().chain(fit.pieces().map(piece)).collect()
+    let zero = fit.messages.zero.map(|time| [head("zero"), zero(time)].concat());
+    zero.into_iter().chain(fit.pieces().map(piece)).collect()
 }

@@ -7,22 +7,8 @@ use crate::experiments::pairs::LONGEST;
 use crate::results::{Axis, Figure, Part, Table};
 use crate::rows::{Pattern, Quantity, Run, What};
 
-/// Figures and table of a run.
-pub fn part(run: &Run) -> Part {
-    let about = "Two ranks run a linked schedule for each message. Exchange: both send at once \
-                  and then receive; round trip: one sends and the other sends back. Both are \
-                  divided by the two messages that they move. Posted: the receive waits for \
-                  nothing, so the bytes go where they are wanted as they come (the report's forced \
-                  messages). Not posted: the receive waits for something else, so messages up to \
-                  the eager limit wait in a mailbox and longer ones wait for the receive \
-                  (unforced). Between nodes each form of a call has an engine of its own. On one \
-                  node: engine caller: a rank executes its operations in its own calls, \
-                  as in the report. Peers: the rank that completes an operation also executes those \
-                  that depend on it, so one rank may execute both halves of a round trip. Wide queue and bulk are the queues' \
-                  paths beside the schedules. The first pass is discarded; a point is a time for \
-                  each batch.";
-    let source = "Bokhari 1995, section 2, figures 1 and 2, table 1";
-    let mut part = Part::new("pingpong", "Time against message length").described(about, source);
+/// Adds the figures and the table of a run.
+pub(super) fn view(run: &Run, part: &mut Part) {
     let fits = fits(run);
     for shown in FIGURES {
         let mut figure = curves(run, shown);
@@ -36,26 +22,14 @@ pub fn part(run: &Run) -> Part {
         part.figures.push(short_curves(run, shown));
     }
     part.figures.extend([first_touch(run), blocking(run)]);
-    let columns = [
-        "figure",
-        "curve",
-        "messages",
-        "from (bytes)",
-        "to (bytes)",
-        "start-up a (µs)",
-        "error of a (µs)",
-        "b (µs/byte)",
-        "error of b (µs/byte)",
-        "asymptotic bandwidth (MB/s)",
-    ];
-    part.tables.push(Table {
-        caption: "Zero, short and long messages fitted each for itself, with the break found by \
-                  the fit, through the medians of 0 to 16000 bytes; errors are one standard error."
-            .to_owned(),
-        rows: fits.iter().flat_map(listed).collect(),
-        ..Table::new("fits", "a + b × m", &columns)
-    });
-    part
+    part.tables.push(Table::new(
+        ["fits", "a + b × m"],
+        "figure | curve | messages | from (bytes) | to (bytes) | start-up a (µs) | error of a (µs) | \
+         b (µs/byte) | error of b (µs/byte) | asymptotic bandwidth (MB/s)",
+        "Zero, short and long messages fitted each for itself, with the break found by the fit, through \
+         the medians of 0 to 16000 bytes; errors are one standard error.",
+        fits.iter().flat_map(listed).collect(),
+    ));
 }
 
 /// The curves of a figure again, of short messages only.
@@ -75,13 +49,11 @@ fn first_touch(run: &Run) -> Figure {
     let x = Axis::bytes("message length").logarithmic();
     let y = Axis::microseconds("time of a message").logarithmic();
     let title = "Pages that are touched for the first time";
-    let mut figure = Figure::new("first-touch", title, x, y);
-    figure.caption =
-        "Each message of a round trip goes to memory that was never touched, or to the same \
-                      memory again; the first run of a schedule touches the library's own memory \
-                      too. Everything else in this suite is measured in touched memory, after a \
-                      first pass."
-            .to_owned();
+    let figure = Figure::new("first-touch", title, x, y).captioned(
+        "Each message of a round trip goes to memory that was never touched, or to the same memory \
+         again; the first run of a schedule touches the library's own memory too. Everything else in \
+         this suite is measured in touched memory, after a first pass.",
+    );
     let large = run.rows().filter(|row| row.bytes > LONGEST);
     drawn(figure, large, |row| {
         let curve = match row.quantity {
@@ -95,11 +67,10 @@ fn first_touch(run: &Run) -> Figure {
 
 fn blocking(run: &Run) -> Figure {
     let title = "Blocking and nonblocking sends";
-    let mut figure = Figure::by_length("blocking", title, "time of a message");
-    figure.caption =
+    let figure = Figure::by_length("blocking", title, "time of a message").captioned(
         "A message in each direction. Nonblocking: both are started, then both are waited for. \
-                        Blocking: each is waited for before the next is started."
-            .to_owned();
+         Blocking: each is waited for before the next is started.",
+    );
     drawn(figure, run.rows(), |row| {
         let What::Exchange(exchange) = &row.what else { return None };
         let curve = match exchange.pattern {
@@ -114,6 +85,7 @@ fn blocking(run: &Run) -> Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::pingpong::ENTRY;
     use crate::results::{Role, Value};
     use crate::rows::{Exchange, Pairs, Pattern, Row, What};
 
@@ -121,7 +93,7 @@ mod tests {
     fn part_of(time: impl Fn(f64) -> f64) -> Part {
         let what = What::Exchange(Exchange::posted(Pairs::Chain, Pattern::Exchange));
         let row = |bytes: u64| Row::trial(what.clone(), 2, bytes, &[2.0 * time(bytes as f64)]);
-        part(&Run::of((0..=16_000).step_by(64).map(row)))
+        ENTRY.part(&Run::of((0..=16_000).step_by(64).map(row)))
     }
 
     /// Start-up, microseconds a byte and bandwidth of the messages of this kind.
@@ -148,7 +120,7 @@ mod tests {
         let what = What::Exchange(Exchange::posted(Pairs::Chain, Pattern::Exchange));
         let row = |bytes: u64| Row::trial(what.clone(), 2, bytes, &[2.0 * time(bytes as f64)]);
         let short = (0..=2_000).step_by(16).filter(|bytes| bytes % 64 != 0);
-        let both = part(&Run::of((0..=16_000).step_by(64).chain(short).map(row)));
+        let both = ENTRY.part(&Run::of((0..=16_000).step_by(64).chain(short).map(row)));
         assert_eq!(both.table("fits"), part_of(time).table("fits"));
     }
 

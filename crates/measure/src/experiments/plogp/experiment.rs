@@ -74,7 +74,7 @@ pub(super) fn on_one_node(setting: &Setting) -> Experiment {
 
 /// Flat collectives and cooperative progress alone: what the models of collectives on one node
 /// need.
-pub fn progress(setting: &Setting) -> Experiment {
+pub(super) fn progress(setting: &Setting) -> Experiment {
     let steps = progress_steps(setting);
     Experiment::new("progress", setting, steps).noting(unknown()).noting_crowds()
 }

@@ -2,12 +2,14 @@
 
 use super::found::{Messages, messages};
 use super::machine::put;
+use crate::experiments::entry::SuiteEntry;
 use crate::results::machine::{circumstances, contention, flat};
-use crate::results::{Axis, Figure, Part, Point, Role, Table, Value};
+use crate::results::{Axis, Figure, Part, Point, Role, Table, Value, values};
 use crate::rows::{Row, Run};
 use models::costs::Sharing;
 use models::machine::Fingerprint;
 use models::machine_file::{Machine, SizeSamples};
+use models::simulation::Constants;
 use models::statistics::Sample;
 use models::survey::Survey;
 
@@ -44,72 +46,58 @@ const FIGURES: [Shown; 5] = [
         |survey, size| survey.stream.get(&size.bytes),
     ),
 ];
-const PARAMETERS: [&str; 15] = [
-    "pair",
-    "engine",
-    "cores",
-    "L (µs)",
-    "g(0) (µs)",
-    "os(0) (µs)",
-    "± (µs)",
-    "or(0) (µs)",
-    "± (µs)",
-    "g(4 KiB) (µs)",
-    "g(1 MiB) (µs)",
-    "MB/s",
-    "sizes",
-    "a run (µs)",
-    "a KiB (µs)",
-];
-const SHARING: [&str; 8] = [
-    "ranks",
-    "cores",
-    "start (µs)",
-    "operation (µs)",
-    "crossing (µs)",
-    "switch (µs)",
-    "copy of 1 MiB (µs)",
-    "error",
-];
+const SOURCE: &str = "Barchet-Estefanel, Mounié 2004, section 2 and figure 1";
 
-/// Figures and tables of a run of `plogp`.
-pub fn part(run: &Run) -> Part {
+/// The parameters of messages, flat collectives and cooperative progress.
+pub const PLOGP: SuiteEntry = SuiteEntry {
+    name: "plogp",
+    title: "Parameters of pLogP",
+    about: "What messages of linked schedules cost between two ranks, for each class of pairs on this machine \
+            and for both engines. A value is the median over the faster quarter of the rounds; curves show \
+            medians and quartiles over all of them. Under the caller engine each rank runs its own \
+            operations, and the parameters are those of the model; under peers one process runs a whole \
+            chain, so that nothing is under way. All raw values are in machine.json.",
+    source: "Kielmann, Bal, Verstoep 2000; Barchet-Estefanel, Mounié 2004, section 2 and figure 1",
+    steps: super::experiment,
+    view,
+};
+
+/// Flat collectives and cooperative progress alone.
+pub const PROGRESS: SuiteEntry = SuiteEntry {
+    name: "progress",
+    title: "Flat collectives and cooperative progress",
+    about: "What the models of collectives on one node need: times of flat collectives, and constants of the \
+            processes that execute each other's operations. All raw values are in machine.json.",
+    source: SOURCE,
+    steps: super::experiment::progress,
+    view: |run, part| {
+        let machine = machine_of(run, Vec::new());
+        part.tables.extend([flat(&machine), sharing(&machine)]);
+        part.notes = noisy(&machine);
+    },
+};
+
+fn view(run: &Run, part: &mut Part) {
     let is_between_nodes = run.name.contains("-nodes");
-    let about = if is_between_nodes { between_nodes(run) } else { on_one_node() };
-    let mut part = Part::new("plogp", "Parameters of pLogP").described(
-        &about,
-        "Kielmann, Bal, Verstoep 2000; Barchet-Estefanel, Mounié 2004, section 2 and figure 1",
-    );
+    if is_between_nodes {
+        part.about = between_nodes(run);
+    }
     let all = messages(run);
     part.figures = FIGURES.iter().map(|shown| figure(*shown, &all)).collect();
-    part.tables.push(Table {
-        caption: "A run: what a schedule costs besides its messages, and for each KiB of private \
-                  buffers. ±: the standard error of the median of all rounds."
-            .to_owned(),
-        rows: all.iter().map(parameters).collect(),
-        ..Table::new("parameters", "Parameters", &PARAMETERS)
-    });
+    part.tables.push(Table::new(
+        ["parameters", "Parameters"],
+        "pair | engine | cores | L (µs) | g(0) (µs) | os(0) (µs) | ± (µs) | or(0) (µs) | ± (µs) | \
+         g(4 KiB) (µs) | g(1 MiB) (µs) | MB/s | sizes | a run (µs) | a KiB (µs)",
+        "A run: what a schedule costs besides its messages, and for each KiB of private buffers. ±: the \
+         standard error of the median of all rounds.",
+        all.iter().map(parameters).collect(),
+    ));
     let machine = machine_of(run, all);
     part.tables.push(contention(&machine));
     if !is_between_nodes {
         part.tables.extend([circumstances(&machine), flat(&machine), sharing(&machine)]);
     }
     part.notes = noisy(&machine);
-    part
-}
-
-/// Tables of a run of `progress`.
-pub fn progress_part(run: &Run) -> Part {
-    let part = Part::new("progress", "Flat collectives and cooperative progress");
-    let mut part = part.described(
-        "What the models of collectives on one node need: times of flat collectives, and constants \
-         of the processes that execute each other's operations. All raw values are in machine.json.",
-        "Barchet-Estefanel, Mounié 2004, section 2 and figure 1",
-    );
-    let machine = machine_of(run, Vec::new());
-    part.tables.extend([flat(&machine), sharing(&machine)]);
-    part.notes = noisy(&machine);
-    part
 }
 
 /// All that a run says about its machine.
@@ -123,15 +111,6 @@ fn machine_of(run: &Run, messages: Vec<Messages>) -> Machine {
 fn noisy(machine: &Machine) -> Vec<String> {
     let words = |noisy| format!("Noisy: {noisy}.");
     machine.disturbances().into_iter().map(words).collect()
-}
-
-fn on_one_node() -> String {
-    "What messages of linked schedules cost between two ranks, for each class of pairs on this \
-     machine and for both engines. A value is the median over the faster quarter of the rounds; \
-     curves show medians and quartiles over all of them. Under the caller engine each rank runs its \
-     own operations, and the parameters are those of the model; under peers one process runs a whole \
-     chain, so that nothing is under way. All raw values are in machine.json."
-        .to_owned()
 }
 
 fn between_nodes(run: &Run) -> String {
@@ -150,7 +129,7 @@ fn between_nodes(run: &Run) -> String {
 fn figure((name, title, caption, of): Shown, all: &[Messages]) -> Figure {
     let x = Axis::bytes("message length").logarithmic();
     let y = Axis::microseconds("time").logarithmic();
-    let mut figure = Figure { caption: caption.to_owned(), ..Figure::new(name, title, x, y) };
+    let mut figure = Figure::new(name, title, x, y).captioned(caption);
     for Messages { class, engine, survey, .. } in all {
         for size in &survey.samples.sizes {
             // An overhead without a meaning at this size has no samples.
@@ -167,50 +146,39 @@ fn parameters(one: &Messages) -> Vec<Value> {
     let network = &one.survey.parameters;
     let last = network.points().last().map_or(0, |point| point.bytes);
     let first = one.survey.samples.sizes.first();
-    let uncertainty =
-        |of: fn(&SizeSamples) -> &Sample| Value::from(first.map(of).and_then(Sample::uncertainty));
+    let uncertainty = |of: fn(&SizeSamples) -> &Sample| first.map(of).and_then(Sample::uncertainty);
     let cores: Vec<String> = one.cores.iter().map(usize::to_string).collect();
-    vec![
-        one.class.name().into(),
-        one.engine.name().into(),
-        cores.join(", ").into(),
-        network.latency().into(),
-        network.gap(0).into(),
-        network.send_overhead(0).into(),
+    values![
+        one.class.name(),
+        one.engine.name(),
+        cores.join(", "),
+        network.latency(),
+        network.gap(0),
+        network.send_overhead(0),
         uncertainty(|size| &size.send_overhead),
-        network.receive_overhead(0).into(),
+        network.receive_overhead(0),
         uncertainty(|size| &size.receive_overhead),
-        network.gap(4 << 10).into(),
-        network.gap(1 << 20).into(),
-        (last as f64 / network.gap(last).max(f64::MIN_POSITIVE)).into(),
-        (network.points().len() as f64).into(),
-        one.start.fixed.into(),
-        (one.start.per_byte * 1024.0).into(),
+        network.gap(4 << 10),
+        network.gap(1 << 20),
+        last as f64 / network.gap(last).max(f64::MIN_POSITIVE),
+        network.points().len(),
+        one.start.fixed,
+        one.start.per_byte * 1024.0,
     ]
 }
 
 /// Constants of cooperative progress.
 fn sharing(machine: &Machine) -> Table {
     let row = |one: &Sharing| {
-        let constants = &one.constants;
-        let numbers = [
-            f64::from(one.ranks),
-            f64::from(one.cores),
-            constants.start,
-            constants.operation,
-            constants.crossing,
-            constants.switch,
-            constants.copy.at(1 << 20),
-            one.error,
-        ];
-        numbers.map(Value::from).to_vec()
+        let Constants { start, operation, crossing, switch, copy, .. } = &one.constants;
+        let copy = copy.at(1 << 20);
+        values![one.ranks, one.cores, *start, *operation, *crossing, *switch, copy, one.error]
     };
-    Table {
-        caption:
-            "Constants of the simulation, fitted to the simplest algorithm of each operation; \
-                  three quarters of the fitted times are nearer than the error."
-                .to_owned(),
-        rows: machine.sharing.iter().map(row).collect(),
-        ..Table::new("sharing", "Cooperative progress", &SHARING)
-    }
+    Table::new(
+        ["sharing", "Cooperative progress"],
+        "ranks | cores | start (µs) | operation (µs) | crossing (µs) | switch (µs) | copy of 1 MiB (µs) | error",
+        "Constants of the simulation, fitted to the simplest algorithm of each operation; three quarters of \
+         the fitted times are nearer than the error.",
+        machine.sharing.iter().map(row).collect(),
+    )
 }

@@ -4,8 +4,9 @@ use super::crossover::Crossover;
 use super::measure::measure;
 use super::plan::{Case, Plan};
 use super::row::QueueRow;
+use crate::experiments::entry::SuiteEntry;
 use crate::harness::{Experiment, JobShape, Setting, Step};
-use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
+use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value, values};
 use crate::rows::Run;
 use models::statistics::{Deciles as Spread, median};
 use tradewind::EngineKind;
@@ -21,8 +22,21 @@ const FIGURES: [Shown; 4] = [
 /// Spreads of a row, each in three columns.
 const SPREADS: [&str; 6] = ["send", "receive", "latency", "gap", "floor", "ratio"];
 
-/// The experiment: the plan in the setting's options, or the suite's own.
-pub fn experiment(setting: &Setting) -> Experiment {
+/// The experiment.
+pub const ENTRY: SuiteEntry = SuiteEntry {
+    name: "queues",
+    title: "Queues",
+    about: "Overhead, latency and gap of every mechanism of the queues. In each round a mechanism takes \
+            turns with the floor: half a round trip of a bare word, in a cache line for each direction. \
+            Send and receive: batches with space, and batches that wait. Latency: half a round trip. Gap: a \
+            message in a stream. A point is the median of the rounds.",
+    source: "Culler et al. 1993; Ang et al. 1996, figures 4 to 7",
+    steps,
+    view,
+};
+
+/// The steps of the plan in the setting's options, or of the suite's own.
+fn steps(setting: &Setting) -> Experiment {
     let mut plan =
         Plan::of_options(&setting.options).unwrap_or_else(|| Plan::of_suite(setting.quick));
     if setting.nodes.is_some() {
@@ -47,24 +61,15 @@ pub fn experiment(setting: &Setting) -> Experiment {
     Experiment::new("queues", setting, steps)
 }
 
-/// Figures and tables of a run; none where nothing could be measured.
-pub fn part(run: &Run) -> Part {
+/// Shows nothing where nothing could be measured.
+fn view(run: &Run, part: &mut Part) {
     let rows = QueueRow::all(run);
-    let mut part = Part::new("queues", "Queues");
-    part.about = "Overhead, latency and gap of every mechanism of the queues. In each round a \
-                  mechanism takes turns with the floor: half a round trip of a bare word, in a \
-                  cache line for each direction. Send and receive: batches with space, and batches \
-                  that wait. Latency: half a round trip. Gap: a message in a stream. A point is \
-                  the median of the rounds."
-        .to_owned();
-    part.source = "Culler et al. 1993; Ang et al. 1996, figures 4 to 7".to_owned();
     if rows.is_empty() {
-        return part;
+        return;
     }
     part.figures = FIGURES.iter().map(|shown| figure(shown, &rows)).collect();
     part.figures[0].series.extend(floor(&rows));
     part.tables = vec![table(&rows), crossovers(&rows)];
-    part
 }
 
 fn figure((name, title, spread): &Shown, rows: &[QueueRow]) -> Figure {
@@ -96,47 +101,34 @@ fn floor(rows: &[QueueRow]) -> Option<Series> {
 }
 
 fn table(rows: &[QueueRow]) -> Table {
-    let spreads = SPREADS
-        .iter()
-        .flat_map(|name| ["median", "10 %", "90 %"].map(|part| format!("{name} {part} (ns)")));
-    let columns = ["mechanism", "threads", "bytes"].map(str::to_owned).into_iter().chain(spreads);
-    let rest = ["bandwidth (MB/s)", "processor (%)", "rounds", "round trips"].map(str::to_owned);
-    Table {
-        name: "rows".to_owned(),
-        title: "Every mechanism".to_owned(),
-        caption: "Ratio is latency over floor, round by round, and has no unit.".to_owned(),
-        columns: columns.chain(rest).collect(),
-        rows: rows.iter().map(values).collect(),
+    let mut columns = "mechanism | threads | bytes".to_owned();
+    for name in SPREADS {
+        columns.extend(["median", "10 %", "90 %"].map(|part| format!(" | {name} {part} (ns)")));
     }
+    columns.push_str(" | bandwidth (MB/s) | processor (%) | rounds | round trips");
+    let caption = "Ratio is latency over floor, round by round, and has no unit.";
+    Table::new(["rows", "Every mechanism"], &columns, caption, rows.iter().map(listed).collect())
 }
 
 fn crossovers(rows: &[QueueRow]) -> Table {
-    let words = |one: &Crossover| vec![f64::from(one.threads).into(), one.to_string().into()];
-    Table {
-        name: "crossovers".to_owned(),
-        title: "Where one mechanism takes over from another".to_owned(),
-        caption: String::new(),
-        columns: vec!["threads".to_owned(), "in words".to_owned()],
-        rows: Crossover::all(rows).iter().map(words).collect(),
-    }
+    let words = |one: &Crossover| values![one.threads, one.to_string()];
+    let rows = Crossover::all(rows).iter().map(words).collect();
+    let title = "Where one mechanism takes over from another";
+    Table::new(["crossovers", title], "threads | in words", "", rows)
 }
 
-/// A row as a table has it.
-fn values(row: &QueueRow) -> Vec<Value> {
-    let number = |value: Option<f64>| value.map_or(Value::None, Value::Number);
+fn listed(row: &QueueRow) -> Vec<Value> {
     let spreads =
         [row.send_ns, row.receive_ns, row.latency_ns, row.gap_ns, row.floor_ns, row.ratio];
     let spreads = spreads.into_iter().flat_map(|spread| {
-        let of = |one: fn(Spread) -> f64| number(spread.map(one));
-        [of(|spread| spread.median), of(|spread| spread.p10), of(|spread| spread.p90)]
+        let of = |one: fn(Spread) -> f64| spread.map(one);
+        values![of(|spread| spread.median), of(|spread| spread.p10), of(|spread| spread.p90)]
     });
-    let head =
-        [row.mechanism.name().into(), f64::from(row.threads).into(), (row.bytes as f64).into()];
-    let rest = [
-        number(row.megabytes_per_second),
-        number(row.processor_percent),
-        f64::from(row.rounds).into(),
-        (row.round_trips as f64).into(),
-    ];
-    head.into_iter().chain(spreads).chain(rest).collect()
+    let rest =
+        values![row.megabytes_per_second, row.processor_percent, row.rounds, row.round_trips];
+    values![row.mechanism.name(), row.threads, row.bytes]
+        .into_iter()
+        .chain(spreads)
+        .chain(rest)
+        .collect()
 }

@@ -76,7 +76,7 @@ pub(super) fn arguments(
 pub(crate) fn measure(arguments: &Arguments) -> Result<(), RankError> {
     let range = arguments.first..arguments.end;
     let setting: Setting = serde_json::from_str(&arguments.setting)?;
-    let experiment = find(&arguments.experiment).map(|build| build(&setting));
+    let experiment = find(&arguments.experiment).map(|entry| entry.experiment(&setting));
     let Some(experiment) = experiment else { return Err(RankError::Steps(range)) };
     let steps = experiment.steps().get(range.clone()).unwrap_or_default();
     let Some(shape) = steps.first().map(|step| &step.shape) else {
