@@ -1,6 +1,6 @@
 //! `tradewind internal`: processes that commands and ranks start. No user calls it.
 
-use super::measure::{collectives, suite};
+use super::measure::suite;
 use super::{exec, run};
 use engine::node::EngineKind;
 use service::spawn::ServeOptions;
@@ -36,7 +36,6 @@ enum Process {
 
 #[derive(Debug, clap::Subcommand)]
 enum Task {
-    Collectives(collectives::rank::Arguments),
     Steps(suite::rank::Arguments),
     File(exec::rank::Arguments),
 }
@@ -78,9 +77,6 @@ impl Arguments {
 
 pub(crate) fn execute(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.process {
-        Process::Rank { task: Task::Collectives(arguments) } => {
-            Ok(exit_code(collectives::rank::measure(arguments)))
-        }
         Process::Rank { task: Task::Steps(arguments) } => {
             Ok(exit_code(suite::rank::measure(arguments)))
         }

@@ -4,6 +4,7 @@ pub(crate) mod collectives;
 pub(crate) mod in_job;
 pub(crate) mod made_nodes;
 pub(crate) mod nodes;
+mod planned;
 pub(crate) mod queues;
 pub(crate) mod suite;
 
@@ -79,7 +80,7 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> anyhow::Result<Ex
     let (name, arguments) = match arguments.experiment {
         ExperimentCommand::Queues(arguments) => return queues::execute(arguments, format),
         ExperimentCommand::Collectives(arguments) => {
-            return collectives::execute(&arguments, format);
+            return collectives::execute(arguments, format);
         }
         ExperimentCommand::Placement(arguments) => return on_one_node("placement", &arguments),
         ExperimentCommand::Progress(arguments) => return on_one_node("progress", &arguments),

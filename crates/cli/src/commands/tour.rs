@@ -7,20 +7,23 @@ use super::figures::{
     DIFFERENCES, RESOLUTION_US, exposed, figure, name_and_size, percent_of, processor_time,
     ranks_on_cores, spread, table_with, trusted,
 };
-use super::measure::collectives::job::Measurements;
 use super::measure::made_nodes::NotMade;
+use super::measure::suite::{self, ResultsLocation};
 use crate::failure::OutputError;
 use crate::format::Format;
 use comfy_table::{Cell, Table};
-use engine::node::EngineKind;
-use measure::experiments::overlap::{Case, Collective, OverlapRow};
+use measure::experiments::overlap::{Case, Collective, OverlapRow, Plan, Progress};
+use measure::harness::Setting;
+use measure::rows::Measurements;
 use nodes::BetweenNodes;
 use serde::Serialize;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
-/// The baseline comes first.
-const ENGINES: [EngineKind; 2] = [EngineKind::Caller, EngineKind::Peers];
+/// The baseline comes first. Both have the algorithm of messages, so that they differ in progress
+/// alone.
+const PROGRESS: [Progress; 2] = [Progress::Caller, Progress::PeersByMessages];
 
 /// The cases: messages as short as they often are, which are the hardest to overlap (Schneider
 /// et al. 2011, section 4).
@@ -52,13 +55,16 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<E
     if format == Format::Table {
         writeln!(std::io::stdout(), "{}\n", introduction(arguments.ranks)).map_err(OutputError)?;
     }
-    let measurements =
-        Measurements::new(arguments.ranks, CASES.len() * ENGINES.len()).by_messages();
-    let mut rows = Vec::new();
-    for (collective, bytes) in CASES {
-        rows.extend(measurements.compare(&Case::new(collective, bytes), &ENGINES)?);
+    let cases = CASES.map(|(collective, bytes)| Case::new(collective, bytes));
+    let plan = Plan { ranks: arguments.ranks, cases: cases.to_vec(), progress: PROGRESS.to_vec() };
+    let setting = Setting { options: plan.options(), ..Setting::default() };
+    let directory = tempfile::tempdir()?;
+    let out = directory.path().to_owned();
+    let status = suite::quietly("overlap", &setting, &ResultsLocation { out, again: false, temporary: true })?;
+    let rows = rows_in(directory.path())?;
+    if rows.len() < CASES.len() * PROGRESS.len() {
+        return Ok(status);
     }
-    drop(measurements);
     if format == Format::Table {
         let meaning = wrapped(&meaning::of(&rows));
         writeln!(std::io::stdout(), "{}\n\n{meaning}\n", table(&rows)).map_err(OutputError)?;
@@ -76,6 +82,13 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<E
     let measured = Measured { rows: &rows, between_nodes: between_nodes.as_ref().ok() };
     format.print(text, &measured)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The rows of the collectives in a directory.
+fn rows_in(directory: &Path) -> anyhow::Result<Vec<OverlapRow>> {
+    let measured = Measurements::read(directory)?;
+    let rows = OverlapRow::all(measured.runs.iter().flat_map(|run| run.rows()));
+    Ok(rows.into_iter().map(|(row, _)| row).collect())
 }
 
 fn introduction(ranks: u32) -> String {
@@ -104,7 +117,7 @@ fn table(rows: &[OverlapRow]) -> Table {
         "unattended\n%",
         "CPU added\nµs",
     ]);
-    for pair in rows.chunks(ENGINES.len()) {
+    for pair in rows.chunks(PROGRESS.len()) {
         let longest = pair.iter().map(|row| row.exposed_us).fold(RESOLUTION_US, f64::max);
         for (number, row) in pair.iter().enumerate() {
             // The names once for both engines.

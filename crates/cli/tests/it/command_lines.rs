@@ -18,7 +18,7 @@ type Line = (&'static str, i32, &'static [&'static str]);
 const REFUSED: &[Line] = &[
     ("measure", 2, &["queues"]),
     ("measure collectives --op reduce", 2, &["use one of barrier"]),
-    ("measure collectives --engine kernel", 2, &["choose peers or caller"]),
+    ("measure collectives --engine kernel", 2, &["use one of caller, peers"]),
     ("measure collectives --repetitions 0", 2, &["the number of repetitions is 0"]),
     ("measure collectives --op allreduce --bytes 12", 2, &["a multiple of 8"]),
     ("measure collectives --op bcast --bytes 0", 2, &["from 1"]),
@@ -152,7 +152,7 @@ const FAILED: &[Line] = &[
     (
         "TRADEWIND_ARENA_MIB=1 measure collectives --op bcast --bytes 8388608",
         1,
-        &["the measurement stopped, rank"],
+        &["overlap: rank"],
     ),
 ];
 

@@ -43,6 +43,7 @@ mod collective;
 mod measure;
 mod neighbor;
 mod part;
+mod plan;
 mod progress;
 mod row;
 
@@ -50,5 +51,6 @@ pub use case::{Case, MOST_REPETITIONS};
 pub use collective::{Collective, MOST_BYTES};
 pub use measure::measure;
 pub use part::ENTRY;
+pub use plan::Plan;
 pub use progress::Progress;
 pub use row::OverlapRow;

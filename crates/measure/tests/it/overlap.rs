@@ -19,14 +19,17 @@ fn measure_case(
     cores: u32,
     engine: EngineKind,
     case: &Case,
-    announce: impl FnOnce(f64, u32),
 ) -> Result<Vec<OverlapRow>, Error> {
     let ranks = world.size();
     let shape = JobShape { ranks, engine, cores: Vec::new(), shared_cores: cores, nodes: None };
     let origin = RowsOrigin { experiment: "overlap".to_owned(), link: None };
     let here =
         StepContext { world, shape: &shape, service: None, directory: None, origin: &origin };
-    let rows = overlap::measure(&here, Progress::OnNode(engine), case, 3, announce)?;
+    let progress = match engine {
+        EngineKind::Caller => Progress::Caller,
+        EngineKind::Peers => Progress::Peers,
+    };
+    let rows = overlap::measure(&here, progress, case, 3)?;
     assert!(rows.iter().all(|row| row.check().is_ok() && row.ranks == ranks), "{rows:?}");
     Ok(OverlapRow::all(&rows).into_iter().map(|(row, _)| row).collect())
 }
@@ -37,11 +40,8 @@ fn measure(ranks: u32, cores: u32, engine: EngineKind, cases: &[Case]) -> Vec<Ov
     let rows = Mutex::new(Vec::new());
     let outcome = tradewind::local_with(ranks, engine, |world| {
         for case in cases {
-            let mut announced = Vec::new();
-            let announce = |_: f64, repetitions| announced.push(repetitions);
-            let row = measure_case(&world, cores, engine, case, announce);
+            let row = measure_case(&world, cores, engine, case);
             let row = row.expect("the case can be measured").remove(0);
-            assert_eq!(announced, [row.repetitions], "a measurement is announced once");
             rows.lock().unwrap_or_else(PoisonError::into_inner).push(row);
         }
         Ok(())
@@ -139,9 +139,7 @@ fn a_case_that_cannot_be_is_refused_before_anything_is_measured() {
             Case { computation_us: Some(0.0), ..usual },
             Case { collective: Collective::Barrier, ..usual },
         ] {
-            let refused = measure_case(&world, 1, EngineKind::Peers, &case, |_, _| {
-                panic!("{case:?} has no repetitions")
-            });
+            let refused = measure_case(&world, 1, EngineKind::Peers, &case);
             let error = refused.expect_err("refused");
             assert!(matches!(error, Error::Bytes { .. } | Error::Argument { .. }), "{error}");
         }

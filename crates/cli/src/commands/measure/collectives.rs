@@ -1,14 +1,14 @@
 //! `tradewind measure collectives`: exposed time of collectives beside a computation.
 
-pub(crate) mod job;
-pub(crate) mod rank;
 mod table;
 
+use super::planned::{Place, Planned, refuse};
+use crate::commands::values::number;
 use crate::format::Format;
-use clap::error::ErrorKind;
-use engine::node::EngineKind;
-use job::Measurements;
-use measure::experiments::overlap::{Case, Collective};
+use engine::node::RANK_LIMIT;
+use measure::experiments::overlap::{Case, OverlapRow, Plan, Progress};
+use measure::rows::Run;
+use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 /// Measures the time that nonblocking collectives add to a computation.
@@ -28,43 +28,46 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Args)]
 #[command(after_help = JSON)]
 pub(crate) struct Arguments {
-    /// Number of ranks.
-    #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 2)]
-    #[arg(value_parser = crate::commands::values::ranks)]
-    ranks: u32,
+    /// Number of ranks; with --nodes on each node [default: 2; with --nodes 1].
+    #[arg(short = 'n', long = "ranks", value_name = "N")]
+    #[arg(value_parser = number("ranks", RANKS[0]..=RANKS[1]))]
+    ranks: Option<NonZeroU32>,
 
     /// Collectives: barrier, allreduce (a sum of doubles), alltoall, bcast, neighbor (on a torus of
-    /// two dimensions).
-    #[arg(long = "op", value_name = "OP,...", value_delimiter = ',')]
+    /// two dimensions); with a size of its own as in allreduce:8.
+    #[arg(long = "op", value_name = "OP[:BYTES],...", value_delimiter = ',')]
     #[arg(default_value = "barrier,allreduce,alltoall,bcast,neighbor")]
-    collectives: Vec<Collective>,
+    collectives: Vec<Case>,
 
     /// Sizes in bytes: of the whole message in allreduce (a multiple of 8) and bcast, of what one
     /// rank has for one other in alltoall and neighbor. A barrier has none and is measured once.
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
     #[arg(default_value = "8,1024,65536,1048576")]
-    #[arg(value_parser = crate::commands::values::number("bytes", 0..=u64::MAX))]
+    #[arg(value_parser = number("bytes", 0..=u64::MAX))]
     bytes: Vec<u64>,
 
-    /// Engines to compare: caller (in-call progress: each rank runs its own operations) or peers
-    /// (cooperative progress: the rank that completes the last dependency runs the operation).
-    #[arg(
-        long = "engine",
-        value_name = "ENGINE,...",
-        value_delimiter = ',',
-        default_value = "caller,peers"
-    )]
-    engines: Vec<EngineKind>,
+    /// Progress to compare: caller (in-call progress: each rank runs its own operations), peers
+    /// (cooperative progress: the rank that completes the last dependency runs the operation), or
+    /// peers-by-messages (the same with the algorithm of caller) [default: caller,peers]. Between
+    /// nodes: in-calls (the blocking call, after the computation) or nonblocking [default: both].
+    #[arg(long = "engine", value_name = "PROGRESS,...", value_delimiter = ',')]
+    progress: Vec<Progress>,
 
     /// Length of the computation of each rank, in microseconds [default: all ranks of a core together ten
-    /// times as long as the collective takes alone with the first engine, each at least 20].
+    /// times as long as the collective takes alone with the first progress, each at least 20].
     #[arg(long, value_name = "US")]
     compute_us: Option<f64>,
 
     /// Repetitions of each row [default: as many as take a second, from 5 to 4000].
     #[arg(long, value_name = "R")]
     repetitions: Option<u32>,
+
+    #[command(flatten)]
+    place: Place,
 }
+
+/// The fewest and the most ranks.
+const RANKS: [NonZeroU32; 2] = [NonZeroU32::MIN, NonZeroU32::new(RANK_LIMIT).expect("not zero")];
 
 const JSON: &str = "\
 With --format json: one array of {op, algorithm, ranks, bytes, engine, alone_us, compute_us, total_us, exposed_us, overlap,
@@ -72,34 +75,43 @@ unattended, stolen_us, repetitions, p10_us, p90_us}. Times are medians in micros
 time, overlap is in percent (0 to 100), unattended is a share (0 to 1).";
 
 impl Arguments {
-    /// The rows, engines aside.
-    fn cases(&self) -> Vec<Case> {
+    fn plan(&self, is_between_nodes: bool, ranks: NonZeroU32) -> Plan {
         let computation_us = self.compute_us;
         let repetitions = self.repetitions;
-        let case = |collective, bytes| Case { collective, bytes, computation_us, repetitions };
         let mut cases = Vec::new();
-        for collective in &self.collectives {
-            let sizes = if collective.has_data() { self.bytes.as_slice() } else { &[0] };
-            cases.extend(sizes.iter().map(|bytes| case(*collective, *bytes)));
+        for case in &self.collectives {
+            let case = Case { computation_us, repetitions, ..*case };
+            if case.collective.has_data() && case.bytes == 0 {
+                cases.extend(self.bytes.iter().map(|bytes| Case { bytes: *bytes, ..case }));
+            } else {
+                cases.push(case);
+            }
         }
-        cases
+        let progress = match self.progress.as_slice() {
+            [] => Progress::usual(is_between_nodes).to_vec(),
+            named => named.to_vec(),
+        };
+        Plan { ranks: ranks.get(), cases, progress }
     }
 }
 
-pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
-    let cases = arguments.cases();
-    for case in &cases {
-        // Before any rank is started.
-        if let Err(error) = case.check() {
-            clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).exit();
-        }
-    }
-    let measurements = Measurements::new(arguments.ranks, cases.len() * arguments.engines.len());
-    let mut rows = Vec::new();
-    for case in &cases {
-        rows.extend(measurements.compare(case, &arguments.engines)?);
-    }
-    drop(measurements);
-    format.print(|| table::of(arguments.ranks, &rows), &rows)?;
-    Ok(ExitCode::SUCCESS)
+pub(crate) fn execute(arguments: Arguments, format: Format) -> anyhow::Result<ExitCode> {
+    const TWO: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
+    let is_between_nodes = arguments.place.is_between_nodes();
+    let ranks = [TWO, NonZeroU32::MIN].map(|usual| arguments.ranks.unwrap_or(usual));
+    let plan = arguments.plan(is_between_nodes, ranks[0]);
+    refuse(plan.check(is_between_nodes));
+    let planned = Planned {
+        name: "overlap",
+        command: "collectives",
+        options: plan.options(),
+        ranks,
+        print: &print,
+    };
+    planned.execute(arguments.place, format)
+}
+
+fn print(ranks: &str, run: &Run, format: Format) -> anyhow::Result<()> {
+    let rows: Vec<OverlapRow> = OverlapRow::all(run.rows()).into_iter().map(|(row, _)| row).collect();
+    format.print(|| table::of(ranks, &rows), &rows)
 }

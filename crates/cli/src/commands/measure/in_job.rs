@@ -48,7 +48,7 @@ pub(in crate::commands) fn in_job(
     let missing = experiment.steps().iter().enumerate().zip(&wanted[1..]);
     for ((number, step), _) in missing.filter(|(_, wanted)| **wanted == 1) {
         let is_due = said.is_none_or(|said| said.elapsed() >= SAY_EVERY);
-        if let (Some(saved), true) = (&saved, is_due) {
+        if let (Some(saved), true, false) = (&saved, is_due, place.temporary) {
             eprintln!("tradewind: {}", saved.what_comes());
             said = Some(Instant::now());
         }

@@ -2,24 +2,13 @@
 
 mod table;
 
-use super::made_nodes::{LINK, MadeNodes, NodesWanted};
-use super::nodes::{experiment, of_job, refuse_in_job};
-use super::suite::{self, ResultsLocation};
-use crate::commands::figures::ranks_on_cores;
+use super::planned::{Place, Planned, refuse};
 use crate::format::Format;
 use clap::error::ErrorKind;
-use launch::detect::{Launch, detect};
-use launch::environment::Environment;
 use measure::experiments::queues::{Crossover, Plan, QueueRow};
-use measure::harness::{Nodes, Setting};
-use measure::results::Part;
-use measure::rows::{Measurements, Mechanism};
-use std::ffi::OsString;
-use std::io::IsTerminal;
+use measure::rows::{Mechanism, Run};
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use tradewind::Job;
 
 /// Measures overhead, latency and gap of queues, channels, remote memory and bulk transfers.
 ///
@@ -64,16 +53,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     plan: PlanArguments,
 
-    /// Keeps the rows in this directory, made if it is not there.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-
     #[command(flatten)]
-    made: NodesWanted,
-
-    /// Measures anew what is in the directory already.
-    #[arg(long, requires = "out")]
-    again: bool,
+    place: Place,
 }
 
 /// The rows to be measured.
@@ -154,90 +135,26 @@ fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
 }
 
 pub(crate) fn execute(arguments: Arguments, format: Format) -> anyhow::Result<ExitCode> {
-    let is_in_job = matches!(detect(&Environment), Ok(Launch::ManyNodes { .. }));
-    let is_between_nodes = is_in_job || arguments.made.nodes.is_some();
-    let plan = arguments.plan.into_plan(is_between_nodes);
-    if let Err(error) = plan.check() {
-        // Before any rank is started.
-        clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).exit();
-    }
+    const TWO: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
+    let Arguments { plan, place } = arguments;
+    let is_between_nodes = place.is_between_nodes();
+    let plan = plan.into_plan(is_between_nodes);
+    refuse(plan.check());
     let stays = |mechanism: &&Mechanism| is_between_nodes && !mechanism.crosses_nodes();
     if let Some(mechanism) = plan.mechanisms.iter().find(stays) {
         let error = format!("{mechanism} is measured on one node: leave --nodes out\n");
         clap::Error::raw(ErrorKind::ValueValidation, error).exit();
     }
-    let temporary = tempfile::tempdir()?;
-    let made = arguments.made;
-    let place = ResultsLocation {
-        temporary: arguments.out.is_none(),
-        out: arguments.out.unwrap_or_else(|| temporary.path().to_owned()),
-        again: arguments.again,
-    };
-    if let Some(nodes) = made.nodes {
-        let made = MadeNodes::new(nodes, NonZeroU32::MIN, made.link)?;
-        on_made_nodes(&made, &plan, &place, format)?;
-        note_if_temporary(&place);
-        return Ok(ExitCode::SUCCESS);
-    }
-    let setting = Setting { options: plan.options(), ..Setting::default() };
-    let setting = made.with_link(setting);
-    if is_in_job {
-        return in_job(setting, &place, format);
-    }
-    refuse_in_job()?;
-    let measured = suite::measure_one("queues", &setting, &place)?;
-    if let Some(part) = measured.parts.first() {
-        print(&ranks_on_cores(2), part, &place, format)?;
-    }
-    note_if_temporary(&place);
-    Ok(measured.status)
+    let (name, options) = ("queues", plan.options());
+    let ranks = [TWO, NonZeroU32::MIN];
+    Planned { name, command: name, options, ranks, print: &print }.execute(place, format)
 }
 
-fn note_if_temporary(place: &ResultsLocation) {
-    if place.temporary && std::io::stderr().is_terminal() {
-        eprintln!("tradewind: these rows are kept nowhere; --out DIR keeps them");
-    }
-}
-
-/// Starts this command as two ranks on nodes that are made for it.
-fn on_made_nodes(
-    made: &MadeNodes,
-    plan: &Plan,
-    place: &ResultsLocation,
-    format: Format,
-) -> anyhow::Result<()> {
-    let out = std::path::absolute(&place.out)?;
-    let mut line: Vec<OsString> = ["measure", "queues", "--out"].map(OsString::from).into();
-    line.push(out.into());
-    line.extend(place.again.then(|| "--again".into()));
-    for (name, value) in plan.options() {
-        line.extend([format!("--{name}").into(), value.into()]);
-    }
-    // Node services carry queues, whatever engine runs collectives.
-    made.run("direct", &line, format)
-}
-
-/// Measures between the first two nodes of the job that this process is a rank of.
-fn in_job(setting: Setting, place: &ResultsLocation, format: Format) -> anyhow::Result<ExitCode> {
-    let job = Job::init()?;
-    let setting = of_job(job.world(), setting)?;
-    let measured = super::in_job::in_job(&job, &setting, place, || experiment("queues", &setting))?;
-    if let Some(part) = measured.parts.first() {
-        let ranks = setting.nodes.as_ref().map_or_else(String::new, Nodes::describe);
-        let link = part.setting.get(LINK).map(|link| format!(", links of {link}"));
-        let ranks = format!("2 ranks on 2 of {ranks}{}", link.unwrap_or_default());
-        print(&ranks, part, place, format)?;
-    }
-    job.finish()?;
-    Ok(measured.status)
-}
-
-fn print(ranks: &str, part: &Part, place: &ResultsLocation, format: Format) -> anyhow::Result<()> {
-    let measurements = Measurements::read(&place.out)?;
-    let rows = &measurements.run(&part.name).map_or_else(Vec::new, QueueRow::all)[..];
+fn print(ranks: &str, run: &Run, format: Format) -> anyhow::Result<()> {
+    let rows = &QueueRow::all(run)[..];
     let crossovers = Crossover::all(rows);
     format.print(
-        || table::of(ranks, rows, &crossovers, &part.notes),
+        || table::of(ranks, rows, &crossovers, &run.notes()),
         &QueuesReport { rows, crossovers: &crossovers },
     )
 }

@@ -1,17 +1,16 @@
 //! A collective between two nodes that are made for it, with and without overlap.
 
+use super::rows_in;
 use crate::commands::figures::{
     exposed, figure, microseconds, processor_time, size, table_with, trusted,
 };
-use crate::commands::measure::collectives::rank::{Way, arguments};
 use crate::commands::measure::made_nodes::MadeNodes;
-use crate::failure::cannot_read;
+use anyhow::Context;
 use comfy_table::Cell;
-use measure::experiments::overlap::{Case, Collective, OverlapRow};
+use measure::experiments::overlap::{Case, Collective, OverlapRow, Progress};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::num::NonZeroU32;
-use std::path::Path;
 use virtual_nodes::LinkRate;
 
 const NODES: u32 = 2;
@@ -31,23 +30,16 @@ pub(super) fn measure() -> anyhow::Result<BetweenNodes> {
     let link: LinkRate = LINK.parse()?;
     let made = MadeNodes::new(NODES, NonZeroU32::MIN, Some(link))?;
     let directory = tempfile::tempdir()?;
-    let report = directory.path().join("row.json");
     let (collective, bytes) = COLLECTIVE;
-    let case = Case::new(collective, bytes);
-    let blocking = row(&made, &case, true, &report)?;
-    // Over the same computation.
-    let case = Case { computation_us: Some(blocking.compute_us), ..case };
-    let nonblocking = row(&made, &case, false, &report)?;
-    Ok(BetweenNodes { link: link.to_string(), blocking, nonblocking })
-}
-
-fn row(made: &MadeNodes, case: &Case, in_calls: bool, report: &Path) -> anyhow::Result<OverlapRow> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-    let mut words = Vec::from(["internal", "rank", "collectives"].map(OsString::from));
-    words.extend(arguments(case, Way::BetweenNodes { in_calls, report }, cores));
+    let case = Case::new(collective, bytes).to_string();
+    let progress = Progress::usual(true).map(Progress::name).join(",");
+    let mut words = Vec::from(["measure", "collectives", "--unseen", "--out"].map(OsString::from));
+    words.push(directory.path().into());
+    words.extend(["--op", &case, "--engine", &progress].map(OsString::from));
     made.start("direct", &words)?;
-    let bytes = std::fs::read(report).map_err(cannot_read(report))?;
-    Ok(serde_json::from_slice(&bytes)?)
+    let mut rows = rows_in(directory.path())?.into_iter();
+    let mut row = || rows.next().context("the ranks on the nodes have measured nothing");
+    Ok(BetweenNodes { link: link.to_string(), blocking: row()?, nonblocking: row()? })
 }
 
 /// The table, under a sentence about its rows.

@@ -3,6 +3,9 @@
 use super::collective::Collective;
 use crate::harness::Error;
 use crate::harness::timer::MOST_COMPUTATION_US;
+use collectives::UnknownName;
+use std::fmt;
+use std::str::FromStr;
 
 /// The most repetitions: all their times are kept.
 pub const MOST_REPETITIONS: u32 = 1_000_000;
@@ -19,6 +22,28 @@ pub struct Case {
     pub computation_us: Option<f64>,
     /// Repetitions; `None`: as many as take about a second, between 5 and 4000.
     pub repetitions: Option<u32>,
+}
+
+impl fmt::Display for Case {
+    /// "allreduce:8", or the name of a collective that has no size.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.bytes {
+            0 => write!(formatter, "{}", self.collective),
+            bytes => write!(formatter, "{}:{bytes}", self.collective),
+        }
+    }
+}
+
+impl FromStr for Case {
+    type Err = String;
+
+    /// A case that leaves open what can be; without a size, of 0 bytes.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, bytes) = text.split_once(':').unwrap_or((text, "0"));
+        let collective = name.parse().map_err(|error: UnknownName| error.to_string())?;
+        let bytes = bytes.parse().map_err(|_| format!("{bytes} is no number of bytes"))?;
+        Ok(Case::new(collective, bytes))
+    }
 }
 
 impl Case {

@@ -3,7 +3,7 @@
 use super::progress::Progress;
 use crate::harness::Error;
 use crate::rows::What;
-use tradewind::{Algorithm, EngineKind};
+use tradewind::Algorithm;
 
 /// The longest message that is measured, in bytes.
 pub const MOST_BYTES: u64 = 1 << 30;
@@ -63,7 +63,7 @@ impl Collective {
     /// it for all, what libraries ship where each rank runs its own part, and between nodes. It is
     /// chosen here, and not by default, so that a report says what was measured.
     pub(super) fn algorithm(self, progress: Progress, bytes: u64) -> Algorithm {
-        let joins = progress == Progress::OnNode(EngineKind::Peers);
+        let joins = progress == Progress::Peers;
         match self {
             Collective::Neighbor => Algorithm::Direct,
             _ if joins => Algorithm::Join,

@@ -16,8 +16,6 @@ const MOST_ROOTS: u32 = 8;
 
 /// Measures one collective of one size. All ranks call this, with the same case, and get the same
 /// rows: the collective alone, the computation by itself, the collective over it, and what it adds.
-/// `announce` is called once with the length of the computation in microseconds and the number of
-/// repetitions, before the long part begins.
 ///
 /// # Errors
 /// If the case cannot be measured, a rank has failed, or the collective returns wrong data.
@@ -26,7 +24,6 @@ pub fn measure(
     progress: Progress,
     case: &Case,
     seed: u64,
-    announce: impl FnOnce(f64, u32),
 ) -> Result<Vec<Row>, Error> {
     case.check()?;
     let Case { collective, bytes, computation_us, repetitions } = *case;
@@ -47,7 +44,7 @@ pub fn measure(
             let mut subject =
                 CollectiveSubject::called(world, &call, &plan, None, &roots, &memory)?;
             subject.verify(&plan)?;
-            let times = timer.over(&mut subject, extent(roots.len() as u32), announce)?;
+            let times = timer.over(&mut subject, extent(roots.len() as u32))?;
             subject.verify(&plan)?;
             (times, subject.engine()?)
         }
@@ -59,7 +56,7 @@ pub fn measure(
             let world = world.with_algorithms(algorithms);
             let mut subject = NeighborSubject::new(&world, progress.form(), bytes)?;
             subject.verify()?;
-            let times = timer.over(&mut subject, extent(1), announce)?;
+            let times = timer.over(&mut subject, extent(1))?;
             subject.verify()?;
             (times, subject.engine()?)
         }

@@ -1,17 +1,13 @@
 //! Overlap as a part of the suite: both engines over the same computation, and between nodes the
 //! engine of nonblocking calls against progress in calls only, over the number of ranks, too.
 
-use super::case::Case;
-use super::collective::Collective;
-use super::measure::measure;
-use super::progress::Progress;
+use super::plan::steps;
 use super::row::OverlapRow;
 use crate::experiments::entry::SuiteEntry;
-use crate::harness::{Experiment, JobShape, Nodes, Setting, Step};
+use crate::harness::Experiment;
 use crate::results::{Axis, Figure, Part, Point, Role, Table, Value, values};
 use crate::rows::Run;
 use models::decision::CallForm;
-use tradewind::EngineKind;
 
 /// A figure's name, its title, and what of a row it shows.
 type Shown = (&'static str, &'static str, fn(&OverlapRow) -> f64);
@@ -21,33 +17,8 @@ const FIGURES: [Shown; 4] = [
     ("stolen", "Processor time that the collective takes", |row| row.stolen_us),
     ("overlap", "Share of the collective that the computation hides", |row| row.overlap),
 ];
-/// The baseline comes first.
-const ON_ONE_NODE: [Progress; 2] =
-    [Progress::OnNode(EngineKind::Caller), Progress::OnNode(EngineKind::Peers)];
-const BETWEEN_NODES: [Progress; 2] = [Progress::InCalls, Progress::Nonblocking];
 /// Sizes that are shown against the number of ranks.
 const SHOWN: [u64; 3] = [0, 8, 1 << 14];
-/// Size, microseconds of computation (about ten times what the collective takes alone),
-/// repetitions.
-const SIZES: [(u64, f64, u32); 6] = [
-    (8, 50.0, 400),
-    (1 << 10, 50.0, 400),
-    (1 << 14, 200.0, 200),
-    (1 << 16, 500.0, 100),
-    (1 << 18, 2_000.0, 40),
-    (1 << 20, 5_000.0, 20),
-];
-/// The same between nodes.
-const SIZES_BETWEEN_NODES: [(u64, f64, u32); 5] = [
-    (8, 300.0, 200),
-    (1 << 10, 300.0, 200),
-    (1 << 14, 1_000.0, 100),
-    (1 << 16, 3_000.0, 50),
-    (1 << 18, 10_000.0, 15),
-];
-/// Repetitions of a trial.
-const FEW: u32 = 5;
-
 /// The experiment.
 pub const ENTRY: SuiteEntry = SuiteEntry {
     name: "overlap",
@@ -59,72 +30,9 @@ pub const ENTRY: SuiteEntry = SuiteEntry {
             nodes the baseline is progress in calls only: the blocking call, after the computation. \
             Compare exposed times: overlap in percent favours slow collectives.",
     source: "Schneider et al. 2011, sections 4.2 and 4.3; Hoefler, Lumsdaine and Rehm, SC 2007",
-    steps,
+    steps: |setting| Experiment::new("overlap", setting, steps(setting)),
     view,
 };
-
-fn steps(setting: &Setting) -> Experiment {
-    let (progress, sizes, ranks) = match &setting.nodes {
-        None => (ON_ONE_NODE, SIZES.as_slice(), vec![2]),
-        Some(nodes) => (BETWEEN_NODES, SIZES_BETWEEN_NODES.as_slice(), numbers_of_ranks(nodes)),
-    };
-    let sizes = &sizes[..setting.choose(2, sizes.len())];
-    let mut steps = Vec::new();
-    for ranks in ranks {
-        for progress in progress {
-            let shape = match progress {
-                Progress::OnNode(engine) => JobShape::bound(setting, ranks).with_engine(engine),
-                Progress::InCalls | Progress::Nonblocking => JobShape::bound(setting, ranks),
-            };
-            for collective in Collective::ALL.iter().copied() {
-                let count = if collective.has_data() { sizes.len() } else { 1 };
-                steps.extend(
-                    sizes[..count]
-                        .iter()
-                        .map(|size| step(setting, collective, *size, progress, shape.clone())),
-                );
-            }
-        }
-    }
-    Experiment::new("overlap", setting, steps)
-}
-
-/// 2, 4, 8 and so on as far as there are ranks, and all of them.
-fn numbers_of_ranks(nodes: &Nodes) -> Vec<u32> {
-    let all = nodes.size();
-    let mut numbers: Vec<u32> = (1..=all.ilog2()).map(|power| 1 << power).collect();
-    if numbers.last().is_some_and(|last| *last < all) {
-        numbers.push(all);
-    }
-    numbers
-}
-
-fn step(
-    setting: &Setting,
-    collective: Collective,
-    (bytes, computation_us, repetitions): (u64, f64, u32),
-    progress: Progress,
-    shape: JobShape,
-) -> Step {
-    let bytes = if collective.has_data() { bytes } else { 0 };
-    let repetitions = setting.choose(FEW, repetitions);
-    let case = Case {
-        collective,
-        bytes,
-        computation_us: Some(computation_us),
-        repetitions: Some(repetitions),
-    };
-    let milliseconds = (f64::from(repetitions) * computation_us * 3e-3) as u64 + 20;
-    let way = match progress {
-        Progress::OnNode(engine) => format!("engine {engine}"),
-        Progress::Nonblocking => format!("{} ranks, nonblocking calls", shape.ranks),
-        Progress::InCalls => format!("{} ranks, blocking calls", shape.ranks),
-    };
-    let seed = setting.seed;
-    Step::new(format!("{collective}, {bytes} bytes, {way}"), shape, milliseconds, move |here| {
-        measure(here, progress, &case, seed, |_, _| {})
-    })
-}
 
 fn view(run: &Run, part: &mut Part) {
     let rows = OverlapRow::all(run.rows());

@@ -86,8 +86,7 @@ struct Taken {
 impl Timer<'_> {
     /// Times a subject alone, and over a computation, which takes turns with the same computation by
     /// itself. A random skew holds up every rank in each repetition, so that no rank profits from
-    /// ranks that start in step. `announce` is called once with the length of the computation in
-    /// microseconds and the number of repetitions, before the long part begins. All ranks call this.
+    /// ranks that start in step. All ranks call this.
     ///
     /// **When ranks have cores of their own** a rank's time runs from its own start to its own end,
     /// and its own median of the computation by itself is subtracted. **When ranks share cores** that
@@ -101,7 +100,6 @@ impl Timer<'_> {
         &self,
         subject: &mut dyn Subject,
         extent: Extent,
-        announce: impl FnOnce(f64, u32),
     ) -> Result<OverTimes, Error> {
         let rate = self.rate()?;
         self.warm_up_alone(subject, extent.cycle)?;
@@ -119,7 +117,6 @@ impl Timer<'_> {
                 number.clamp(*REPETITIONS.start(), *REPETITIONS.end()) as u32
             }
         };
-        announce(computation_us, repetitions);
         let (calls, alone) = self.alone(subject, extent.cycle, estimate_us, repetitions)?;
         let skews = skews(steps, repetitions, extent.seed, self.world.rank());
         let taken = self.turns_over(subject, repetitions, (steps, &skews))?;

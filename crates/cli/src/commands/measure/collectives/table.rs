@@ -1,14 +1,13 @@
 //! The text form of the rows of `tradewind measure collectives`.
 
 use crate::commands::figures::{
-    DIFFERENCES, exposed, figure, microseconds, percent_of, processor_time, ranks_on_cores, size,
-    spread, table_with, trusted,
+    DIFFERENCES, exposed, figure, microseconds, percent_of, processor_time, size, spread, table_with, trusted,
 };
 use comfy_table::Cell;
 use measure::experiments::overlap::OverlapRow;
 
 /// The table and how to read it.
-pub(super) fn of(ranks: u32, rows: &[OverlapRow]) -> String {
+pub(super) fn of(ranks: &str, rows: &[OverlapRow]) -> String {
     let mut table = table_with(&[
         "op",
         "size",
@@ -41,7 +40,7 @@ pub(super) fn of(ranks: u32, rows: &[OverlapRow]) -> String {
             figure(row.repetitions),
         ]);
     }
-    format!("{}\n{table}\n{LEGEND} {DIFFERENCES}", ranks_on_cores(ranks))
+    format!("{ranks}\n{table}\n{LEGEND} {DIFFERENCES}")
 }
 
 const LEGEND: &str = "\
