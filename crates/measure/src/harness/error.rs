@@ -3,54 +3,14 @@
 //! Variants name collectives, mechanisms and algorithms by text: the harness has no dependency on
 //! the experiments that it runs.
 
-use collectives::CollectiveError;
-use goal::arithmetic::UnknownName;
-use goal::compile::CompileError;
-use queues::bulk;
-
 /// Reason why an experiment cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The library under measurement failed: a rank is gone, the segment is full.
+    /// Something that an experiment uses failed: the library under measurement, because a rank is gone
+    /// or the segment is full, a network, a file.
     #[error(transparent)]
-    Tradewind(#[from] tradewind::Error),
-    /// A backend between nodes failed.
-    #[error(transparent)]
-    Network(#[from] network::error::Error),
-    /// A plain socket, the lower bound between nodes, failed.
-    #[error("a plain socket between the nodes: {0}")]
-    Socket(#[from] std::io::Error),
-    /// No graph exists for these parameters of a collective.
-    #[error(transparent)]
-    Graph(#[from] CollectiveError),
-    /// A graph cannot be compiled.
-    #[error(transparent)]
-    Compile(#[from] CompileError),
-    /// An algorithm has a model and no graph.
-    #[error(transparent)]
-    Algorithm(#[from] UnknownName),
-    /// A two-level algorithm on ranks of one node.
-    #[error("a plan in two levels needs several nodes, and what is measured here is one")]
-    TwoLevels,
-    /// A bulk transfer failed.
-    #[error(transparent)]
-    Bulk(#[from] bulk::BulkError),
-    /// A Tag-On pool failed.
-    #[error(transparent)]
-    TagOn(#[from] queues::tag_on::TagOnError),
-    /// The segment has no space left.
-    #[error(transparent)]
-    Arena(#[from] shm::arena::ArenaError),
-    /// An offset that lies outside the segment.
-    #[error(transparent)]
-    Segment(#[from] shm::segment::SegmentError),
-    /// A file that an experiment writes itself failed.
-    #[error(transparent)]
-    File(#[from] models::file::FileError),
-    /// Rows cannot be read or kept.
-    #[error(transparent)]
-    Rows(#[from] crate::rows::RowsError),
+    Cause(Box<dyn std::error::Error + Send + Sync>),
     /// A rank that is a thread panicked.
     #[error("a rank of the measurement panicked: please report what it said above")]
     Panicked,
@@ -124,22 +84,34 @@ impl Error {
     }
 }
 
-/// Converts the errors of single mechanisms by way of the façade's.
-macro_rules! by_way_of_tradewind {
+/// Converts the errors of what experiments use.
+macro_rules! causes {
     ($($error:ty),+ $(,)?) => {
         $(
             impl From<$error> for Error {
                 fn from(error: $error) -> Self {
-                    Error::Tradewind(error.into())
+                    Error::Cause(Box::new(error))
                 }
             }
         )+
     };
 }
 
-by_way_of_tradewind!(
+causes!(
+    std::io::Error,
+    collectives::CollectiveError,
+    collectives::UnknownName,
+    crate::rows::RowsError,
+    goal::compile::CompileError,
+    models::file::FileError,
+    network::error::Error,
+    queues::bulk::BulkError,
     queues::error::CreateError,
-    queues::error::SendError,
     queues::error::RecvError,
+    queues::error::SendError,
+    queues::tag_on::TagOnError,
     queues::window::WindowError,
+    shm::arena::ArenaError,
+    shm::segment::SegmentError,
+    tradewind::Error,
 );

@@ -38,7 +38,35 @@ pub enum PlanError {
     TwoLevels,
 }
 
+/// Segments of the segmented algorithms, besides those that the models choose.
+pub(crate) const SEGMENTS: [NonZeroU64; 2] =
+    [NonZeroU64::new(8 << 10).expect("not zero"), NonZeroU64::new(64 << 10).expect("not zero")];
+
 impl CollectiveCall {
+    /// The calls of an operation in these forms and sizes, of which none takes more memory than this.
+    /// A barrier has one size.
+    pub(crate) fn all(
+        operation: Collective,
+        forms: &[CallForm],
+        ranks: u32,
+        sizes: &[u64],
+        most_memory: u64,
+    ) -> Vec<Self> {
+        let sizes: &[u64] = if operation == Collective::Barrier { &[0] } else { sizes };
+        let of_size = |bytes: &u64| {
+            let bytes = *bytes;
+            forms.iter().map(move |form| CollectiveCall {
+                operation,
+                form: *form,
+                ranks,
+                bytes,
+                root: 0,
+            })
+        };
+        let calls = sizes.iter().flat_map(of_size);
+        calls.filter(|call| call.memory() <= most_memory).collect()
+    }
+
     /// Element type of a reduction: the longest words that the bytes divide into, numbers of 64
     /// bits or single bytes.
     pub(super) fn data_type(&self) -> DataType {
@@ -165,13 +193,6 @@ impl fmt::Display for CollectiveCall {
 
 impl From<PlanError> for Error {
     fn from(error: PlanError) -> Self {
-        match error {
-            PlanError::Plan(linked::PlanError::Shape(CollectiveError::Algorithm(error))) => {
-                Error::Algorithm(error)
-            }
-            PlanError::Plan(linked::PlanError::Shape(error)) => Error::Graph(error),
-            PlanError::Plan(linked::PlanError::Compile(error)) => Error::Compile(error),
-            PlanError::TwoLevels => Error::TwoLevels,
-        }
+        Error::Cause(Box::new(error))
     }
 }
