@@ -22,5 +22,6 @@ mod graphs;
 mod subject;
 
 pub use compare::{compare, compare_in_batches, settle};
+pub(crate) use graphs::SEGMENTS;
 pub use graphs::{CollectiveCall, PlanError};
 pub(crate) use subject::{CollectiveSubject, Memory, attend, engine_of_blocking_calls};

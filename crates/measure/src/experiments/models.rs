@@ -11,7 +11,7 @@ mod guidelines;
 mod part;
 mod simulated;
 
-use crate::experiments::algorithms::{CollectiveCall, compare};
+use crate::experiments::algorithms::{CollectiveCall, SEGMENTS, compare};
 use crate::experiments::entry::SuiteEntry;
 use crate::harness::timer::Budget;
 use crate::harness::{Experiment, JobShape, Setting, Step, StepContext};
@@ -21,14 +21,10 @@ use models::costs::Costs;
 use models::decision::CallForm;
 use models::formulas::alltoall;
 use models::machine_file::{Engine, Machine};
-use std::num::NonZeroU64;
 use tradewind::EngineKind;
 
 /// The caller engine is measured for the formulas alone, which are far off for other reasons.
 const VISITS_OF_THE_CALLER: u32 = 2;
-/// Segments of the segmented algorithms.
-const SEGMENTS: [NonZeroU64; 2] =
-    [NonZeroU64::new(8 << 10).expect("not zero"), NonZeroU64::new(64 << 10).expect("not zero")];
 /// No collective takes more memory than this.
 const MOST_MEMORY: u64 = 1 << 28;
 /// The operations, those of the paper's tables first.
@@ -107,7 +103,11 @@ fn steps(setting: &Setting) -> Experiment {
             &[EngineKind::Peers]
         };
         for engine in engines {
-            for collective in collectives(&extent, *ranks) {
+            let calls = |operation: &Collective| {
+                let forms = &[CallForm::Blocking];
+                CollectiveCall::all(*operation, forms, *ranks, &extent.bytes, MOST_MEMORY)
+            };
+            for collective in extent.operations.iter().flat_map(calls) {
                 let shape = shape.clone().with_engine(*engine);
                 let budget = extent.budget;
                 let milliseconds = budget.milliseconds as u64 * 2;
@@ -126,23 +126,6 @@ fn steps(setting: &Setting) -> Experiment {
         }
     }
     Experiment::new("models", setting, steps).noting_crowds()
-}
-
-/// The calls that are measured with this many ranks.
-fn collectives(extent: &Extent, ranks: u32) -> Vec<CollectiveCall> {
-    let mut all = Vec::new();
-    for operation in &extent.operations {
-        let sizes: &[u64] = if *operation == Collective::Barrier { &[0] } else { &extent.bytes };
-        let with = |bytes: &u64| CollectiveCall {
-            operation: *operation,
-            form: CallForm::Blocking,
-            ranks,
-            bytes: *bytes,
-            root: 0,
-        };
-        all.extend(sizes.iter().map(with).filter(|collective| collective.memory() <= MOST_MEMORY));
-    }
-    all
 }
 
 /// With the caller engine its own ranks execute a join, so figures of other engines do not apply

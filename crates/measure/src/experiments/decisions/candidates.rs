@@ -2,7 +2,7 @@
 
 use super::purpose::{Purpose, between_nodes};
 use super::table::{FILE, of_table};
-use crate::experiments::algorithms::CollectiveCall;
+use crate::experiments::algorithms::{CollectiveCall, SEGMENTS};
 use crate::harness::{Error, Setting, StepContext, agreement};
 use crate::rows::{Chooser, Measurements};
 use collectives::Choice;
@@ -13,7 +13,6 @@ use models::machine_file::{Engine, Machine};
 use models::prediction::{Models, Prediction, USUALLY_HELD};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
-use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -35,10 +34,6 @@ const MOST: usize = 6;
 const ERRORS: [f64; 2] = [0.26, 0.5];
 /// The error where it is not known.
 const UNKNOWN_ERROR: f64 = 0.3;
-/// Segments of the segmented algorithms, besides those that the models choose.
-const SEGMENTS: [NonZeroU64; 2] =
-    [NonZeroU64::new(8 << 10).expect("not zero"), NonZeroU64::new(64 << 10).expect("not zero")];
-
 /// Extent of the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {

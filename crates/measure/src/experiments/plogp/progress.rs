@@ -50,14 +50,9 @@ pub(super) fn measure(here: &StepContext<'_>, plan: Plan) -> Result<Vec<Row>, Er
     let mut rows = Vec::new();
     let visits = (0..plan.visits).flat_map(|_| plan.operations);
     for operation in visits.copied() {
-        let sizes: &[u64] = if operation == Collective::Barrier { &[0] } else { plan.sizes };
-        for bytes in sizes.iter().copied() {
-            for form in CallForm::ALL.iter().copied() {
-                let call = CollectiveCall { operation, form, ranks, bytes, root: 0 };
-                if call.memory() <= MOST_MEMORY {
-                    rows.extend(compare(here, &call, &plans(&call), plan.budget)?);
-                }
-            }
+        let calls = CollectiveCall::all(operation, CallForm::ALL, ranks, plan.sizes, MOST_MEMORY);
+        for call in calls {
+            rows.extend(compare(here, &call, &plans(&call), plan.budget)?);
         }
     }
     Ok(rows)
