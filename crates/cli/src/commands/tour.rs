@@ -60,7 +60,11 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<E
     let setting = Setting { options: plan.options(), ..Setting::default() };
     let directory = tempfile::tempdir()?;
     let out = directory.path().to_owned();
-    let status = suite::quietly("overlap", &setting, &ResultsLocation { out, again: false, temporary: true })?;
+    let status = suite::quietly(
+        "overlap",
+        &setting,
+        &ResultsLocation { out, again: false, temporary: true },
+    )?;
     let rows = rows_in(directory.path())?;
     if rows.len() < CASES.len() * PROGRESS.len() {
         return Ok(status);

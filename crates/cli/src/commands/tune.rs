@@ -13,10 +13,10 @@ use engine::node::RANK_LIMIT;
 use launch::detect::{Launch, detect};
 use launch::environment::{Environment, Lookup};
 use measure::experiments::decisions::{
-    EFFORT, MEASURE_ALL, MODELS_ONLY, Purpose, RANKS, UNTIL, losses_between_nodes,
+    EFFORT, MEASURE_ALL, MODELS_ONLY, Purpose, UNTIL, losses_between_nodes,
 };
 use measure::experiments::networks::{self, Comparison};
-use measure::harness::Setting;
+use measure::harness::{RANKS, Setting, USUAL_RANKS};
 use measure::results::Directory;
 use measure::rows::Measurements;
 use models::decision::{DecisionTable, Evidence, Row as DecisionRow};
@@ -156,7 +156,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<E
         temporary: arguments.measurements.is_none(),
     };
     // As `measure progress` without options, so that its results can be used.
-    let usual = arguments.ranks == measure::experiments::plogp::USUAL_RANKS;
+    let usual = arguments.ranks == USUAL_RANKS;
     let options = if usual { BTreeMap::new() } else { ranks_option(arguments) };
     let progress = Setting { options, ..setting.clone() };
     let mut status = suite::quietly("progress", &progress, &place(false))?;

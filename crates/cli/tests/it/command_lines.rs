@@ -149,11 +149,7 @@ const FAILED: &[Line] = &[
     ),
     ("TRADEWIND_SEGMENT_DIR=/nonexistent measure collectives --op barrier", 125, &["/nonexistent"]),
     ("TRADEWIND_SEGMENT_DIR=/nonexistent measure queues --mechanisms wide", 125, &["/nonexistent"]),
-    (
-        "TRADEWIND_ARENA_MIB=1 measure collectives --op bcast --bytes 8388608",
-        1,
-        &["overlap: rank"],
-    ),
+    ("TRADEWIND_ARENA_MIB=1 measure collectives --op bcast --bytes 8388608", 1, &["overlap: rank"]),
 ];
 
 /// Lines that succeed.

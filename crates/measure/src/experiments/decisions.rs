@@ -26,7 +26,6 @@ mod timed;
 #[cfg(test)]
 mod trial;
 
-pub use calls::RANKS;
 pub use candidates::{EFFORT, MEASURE_ALL, MODELS_ONLY, UNTIL};
 pub use losses::losses_between_nodes;
 pub use measure::experiment;

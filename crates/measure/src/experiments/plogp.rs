@@ -50,7 +50,6 @@ mod progress;
 mod starts;
 mod transport;
 
-pub use experiment::{RANKS, USUAL_RANKS};
 pub use machine::{check_machine, write_machine};
 pub use part::{PLOGP, PROGRESS};
 pub use transport::{Lap, Reading, RoundsPlan, Transport, rounds_of, times_of};

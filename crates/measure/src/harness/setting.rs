@@ -1,6 +1,7 @@
 //! Settings of an experiment, and the job that a step needs.
 
 use super::nodes::Nodes;
+use super::options::text_of;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -49,20 +50,18 @@ impl Setting {
     /// Properties that comparable measurements share: a run keeps them, and goes on under the same
     /// only.
     pub fn words(&self) -> BTreeMap<String, String> {
-        let list =
-            |cores: &[usize]| cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let mut words = self.options.clone();
         let mut put = |name: &str, value: String| words.insert(name.to_owned(), value);
         put("version", env!("CARGO_PKG_VERSION").to_owned());
         put("effort", if self.quick { "quick" } else { "full" }.to_owned());
-        put("cores", list(&self.cores));
+        put("cores", text_of(&self.cores));
         put("machine", machine().to_owned());
         put("seed", self.seed.to_string());
         if let Some(map) = &self.map {
-            put("map", list(map));
+            put("map", text_of(map));
         }
         if let Some(nodes) = &self.nodes {
-            let ranks = nodes.ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let ranks = text_of(&nodes.ranks);
             put("nodes", format!("{}, with {ranks} ranks", nodes.describe()));
             put("engine", nodes.engine.clone().unwrap_or_else(|| "all".to_owned()));
             if !nodes.others.is_empty() {

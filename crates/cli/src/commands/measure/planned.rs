@@ -90,11 +90,18 @@ impl Planned<'_> {
                 made.run("direct", &self.line(&place)?, format)?;
                 ExitCode::SUCCESS
             }
-            None if is_in_job => return self.in_job(made.with_link(setting), &place, unseen, format),
+            None if is_in_job => {
+                return self.in_job(made.with_link(setting), &place, unseen, format);
+            }
             None => {
                 refuse_in_job()?;
                 let measured = suite::measure_one(self.name, &made.with_link(setting), &place)?;
-                self.print_run(&place.out, self.name, &ranks_on_cores(self.ranks[0].get()), format)?;
+                self.print_run(
+                    &place.out,
+                    self.name,
+                    &ranks_on_cores(self.ranks[0].get()),
+                    format,
+                )?;
                 measured.status
             }
         };

@@ -2,12 +2,11 @@
 
 use super::purpose::Purpose;
 use crate::experiments::algorithms::CollectiveCall;
+use crate::harness::options::numbers_of_ranks;
 use crate::harness::{Nodes, Setting};
 use collectives::Collective;
 use models::decision::{CallForm, Query};
 use std::collections::BTreeMap;
-
-pub use crate::experiments::plogp::RANKS;
 
 /// Sizes of a group on one node: all operations and ranks come before the next group.
 const GROUP: usize = 3;
@@ -38,9 +37,6 @@ impl Grid {
         const QUICK: [Collective; 3] =
             [Collective::Barrier, Collective::Bcast, Collective::Allreduce];
         let is_quick = words.get("effort").is_some_and(|effort| effort == "quick");
-        let asked = words.get(RANKS).map(|list| list.split(',').filter_map(|one| one.parse().ok()));
-        let asked = asked.map(Iterator::collect).filter(|ranks: &Vec<u32>| !ranks.is_empty());
-        let usual = if is_quick { &[2][..] } else { &[2, 4, 8] };
         let sizes = purpose.sizes(false);
         Grid {
             operations: if is_quick { &QUICK } else { Collective::ALL },
@@ -48,7 +44,7 @@ impl Grid {
                 Purpose::Check => &[CallForm::Blocking],
                 Purpose::Calibration | Purpose::Decision => CallForm::ALL,
             },
-            ranks: asked.unwrap_or_else(|| usual.to_vec()),
+            ranks: numbers_of_ranks(words, is_quick),
             ranks_per_node: None,
             sizes: if is_quick { &sizes[..3] } else { sizes },
             most_memory: 1 << 28,

@@ -5,11 +5,10 @@ use super::collective::Collective;
 use super::measure::measure;
 use super::progress::Progress;
 use super::row::OverlapRow;
+use crate::harness::options::{RANKS, list_of, number_of, text_of};
 use crate::harness::{Error, JobShape, Nodes, Setting, Step, StepContext, agreement};
 use crate::rows::Measurements;
 use std::collections::BTreeMap;
-use std::fmt::Display;
-use std::str::FromStr;
 
 /// The rows to be measured: each case with each progress, one after the other, so that they meet the
 /// same machine. Where a case has no computation, that of the first progress is that of all.
@@ -47,16 +46,13 @@ impl Plan {
 
     /// The plan in words, for [`Setting::options`]. Its cases differ in collective and size alone.
     pub fn options(&self) -> BTreeMap<String, String> {
-        fn list<T: Display>(items: &[T]) -> String {
-            items.iter().map(T::to_string).collect::<Vec<_>>().join(",")
-        }
         let first = self.cases.first();
         let computation = first.and_then(|case| case.computation_us).map(|time| time.to_string());
         let repetitions = first.and_then(|case| case.repetitions).map(|count| count.to_string());
         let words = [
-            ("ranks", Some(self.ranks.to_string())),
-            ("op", Some(list(&self.cases))),
-            ("engine", Some(list(&self.progress))),
+            (RANKS, Some(self.ranks.to_string())),
+            ("op", Some(text_of(&self.cases))),
+            ("engine", Some(text_of(&self.progress))),
             ("compute-us", computation),
             ("repetitions", repetitions),
         ];
@@ -65,18 +61,14 @@ impl Plan {
 
     /// The plan of these words; none if they are not those of a plan.
     fn of_options(options: &BTreeMap<String, String>) -> Option<Self> {
-        fn list<T: FromStr>(text: &str) -> Option<Vec<T>> {
-            text.split(',').map(|item| item.parse().ok()).collect()
-        }
-        let option = |name: &str| options.get(name);
-        let computation_us = option("compute-us").and_then(|time| time.parse().ok());
-        let repetitions = option("repetitions").and_then(|count| count.parse().ok());
-        let mut cases: Vec<Case> = list(option("op")?)?;
+        let computation_us = number_of(options, "compute-us");
+        let repetitions = number_of(options, "repetitions");
+        let mut cases: Vec<Case> = list_of(options, "op")?;
         for case in &mut cases {
             *case = Case { computation_us, repetitions, ..*case };
         }
-        let progress = list(option("engine")?)?;
-        Some(Plan { ranks: option("ranks")?.parse().ok()?, cases, progress })
+        let progress = list_of(options, "engine")?;
+        Some(Plan { ranks: number_of(options, RANKS)?, cases, progress })
     }
 
     fn steps(&self, setting: &Setting) -> Vec<Step> {
@@ -84,7 +76,9 @@ impl Plan {
         let mut steps = Vec::new();
         for case in &self.cases {
             let all = self.progress.iter().enumerate();
-            steps.extend(all.map(|(place, progress)| step(setting, *case, *progress, ranks, place == 0)));
+            steps.extend(
+                all.map(|(place, progress)| step(setting, *case, *progress, ranks, place == 0)),
+            );
         }
         steps
     }
@@ -184,7 +178,12 @@ fn earlier_computation(here: &StepContext<'_>, case: &Case) -> Result<Option<f64
         let is_of_case = |row: &OverlapRow| {
             (row.op, row.bytes, row.ranks) == (case.collective, case.bytes, here.world.size())
         };
-        found = rows.iter().rev().map(|(row, _)| row).find(|row| is_of_case(row)).map(|row| row.compute_us);
+        found = rows
+            .iter()
+            .rev()
+            .map(|(row, _)| row)
+            .find(|row| is_of_case(row))
+            .map(|row| row.compute_us);
     }
     agreement::of_first(here.world, (here.world.rank() == 0).then_some(&found))
 }

@@ -11,6 +11,7 @@ use super::starts;
 use super::transport::RoundsPlan;
 use crate::experiments::algorithms::compare;
 use crate::experiments::models::engine_of;
+use crate::harness::options::numbers_of_ranks;
 use crate::harness::timer::{Batches, Budget};
 use crate::harness::{
     ATTEMPTS, Doubts, Error, Experiment, JobShape, QUICK_ATTEMPTS, Setting, Step, StepContext,
@@ -22,10 +23,6 @@ use models::machine::{PairClass, Topology};
 use models::machine_file::Engine;
 use tradewind::{CallForm, EngineKind};
 
-/// The option with the numbers of ranks: a list with commas.
-pub const RANKS: &str = "ranks";
-/// The numbers of ranks if the option is not there.
-pub const USUAL_RANKS: [u32; 3] = [2, 4, 8];
 /// Each class and engine has so many turns: a machine keeps one speed for seconds, and two
 /// measurements are to have the same speeds.
 const PASSES: u32 = 6;
@@ -121,7 +118,7 @@ fn message_steps(setting: &Setting) -> Vec<Step> {
 /// Each number of ranks.
 fn progress_steps(setting: &Setting) -> Vec<Step> {
     let plan = setting.choose(QUICK_PROGRESS, PROGRESS);
-    let ranks = setting.choose(vec![2], ranks_of(setting));
+    let ranks = numbers_of_ranks(&setting.options, setting.quick);
     let step = |ranks: u32| {
         let shape = JobShape::bound(setting, ranks);
         let what = format!("flat collectives and cooperative progress, {}", shape.describe());
@@ -133,13 +130,6 @@ fn progress_steps(setting: &Setting) -> Vec<Step> {
         })
     };
     ranks.into_iter().map(step).collect()
-}
-
-/// Numbers of ranks: the requested ones, else 2, 4 and 8.
-fn ranks_of(setting: &Setting) -> Vec<u32> {
-    let asked = setting.options.get(RANKS);
-    let asked = asked.map(|list| list.split(',').filter_map(|one| one.parse().ok()).collect());
-    asked.filter(|ranks: &Vec<u32>| !ranks.is_empty()).unwrap_or_else(|| USUAL_RANKS.to_vec())
 }
 
 /// The class and engine of a pass.

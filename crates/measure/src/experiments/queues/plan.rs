@@ -2,11 +2,10 @@
 
 use super::mechanism::MOST_BYTES;
 use crate::harness::Error;
+use crate::harness::options::{list_of, number_of, text_of};
 use crate::harness::timer::Batches;
 use crate::rows::Mechanism;
 use std::collections::BTreeMap;
-use std::fmt::Display;
-use std::str::FromStr;
 
 /// The most threads that send through one queue.
 const MOST_THREADS: u32 = 64;
@@ -76,13 +75,10 @@ impl Plan {
 
     /// The plan in words, for [`Setting::options`](crate::harness::Setting::options).
     pub fn options(&self) -> BTreeMap<String, String> {
-        fn list<T: Display>(items: &[T]) -> String {
-            items.iter().map(T::to_string).collect::<Vec<_>>().join(",")
-        }
         let words = [
-            ("threads", list(&self.threads)),
-            ("mechanisms", list(&self.mechanisms)),
-            ("sizes", list(&self.sizes)),
+            ("threads", text_of(&self.threads)),
+            ("mechanisms", text_of(&self.mechanisms)),
+            ("sizes", text_of(&self.sizes)),
             ("rounds", self.rounds.to_string()),
             ("row-ms", self.row_ms.to_string()),
         ];
@@ -91,16 +87,12 @@ impl Plan {
 
     /// The plan of these words; none if they are not those of a plan.
     pub(super) fn of_options(options: &BTreeMap<String, String>) -> Option<Self> {
-        fn list<T: FromStr>(text: &str) -> Option<Vec<T>> {
-            text.split(',').map(|item| item.parse().ok()).collect()
-        }
-        let option = |name: &str| options.get(name);
         Some(Plan {
-            mechanisms: list(option("mechanisms")?)?,
-            threads: list(option("threads")?)?,
-            sizes: list(option("sizes")?)?,
-            rounds: option("rounds")?.parse().ok()?,
-            row_ms: option("row-ms")?.parse().ok()?,
+            mechanisms: list_of(options, "mechanisms")?,
+            threads: list_of(options, "threads")?,
+            sizes: list_of(options, "sizes")?,
+            rounds: number_of(options, "rounds")?,
+            row_ms: number_of(options, "row-ms")?,
         })
     }
 

@@ -96,11 +96,7 @@ impl Timer<'_> {
     ///
     /// # Errors
     /// If a rank has failed, and the errors of the subject.
-    pub fn over(
-        &self,
-        subject: &mut dyn Subject,
-        extent: Extent,
-    ) -> Result<OverTimes, Error> {
+    pub fn over(&self, subject: &mut dyn Subject, extent: Extent) -> Result<OverTimes, Error> {
         let rate = self.rate()?;
         self.warm_up_alone(subject, extent.cycle)?;
         let estimate_us = self.estimate(subject, extent.cycle)?;

@@ -1,7 +1,8 @@
 //! The text form of the rows of `tradewind measure collectives`.
 
 use crate::commands::figures::{
-    DIFFERENCES, exposed, figure, microseconds, percent_of, processor_time, size, spread, table_with, trusted,
+    DIFFERENCES, exposed, figure, microseconds, percent_of, processor_time, size, spread,
+    table_with, trusted,
 };
 use comfy_table::Cell;
 use measure::experiments::overlap::OverlapRow;
