@@ -40,29 +40,15 @@ impl StepContext<'_> {
             Some(bound) => Cores::Bound(bound.to_vec()),
             None => Cores::Shared(*shared_cores),
         };
+        let times = times.into_iter().map(to_hundredths_of_nanoseconds).collect();
         Row {
-            experiment: self.origin.experiment.clone(),
-            what,
-            quantity,
-            engine: None,
-            algorithm: None,
-            chosen_by: Vec::new(),
-            form: None,
-            ranks,
             nodes: self.world.nodes(),
             ranks_per_node: nodes.and_then(|nodes| nodes.ranks.first().copied()).unwrap_or(ranks),
             node_of_rank: (0..ranks).filter_map(node_of).collect(),
             cores: Some(cores),
-            pair: None,
-            bytes: 0,
-            threads: None,
             link: self.origin.link,
             machine: machine().to_owned(),
-            times: times.into_iter().map(to_hundredths_of_nanoseconds).collect(),
-            calls: 1,
-            processor: None,
-            unattended: None,
-            load: None,
+            ..Row::new(&self.origin.experiment, what, quantity, ranks, times)
         }
     }
 }

@@ -198,6 +198,46 @@ fn is_one(calls: &u32) -> bool {
 }
 
 impl Row {
+    /// A row of ranks on one node, of no size, engine or machine.
+    ///
+    /// ```
+    /// use measure::rows::{Quantity, Row, What};
+    /// let row = Row::new("trial", What::Computation, Quantity::Alone, 2, vec![1.5]);
+    /// assert_eq!((row.nodes, row.ranks_per_node, row.check()), (1, 2, Ok(())));
+    /// ```
+    pub fn new(
+        experiment: &str,
+        what: What,
+        quantity: Quantity,
+        ranks: u32,
+        times: Vec<f64>,
+    ) -> Self {
+        Row {
+            experiment: experiment.to_owned(),
+            what,
+            quantity,
+            engine: None,
+            algorithm: None,
+            chosen_by: Vec::new(),
+            form: None,
+            ranks,
+            nodes: 1,
+            ranks_per_node: ranks,
+            node_of_rank: Vec::new(),
+            cores: None,
+            pair: None,
+            bytes: 0,
+            threads: None,
+            link: None,
+            machine: String::new(),
+            times,
+            calls: 1,
+            processor: None,
+            unattended: None,
+            load: None,
+        }
+    }
+
     /// The same in this form of a call, on this engine, by this algorithm.
     #[must_use]
     pub fn by(self, engine: Engine, form: CallForm, algorithm: Option<Choice>) -> Self {
@@ -325,12 +365,8 @@ impl Row {
 impl Row {
     /// A row of ranks on one node, each with a core of its own.
     pub(crate) fn trial(what: What, ranks: u32, bytes: u64, times: &[f64]) -> Self {
-        let line = serde_json::json!({
-            "experiment": "trial", "what": what, "quantity": Quantity::Alone, "ranks": ranks,
-            "nodes": 1, "ranks_per_node": ranks, "bytes": bytes, "machine": "a machine",
-            "cores": Cores::Bound((0..ranks as usize).collect()), "times": times,
-        });
-        serde_json::from_value(line).expect("every field that a row needs")
+        let cores = Some(Cores::Bound((0..ranks as usize).collect()));
+        Row { cores, bytes, ..Row::new("trial", what, Quantity::Alone, ranks, times.to_vec()) }
     }
 }
 

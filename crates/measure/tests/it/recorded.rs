@@ -24,30 +24,9 @@ pub(crate) fn run(name: &str, rows: Vec<Row>) -> Run {
 /// A time of a plan.
 pub(crate) fn row(query: &Query, engine: Engine, plan: Choice, microseconds: f64) -> Row {
     let Query { operation, form, ranks, ranks_per_node, bytes } = *query;
-    Row {
-        experiment: "decisions".to_owned(),
-        what: What::Collective(operation),
-        quantity: Quantity::Alone,
-        engine: Some(engine),
-        algorithm: Some(plan),
-        chosen_by: Vec::new(),
-        form: Some(form),
-        ranks,
-        nodes: query.nodes(),
-        ranks_per_node,
-        node_of_rank: Vec::new(),
-        cores: None,
-        pair: None,
-        bytes,
-        threads: None,
-        link: None,
-        machine: "a machine".to_owned(),
-        times: vec![microseconds],
-        calls: 1,
-        processor: None,
-        unattended: None,
-        load: None,
-    }
+    let what = What::Collective(operation);
+    let row = Row::new("decisions", what, Quantity::Alone, ranks, vec![microseconds]);
+    Row { nodes: query.nodes(), ranks_per_node, bytes, ..row.by(engine, form, Some(plan)) }
 }
 
 /// Recorded times of a file by their calls, in the order of the file.

@@ -33,30 +33,9 @@ fn setting(effort: &str) -> BTreeMap<String, String> {
 }
 
 fn row(time: f64) -> Row {
-    Row {
-        experiment: "trial".to_owned(),
-        what: What::Computation,
-        quantity: Quantity::Alone,
-        engine: None,
-        algorithm: None,
-        chosen_by: Vec::new(),
-        form: None,
-        ranks: 2,
-        nodes: 1,
-        ranks_per_node: 2,
-        node_of_rank: Vec::new(),
-        cores: None,
-        pair: None,
-        bytes: 8,
-        threads: None,
-        link: None,
-        machine: "a machine, 2 cores".to_owned(),
-        times: vec![time, 2.0 * time],
-        calls: 1,
-        processor: None,
-        unattended: None,
-        load: None,
-    }
+    let times = vec![time, 2.0 * time];
+    let row = Row::new("trial", What::Computation, Quantity::Alone, 2, times);
+    Row { bytes: 8, machine: "a machine, 2 cores".to_owned(), ..row }
 }
 
 fn open(directory: &Path, again: bool) -> RunFile {
