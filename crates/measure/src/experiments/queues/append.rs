@@ -18,61 +18,45 @@ pub(super) fn records(bytes: u64) -> u64 {
 /// Ends of a thread.
 #[derive(Debug)]
 pub(super) struct Appended {
-    source: SourceName,
+    pub(super) source: SourceName,
     /// By thread of the other rank; the threads of this rank share them.
-    senders: Vec<Arc<AppendSender>>,
-    receiver: AppendReceiver,
-    records: u64,
-    /// The record that is sent.
-    record: Vec<u8>,
-    /// The last record that has arrived.
-    received: Vec<u8>,
-}
-
-impl Appended {
-    pub(super) fn new(
-        source: SourceName,
-        senders: Vec<Arc<AppendSender>>,
-        receiver: AppendReceiver,
-        records: u64,
-    ) -> Self {
-        Appended { source, senders, receiver, records, record: Vec::new(), received: Vec::new() }
-    }
+    pub(super) senders: Vec<Arc<AppendSender>>,
+    pub(super) receiver: AppendReceiver,
+    pub(super) records: u64,
 }
 
 impl MessagePath for Appended {
-    fn resize(&mut self, bytes: u64) {
-        self.record = self.source.number().to_le_bytes().to_vec();
-        self.record.extend(pattern(bytes));
+    fn message(&self, bytes: u64) -> Vec<u8> {
+        [&self.source.number().to_le_bytes()[..], &pattern(bytes)].concat()
     }
 
-    fn capacity(&self) -> usize {
+    fn capacity(&self, _length: usize) -> usize {
         self.records as usize
     }
 
     #[inline]
-    fn send(&mut self, to: usize) -> Result<(), Error> {
-        Ok(self.senders[to].send(&self.record)?)
+    fn send(&mut self, to: usize, message: &[u8]) -> Result<(), Error> {
+        Ok(self.senders[to].send(message)?)
     }
 
     #[inline]
-    fn receive(&mut self) -> Result<usize, Error> {
+    fn receive(&mut self, received: &mut Vec<u8>) -> Result<usize, Error> {
         let mut is_here = false;
         for _ in 0..LOOKS {
-            is_here = self.receiver.try_recv(&mut self.received)?;
+            is_here = self.receiver.try_recv(received)?;
             if is_here {
                 break;
             }
         }
         if !is_here {
-            self.receiver.recv(&mut self.received)?;
+            self.receiver.recv(received)?;
         }
-        black_box(&self.received);
-        let name = self.received.first_chunk().map_or(0, |name| u16::from_le_bytes(*name));
+        black_box(&*received);
+        let name = received.first_chunk().map_or(0, |name| u16::from_le_bytes(*name));
         Ok(name.into())
     }
 
-    fn is_right(&self) -> bool {
-        self.received.get(NAME_BYTES..) == self.record.get(NAME_BYTES..)
+    fn is_right(&self, received: &[u8], message: &[u8]) -> bool {
+        received.get(NAME_BYTES..) == message.get(NAME_BYTES..)
     }
 }

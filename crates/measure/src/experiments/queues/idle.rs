@@ -32,7 +32,7 @@ pub(super) fn measure(here: &StepContext<'_>) -> Result<Row, Error> {
         scope.spawn(|| words.recv_deadline(until).is_ok());
         scope.spawn(|| lines.recv_deadline(until).is_ok());
         for way in &mut polled {
-            scope.spawn(|| way.path_mut().sleep_until(until));
+            scope.spawn(|| way.path.sleep_until(until));
         }
         for way in &mut channels {
             scope.spawn(|| way.receiver.recv_deadline(until).is_ok());

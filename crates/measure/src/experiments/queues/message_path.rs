@@ -9,21 +9,65 @@ pub(super) const LOOKS: u32 = 1000;
 
 /// One end of a way to and from the other rank.
 pub(super) trait MessagePath: Send {
-    /// From now on messages have this size. No message may be under way.
-    fn resize(&mut self, bytes: u64);
+    /// The message of this size that is sent.
+    fn message(&self, bytes: u64) -> Vec<u8> {
+        pattern(bytes)
+    }
 
-    /// Number of messages that can be sent without receives; 0 for a synchronous path.
-    fn capacity(&self) -> usize;
+    /// From now on messages have this size. No message may be under way.
+    fn resize(&mut self, _bytes: u64) {}
+
+    /// Number of messages of this length that can be sent without receives; 0 for a synchronous path.
+    fn capacity(&self, length: usize) -> usize;
 
     /// Sends a message to a thread of the other rank; waits while the path is full.
-    fn send(&mut self, to: usize) -> Result<(), Error>;
+    fn send(&mut self, to: usize, message: &[u8]) -> Result<(), Error>;
 
-    /// Waits for the next message and takes it. Returns the thread that has sent it.
-    fn receive(&mut self) -> Result<usize, Error>;
+    /// Waits for the next message and takes it into memory of its length. Returns the thread that has
+    /// sent it.
+    fn receive(&mut self, received: &mut Vec<u8>) -> Result<usize, Error>;
 
-    /// Returns true if the message received last was right.
-    fn is_right(&self) -> bool {
-        true
+    /// Returns true if the message received last was right, as this memory has it.
+    fn is_right(&self, received: &[u8], message: &[u8]) -> bool {
+        received == message
+    }
+}
+
+/// An end with the message that it sends, and memory for what it receives.
+#[derive(Debug)]
+pub(super) struct End<P> {
+    pub(super) path: P,
+    message: Vec<u8>,
+    received: Vec<u8>,
+}
+
+impl<P: MessagePath> End<P> {
+    /// Ends for messages of this size.
+    pub(super) fn all(paths: Vec<P>, bytes: u64) -> Vec<Self> {
+        let end = |mut path: P| {
+            path.resize(bytes);
+            let message = path.message(bytes);
+            End { received: vec![0; message.len()], message, path }
+        };
+        paths.into_iter().map(end).collect()
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.path.capacity(self.message.len())
+    }
+
+    #[inline]
+    pub(super) fn send(&mut self, to: usize) -> Result<(), Error> {
+        self.path.send(to, &self.message)
+    }
+
+    #[inline]
+    pub(super) fn receive(&mut self) -> Result<usize, Error> {
+        self.path.receive(&mut self.received)
+    }
+
+    pub(super) fn is_right(&self) -> bool {
+        self.path.is_right(&self.received, &self.message)
     }
 }
 
@@ -40,14 +84,12 @@ pub(super) struct Floor {
 }
 
 impl MessagePath for Floor {
-    fn resize(&mut self, _bytes: u64) {}
-
-    fn capacity(&self) -> usize {
+    fn capacity(&self, _length: usize) -> usize {
         0
     }
 
     #[inline]
-    fn send(&mut self, _to: usize) -> Result<(), Error> {
+    fn send(&mut self, _to: usize, _message: &[u8]) -> Result<(), Error> {
         self.sent += 1;
         // Release: pairs with the Acquire of the other rank's load.
         self.out.store(self.sent, Ordering::Release);
@@ -55,7 +97,7 @@ impl MessagePath for Floor {
     }
 
     #[inline]
-    fn receive(&mut self) -> Result<usize, Error> {
+    fn receive(&mut self, _received: &mut Vec<u8>) -> Result<usize, Error> {
         loop {
             // Acquire: pairs with the Release of the other rank's store.
             let number = self.back.load(Ordering::Acquire);
@@ -64,6 +106,10 @@ impl MessagePath for Floor {
                 return Ok(0);
             }
         }
+    }
+
+    fn is_right(&self, _received: &[u8], _message: &[u8]) -> bool {
+        true
     }
 }
 

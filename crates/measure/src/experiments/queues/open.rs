@@ -140,8 +140,6 @@ pub(super) fn tagged(
         form,
         resident: None,
         early: VecDeque::new(),
-        payload: Vec::new(),
-        received: Vec::new(),
     })
 }
 
@@ -170,7 +168,7 @@ pub(super) fn appended(
         Ok((receiver, Arc::new(sender)))
     };
     share(world, threads, open, |source, receiver, senders| {
-        Appended::new(source, senders, receiver, records)
+        Appended { source, senders, receiver, records }
     })
 }
 
@@ -193,7 +191,7 @@ fn basic_ends(world: &Communicator) -> Result<(BasicReceiver, BasicSender), Erro
 /// A Basic ring in each direction.
 pub(super) fn ring(world: &Communicator) -> Result<Vec<Ring>, Error> {
     let (receiver, sender) = basic_ends(world)?;
-    Ok(vec![Ring { sender, receiver, payload: Vec::new(), received: Vec::new() }])
+    Ok(vec![Ring { sender, receiver }])
 }
 
 /// Basic rings with locks.
@@ -202,13 +200,7 @@ pub(super) fn locked_ring(world: &Communicator, threads: usize) -> Result<Vec<Lo
         let (receiver, sender) = basic_ends(world)?;
         Ok((Mutex::new(receiver), Arc::new(Mutex::new(sender))))
     };
-    share(world, threads, open, |source, receiver, senders| LockedRing {
-        source,
-        senders,
-        receiver,
-        payload: Vec::new(),
-        received: Vec::new(),
-    })
+    share(world, threads, open, |source, receiver, senders| LockedRing { source, senders, receiver })
 }
 
 /// The receivers of a poll set, and a sender to the last queue of the other rank's.
@@ -301,8 +293,5 @@ pub(super) fn bulk(
         ));
     }
     sender.set_policy(policy);
-    let is_between_nodes = world.nodes() > 1;
-    let payload = Vec::new();
-    let received = Vec::new();
-    Ok((vec![Bulk { sender, receiver, policy, is_between_nodes, payload, received }], None))
+    Ok((vec![Bulk { sender, receiver, policy, is_between_nodes: world.nodes() > 1 }], None))
 }

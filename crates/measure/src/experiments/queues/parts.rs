@@ -1,7 +1,7 @@
 //! Ways through queues: a message is as many words or lines as it needs, and put together by its
 //! sender's name.
 
-use super::message_path::{LOOKS, MessagePath, pattern};
+use super::message_path::{LOOKS, MessagePath};
 use crate::harness::Error;
 use queues::cache_line::{
     CacheLineHeader, CacheLineMessage, CacheLineReceiver, CacheLineSender, LINE_DATA,
@@ -31,8 +31,7 @@ pub(super) trait PacketPath: Send {
 /// A way of parts.
 #[derive(Debug)]
 pub(super) struct Parts<C> {
-    path: C,
-    payload: Vec<u8>,
+    pub(super) path: C,
     /// By sender: how much has come of its message, and the message.
     received: Vec<(usize, Vec<u8>)>,
     last: usize,
@@ -41,38 +40,33 @@ pub(super) struct Parts<C> {
 impl<C: PacketPath> Parts<C> {
     /// From so many senders.
     pub(super) fn new(path: C, senders: usize) -> Self {
-        Parts { path, payload: Vec::new(), received: vec![(0, Vec::new()); senders], last: 0 }
-    }
-
-    /// The path of the parts.
-    pub(super) fn path_mut(&mut self) -> &mut C {
-        &mut self.path
+        Parts { path, received: vec![(0, Vec::new()); senders], last: 0 }
     }
 }
 
 impl<C: PacketPath> MessagePath for Parts<C> {
     fn resize(&mut self, bytes: u64) {
-        self.payload = pattern(bytes);
         self.received.iter_mut().for_each(|(at, message)| {
             *at = 0;
             *message = vec![0; bytes as usize];
         });
     }
 
-    fn capacity(&self) -> usize {
-        CAPACITY / self.payload.len().div_ceil(C::DATA).max(1)
+    fn capacity(&self, length: usize) -> usize {
+        CAPACITY / length.div_ceil(C::DATA).max(1)
     }
 
     #[inline]
-    fn send(&mut self, to: usize) -> Result<(), Error> {
-        if self.payload.is_empty() {
+    fn send(&mut self, to: usize, message: &[u8]) -> Result<(), Error> {
+        if message.is_empty() {
             return self.path.send(to, &[]);
         }
-        self.payload.chunks(C::DATA).try_for_each(|part| self.path.send(to, part))
+        message.chunks(C::DATA).try_for_each(|part| self.path.send(to, part))
     }
 
+    /// Puts it together in the memory of its sender.
     #[inline]
-    fn receive(&mut self) -> Result<usize, Error> {
+    fn receive(&mut self, _received: &mut Vec<u8>) -> Result<usize, Error> {
         loop {
             let received = &mut self.received;
             let complete = self.path.receive(|source, part| {
@@ -91,8 +85,8 @@ impl<C: PacketPath> MessagePath for Parts<C> {
         }
     }
 
-    fn is_right(&self) -> bool {
-        self.received[self.last].1 == self.payload
+    fn is_right(&self, _received: &[u8], message: &[u8]) -> bool {
+        self.received[self.last].1 == message
     }
 }
 

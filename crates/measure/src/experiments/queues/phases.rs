@@ -4,7 +4,7 @@
 //! Rank 0 begins, with all its threads; rank 1 has one thread. The clock is the node's, so that a
 //! stream can be timed from the first sender's begin to the receiver's end.
 
-use super::message_path::MessagePath;
+use super::message_path::{End, MessagePath};
 use crate::harness::clock::now_ns;
 use crate::harness::{Error, agreement};
 use models::statistics::median;
@@ -20,10 +20,10 @@ struct Span {
 
 /// Times `act` on all threads of this rank; they begin together.
 fn on_all<W: MessagePath>(
-    ways: &mut [W],
-    act: impl Fn(&mut W) -> Result<(), Error> + Sync,
+    ways: &mut [End<W>],
+    act: impl Fn(&mut End<W>) -> Result<(), Error> + Sync,
 ) -> Result<Vec<Span>, Error> {
-    let time = |way: &mut W| {
+    let time = |way: &mut End<W>| {
         let begin = now_ns();
         act(way)?;
         Ok(Span { begin, end: now_ns() })
@@ -50,12 +50,12 @@ fn on_all<W: MessagePath>(
 }
 
 /// Sends so many messages on each thread of this rank.
-fn send<W: MessagePath>(ways: &mut [W], count: u64) -> Result<Vec<Span>, Error> {
+fn send<W: MessagePath>(ways: &mut [End<W>], count: u64) -> Result<Vec<Span>, Error> {
     on_all(ways, |way| (0..count).try_for_each(|_| way.send(0)))
 }
 
 /// Receives so many messages on each thread of this rank.
-fn receive<W: MessagePath>(ways: &mut [W], count: u64) -> Result<Vec<Span>, Error> {
+fn receive<W: MessagePath>(ways: &mut [End<W>], count: u64) -> Result<Vec<Span>, Error> {
     on_all(ways, |way| (0..count).try_for_each(|_| way.receive().map(|_| ())))
 }
 
@@ -69,7 +69,7 @@ fn whole(spans: &[Span]) -> Span {
 /// Half a round trip in nanoseconds, of `count` for each of the threads. Rank 1 returns 0.
 pub(super) fn round_trips<W: MessagePath>(
     world: &Communicator,
-    ways: &mut [W],
+    ways: &mut [End<W>],
     threads: usize,
     count: u64,
 ) -> Result<f64, Error> {
@@ -97,7 +97,7 @@ pub(super) fn round_trips<W: MessagePath>(
 /// Nanoseconds a message of a stream of `count` from each of the threads. Both ranks get it.
 pub(super) fn stream<W: MessagePath>(
     world: &Communicator,
-    ways: &mut [W],
+    ways: &mut [End<W>],
     threads: usize,
     count: u64,
 ) -> Result<f64, Error> {
@@ -121,7 +121,7 @@ pub(super) fn stream<W: MessagePath>(
 /// The same between nodes, which have a clock each: to the arrival of an answer to the last message.
 fn answered_stream<W: MessagePath>(
     world: &Communicator,
-    ways: &mut [W],
+    ways: &mut [End<W>],
     count: u64,
     messages: u64,
 ) -> Result<f64, Error> {
@@ -143,7 +143,7 @@ fn answered_stream<W: MessagePath>(
 /// First all are sent, then all are received. Medians of the batches; both ranks get them.
 pub(super) fn batches<W: MessagePath>(
     world: &Communicator,
-    ways: &mut [W],
+    ways: &mut [End<W>],
     threads: usize,
     batch: u64,
     batches: u64,

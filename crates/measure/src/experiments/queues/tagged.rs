@@ -1,7 +1,7 @@
 //! Ways of Tag-On: a header in a line, the data in a buffer. They are copied to a buffer for each
 //! message, or lie in one already, and go to the other rank or to both.
 
-use super::message_path::{LOOKS, MessagePath, pattern};
+use super::message_path::{LOOKS, MessagePath};
 use crate::harness::Error;
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -45,22 +45,20 @@ pub(super) struct Tagged {
     pub(super) resident: Option<SharedBuffer>,
     /// Messages of the other rank that a send has found.
     pub(super) early: VecDeque<TagOnMessage>,
-    pub(super) payload: Vec<u8>,
-    pub(super) received: Vec<u8>,
 }
 
 impl Tagged {
     /// Copies the data of a message to a buffer.
     #[inline]
-    fn fill(&self) -> Result<SharedBuffer, Error> {
+    fn fill(&self, message: &[u8]) -> Result<SharedBuffer, Error> {
         let mut draft = loop {
             match self.pool.take() {
                 Err(TagOnError::Exhausted { .. }) => std::thread::yield_now(),
                 other => break other?,
             }
         };
-        draft[..self.payload.len()].copy_from_slice(&self.payload);
-        Ok(draft.finish(self.payload.len() as u64))
+        draft[..message.len()].copy_from_slice(message);
+        Ok(draft.finish(message.len() as u64))
     }
 
     /// Sends a header that refers to data.
@@ -113,26 +111,24 @@ impl Tagged {
 }
 
 impl MessagePath for Tagged {
-    fn resize(&mut self, bytes: u64) {
-        self.payload = pattern(bytes);
-        self.received = vec![0; bytes as usize];
+    fn resize(&mut self, _bytes: u64) {
         self.resident = None;
     }
 
-    fn capacity(&self) -> usize {
+    fn capacity(&self, _length: usize) -> usize {
         // Between nodes the data of a resident message take a buffer there, too.
         self.buffers as usize
     }
 
     #[inline]
-    fn send(&mut self, to: usize) -> Result<(), Error> {
+    fn send(&mut self, to: usize, message: &[u8]) -> Result<(), Error> {
         if self.form == Form::Multicast {
             self.drop_own()?;
         }
         if let Some(data) = &self.resident {
             return self.refer(to, data);
         }
-        let data = self.fill()?;
+        let data = self.fill(message)?;
         self.refer(to, &data)?;
         if self.form == Form::Resident {
             self.resident = Some(data);
@@ -141,14 +137,10 @@ impl MessagePath for Tagged {
     }
 
     #[inline]
-    fn receive(&mut self) -> Result<usize, Error> {
+    fn receive(&mut self, received: &mut Vec<u8>) -> Result<usize, Error> {
         let message = self.next()?;
-        self.received.copy_from_slice(&message.data);
-        black_box(&self.received);
+        received.copy_from_slice(&message.data);
+        black_box(received);
         Ok(message.header().source.number().into())
-    }
-
-    fn is_right(&self) -> bool {
-        self.received == self.payload
     }
 }

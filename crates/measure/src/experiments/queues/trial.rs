@@ -1,6 +1,6 @@
 //! Times of a mechanism with one size: rounds in which it and the floor take turns.
 
-use super::message_path::{Floor, MessagePath};
+use super::message_path::{End, Floor, MessagePath};
 use super::open;
 use super::phases::{batches, round_trips, stream};
 use super::plan::Case;
@@ -24,8 +24,8 @@ const AROUND_A_BATCH: f64 = 10_000.0;
 struct Trial<'w, W> {
     world: &'w Communicator,
     case: Case,
-    floor: Vec<Floor>,
-    ways: Vec<W>,
+    floor: Vec<End<Floor>>,
+    ways: Vec<End<W>>,
 }
 
 /// Repetitions within a round, the same on all ranks; of a mechanism, for each thread.
@@ -53,12 +53,13 @@ pub(super) fn measure<W: MessagePath>(
     here: &StepContext<'_>,
     case: Case,
     extent: Batches,
-    mut ways: Vec<W>,
+    ways: Vec<W>,
 ) -> Result<Vec<Row>, Error> {
     let world = here.world;
     let has_floor = world.nodes() == 1 && !case.is_of_trips;
     let floor = if has_floor { vec![open::floor(world)?] } else { Vec::new() };
-    ways.iter_mut().for_each(|way| way.resize(case.bytes));
+    let floor = End::all(floor, case.bytes);
+    let ways = End::all(ways, case.bytes);
     let mut trial = Trial { world, case, floor, ways };
     let counts = trial.counts(extent)?;
     trial.check()?;
@@ -165,7 +166,7 @@ impl<W: MessagePath> Trial<'_, W> {
 
     /// Refuses what came last if it was wrong on either rank.
     fn check(&self) -> Result<(), Error> {
-        let wrong = u32::from(!self.ways.iter().all(MessagePath::is_right));
+        let wrong = u32::from(!self.ways.iter().all(End::is_right));
         let own = [f64::from(wrong * (self.world.rank() + 1))];
         match (agreement::largest(self.world, &own)?[0] as u32).checked_sub(1) {
             None => Ok(()),

@@ -21,27 +21,25 @@ pub(super) struct Doubles {
 }
 
 impl MessagePath for Doubles {
-    fn resize(&mut self, _bytes: u64) {}
-
-    fn capacity(&self) -> usize {
+    fn capacity(&self, _length: usize) -> usize {
         WORDS as usize
     }
 
     #[inline]
-    fn send(&mut self, _to: usize) -> Result<(), Error> {
+    fn send(&mut self, _to: usize, _message: &[u8]) -> Result<(), Error> {
         self.sent += 1.0;
         Ok(self.sender.send(self.sent)?)
     }
 
     #[inline]
-    fn receive(&mut self) -> Result<usize, Error> {
+    fn receive(&mut self, _received: &mut Vec<u8>) -> Result<usize, Error> {
         let value = self.receiver.recv()?;
         self.seen += 1.0;
         self.is_right &= value == self.seen;
         Ok(0)
     }
 
-    fn is_right(&self) -> bool {
+    fn is_right(&self, _received: &[u8], _message: &[u8]) -> bool {
         self.is_right
     }
 }
@@ -73,14 +71,12 @@ pub(super) struct Remote {
 }
 
 impl MessagePath for Remote {
-    fn resize(&mut self, _bytes: u64) {}
-
-    fn capacity(&self) -> usize {
+    fn capacity(&self, _length: usize) -> usize {
         WORDS as usize
     }
 
     #[inline]
-    fn send(&mut self, _to: usize) -> Result<(), Error> {
+    fn send(&mut self, _to: usize, _message: &[u8]) -> Result<(), Error> {
         let at = self.sent % WORDS * 8;
         self.sent += 1;
         let there = &self.windows.all[self.other];
@@ -93,7 +89,7 @@ impl MessagePath for Remote {
     }
 
     #[inline]
-    fn receive(&mut self) -> Result<usize, Error> {
+    fn receive(&mut self, _received: &mut Vec<u8>) -> Result<usize, Error> {
         let at = self.seen % WORDS * 8;
         let lap = self.seen / WORDS + 1;
         self.seen += 1;
@@ -118,5 +114,9 @@ impl MessagePath for Remote {
         // A stream may be laps ahead: senders do not wait.
         while window.get_value::<u64>(at)? < awaited {}
         Ok(0)
+    }
+
+    fn is_right(&self, _received: &[u8], _message: &[u8]) -> bool {
+        true
     }
 }
