@@ -1,19 +1,12 @@
 //! The model of cooperative progress, fitted to the simplest algorithms and played for all.
 
 use crate::experiments::algorithms::CollectiveCall;
-use collectives::{Algorithm, Choice, Collective};
+use collectives::{Algorithm, Collective};
+use models::calibration::TimedCall;
 use models::costs::Sharing;
 use models::simulation::fit::{Sample, fit};
 use models::simulation::{Constants, Curve, KNOTS, Program, run};
 use models::statistics::percentile;
-
-/// A measured time of a plan.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Measured {
-    pub(super) shape: CollectiveCall,
-    pub(super) plan: Choice,
-    pub(super) microseconds: f64,
-}
 
 /// Returns true if the constants are fitted to this algorithm: the simplest of its operation, and
 /// one with segments.
@@ -31,12 +24,12 @@ pub(super) struct Model {
 impl Model {
     /// Fitted to these measurements; none without any that it can be fitted to.
     pub(super) fn of<'a>(
-        all: impl IntoIterator<Item = &'a Measured>,
+        all: impl IntoIterator<Item = &'a TimedCall>,
         cores: usize,
     ) -> Option<Self> {
         let fitted =
-            all.into_iter().filter(|one| is_fitted(one.shape.operation, one.plan.algorithm));
-        let sample = |one: &Measured| {
+            all.into_iter().filter(|one| is_fitted(one.query.operation, one.plan.algorithm));
+        let sample = |one: &TimedCall| {
             program(one).map(|program| Sample { program, measured: one.microseconds.max(1e-3) })
         };
         let samples: Vec<Sample> = fitted.filter_map(sample).collect();
@@ -60,20 +53,20 @@ impl Model {
         self,
         ranks: u32,
         cores: u32,
-        all: impl IntoIterator<Item = &'a Measured>,
+        all: impl IntoIterator<Item = &'a TimedCall>,
     ) -> Sharing {
-        let error = |one: &Measured| Some((self.predict(one)? / one.microseconds - 1.0).abs());
+        let error = |one: &TimedCall| Some((self.predict(one)? / one.microseconds - 1.0).abs());
         let mut errors: Vec<f64> = all.into_iter().filter_map(error).collect();
         errors.sort_by(f64::total_cmp);
         Sharing { ranks, cores, constants: self.constants, error: percentile(&errors, 0.75) }
     }
 
     /// Predicted time of a plan, in microseconds.
-    pub(super) fn predict(&self, one: &Measured) -> Option<f64> {
+    pub(super) fn predict(&self, one: &TimedCall) -> Option<f64> {
         program(one).map(|program| run(&program, self.cores, &self.constants).microseconds)
     }
 }
 
-pub(super) fn program(one: &Measured) -> Option<Program> {
-    one.shape.program(&one.plan).ok()
+pub(super) fn program(one: &TimedCall) -> Option<Program> {
+    CollectiveCall::from(one.query).program(&one.plan).ok()
 }

@@ -6,7 +6,7 @@ use models::builtin;
 use models::calibration::TimedCall;
 use models::decision::{CallForm, Measured, Query, pooled};
 use models::machine_file::Engine;
-use models::statistics::percentile;
+use models::statistics::{Quantiles, Sample};
 use std::collections::BTreeMap;
 
 /// Timed plans of each call.
@@ -66,10 +66,8 @@ fn engine_of(row: &Row, query: &Query, has_kernel: bool) -> Option<Engine> {
 }
 
 fn measured(row: &Row, engine: Option<Engine>) -> Option<Measured> {
-    let mut times = row.times.clone();
-    times.sort_by(f64::total_cmp);
-    let quartiles = [0.25, 0.75].map(|share| percentile(&times, share));
-    Some(Measured { plan: row.algorithm?, engine, median: row.median(), quartiles })
+    let Quantiles { p25, median, p75, .. } = Sample::of(row.times.clone()).quantiles;
+    Some(Measured { plan: row.algorithm?, engine, median, quartiles: [p25, p75] })
 }
 
 /// Calls that something disturbed while their plans were timed, in the order of the measurement, with

@@ -3,10 +3,11 @@
 use super::guidelines;
 use super::simulated::{SharingModel, Simulated, simulated};
 use crate::experiments::plans::PlanFigures;
-use crate::experiments::sharing::{Measured, is_fitted, program};
+use crate::experiments::sharing::{is_fitted, program};
 use crate::results::{Figure, Part, Point, Role, Table, Value, values};
 use crate::rows::{Quantity, Row, Run};
 use collectives::{Algorithm, Collective};
+use models::calibration::TimedCall;
 use models::decision::Query;
 use models::fit::{ContentionSample, contention};
 use models::formulas::alltoall::Bounds;
@@ -205,7 +206,7 @@ fn ratios(
     models: &[SharingModel],
     published: &BTreeMap<(Query, Engine), Bounds>,
 ) -> Vec<Vec<Value>> {
-    let mut direct: BTreeMap<(u32, Engine), BTreeMap<Query, Measured>> = BTreeMap::new();
+    let mut direct: BTreeMap<(u32, Engine), BTreeMap<Query, TimedCall>> = BTreeMap::new();
     for one in plans.iter().filter(|one| one.is_alltoall()) {
         let is_direct = one.times.plan.algorithm == Algorithm::RotatedDirect;
         if let Some(graph) = one.graph().filter(|_| is_direct) {
@@ -215,12 +216,12 @@ fn ratios(
     }
     let mut rows = Vec::new();
     for ((ranks, engine), direct) in &direct {
-        let table_3 = |query: &Query, _: &Measured| published.get(&(*query, *engine)).copied();
+        let table_3 = |one: &TimedCall| published.get(&(one.query, *engine)).copied();
         rows.extend(ratio((*ranks, *engine), "table 3", direct, table_3));
         // The sizes that γ is tested on have no part in anything that it is fitted with.
         let is_shared = |one: &&SharingModel| (one.ranks, Engine::Peers) == (*ranks, *engine);
         let model = models.iter().find(is_shared).and_then(|one| one.without_alltoall.as_ref());
-        let shared = |_: &Query, one: &Measured| {
+        let shared = |one: &TimedCall| {
             let model = model?;
             let work = bounds(&program(one)?, model.cores, &model.constants).work;
             Some(Bounds { lower: work, upper: work * model.cores as f64 })
@@ -233,11 +234,11 @@ fn ratios(
 fn ratio(
     (ranks, engine): (u32, Engine),
     which: &str,
-    direct: &BTreeMap<Query, Measured>,
-    bounds: impl Fn(&Query, &Measured) -> Option<Bounds>,
+    direct: &BTreeMap<Query, TimedCall>,
+    bounds: impl Fn(&TimedCall) -> Option<Bounds>,
 ) -> Option<Vec<Value>> {
-    let sample = |(query, one): (&Query, &Measured)| {
-        let sample = ContentionSample { bounds: bounds(query, one)?, measured: one.microseconds };
+    let sample = |(query, one): (&Query, &TimedCall)| {
+        let sample = ContentionSample { bounds: bounds(one)?, measured: one.microseconds };
         Some((query.bytes, sample))
     };
     let samples: Vec<(u64, ContentionSample)> = direct.iter().map(sample).collect::<Option<_>>()?;

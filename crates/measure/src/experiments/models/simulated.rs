@@ -1,10 +1,10 @@
 //! Plans with what the model of sharing predicts of them.
 
-use crate::experiments::algorithms::CollectiveCall;
 use crate::experiments::plans::{PlanTimes, plans};
-use crate::experiments::sharing::{Measured, Model};
+use crate::experiments::sharing::Model;
 use crate::rows::{Cores, Row, Run};
 use collectives::{Algorithm, Collective};
+use models::calibration::TimedCall;
 use models::machine_file::Engine;
 use std::collections::BTreeMap;
 
@@ -42,11 +42,10 @@ impl<'r> Simulated<'r> {
     }
 
     /// The time of a graph; `None` of a join, which has none.
-    pub(super) fn graph(&self) -> Option<Measured> {
+    pub(super) fn graph(&self) -> Option<TimedCall> {
         let PlanTimes { query, plan, .. } = self.times;
-        let shape = CollectiveCall::from(query);
         let is_graph = plan.algorithm != Algorithm::Join;
-        is_graph.then(|| Measured { shape, plan, microseconds: self.row.median() })
+        is_graph.then(|| TimedCall { query, plan, microseconds: self.row.median() })
     }
 
     pub(super) fn algorithm(&self) -> (Collective, Algorithm) {
@@ -82,7 +81,7 @@ fn models_of_sharing(plans: &[Simulated<'_>]) -> Vec<SharingModel> {
         let of = |has_alltoall: bool| {
             let of_ranks = shared().filter(|one| one.row.ranks == ranks);
             let of_ranks = of_ranks.filter(|one| has_alltoall || !one.is_alltoall());
-            let graphs: Vec<Measured> = of_ranks.filter_map(Simulated::graph).collect();
+            let graphs: Vec<TimedCall> = of_ranks.filter_map(Simulated::graph).collect();
             Model::of(&graphs, cores)
         };
         Some(SharingModel { ranks, model: of(true)?, without_alltoall: of(false) })

@@ -2,13 +2,14 @@
 //! node: what predicts collectives there.
 
 use crate::experiments::algorithms::{CollectiveCall, compare};
-use crate::experiments::sharing::{Measured, Model, is_fitted};
+use crate::experiments::sharing::{Model, is_fitted};
 use crate::harness::timer::Budget;
 use crate::harness::{Doubts, Error, Sign, StepContext};
-use crate::rows::{Cores, Row, Run, What};
+use crate::rows::{Cores, Row, Run};
 use collectives::{Algorithm, Choice, Collective};
+use models::calibration::TimedCall;
 use models::costs::{FlatCosts, FlatPoint};
-use models::decision::CallForm;
+use models::decision::{CallForm, Query};
 use models::machine_file::Machine;
 use std::num::NonZeroU64;
 
@@ -24,7 +25,7 @@ const CHANGED: f64 = 1.5;
 pub(super) struct Progress {
     pub(super) ranks: u32,
     /// The least time of each plan of each call.
-    times: Vec<Measured>,
+    times: Vec<TimedCall>,
     /// Times that were measured again, and those among them that had changed by half.
     again: usize,
     changed: usize,
@@ -76,21 +77,17 @@ impl Progress {
     pub(super) fn of(rows: &[Row]) -> Option<Self> {
         let mut found = Progress { ranks: 0, times: Vec::new(), again: 0, changed: 0 };
         for row in rows.iter().filter(|row| row.pair.is_none()) {
-            if let (What::Collective(operation), Some(form), Some(plan)) =
-                (&row.what, row.form, row.algorithm)
-            {
-                let Row { ranks, bytes, .. } = *row;
-                found.ranks = ranks;
-                let shape = CollectiveCall { operation: *operation, form, ranks, bytes, root: 0 };
-                found.add(Measured { shape, plan, microseconds: row.median() });
+            if let (Some(query), Some(plan)) = (row.query(), row.algorithm) {
+                found.ranks = row.ranks;
+                found.add(TimedCall { query, plan, microseconds: row.median() });
             }
         }
         (found.ranks > 0).then_some(found)
     }
 
     /// Adds a time, if no visit has found a shorter one.
-    fn add(&mut self, time: Measured) {
-        let is_same = |old: &&mut Measured| (old.shape, old.plan) == (time.shape, time.plan);
+    fn add(&mut self, time: TimedCall) {
+        let is_same = |old: &&mut TimedCall| (old.query, old.plan) == (time.query, time.plan);
         let Some(known) = self.times.iter_mut().find(is_same) else {
             return self.times.push(time);
         };
@@ -108,15 +105,11 @@ impl Progress {
     /// Puts all into a machine's file, in the place of what it has for these ranks and sizes. So many
     /// cores run the ranks.
     pub(super) fn put(&self, machine: &mut Machine, cores: u32) {
-        let is_flat = |time: &&Measured| time.plan.algorithm == Algorithm::Join;
-        let (flat, graphs): (Vec<&Measured>, Vec<&Measured>) =
+        let is_flat = |time: &&TimedCall| time.plan.algorithm == Algorithm::Join;
+        let (flat, graphs): (Vec<&TimedCall>, Vec<&TimedCall>) =
             self.times.iter().partition(|time| is_flat(time));
-        for Measured {
-            shape: CollectiveCall { operation, form, ranks, bytes, .. },
-            microseconds,
-            ..
-        } in flat.into_iter().copied()
-        {
+        for TimedCall { query, microseconds, .. } in flat.into_iter().copied() {
+            let Query { operation, form, ranks, bytes, .. } = query;
             let of_form = machine.flat.entry(form).or_default();
             let mut points =
                 of_form.get(&operation).map_or(Vec::new(), |costs| costs.points().to_vec());
@@ -147,7 +140,7 @@ pub(super) fn cores_of(run: &Run) -> u32 {
 mod tests {
     use super::*;
     use crate::experiments::plogp::found::tests::row;
-    use crate::rows::Quantity;
+    use crate::rows::{Quantity, What};
     use models::machine::Fingerprint;
     use models::machine_file::Engine;
 
