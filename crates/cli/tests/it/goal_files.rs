@@ -1,7 +1,8 @@
 //! `tradewind exec check` and `tradewind exec convert`, from outside.
 
+use crate::command::{text, tradewind_of};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 testing::tests![
     every_problem_is_named_with_its_line,
@@ -44,17 +45,12 @@ impl Folder {
 }
 
 fn tradewind(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-    command.args(arguments).stdin(Stdio::null()).output().expect("cargo has built the command")
+    tradewind_of(arguments).output().expect("cargo has built the command")
 }
 
 fn on(command: &str, paths: &[&Path], options: &[&str]) -> Output {
     let paths: Vec<&str> = paths.iter().map(|path| path.to_str().expect("readable")).collect();
     tradewind(&[&["exec", command], &paths[..], options].concat())
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("text")
 }
 
 fn json(output: &Output) -> serde_json::Value {

@@ -1,5 +1,6 @@
 //! Integration tests of the `tradewind` command.
 
+mod command;
 mod command_lines;
 mod exec;
 mod goal_files;

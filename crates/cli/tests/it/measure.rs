@@ -1,20 +1,9 @@
 //! `tradewind measure` on real processes: what comes out, never how long anything takes.
 
+use crate::command::{text, tradewind};
 use serde_json::Value;
-use std::process::{Command, Output};
 
 testing::tests![every_mechanism_has_a_row_for_each_size_that_it_carries, the_table_is_for_people,];
-
-/// Runs the command with these arguments.
-fn tradewind(arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-    command.args(arguments.split_whitespace());
-    command.output().expect("the command can be started")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// Returns the JSON that the command prints: rows and crossovers.
 fn report(arguments: &str) -> [Vec<Value>; 2] {

@@ -1,6 +1,7 @@
 //! `tradewind tune` and `tradewind schedule predict`: their files and messages, never how long
 //! anything takes.
 
+use crate::command::text;
 use measure::experiments::decisions::losses_between_nodes;
 use measure::rows::Measurements;
 use models::decision::{DecisionTable, Evidence};
@@ -33,10 +34,6 @@ fn tradewind(line: &str, out: Option<&Path>) -> Output {
         command.arg("--out").arg(out);
     }
     command.output().expect("the command can be started")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn models_alone_make_a_table() {

@@ -1,8 +1,8 @@
 //! `tradewind measure collectives` and `tradewind tour` on real processes: their output, never how
 //! long anything takes.
 
+use crate::command::{text, tradewind};
 use serde_json::Value;
-use std::process::{Command, Output};
 
 testing::tests![
     every_collective_has_a_row_for_each_size_and_engine,
@@ -11,17 +11,6 @@ testing::tests![
     the_tour_shows_progress_and_then_two_nodes,
     the_tour_needs_no_arguments,
 ];
-
-/// Runs the command with these arguments.
-fn tradewind(arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-    command.args(arguments.split_whitespace());
-    command.output().expect("the command can be started")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// The rows that the command prints as JSON.
 fn rows(arguments: &str) -> Vec<Value> {

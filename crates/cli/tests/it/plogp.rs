@@ -1,6 +1,7 @@
 //! `tradewind measure plogp` on real processes: what comes out, never how long anything takes.
 #![expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
 
+use crate::command::text;
 use measure::rows::{Measurements, Run};
 use models::machine::Fingerprint;
 use models::machine_file::{Engine, Machine};
@@ -17,10 +18,6 @@ fn measure(out: &Path, more: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
     command.args(["measure", "plogp", "--quick", "--out"]).arg(out).args(more);
     command.output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn assert_are_parameters(classes: &Classes, expected: usize) {

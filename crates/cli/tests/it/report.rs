@@ -1,6 +1,7 @@
 //! `tradewind report` on directories of results: what is written, and what is said of files that
 //! cannot be read.
 
+use crate::command::text;
 use measure::rows::FILE;
 use models::machine::Fingerprint;
 use models::machine::PairClass;
@@ -28,10 +29,6 @@ const ROWS: &str = r#"{"format":{"name":"tradewind measurements","version":1}}
 fn tradewind(arguments: &[&str], directory: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
     command.args(arguments).current_dir(directory).output().expect("the command can be started")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// A place with two directories of results.

@@ -1,7 +1,8 @@
 //! `tradewind schedule`, from outside.
 
+use crate::command::tradewind_of;
 use std::collections::HashSet;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 testing::tests![
     every_algorithm_can_be_written_as_a_goal_file_with_nothing_wrong,
@@ -28,8 +29,7 @@ const COLLECTIVES: [&str; 11] = [
 ];
 
 fn tradewind(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-    command.args(arguments).stdin(Stdio::null()).output().expect("cargo has built the command")
+    tradewind_of(arguments).output().expect("cargo has built the command")
 }
 
 /// Runs a command line that succeeds, and returns its output.

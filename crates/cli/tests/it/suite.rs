@@ -1,6 +1,7 @@
 //! `tradewind measure EXPERIMENT` on real processes: what is kept, what a signal leaves, what the
 //! next run makes of it. Never how long anything takes.
 
+use crate::command::text;
 use measure::experiments::queues::QueueRow;
 use measure::results::Part;
 use measure::rows::{FILE, Measurements};
@@ -33,10 +34,6 @@ fn command(out: &Path, arguments: &str) -> Command {
 
 fn tradewind(out: &Path, arguments: &str) -> Output {
     command(out, arguments).output().expect("the command can be started")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn place() -> tempfile::TempDir {

@@ -1,7 +1,8 @@
 //! Running the command on files of our own.
 
+use crate::command::tradewind_of;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 /// A folder that goes away.
 pub(crate) struct Folder(tempfile::TempDir);
@@ -24,11 +25,10 @@ impl Folder {
 
 /// `tradewind` without the variables that would change what it does.
 pub(crate) fn tradewind() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    let mut command = tradewind_of(&[]);
     for name in ["TRADEWIND_ARENA_MIB", "TRADEWIND_EAGER_BYTES", "TRADEWIND_ENGINE"] {
         command.env_remove(name);
     }
-    command.stdin(Stdio::null());
     command
 }
 
@@ -43,8 +43,4 @@ pub(crate) fn report(file: &Path, options: &[&str]) -> serde_json::Value {
     assert_eq!(output.status.code(), Some(0), "{options:?}: {output:?}");
     assert_eq!(output.stderr, b"", "nothing to complain about");
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
-}
-
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("text")
 }

@@ -1,7 +1,8 @@
 //! Profiles: what is in them, and that viewers can show it.
 
+use crate::command::text;
 use crate::exec::files::{EVERYTHING, ring};
-use crate::exec::harness::{Folder, report, text, tradewind};
+use crate::exec::harness::{Folder, report, tradewind};
 use crate::exec::perfetto::Profile;
 use std::collections::BTreeMap;
 use tradewind::{Algorithm, Algorithms, Communicator, Job, Op};

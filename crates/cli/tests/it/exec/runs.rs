@@ -1,7 +1,8 @@
 //! Files that run.
 
+use crate::command::text;
 use crate::exec::files::{EVERYTHING, flood, ring};
-use crate::exec::harness::{Folder, exec, report, text, tradewind};
+use crate::exec::harness::{Folder, exec, report, tradewind};
 use serde_json::json;
 use std::io::Write;
 use std::process::Stdio;

@@ -1,9 +1,7 @@
 //! The graphs of a plan, by the names that models and algorithms share.
 
 use crate::harness::Error;
-use collectives::{
-    Algorithm, Choice, Collective, CollectiveError, GraphSpec, Levels, Reduction, build,
-};
+use collectives::{Algorithm, Choice, Collective, GraphSpec, Levels, Reduction, build};
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::Graph;
 use models::decision::{CallForm, Query};

@@ -167,8 +167,11 @@ pub(super) fn appended(
         let (receiver, sender) = receives.zip(sends).ok_or(missing)?;
         Ok((receiver, Arc::new(sender)))
     };
-    share(world, threads, open, |source, receiver, senders| {
-        Appended { source, senders, receiver, records }
+    share(world, threads, open, |source, receiver, senders| Appended {
+        source,
+        senders,
+        receiver,
+        records,
     })
 }
 
@@ -200,7 +203,11 @@ pub(super) fn locked_ring(world: &Communicator, threads: usize) -> Result<Vec<Lo
         let (receiver, sender) = basic_ends(world)?;
         Ok((Mutex::new(receiver), Arc::new(Mutex::new(sender))))
     };
-    share(world, threads, open, |source, receiver, senders| LockedRing { source, senders, receiver })
+    share(world, threads, open, |source, receiver, senders| LockedRing {
+        source,
+        senders,
+        receiver,
+    })
 }
 
 /// The receivers of a poll set, and a sender to the last queue of the other rank's.
