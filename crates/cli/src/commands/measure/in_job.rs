@@ -23,7 +23,7 @@ pub(in crate::commands) fn in_job(
     let world = job.world();
     let experiment = build()?;
     let saved = match world.rank() {
-        0 => Some(open(build()?, setting, place)),
+        0 => Some(SavedPart::open(build()?, setting, place)),
         _ => None,
     };
     // First 1 if rank 0 can begin, then 1 for each step that is missing.
@@ -65,16 +65,8 @@ pub(in crate::commands) fn in_job(
     let mut measured = Measured { parts: Vec::new(), status: ExitCode::SUCCESS };
     if let Some(saved) = &mut saved {
         saved.conclude()?;
-        part_written(&Directory::create(&place.out)?, saved.name())?;
+        part_written(&Directory::create(&place.out)?, saved.name(), place)?;
         measured.parts.push(saved.part().clone());
     }
     Ok(measured)
-}
-
-fn open(
-    experiment: Experiment,
-    setting: &Setting,
-    place: &ResultsLocation,
-) -> anyhow::Result<SavedPart> {
-    SavedPart::open(&Directory::create(&place.out)?, experiment, setting, place.again)
 }

@@ -3,6 +3,7 @@
 
 mod job;
 pub(super) mod kept;
+mod place;
 mod progress;
 pub(crate) mod rank;
 mod table;
@@ -23,10 +24,10 @@ use measure::results::{Directory, Part};
 use measure::rows::Measurements;
 use models::decision::{DecisionTable, TableError};
 use models::machine_file::Machine;
+pub(crate) use place::ResultsLocation;
 use progress::Progress;
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 pub(super) use text::no_experiment;
@@ -44,22 +45,6 @@ pub(crate) struct Arguments {
     /// The core of each rank, taken in turn [default: a core for each rank where there are enough].
     #[arg(long, value_name = "CORE,...", value_delimiter = ',')]
     pub(super) map: Option<Vec<usize>>,
-}
-
-/// Directory of the results.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ResultsLocation {
-    /// Directory of the results; created if it does not exist.
-    #[arg(long, value_name = "DIR", default_value = "tradewind-measurements")]
-    pub(crate) out: PathBuf,
-
-    /// Measures anew what is in the directory already.
-    #[arg(long)]
-    pub(crate) again: bool,
-
-    /// The directory is removed at the end: its files are not worth naming.
-    #[arg(skip)]
-    pub(crate) temporary: bool,
 }
 
 /// Measured parts, and the exit status.
@@ -154,7 +139,7 @@ fn measure_all(
 ) -> anyhow::Result<Measured> {
     let directory = Directory::create(&place.out)?;
     // Before anything is measured: what is there may stand in the way.
-    let open = |experiment| SavedPart::open(&directory, experiment, setting, place.again);
+    let open = |experiment| SavedPart::open(experiment, setting, place);
     let all = experiments.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
     show_problems(&all);
     let progress = Progress::new(all.iter().map(SavedPart::milliseconds_left).sum());
@@ -185,7 +170,7 @@ fn measure_all(
                 measured.status = ExitCode::from(code);
             }
         }
-        part_written(&directory, kept.name())?;
+        part_written(&directory, kept.name(), place)?;
         measured.parts.push(kept.part().clone());
     }
     progress.finish();
@@ -222,7 +207,11 @@ fn measure(
 
 /// A part of the directory is new. What is made of several parts is made here, of those that can be
 /// read: a damaged part does not prevent the measurement of another, and the page names it.
-pub(super) fn part_written(directory: &Directory, name: &str) -> anyhow::Result<()> {
+pub(super) fn part_written(
+    directory: &Directory,
+    name: &str,
+    place: &ResultsLocation,
+) -> anyhow::Result<()> {
     let measured = Measurements::read(directory.path())?;
     let is_of = |purposes: &[Purpose]| {
         between_nodes(&measured, purposes).iter().any(|run| run.name == name)
@@ -240,6 +229,9 @@ pub(super) fn part_written(directory: &Directory, name: &str) -> anyhow::Result<
         && let Ok(Some(table)) = decisions(directory)
     {
         table.write(&directory.path().join(decisions::table::FILE))?;
+    }
+    if place.temporary {
+        return Ok(());
     }
     if is_of(&[Purpose::Check])
         && let Some(losses) = losses_between_nodes(&measured)

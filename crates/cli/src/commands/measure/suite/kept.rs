@@ -1,5 +1,6 @@
 //! The rows of an experiment that grow, and those that were there before.
 
+use super::place::ResultsLocation;
 use super::text::{count, no_experiment};
 use measure::experiments::plogp::{check_machine, write_machine};
 use measure::harness::{Experiment, Setting, Step};
@@ -23,20 +24,22 @@ pub(in crate::commands::measure) struct SavedPart {
     found: Found,
     part: Part,
     rows: RunFile,
+    /// No other program will read its tables.
+    is_temporary: bool,
 }
 
 impl SavedPart {
-    /// Opens the run of this experiment to resume it; an empty one if `again`.
+    /// Opens the run of this experiment to resume it; an empty one if all is measured again.
     pub(in crate::commands::measure) fn open(
-        directory: &Directory,
         experiment: Experiment,
         setting: &Setting,
-        again: bool,
+        place: &ResultsLocation,
     ) -> anyhow::Result<Self> {
+        let directory = Directory::create(&place.out)?;
         let name = experiment.name();
         let steps = experiment.steps().len() as u64;
         check_machine(directory.path(), name)?;
-        let rows = RunFile::open(directory.path(), name, setting.words(), steps, again)?;
+        let rows = RunFile::open(directory.path(), name, setting.words(), steps, place.again)?;
         let found = match rows.run().done() {
             0 => Found::Nothing,
             done if done == steps => Found::Complete,
@@ -44,12 +47,13 @@ impl SavedPart {
         };
         let part = measure::experiments::part(rows.run());
         let part = part.ok_or_else(|| anyhow::anyhow!(no_experiment(name)))?;
-        let directory = directory.clone();
         // An earlier command may have ended before it wrote the file, or it was removed.
         if found == Found::Complete && !directory.machine().exists() {
             write_machine(directory.path(), rows.run())?;
         }
-        Ok(SavedPart { experiment: Arc::new(experiment), directory, found, part, rows })
+        let experiment = Arc::new(experiment);
+        let is_temporary = place.temporary;
+        Ok(SavedPart { experiment, directory, found, part, rows, is_temporary })
     }
 
     /// Returns true if the results of a step are there.
@@ -117,6 +121,8 @@ impl SavedPart {
         write_machine(self.directory.path(), self.rows.run())?;
         if let Some(part) = measure::experiments::part(self.rows.run()) {
             self.part = part;
+        }
+        if !self.is_temporary {
             self.directory.write_tables(&self.part)?;
         }
         Ok(())
