@@ -3,7 +3,7 @@
 use super::nodes::Nodes;
 use super::options::text_of;
 use rand::SeedableRng;
-use rand::rngs::StdRng;
+use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -76,7 +76,7 @@ impl Setting {
     /// curve, which would look like a property of the machine.
     pub fn shuffled<T>(&self, items: impl IntoIterator<Item = T>) -> Vec<T> {
         let mut items: Vec<T> = items.into_iter().collect();
-        items.shuffle(&mut StdRng::seed_from_u64(self.seed));
+        items.shuffle(&mut SmallRng::seed_from_u64(self.seed));
         items
     }
 

@@ -8,7 +8,7 @@ use measure::harness::{Doubts, Setting};
 use models::parameters::{Parameters, ParametersError, Point};
 use models::survey::Survey;
 use proptest::prelude::*;
-use rand::rngs::StdRng;
+use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::convert::Infallible;
 
@@ -32,7 +32,7 @@ const LOOK: f64 = 0.04;
 struct Simulated {
     network: Parameters,
     sizes: Vec<u64>,
-    random: StdRng,
+    random: SmallRng,
     /// Each time varies by this share, and …
     jitter: f64,
     /// … in this share of the rounds the whole machine is at a quarter of its speed, …
@@ -48,7 +48,7 @@ impl Simulated {
         Simulated {
             network,
             sizes: Vec::new(),
-            random: StdRng::seed_from_u64(7),
+            random: SmallRng::seed_from_u64(7),
             jitter: 0.0,
             slow: 0.0,
             slowest: 1.0,
@@ -57,7 +57,7 @@ impl Simulated {
     }
 
     fn noisy(network: Parameters, seed: u64) -> Self {
-        let random = StdRng::seed_from_u64(seed);
+        let random = SmallRng::seed_from_u64(seed);
         Simulated { random, jitter: 0.03, slow: 0.3, interrupts: 0.02, ..Self::quiet(network) }
     }
 

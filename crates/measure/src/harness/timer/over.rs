@@ -7,7 +7,7 @@ use crate::harness::computation::ComputeRate;
 use crate::harness::error::Error;
 use crate::harness::processor_time::{softirq_ticks, tick_us, used_by_process_us};
 use models::statistics::median;
-use rand::rngs::StdRng;
+use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::ops::Range;
 
@@ -290,7 +290,7 @@ fn computation_for(alone_us: f64, ranks_per_core: u32) -> f64 {
 /// By how many steps each repetition's start is held up on a rank: up to a tenth of the
 /// computation. One rank's skews are the same in every run with this seed.
 fn skews(steps: u64, repetitions: u32, seed: u64, rank: u32) -> Vec<u64> {
-    let mut random = StdRng::seed_from_u64(seed.wrapping_mul(1 << 32) ^ u64::from(rank));
+    let mut random = SmallRng::seed_from_u64(seed.wrapping_mul(1 << 32) ^ u64::from(rank));
     (0..repetitions).map(|_| random.random_range(0..=steps / SKEW)).collect()
 }
 
