@@ -14,11 +14,9 @@ use crate::format::Format;
 use comfy_table::{Cell, Table};
 use measure::experiments::overlap::{Case, Collective, OverlapRow, Plan, Progress};
 use measure::harness::Setting;
-use measure::rows::Measurements;
 use nodes::BetweenNodes;
 use serde::Serialize;
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
 /// The baseline comes first. Both have the algorithm of messages, so that they differ in progress
@@ -65,7 +63,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<E
         &setting,
         &ResultsLocation { out, again: false, temporary: true },
     )?;
-    let rows = rows_in(directory.path())?;
+    let rows = OverlapRow::in_directory(directory.path())?;
     if rows.len() < CASES.len() * PROGRESS.len() {
         return Ok(status);
     }
@@ -86,13 +84,6 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<E
     let measured = Measured { rows: &rows, between_nodes: between_nodes.as_ref().ok() };
     format.print(text, &measured)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The rows of the collectives in a directory.
-fn rows_in(directory: &Path) -> anyhow::Result<Vec<OverlapRow>> {
-    let measured = Measurements::read(directory)?;
-    let rows = OverlapRow::all(measured.runs.iter().flat_map(|run| run.rows()));
-    Ok(rows.into_iter().map(|(row, _)| row).collect())
 }
 
 fn introduction(ranks: u32) -> String {

@@ -112,7 +112,7 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> anyhow::Result<Ex
 }
 
 fn print(ranks: &str, run: &Run, format: Format) -> anyhow::Result<()> {
-    let rows: Vec<OverlapRow> =
-        OverlapRow::all(run.rows()).into_iter().map(|(row, _)| row).collect();
-    format.print(|| table::of(ranks, &rows), &rows)
+    let rows = OverlapRow::all(run.rows());
+    let figures: Vec<&OverlapRow> = rows.iter().map(|(row, _)| row).collect();
+    format.print(|| table::of(ranks, &rows), &figures)
 }

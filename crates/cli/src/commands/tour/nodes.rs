@@ -1,6 +1,5 @@
 //! A collective between two nodes that are made for it, with and without overlap.
 
-use super::rows_in;
 use crate::commands::figures::{
     exposed, figure, microseconds, processor_time, size, table_with, trusted,
 };
@@ -37,7 +36,7 @@ pub(super) fn measure() -> anyhow::Result<BetweenNodes> {
     words.push(directory.path().into());
     words.extend(["--op", &case, "--engine", &progress].map(OsString::from));
     made.start("direct", &words)?;
-    let mut rows = rows_in(directory.path())?.into_iter();
+    let mut rows = OverlapRow::in_directory(directory.path())?.into_iter();
     let mut row = || rows.next().context("the ranks on the nodes have measured nothing");
     Ok(BetweenNodes { link: link.to_string(), blocking: row()?, nonblocking: row()? })
 }

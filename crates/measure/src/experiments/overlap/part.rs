@@ -48,7 +48,7 @@ fn view(run: &Run, part: &mut Part) {
         let x = Axis::number("number of ranks");
         let mut by_ranks = Figure::new(&format!("{name}-ranks"), &title, x, y);
         for (row, form) in &rows {
-            let engine = engine(row, *form);
+            let engine = row.engine_in_words(*form);
             let point = |x| Point { repetitions: row.repetitions, ..Point::exact(x, value(row)) };
             if row.op.has_data() {
                 let ranks =
@@ -74,20 +74,12 @@ fn view(run: &Run, part: &mut Part) {
     ));
 }
 
-/// The engine in words.
-fn engine(row: &OverlapRow, form: CallForm) -> String {
-    match form {
-        CallForm::Blocking => format!("{} in calls", row.engine),
-        CallForm::Nonblocking => row.engine.to_string(),
-    }
-}
-
 fn listed(row: &OverlapRow, form: CallForm) -> Vec<Value> {
     values![
         row.op.name(),
         row.ranks,
         row.bytes,
-        engine(row, form),
+        row.engine_in_words(form),
         row.algorithm.as_str(),
         row.alone_us,
         row.compute_us,

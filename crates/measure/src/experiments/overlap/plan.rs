@@ -7,7 +7,7 @@ use super::progress::Progress;
 use super::row::OverlapRow;
 use crate::harness::options::{RANKS, list_of, number_of, text_of};
 use crate::harness::{Error, JobShape, Nodes, Setting, Step, StepContext, agreement};
-use crate::rows::Measurements;
+use crate::rows::{Measurements, Row};
 use std::collections::BTreeMap;
 
 /// The rows to be measured: each case with each progress, one after the other, so that they meet the
@@ -169,21 +169,20 @@ fn step(setting: &Setting, case: Case, progress: Progress, ranks: u32, is_first:
     })
 }
 
-/// Length of the computation of the latest row of a case, the same on all ranks; none without one.
+/// Length of the computation of the latest row of a case, the same on all ranks; none without one. It
+/// is the least time: whatever comes between makes a computation longer.
 fn earlier_computation(here: &StepContext<'_>, case: &Case) -> Result<Option<f64>, Error> {
     let mut found = None;
     if let (0, Some(directory)) = (here.world.rank(), here.directory) {
         let measured = Measurements::read(directory)?;
-        let rows = OverlapRow::all(measured.runs.iter().flat_map(|run| run.rows()));
-        let is_of_case = |row: &OverlapRow| {
-            (row.op, row.bytes, row.ranks) == (case.collective, case.bytes, here.world.size())
+        let rows: Vec<&Row> = measured.runs.iter().flat_map(|run| run.rows()).collect();
+        let computation = |rows: &[&Row]| {
+            let (row, _) = OverlapRow::of(rows)?;
+            let is_of_case = (row.op, row.bytes) == (case.collective, case.bytes);
+            let least = rows[1].times.iter().copied().fold(f64::INFINITY, f64::min);
+            (is_of_case && row.ranks == here.world.size()).then_some(least)
         };
-        found = rows
-            .iter()
-            .rev()
-            .map(|(row, _)| row)
-            .find(|row| is_of_case(row))
-            .map(|row| row.compute_us);
+        found = rows.windows(4).rev().find_map(computation);
     }
     agreement::of_first(here.world, (here.world.rank() == 0).then_some(&found))
 }

@@ -1,11 +1,12 @@
 //! Figures of one collective, from its rows.
 
 use super::collective::Collective;
-use crate::rows::{Quantity, Row, What};
+use crate::rows::{Measurements, Quantity, Row, RowsError, What};
 use models::decision::CallForm;
 use models::machine_file::Engine;
 use models::statistics::Deciles;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// Measurement of one collective of one size; the [module](super) defines the figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,8 +52,26 @@ impl OverlapRow {
         rows.windows(4).filter_map(OverlapRow::of).collect()
     }
 
+    /// The figures of all collectives in the rows of a directory.
+    ///
+    /// # Errors
+    /// A file of rows that cannot be read.
+    pub fn in_directory(directory: &Path) -> Result<Vec<OverlapRow>, RowsError> {
+        let measured = Measurements::read(directory)?;
+        let rows = OverlapRow::all(measured.runs.iter().flat_map(|run| run.rows()));
+        Ok(rows.into_iter().map(|(row, _)| row).collect())
+    }
+
+    /// The engine in words, with calls of this form.
+    pub fn engine_in_words(&self, form: CallForm) -> String {
+        match form {
+            CallForm::Blocking => format!("{} in calls", self.engine),
+            CallForm::Nonblocking => self.engine.to_string(),
+        }
+    }
+
     /// The figures of four rows in the order in which they are measured.
-    fn of(rows: &[&Row]) -> Option<(OverlapRow, CallForm)> {
+    pub(super) fn of(rows: &[&Row]) -> Option<(OverlapRow, CallForm)> {
         let [alone, computation, over, exposed] = rows else { return None };
         let is_exposed = exposed.quantity == Quantity::Exposed && over.quantity == Quantity::Over;
         if !is_exposed || computation.what != What::Computation || alone.what != exposed.what {

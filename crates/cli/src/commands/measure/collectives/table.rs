@@ -6,9 +6,10 @@ use crate::commands::figures::{
 };
 use comfy_table::Cell;
 use measure::experiments::overlap::OverlapRow;
+use models::decision::CallForm;
 
 /// The table and how to read it.
-pub(super) fn of(ranks: &str, rows: &[OverlapRow]) -> String {
+pub(super) fn of(ranks: &str, rows: &[(OverlapRow, CallForm)]) -> String {
     let mut table = table_with(&[
         "op",
         "size",
@@ -24,11 +25,11 @@ pub(super) fn of(ranks: &str, rows: &[OverlapRow]) -> String {
         "CPU added\nµs",
         "repetitions",
     ]);
-    for row in rows {
+    for (row, form) in rows {
         table.add_row([
             Cell::new(row.op.name()),
             figure(size(row.bytes)),
-            Cell::new(row.engine.name()),
+            Cell::new(row.engine_in_words(*form)),
             Cell::new(&row.algorithm),
             figure(microseconds(row.alone_us)),
             figure(microseconds(row.compute_us)),
