@@ -7,6 +7,7 @@ use serde_json::Value;
 testing::tests![
     every_collective_has_a_row_for_each_size_and_engine,
     peers_finish_short_messages_without_their_owners,
+    rows_are_kept_and_not_measured_twice,
     the_table_is_for_people,
     the_tour_shows_progress_and_then_two_nodes,
     the_tour_needs_no_arguments,
@@ -100,6 +101,29 @@ fn peers_finish_short_messages_without_their_owners() {
     for row in rows {
         assert_eq!(row["unattended"].as_f64(), Some(1.0), "{row}");
     }
+}
+
+fn rows_are_kept_and_not_measured_twice() {
+    let place = tempfile::tempdir().expect("a directory");
+    let out = place.path().to_str().expect("readable");
+    let line = format!(
+        "measure collectives --op allreduce:8,barrier --engine peers-by-messages,caller \
+         --repetitions 2 --format json --out {out}"
+    );
+    let parsed = || -> Vec<Value> {
+        let output = tradewind(&line);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("an array")
+    };
+    let rows = parsed();
+    let found: Vec<_> = rows.iter().map(|row| (key(row), row["algorithm"].as_str())).collect();
+    let expected = [("allreduce", 8, "recursive-doubling"), ("barrier", 0, "dissemination")];
+    let of = |(op, bytes, algorithm): (&str, u64, &'static str)| {
+        ["peers", "caller"]
+            .map(|engine| ((op.to_owned(), bytes, engine.to_owned()), Some(algorithm)))
+    };
+    assert_eq!(found, expected.map(of).concat());
+    assert_eq!(parsed(), rows, "clocks never give the same times twice");
 }
 
 fn the_table_is_for_people() {
