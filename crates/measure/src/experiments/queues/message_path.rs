@@ -7,6 +7,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Polls of a receiver before it calls the blocking receive: about a microsecond.
 pub(super) const LOOKS: u32 = 1000;
 
+/// Takes what comes: looks for it a while, and then sleeps until it is there.
+#[inline]
+pub(super) fn look_then_wait<R, T, E: Into<Error>>(
+    receiver: &mut R,
+    mut look: impl FnMut(&mut R) -> Result<Option<T>, E>,
+    wait: impl FnOnce(&mut R) -> Result<T, E>,
+) -> Result<T, Error> {
+    for _ in 0..LOOKS {
+        if let Some(found) = look(receiver).map_err(Into::into)? {
+            return Ok(found);
+        }
+    }
+    wait(receiver).map_err(Into::into)
+}
+
 /// One end of a way to and from the other rank.
 pub(super) trait MessagePath: Send {
     /// The message of this size that is sent.

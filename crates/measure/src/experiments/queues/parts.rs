@@ -1,7 +1,7 @@
 //! Ways through queues: a message is as many words or lines as it needs, and put together by its
 //! sender's name.
 
-use super::message_path::{LOOKS, MessagePath};
+use super::message_path::{LOOKS, MessagePath, look_then_wait};
 use crate::harness::Error;
 use queues::cache_line::{
     CacheLineHeader, CacheLineMessage, CacheLineReceiver, CacheLineSender, LINE_DATA,
@@ -121,12 +121,8 @@ impl PacketPath for Words {
 
     #[inline]
     fn receive<R>(&mut self, take: impl FnOnce(SourceName, &[u8]) -> R) -> Result<R, Error> {
-        for _ in 0..LOOKS {
-            if let Some(word) = self.receiver.try_recv()? {
-                return Ok(take(word.source(), &word.data()));
-            }
-        }
-        let word = self.receiver.recv()?;
+        let word =
+            look_then_wait(&mut self.receiver, |words| words.try_recv(), |words| words.recv())?;
         Ok(take(word.source(), &word.data()))
     }
 }
@@ -190,12 +186,8 @@ impl PacketPath for Lines {
 
     #[inline]
     fn receive<R>(&mut self, take: impl FnOnce(SourceName, &[u8]) -> R) -> Result<R, Error> {
-        for _ in 0..LOOKS {
-            if let Some(line) = self.receiver.try_recv()? {
-                return Ok(take(line.header().source, line.data()));
-            }
-        }
-        let line = self.receiver.recv()?;
+        let line =
+            look_then_wait(&mut self.receiver, |lines| lines.try_recv(), |lines| lines.recv())?;
         Ok(take(line.header().source, line.data()))
     }
 }

@@ -1,7 +1,7 @@
 //! Ways of Tag-On: a header in a line, the data in a buffer. They are copied to a buffer for each
 //! message, or lie in one already, and go to the other rank or to both.
 
-use super::message_path::{LOOKS, MessagePath};
+use super::message_path::{MessagePath, look_then_wait};
 use crate::harness::Error;
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -92,17 +92,8 @@ impl Tagged {
             return Ok(message);
         }
         loop {
-            let mut found = None;
-            for _ in 0..LOOKS {
-                found = self.receiver.try_recv()?;
-                if found.is_some() {
-                    break;
-                }
-            }
-            let message = match found {
-                Some(message) => message,
-                None => self.receiver.recv()?,
-            };
+            let message =
+                look_then_wait(&mut self.receiver, |from| from.try_recv(), |from| from.recv())?;
             if message.header().tag != self.rank {
                 return Ok(message);
             }
