@@ -2,7 +2,6 @@
 
 use crate::rows::{Load, Row};
 use models::survey::Signs;
-use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Sign of a disturbance. Each is a share, from 0 on.
@@ -68,8 +67,7 @@ impl Sign {
 /// assert!(doubts.is_disturbed());
 /// assert_eq!(doubts.to_string(), "other processes used 43 % of the cores");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Doubts([f64; Sign::ALL.len()]);
 
 impl Doubts {

@@ -6,52 +6,41 @@ use std::collections::BTreeMap;
 
 /// Results of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Part {
     /// Name of the experiment on the command line, and the beginning of its tables' files.
     pub name: String,
     /// Title, in a few words.
     pub title: String,
     /// Method and interpretation, in a few sentences.
-    #[serde(default)]
     pub about: String,
     /// The paper and its section that the experiment comes from.
-    #[serde(default)]
     pub source: String,
     /// True if all of it was measured.
     pub complete: bool,
     /// Number of the experiment's steps in it. A resumed measurement starts after them.
-    #[serde(default)]
     pub steps_done: u64,
     /// Settings of the measurement, by name: only parts with the same settings can be put
     /// together.
-    #[serde(default)]
     pub setting: BTreeMap<String, String>,
     /// Curves.
-    #[serde(default)]
     pub figures: Vec<Figure>,
     /// Coloured cells.
-    #[serde(default)]
     pub maps: Vec<Map>,
     /// Numbers and words.
-    #[serde(default)]
     pub tables: Vec<Table>,
     /// Notes for the reader: "more ranks than cores", what could not be measured here, and
     /// why.
-    #[serde(default)]
     pub notes: Vec<String>,
 }
 
 /// Curves over one pair of axes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Figure {
     /// Unique in its part; used in file names: lower-case words joined by hyphens.
     pub name: String,
     /// Title.
     pub title: String,
     /// Caption.
-    #[serde(default)]
     pub caption: String,
     /// Across.
     pub x: Axis,
@@ -63,7 +52,6 @@ pub struct Figure {
 
 /// An axis of a figure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Axis {
     /// Label of the quantity.
     pub label: String,
@@ -85,7 +73,6 @@ pub enum Scale {
 
 /// A curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Series {
     /// Name, unique in its figure.
     pub name: String,
@@ -111,41 +98,35 @@ collectives::named_enum! {
 
 /// A value and how far its repetitions lie apart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Point {
     /// Across.
-    #[serde(deserialize_with = "number")]
     pub x: f64,
     /// The middle of the repetitions, or the value if there are none.
-    #[serde(deserialize_with = "number")]
     pub median: f64,
     /// The least repetition.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub minimum: Option<f64>,
     /// A quarter lies below.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lower_quartile: Option<f64>,
     /// A quarter lies above.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub upper_quartile: Option<f64>,
     /// The greatest repetition.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum: Option<f64>,
     /// Number of repetitions; 0 for a value from a formula.
-    #[serde(default)]
     pub repetitions: u32,
 }
 
 /// Cells by two categories: which algorithm is best, how much is lost by a choice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Map {
     /// Unique in its part, as [`Figure::name`].
     pub name: String,
     /// Title.
     pub title: String,
     /// Caption.
-    #[serde(default)]
     pub caption: String,
     /// The columns: their label, and each column's name in order.
     pub columns: Categories,
@@ -159,7 +140,6 @@ pub struct Map {
 
 /// Names along one side of a map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Categories {
     /// Label of the names.
     pub label: String,
@@ -179,7 +159,6 @@ pub enum Colour {
 
 /// One cell of a map.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Square {
     /// Which column, from 0.
     pub column: usize,
@@ -188,23 +167,20 @@ pub struct Square {
     /// Text of the cell: an algorithm, a number.
     pub text: String,
     /// The number, where the colour needs one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     /// Tooltip.
-    #[serde(default)]
     pub detail: String,
 }
 
 /// Rows of words and numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Table {
     /// Unique in its part, as [`Figure::name`].
     pub name: String,
     /// Title.
     pub title: String,
     /// Caption.
-    #[serde(default)]
     pub caption: String,
     /// The columns' names, with units.
     pub columns: Vec<String>,
@@ -393,11 +369,6 @@ impl Part {
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)
     }
-}
-
-/// JSON has null for what is no number.
-fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 impl From<f64> for Value {

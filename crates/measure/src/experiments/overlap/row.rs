@@ -5,11 +5,11 @@ use crate::rows::{Measurements, Quantity, Row, RowsError, What};
 use models::decision::CallForm;
 use models::machine_file::Engine;
 use models::statistics::Deciles;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::path::Path;
 
 /// Measurement of one collective of one size; the [module](super) defines the figures.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OverlapRow {
     /// The collective.
     pub op: Collective,
