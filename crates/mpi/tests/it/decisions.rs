@@ -63,7 +63,7 @@ const SETTINGS: [(&str, &str); 9] = [
 
 /// All cases in one job with each library; odd and even numbers of ranks.
 fn differences(family: Family) {
-    for (host, ranks) in Host::with_ranks(family, &[4, 3]) {
+    for (host, ranks) in Host::with_each(family, &[3, 4]) {
         let finished = host.job("decisions", ranks).preloaded().expect_success();
         let names = DIFFERENCES.map(|(name, _)| name);
         assert_eq!(finished.output.lines().collect::<Vec<_>>(), names, "{finished:?}");

@@ -101,12 +101,12 @@ impl Host {
     }
 
     /// Every MPI library of a family as [`all`](Self::all) has it: the first one with each of these
-    /// numbers of ranks, the others with one of them in turn.
-    pub(crate) fn with_ranks(family: Family, numbers: &[u32]) -> Vec<(Host, u32)> {
+    /// cases, such as numbers of ranks, the others with one of them in turn.
+    pub(crate) fn with_each<T: Copy>(family: Family, cases: &[T]) -> Vec<(Host, T)> {
         let hosts = Host::all(family).into_iter().enumerate();
         let all = hosts.flat_map(|(place, host)| {
-            let taken = if place == 0 { numbers } else { &numbers[place % numbers.len()..][..1] };
-            taken.iter().map(move |ranks| (host, *ranks))
+            let taken = if place == 0 { cases } else { &cases[place % cases.len()..][..1] };
+            taken.iter().map(move |case| (host, *case))
         });
         all.collect()
     }
@@ -178,7 +178,7 @@ impl Host {
             });
             let program = DIRECTORY.path().join(format!("{name}{number}"));
             let output = Command::new(self.compiler)
-                .args(["-w", "-g", "-O1", "-o"])
+                .args(["-w", "-o"])
                 .arg(&program)
                 .arg(source)
                 .arg("-lpthread")
@@ -271,6 +271,8 @@ impl Job {
             // message of these programs.
             command.env("OMPI_MCA_btl", "^ofi");
         }
+        // MPICH's ranks would poll on cores that other ranks and other jobs need.
+        command.env("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1");
         // The ranks find the library of this installation, not the one that the compiler knows.
         let libraries = installation.prefix.join("lib");
         if libraries != Path::new("/usr/lib") {

@@ -44,7 +44,7 @@ families! {
 
 /// Runs a program with all libraries of a family. `taken` are calls that must run on tradewind.
 fn run(family: Family, program: &str, ranks: &[u32], taken: &[&str]) {
-    for (host, ranks) in Host::with_ranks(family, ranks) {
+    for (host, ranks) in Host::with_each(family, ranks) {
         let finished = host.job(program, ranks).preloaded().expect_success();
         for name in taken {
             let (taken, _) = finished.calls(name);
@@ -54,7 +54,7 @@ fn run(family: Family, program: &str, ranks: &[u32], taken: &[&str]) {
 }
 
 fn outstanding(family: Family) {
-    for (host, ranks) in Host::with_ranks(family, &[4, 2]) {
+    for (host, ranks) in Host::with_each(family, &[2, 4]) {
         let finished = host.job("outstanding", ranks).argument("2000").preloaded();
         let (taken, left) = finished.expect_success().calls("MPI_Iallreduce");
         // Four orders, five times.
@@ -63,7 +63,7 @@ fn outstanding(family: Family) {
 }
 
 fn completion(family: Family) {
-    run(family, "completion", &[3, 2], &["MPI_Ibarrier", "MPI_Iallreduce"]);
+    run(family, "completion", &[2, 3], &["MPI_Ibarrier", "MPI_Iallreduce"]);
 }
 
 fn collectives(family: Family) {
@@ -90,11 +90,11 @@ fn collectives(family: Family) {
         "MPI_Ineighbor_alltoallv",
         "MPI_Ineighbor_alltoallw",
     ];
-    run(family, "collectives", &[3, 2], &taken);
+    run(family, "collectives", &[2, 3], &taken);
 }
 
 fn communicators(family: Family) {
-    for (host, ranks) in Host::with_ranks(family, &[3, 2]) {
+    for (host, ranks) in Host::with_each(family, &[2, 3]) {
         let finished = host.job("communicators", ranks).preloaded().expect_success();
         assert!(finished.calls("MPI_Iallreduce").0 > 0, "{host:?}: {finished:?}");
         // With two ranks the parts of a split are single ranks.
@@ -103,7 +103,7 @@ fn communicators(family: Family) {
 }
 
 fn progress(family: Family) {
-    run(family, "progress", &[3, 2], &["MPI_Iallreduce", "MPI_Ialltoallv"]);
+    run(family, "progress", &[2, 3], &["MPI_Iallreduce", "MPI_Ialltoallv"]);
 }
 
 /// Rounds of create, use and free, which take seconds: with one library of the family.
@@ -157,7 +157,7 @@ pub(crate) const COLLECTIVES: [&str; 21] = [
 
 fn threads(family: Family) {
     // With a core for each rank, and with fewer.
-    for (host, ranks) in Host::with_ranks(family, &[4, 2]) {
+    for (host, ranks) in Host::with_each(family, &[2, 4]) {
         let finished = host.job("threads", ranks).preloaded().expect_success();
         let calls = finished.calls("MPI_Iallreduce");
         let has_threads = !finished.output.contains("no threads");
@@ -167,7 +167,7 @@ fn threads(family: Family) {
 }
 
 fn persistent(family: Family) {
-    for (host, ranks) in Host::with_ranks(family, &[3, 2]) {
+    for (host, ranks) in Host::with_each(family, &[2, 3]) {
         let every = host.job("persistent_collectives", ranks).preloaded().expect_success();
         let job = host.job("persistent", ranks);
         // An alltoall is left to the MPI library, also where both are started together.
@@ -214,13 +214,12 @@ fn tools_see_every_call() {
 
 /// With all calls here, and with all of them left to the MPI library.
 fn ignored_arguments_of_large_forms_are_not_read() {
-    for host in [Family::Mpich, Family::OpenMpi].into_iter().flat_map(Host::all) {
-        for only in ["all", "ibarrier"] {
-            let job = host.job("large_in_place", 3).variable("TRADEWIND_MPI_ONLY", only);
-            let finished = job.preloaded().expect_success();
-            let expected = if only == "all" { (3, 0) } else { (0, 3) };
-            assert_eq!(finished.calls("MPI_Iallgatherv"), expected, "{host:?}: {finished:?}");
-        }
+    let of = |family| Host::with_each(family, &["all", "ibarrier"]);
+    for (host, only) in [Family::Mpich, Family::OpenMpi].into_iter().flat_map(of) {
+        let job = host.job("large_in_place", 3).variable("TRADEWIND_MPI_ONLY", only);
+        let finished = job.preloaded().expect_success();
+        let expected = if only == "all" { (3, 0) } else { (0, 3) };
+        assert_eq!(finished.calls("MPI_Iallgatherv"), expected, "{host:?}: {finished:?}");
     }
 }
 

@@ -70,24 +70,19 @@ fn the_rule_takes_no_call_that_took_longer() {
 /// Calls of 8 B, 1 KiB and 64 KiB run on tradewind where the rule says so.
 fn goes_by_the_rule(family: Family) {
     let rule = Rule::of(RULE);
-    for host in Host::all(family) {
-        let version = host.version();
-        for ranks in [2, 3] {
-            let class = rule.class(&version, ranks, Topology::here().fingerprint());
-            let job = host.job("blocking", ranks).variable("TRADEWIND_MPI_ONLY", "");
-            let finished = job.preloaded().expect_success();
-            for (collective, lengths) in
-                [("Allreduce", &[8, 1024, 65536][..]), ("Iallreduce", &[8])]
-            {
-                let taken = rule.taken(class, ranks, collective);
-                let contains = |bytes| taken.ranges.iter().any(|range| range.contains(bytes));
-                let count = lengths.iter().filter(|bytes| contains(bytes)).count() as u64;
-                // Each of the lengths ten times; of the nonblocking one, beside each of the others.
-                let times = if lengths.len() == 1 { 30 } else { 10 };
-                let (taken, _) = finished.calls(&format!("MPI_{collective}"));
-                let expected = count * times * u64::from(ranks);
-                assert_eq!(taken, expected, "{collective} with {host:?}: {finished:?}");
-            }
+    for (host, ranks) in Host::with_each(family, &[2, 3]) {
+        let class = rule.class(&host.version(), ranks, Topology::here().fingerprint());
+        let job = host.job("blocking", ranks).variable("TRADEWIND_MPI_ONLY", "");
+        let finished = job.preloaded().expect_success();
+        for (collective, lengths) in [("Allreduce", &[8, 1024, 65536][..]), ("Iallreduce", &[8])] {
+            let taken = rule.taken(class, ranks, collective);
+            let contains = |bytes| taken.ranges.iter().any(|range| range.contains(bytes));
+            let count = lengths.iter().filter(|bytes| contains(bytes)).count() as u64;
+            // Each of the lengths ten times; of the nonblocking one, beside each of the others.
+            let times = if lengths.len() == 1 { 30 } else { 10 };
+            let (taken, _) = finished.calls(&format!("MPI_{collective}"));
+            let expected = count * times * u64::from(ranks);
+            assert_eq!(taken, expected, "{collective} with {host:?}: {finished:?}");
         }
     }
 }
