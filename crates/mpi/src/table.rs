@@ -57,7 +57,6 @@ pub(crate) type SizesByKind = [Option<Sizes>; Kind::COUNT];
 /// Rows of one collective on communicators of one size.
 #[derive(Clone, Debug)]
 struct Entry {
-    /// Blocking or nonblocking.
     kind: Kind,
     ranks: u32,
     /// The sizes at which it runs here; `None` if the rule decides.
@@ -104,8 +103,11 @@ impl Takeover {
     ) -> Result<Self, FileError> {
         let table = MpiTable::read_for(path, Topology::here().fingerprint())?;
         let rows = table.rows(library, job);
-        let entries = rows.filter_map(|row| Entry::of(row, parts)).collect();
-        Ok(Takeover { entries, ..self })
+        let entries = rows.flat_map(|row| {
+            let persistent = row.persistent().and_then(|row| Entry::of(&row, parts));
+            Entry::of(row, parts).into_iter().chain(persistent)
+        });
+        Ok(Takeover { entries: entries.collect(), ..self })
     }
 
     /// Decodes a message of rank 0: the entries before the first incomplete one.
@@ -156,9 +158,8 @@ impl Takeover {
                 return Some(FORCED.clone());
             }
             let (class, rule) = rule.as_ref()?;
-            let form = kind.measured_form();
-            let measured = self.entry(form, ranks).and_then(|entry| entry.sizes.clone());
-            let by_rule = || Sizes::from(rule.taken(*class, ranks, form.name()));
+            let measured = self.entry(kind, ranks).and_then(|entry| entry.sizes.clone());
+            let by_rule = || Sizes::from(rule.taken(*class, ranks, kind.name()));
             let sizes = measured.unwrap_or_else(by_rule);
             // A part of the sizes decides nothing about calls whose size only some ranks have, and
             // finding the sum of a list would slow short calls that are left.

@@ -13,6 +13,8 @@
 //!   libraries take it.
 //! * In jobs of more than [`MOST_RANKS`] ranks, and between nodes: none.
 //!
+//! Persistent collectives go by [estimates](MpiRow::persistent) from the rows of nonblocking ones.
+//!
 //! The kind of memory decides nothing, because a rank knows only that of its own buffers.
 
 use super::{MpiRow, MpiTable};
@@ -181,14 +183,16 @@ impl<'a> Rule<'a> {
     pub fn text(table: &MpiTable) -> String {
         let mut text = machine(table.machine()) + "\n";
         let head = |row: &MpiRow| (major(&row.library).to_owned(), row.job, row.ranks);
-        let mut rows: Vec<&MpiRow> = table.all_rows().iter().collect();
+        let measured = table.all_rows();
+        let mut rows: Vec<MpiRow> = measured.iter().filter_map(MpiRow::persistent).collect();
+        rows.extend_from_slice(measured);
         rows.sort_by_key(|row| (head(row), row.collective.clone()));
         for group in rows.chunk_by(|one, other| head(one) == head(other)) {
-            let (library, job, ranks) = head(group[0]);
+            let (library, job, ranks) = head(&group[0]);
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{GROUP}{ranks} of {job}, {library}");
             for runs in group.chunk_by(|one, other| one.collective == other.collective) {
-                let each = runs.iter().map(|run| Taken::of(run));
+                let each = runs.iter().map(Taken::of);
                 let taken = each.reduce(|all, one| all.and(&one)).unwrap_or_default();
                 text.push_str(&runs[0].collective);
                 for range in &taken.ranges {
