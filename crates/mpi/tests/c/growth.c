@@ -98,6 +98,43 @@ static void requests(int round) {
     MPI_Waitall(3, all, MPI_STATUSES_IGNORE);
 }
 
+static void outstanding(int round) {
+    // More calls than a communicator has places for, completed from the last to the first.
+    enum { MANY = 70 };
+    MPI_Request all[MANY];
+    int count = round % 4 ? 12 : MANY, length = round % 3 ? 1 : 8;
+    for (int i = 0; i < count; i++)
+        if (i % 2) MPI_Ibarrier(MPI_COMM_WORLD, &all[i]);
+        else MPI_Iallreduce(in + 8 * i, out + 8 * i, length, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &all[i]);
+    for (int i = count - 1; i >= 0; i--) complete(&all[i]);
+}
+
+static void nested(int round) {
+    MPI_Comm parent, child;
+    MPI_Request barrier;
+    MPI_Comm_dup(MPI_COMM_WORLD, &parent);
+    MPI_Ibarrier(parent, &barrier);
+    MPI_Comm_dup(parent, &child);
+    if (round % 2) MPI_Comm_free(&parent);
+    allgather(child, 1 + round * 7 % LONG);
+    complete(&barrier);
+    MPI_Comm_free(&child);
+    if (round % 2 == 0) MPI_Comm_free(&parent);
+}
+
+static void of_groups(int round) {
+    // One that is left to the MPI library, or one of a group.
+    MPI_Comm comm;
+    MPI_Group group;
+    MPI_Request request;
+    MPI_Comm_group(MPI_COMM_WORLD, &group);
+    if (round % 2) MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request), complete(&request);
+    else MPI_Comm_create(MPI_COMM_WORLD, group, &comm);
+    MPI_Group_free(&group);
+    allgather(comm, LONG);
+    MPI_Comm_free(&comm);
+}
+
 static void different_lengths(int round) {
     // Left to the MPI library on a communicator of its own, which is then watched.
     MPI_Comm comm;
@@ -128,6 +165,19 @@ static void persistent(int round) {
     start_and_free(&request);
 }
 
+static void persistent_in_any_order(int round) {
+    // Started twice, once or never, and freed before their communicator or after it.
+    MPI_Request all[2];
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Allreduce_init(in, out, 1 + round * 7 % LONG, MPI_DOUBLE, MPI_SUM, comm, MPI_INFO_NULL, &all[0]);
+    MPI_Alltoall_init(in, LONG, MPI_DOUBLE, out, LONG, MPI_DOUBLE, comm, MPI_INFO_NULL, &all[1]);
+    if (round % 2) MPI_Comm_free(&comm);
+    for (int i = 0; i < round % 3; i++) MPI_Startall(2, all), MPI_Waitall(2, all, MPI_STATUSES_IGNORE);
+    for (int i = 1; i >= 0; i--) MPI_Request_free(&all[i]);
+    if (round % 2 == 0) MPI_Comm_free(&comm);
+}
+
 static void persistent_on_a_grid(int round) {
     static MPI_Comm ring = MPI_COMM_NULL;
     int periodic = 1;
@@ -147,9 +197,13 @@ static const struct { const char *name; void (*round)(int round); } kinds[] = {
     {"graph", graph},
     {"operations and types", operations},
     {"requests", requests},
+    {"outstanding", outstanding},
+    {"nested", nested},
+    {"idup or of a group", of_groups},
     {"left to the MPI library", different_lengths},
 #ifdef HAS_PERSISTENT
     {"persistent", persistent},
+    {"persistent in any order", persistent_in_any_order},
     {"persistent on a grid", persistent_on_a_grid},
 #endif
 };
