@@ -49,7 +49,8 @@ pub(crate) struct Arguments {
     /// Progress to compare: caller (in-call progress: each rank runs its own operations), peers
     /// (cooperative progress: the rank that completes the last dependency runs the operation), or
     /// peers-by-messages (the same with the algorithm of caller) [default: caller,peers]. Between
-    /// nodes: in-calls (the blocking call, after the computation) or nonblocking [default: both].
+    /// nodes: in-calls (the blocking call, after the computation) or nonblocking [default: both],
+    /// with --nodes by the engines in user space.
     #[arg(long = "engine", value_name = "PROGRESS,...", value_delimiter = ',')]
     progress: Vec<Progress>,
 

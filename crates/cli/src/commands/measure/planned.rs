@@ -86,7 +86,8 @@ impl Planned<'_> {
         let status = match made.nodes {
             Some(nodes) => {
                 let made = MadeNodes::new(nodes, self.ranks[1], made.link)?;
-                // Node services carry messages, whatever engine runs collectives.
+                // Node services carry messages whatever engine the job has, and collectives with this
+                // one, which is there without a right to load programs into the kernel.
                 made.run("direct", &self.line(&place)?, format)?;
                 ExitCode::SUCCESS
             }
