@@ -52,17 +52,60 @@ pub struct GraphSpec {
 /// # Ok::<(), collectives::CollectiveError>(())
 /// ```
 pub fn build(spec: &GraphSpec, choice: &Choice) -> Result<Graph, CollectiveError> {
+    build_parts(spec, choice, || Sizes::equal(spec.ranks, spec.bytes))
+}
+
+/// As [`build`], with a block of its own size for each rank; for scatter, gather, allgather and
+/// reduce_scatter.
+///
+/// # Errors
+/// The errors of [`build`], and [`CollectiveError::SizesOfOtherRanks`].
+///
+/// ```
+/// # use collectives::{Algorithm, Choice, Collective, GraphSpec, Reduction, Sizes};
+/// # use goal::arithmetic::{Arithmetic, DataType};
+/// # use std::num::NonZeroU32;
+/// let spec = GraphSpec {
+///     collective: Collective::Gather,
+///     rank: 1,
+///     ranks: 3,
+///     ranks_per_node: NonZeroU32::MIN,
+///     root: 0,
+///     bytes: 0,
+///     reduction: Reduction::new(Arithmetic::Add, DataType::U8),
+/// };
+/// let sizes = Sizes::each(&[8, 16, 24])?;
+/// let graph = collectives::build_with_sizes(&spec, &sizes, &Choice::of(Algorithm::Flat))?;
+/// assert_eq!(graph.buffers()[0].length, 16);
+/// # Ok::<(), collectives::CollectiveError>(())
+/// ```
+pub fn build_with_sizes(
+    spec: &GraphSpec,
+    sizes: &Sizes,
+    choice: &Choice,
+) -> Result<Graph, CollectiveError> {
+    build_parts(spec, choice, || Ok(sizes.clone()))
+}
+
+fn build_parts(
+    spec: &GraphSpec,
+    choice: &Choice,
+    sizes: impl Fn() -> Result<Sizes, CollectiveError>,
+) -> Result<Graph, CollectiveError> {
     match choice.levels {
-        Levels::One => one_level(spec, choice),
-        Levels::Two => two_levels(spec, choice),
+        Levels::One => one_level(spec, choice, sizes),
+        Levels::Two => two_levels(spec, choice, sizes),
     }
 }
 
-fn one_level(spec: &GraphSpec, choice: &Choice) -> Result<Graph, CollectiveError> {
+fn one_level(
+    spec: &GraphSpec,
+    choice: &Choice,
+    sizes: impl Fn() -> Result<Sizes, CollectiveError>,
+) -> Result<Graph, CollectiveError> {
     let GraphSpec { rank, ranks, root, bytes, reduction, .. } = *spec;
     let tuning = choice.tuning();
     let algorithm = choice.algorithm;
-    let sizes = || Sizes::equal(ranks, bytes);
     match spec.collective {
         Collective::Barrier => barrier::graph(algorithm, rank, ranks),
         Collective::Bcast => bcast::graph(algorithm, rank, ranks, root, bytes, tuning),
@@ -78,7 +121,11 @@ fn one_level(spec: &GraphSpec, choice: &Choice) -> Result<Graph, CollectiveError
     }
 }
 
-fn two_levels(spec: &GraphSpec, choice: &Choice) -> Result<Graph, CollectiveError> {
+fn two_levels(
+    spec: &GraphSpec,
+    choice: &Choice,
+    sizes: impl Fn() -> Result<Sizes, CollectiveError>,
+) -> Result<Graph, CollectiveError> {
     let GraphSpec { collective, rank, ranks, ranks_per_node: per_node, root, bytes, .. } = *spec;
     let tuning = choice.tuning();
     let algorithm = choice.algorithm;
@@ -94,9 +141,7 @@ fn two_levels(spec: &GraphSpec, choice: &Choice) -> Result<Graph, CollectiveErro
         Collective::Allreduce => {
             two_level::allreduce(rank, ranks, per_node, bytes, spec.reduction, algorithm)
         }
-        Collective::Allgather => {
-            two_level::allgather(rank, per_node, &Sizes::equal(ranks, bytes)?, algorithm)
-        }
+        Collective::Allgather => two_level::allgather(rank, per_node, &sizes()?, algorithm),
         Collective::Alltoall => two_level::alltoall(rank, ranks, per_node, bytes, algorithm),
         Collective::Scatter
         | Collective::Gather

@@ -88,7 +88,7 @@ pub mod scatter;
 pub mod two_level;
 
 pub use algorithm::{Algorithm, Choice, Collective, Levels, Tuning, UnknownChoice};
-pub use build::{GraphSpec, build};
+pub use build::{GraphSpec, build, build_with_sizes};
 pub use error::CollectiveError;
 pub use goal::arithmetic::UnknownName;
 pub use reduction::Reduction;
