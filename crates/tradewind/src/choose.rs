@@ -1,10 +1,11 @@
 //! The choice of algorithms on a communicator.
 
+use crate::call::{Blocks, Call};
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::internode::unattended;
 use crate::reduction::FoldOrder;
-use crate::selection::algorithms::Algorithms;
+use crate::selection::algorithms::{Algorithms, for_different_sizes};
 use crate::selection::choice::{ChoiceReason, SelectedAlgorithm};
 use crate::selection::explanation::Explanation;
 use crate::selection::selector::Selector;
@@ -15,10 +16,25 @@ use models::machine_file::Engine;
 
 /// # Algorithms
 impl Communicator {
-    /// Chooses the algorithm of a collective of `bytes` bytes, as [`Collective`] counts them; the
-    /// same on all ranks.
+    /// Chooses the algorithm of a call; the same on all ranks.
+    #[inline(always)]
+    pub(crate) fn choose(&self, call: &Call<'_>) -> SelectedAlgorithm {
+        let collective = call.collective;
+        let form = call.form;
+        if call.has_unknown_sizes() && self.joins_unknown_sizes(form) {
+            return SelectedAlgorithm::join(form, collective, ChoiceReason::Open);
+        }
+        let choice = self.choose_among(form, collective, call.model_bytes(), call.order());
+        if !call.exchanges_different_sizes() {
+            return choice;
+        }
+        // One level, because a leader does not know the sizes of the other ranks' blocks.
+        let algorithm = for_different_sizes(choice.algorithm);
+        SelectedAlgorithm { algorithm, ranks_per_node: None, ..choice }
+    }
+
     #[inline]
-    pub(crate) fn choose(
+    fn choose_among(
         &self,
         form: CallForm,
         collective: Collective,
@@ -36,21 +52,6 @@ impl Communicator {
             }
             _ => self.choose_and_log(form, collective, bytes, order),
         }
-    }
-
-    /// Chooses the algorithm of a collective with block sizes that not all ranks know; the same on
-    /// all ranks.
-    #[inline]
-    pub(crate) fn choose_for_unknown_sizes(
-        &self,
-        collective: Collective,
-        form: CallForm,
-    ) -> SelectedAlgorithm {
-        if self.joins_unknown_sizes(form) {
-            return SelectedAlgorithm::join(form, collective, ChoiceReason::Open);
-        }
-        // The selection must be the same on all ranks, and no rank knows the total size.
-        self.choose(form, collective, 0, FoldOrder::Any)
     }
 
     /// Returns whether a collective with block sizes that not all ranks know is a join because its
@@ -121,9 +122,11 @@ impl Communicator {
     /// Returns whether the ranks run a nonblocking collective between nodes themselves because it
     /// [needs no thread](unattended).
     fn is_unattended(&self, selected: &SelectedAlgorithm, bytes: u64) -> bool {
-        let Some(internode) = self.internode() else { return false };
-        let build = |rank| Ok(self.equal_graph(selected, rank, (0, bytes, None))?);
-        selected.form == CallForm::Nonblocking
+        let SelectedAlgorithm { form, collective, .. } = *selected;
+        let call = self.describe(collective, form, None, Blocks::Equal(bytes));
+        let Some((internode, call)) = self.internode().zip(call.ok()) else { return false };
+        let build = |rank| Ok(call.graph(selected, rank, &[])?);
+        form == CallForm::Nonblocking
             && unattended::is_unattended(internode, &build).unwrap_or(false)
     }
 

@@ -94,6 +94,7 @@
 mod agreement;
 mod buffer_error;
 mod buffers;
+mod call;
 mod choose;
 mod collective;
 mod communicator;
@@ -103,7 +104,7 @@ mod counts;
 mod deferred;
 mod error;
 mod failure;
-mod graph_path;
+mod forms;
 mod internode;
 mod job;
 mod join;

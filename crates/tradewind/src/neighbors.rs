@@ -3,20 +3,13 @@
 mod paths;
 mod topology;
 
-use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::{Result, argument};
-use crate::persistent::Persistent;
-use crate::plan::TwoBuffers;
-use crate::request::Request;
-use crate::shape::bytes_of;
-use bytemuck::Pod;
+use crate::forms::forms;
 use collectives::neighbor::{Neighbor, Neighborhood};
 use engine::signature::CallKind;
 
 use topology::{SharedTopology, gather_neighborhoods, needs_all_edges};
-
-use paths::Planned;
 
 pub use paths::Neighbors;
 
@@ -126,6 +119,11 @@ impl Neighbors {
     pub fn destinations(&self) -> Vec<Option<u32>> {
         self.neighborhood.destinations().iter().map(|neighbor| neighbor.rank).collect()
     }
+}
+
+forms! {
+    /// # Collectives
+    impl Neighbors in Neighbors::communicator;
 
     /// Sends a block to every destination and receives one from every source. Blocks of neighbours
     /// beyond the edge of a grid keep their values.
@@ -135,54 +133,10 @@ impl Neighbors {
     ///
     /// # Errors
     /// Fails if a length does not fit, or a rank is gone or in another collective.
-    pub fn neighbor_alltoall<'i, T: Pod>(
-        &self,
-        input: impl Input<'i, T, Back = ()>,
-        output: &mut [T],
-    ) -> Result<()> {
-        let bytes = self.block::<T>(
-            CallKind::NeighborAlltoall,
-            input.bytes().len(),
-            self.neighborhood.destinations().len(),
-            size_of_val(output),
-        )?;
-        self.with_equal(CallKind::NeighborAlltoall, bytes, |plan| {
-            plan.run(&self.communicator, input, output)
-        })
-    }
-
-    /// Starts a [`neighbor_alltoall`](Self::neighbor_alltoall).
-    ///
-    /// # Errors
-    /// Fails if a length does not fit or the schedule cannot be linked. Never waits once linked.
-    pub fn ineighbor_alltoall<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
-        &self,
-        input: I,
-        output: O,
-    ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let destinations = self.neighborhood.destinations().len();
-        let bytes = self.block::<T>(
-            CallKind::NeighborAlltoall,
-            input.bytes().len(),
-            destinations,
-            output.length() as usize,
-        )?;
-        self.with_equal(CallKind::NeighborAlltoall, bytes, |plan| {
-            plan.start(&self.communicator, input, output)
-        })
-    }
-
-    /// Prepares a persistent neighbor_alltoall of `count` elements a neighbour.
-    ///
-    /// # Errors
-    /// The errors of [`ineighbor_alltoall`](Self::ineighbor_alltoall).
-    pub fn neighbor_alltoall_init<T: Pod>(
-        &self,
-        count: usize,
-    ) -> Result<Persistent<TwoBuffers<T>>> {
-        let plan = self.plan_equal::<T>(CallKind::NeighborAlltoall, bytes_of::<T>(count)?)?;
-        Ok(Persistent::new(&self.communicator, plan))
-    }
+    neighbor_alltoall, ineighbor_alltoall,
+    neighbor_alltoall_init("with `count` elements a neighbour", count):
+        (input; output: &'o mut [T])
+        = plan_equal(CallKind::NeighborAlltoall);
 
     /// Sends a block to every destination and receives one from every source; each may have another
     /// length.
@@ -208,61 +162,10 @@ impl Neighbors {
     /// # Errors
     /// Fails if a length does not fit, a block is longer or shorter than its receiver expects, or a
     /// rank is gone or in another collective.
-    pub fn neighbor_alltoallv<'i, T: Pod>(
-        &self,
-        input: impl Input<'i, T, Back = ()>,
-        sent: &[usize],
-        output: &mut [T],
-        received: &[usize],
-    ) -> Result<()> {
-        let plan = self.plan_different::<T>(
-            CallKind::NeighborAlltoallv,
-            sent,
-            received,
-            Planned::Blocking,
-        )?;
-        plan.run(&self.communicator, input, output)
-    }
-
-    /// Starts a [`neighbor_alltoallv`](Self::neighbor_alltoallv). Never waits: on one node the
-    /// algorithm is `join`, and between nodes each rank registers its own part of the schedule.
-    /// Only with an engine that does not accept every schedule do the ranks agree on it first.
-    ///
-    /// # Errors
-    /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
-    pub fn ineighbor_alltoallv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
-        &self,
-        input: I,
-        sent: &[usize],
-        output: O,
-        received: &[usize],
-    ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let plan = self.plan_different::<T>(
-            CallKind::NeighborAlltoallv,
-            sent,
-            received,
-            Planned::Nonblocking,
-        )?;
-        plan.start(&self.communicator, input, output)
-    }
-
-    /// Prepares a persistent neighbor_alltoallv of these numbers of elements.
-    ///
-    /// # Errors
-    /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
-    pub fn neighbor_alltoallv_init<T: Pod>(
-        &self,
-        sent: &[usize],
-        received: &[usize],
-    ) -> Result<Persistent<TwoBuffers<T>>> {
-        let plan = self.plan_different::<T>(
-            CallKind::NeighborAlltoallv,
-            sent,
-            received,
-            Planned::Persistent,
-        )?;
-        Ok(Persistent::new(&self.communicator, plan))
-    }
+    neighbor_alltoallv, ineighbor_alltoallv(registers_alone),
+    neighbor_alltoallv_init("of these numbers of elements"):
+        (input, sent: &[usize]; output: &'o mut [T], received: &[usize])
+        = plan_alltoallv();
 
     /// Sends the same input to every destination and receives one block from every source.
     ///
@@ -271,53 +174,10 @@ impl Neighbors {
     ///
     /// # Errors
     /// Fails if a length does not fit, or a rank is gone or in another collective.
-    pub fn neighbor_allgather<'i, T: Pod>(
-        &self,
-        input: impl Input<'i, T, Back = ()>,
-        output: &mut [T],
-    ) -> Result<()> {
-        let bytes = self.block::<T>(
-            CallKind::NeighborAllgather,
-            input.bytes().len(),
-            1,
-            size_of_val(output),
-        )?;
-        self.with_equal(CallKind::NeighborAllgather, bytes, |plan| {
-            plan.run(&self.communicator, input, output)
-        })
-    }
-
-    /// Starts a [`neighbor_allgather`](Self::neighbor_allgather).
-    ///
-    /// # Errors
-    /// Fails if a length does not fit or the schedule cannot be linked. Never waits once linked.
-    pub fn ineighbor_allgather<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
-        &self,
-        input: I,
-        output: O,
-    ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let bytes = self.block::<T>(
-            CallKind::NeighborAllgather,
-            input.bytes().len(),
-            1,
-            output.length() as usize,
-        )?;
-        self.with_equal(CallKind::NeighborAllgather, bytes, |plan| {
-            plan.start(&self.communicator, input, output)
-        })
-    }
-
-    /// Prepares a persistent neighbor_allgather of `count` elements.
-    ///
-    /// # Errors
-    /// The errors of [`ineighbor_allgather`](Self::ineighbor_allgather).
-    pub fn neighbor_allgather_init<T: Pod>(
-        &self,
-        count: usize,
-    ) -> Result<Persistent<TwoBuffers<T>>> {
-        let plan = self.plan_equal::<T>(CallKind::NeighborAllgather, bytes_of::<T>(count)?)?;
-        Ok(Persistent::new(&self.communicator, plan))
-    }
+    neighbor_allgather, ineighbor_allgather,
+    neighbor_allgather_init("of `count` elements", count):
+        (input; output: &'o mut [T])
+        = plan_equal(CallKind::NeighborAllgather);
 
     /// Sends the same input to every destination and receives one block from every source; each may
     /// have another length.
@@ -326,59 +186,8 @@ impl Neighbors {
     ///
     /// # Errors
     /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
-    pub fn neighbor_allgatherv<'i, T: Pod>(
-        &self,
-        input: impl Input<'i, T, Back = ()>,
-        output: &mut [T],
-        received: &[usize],
-    ) -> Result<()> {
-        let sent = [input.bytes().len() / size_of::<T>().max(1)];
-        let plan = self.plan_different::<T>(
-            CallKind::NeighborAllgatherv,
-            &sent,
-            received,
-            Planned::Blocking,
-        )?;
-        plan.run(&self.communicator, input, output)
-    }
-
-    /// Starts a [`neighbor_allgatherv`](Self::neighbor_allgatherv). Never waits, as
-    /// [`ineighbor_alltoallv`](Self::ineighbor_alltoallv).
-    ///
-    /// # Errors
-    /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
-    pub fn ineighbor_allgatherv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
-        &self,
-        input: I,
-        output: O,
-        received: &[usize],
-    ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let sent = [input.bytes().len() / size_of::<T>().max(1)];
-        let plan = self.plan_different::<T>(
-            CallKind::NeighborAllgatherv,
-            &sent,
-            received,
-            Planned::Nonblocking,
-        )?;
-        plan.start(&self.communicator, input, output)
-    }
-
-    /// Prepares a persistent neighbor_allgatherv of `count` elements, and `received` from the
-    /// sources.
-    ///
-    /// # Errors
-    /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
-    pub fn neighbor_allgatherv_init<T: Pod>(
-        &self,
-        count: usize,
-        received: &[usize],
-    ) -> Result<Persistent<TwoBuffers<T>>> {
-        let plan = self.plan_different::<T>(
-            CallKind::NeighborAllgatherv,
-            &[count],
-            received,
-            Planned::Persistent,
-        )?;
-        Ok(Persistent::new(&self.communicator, plan))
-    }
+    neighbor_allgatherv, ineighbor_allgatherv(registers_alone),
+    neighbor_allgatherv_init("of `count` elements, and `received` from the sources", count):
+        (input; output: &'o mut [T], received: &[usize])
+        = plan_allgatherv();
 }

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::plan::{CollectivePlan, NoBuffers, OneBuffer, TwoBuffers};
 use crate::request::Request;
 use bytemuck::Pod;
+use std::sync::Arc;
 
 /// A persistent collective, prepared by one of the `_init` methods: a start looks nothing up.
 ///
@@ -71,15 +72,24 @@ use bytemuck::Pod;
 /// })
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Persistent<B> {
     communicator: Communicator,
-    plan: CollectivePlan<B>,
+    plan: Arc<CollectivePlan<B>>,
 }
 
 impl<B> Persistent<B> {
-    pub(crate) fn new(communicator: &Communicator, plan: CollectivePlan<B>) -> Self {
-        Persistent { communicator: communicator.clone(), plan }
+    pub(crate) fn new(
+        communicator: &Communicator,
+        plan: impl Into<Arc<CollectivePlan<B>>>,
+    ) -> Self {
+        Persistent { communicator: communicator.clone(), plan: plan.into() }
+    }
+}
+
+impl<B> Clone for Persistent<B> {
+    fn clone(&self) -> Self {
+        Persistent { communicator: self.communicator.clone(), plan: Arc::clone(&self.plan) }
     }
 }
 

@@ -5,12 +5,14 @@
 //! buffers. Everything else takes the general way, which also reports wrong arguments.
 
 use crate::buffers::{Input, Output};
+use crate::call::Blocks;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
-use crate::selection::choice::SelectedAlgorithm;
 use bytemuck::Pod;
+use collectives::Collective;
 use engine::signature::Signature;
 use engine::streams::Transfer;
+use models::decision::CallForm;
 use std::ops::Range;
 
 /// Outcome of an attempt to stream a call.
@@ -90,14 +92,17 @@ impl<'c> RankBlocks<'c> {
 }
 
 impl Communicator {
-    /// Runs a scatterv as a stream. Returns `None`, and does nothing, if an argument does not fit.
+    /// Runs a scatterv as a stream. Returns `None`, and does nothing, if it is not streamed or an
+    /// argument does not fit.
     #[inline(always)]
     pub(crate) fn stream_scatterv<'i, 'o, T: Pod>(
         &self,
-        (call, root): (Signature, u32),
-        (input, counts): (&impl Input<'i, T>, &[usize]),
+        input: &impl Input<'i, T>,
         output: &mut impl Output<'o, T>,
+        counts: &[usize],
+        root: u32,
     ) -> Option<StreamedCall> {
+        let call = self.streamed_call(Collective::Scatter, Some(root))?;
         let rank = self.rank();
         let is_in_place = output.argument().is_none();
         let own = output.bytes();
@@ -119,14 +124,17 @@ impl Communicator {
         }))
     }
 
-    /// Runs a gatherv as a stream. Returns `None`, and does nothing, if an argument does not fit.
+    /// Runs a gatherv as a stream. Returns `None`, and does nothing, if it is not streamed or an
+    /// argument does not fit.
     #[inline(always)]
     pub(crate) fn stream_gatherv<'i, 'o, T: Pod>(
         &self,
-        (call, root): (Signature, u32),
         input: &impl Input<'i, T>,
-        (output, counts): (&mut impl Output<'o, T>, &[usize]),
+        output: &mut impl Output<'o, T>,
+        counts: &[usize],
+        root: u32,
     ) -> Option<StreamedCall> {
+        let call = self.streamed_call(Collective::Gather, Some(root))?;
         let rank = self.rank();
         let is_in_place = input.argument().is_none();
         let own = input.bytes();
@@ -144,15 +152,17 @@ impl Communicator {
         Some(self.stream_blocks(call, |transfer| blocks.receive((rank, own), received, transfer)))
     }
 
-    /// Runs an alltoallv as a stream. Returns `None`, and does nothing, if an argument does not
-    /// fit.
+    /// Runs an alltoallv as a stream. Returns `None`, and does nothing, if it is not streamed or an
+    /// argument does not fit.
     #[inline(always)]
     pub(crate) fn stream_alltoallv<'i, 'o, T: Pod>(
         &self,
-        call: Signature,
-        (input, sent): (&impl Input<'i, T>, &[usize]),
-        (output, received): (&mut impl Output<'o, T>, &[usize]),
+        input: &impl Input<'i, T>,
+        output: &mut impl Output<'o, T>,
+        sent: &[usize],
+        received: &[usize],
     ) -> Option<StreamedCall> {
+        let call = self.streamed_call(Collective::Alltoall, None)?;
         let rank = self.rank();
         let input = input.argument().map(|_| input.bytes())?;
         output.argument()?;
@@ -169,11 +179,15 @@ impl Communicator {
         }))
     }
 
-    /// Returns whether a blocking collective of these blocks is streamed, by the algorithm that was
-    /// selected for it.
+    /// The signature of a blocking call with blocks of sizes that not all ranks know, if the
+    /// algorithm selected for it is streamed.
     #[inline(always)]
-    pub(crate) fn streams_blocks(&self, choice: &SelectedAlgorithm) -> bool {
-        choice.is_join() && self.group().streams_blocks()
+    fn streamed_call(&self, collective: Collective, root: Option<u32>) -> Option<Signature> {
+        let blocks = Blocks::Own { bytes: 0, all: None };
+        // A wrong root gets its error from the plan.
+        let call = self.describe(collective, CallForm::Blocking, root, blocks).ok()?;
+        let choice = self.choose(&call);
+        (choice.is_join() && self.group().streams_blocks()).then(|| call.signature(&choice))
     }
 
     #[inline(always)]

@@ -1,16 +1,13 @@
 //! Barrier.
 
+use crate::call::{Blocks, Call};
 use crate::communicator::Communicator;
 use crate::error::Result;
-use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, NoBuffers};
-use crate::reduction::FoldOrder;
 use crate::request::Request;
 use crate::selection::choice::SelectedAlgorithm;
 use collectives::Collective;
-use engine::flat::{FlatCollective, Pattern};
-use engine::signature::{CallKind, Signature};
 use models::decision::CallForm;
 
 /// # Barrier
@@ -21,11 +18,17 @@ impl Communicator {
     /// Fails if a rank is gone or in another collective.
     #[inline]
     pub fn barrier(&self) -> Result<()> {
-        let choice = self.choose(CallForm::Blocking, Collective::Barrier, 0, FoldOrder::Any);
+        let call = self.describe_barrier(CallForm::Blocking)?;
+        let choice = self.choose(&call);
         if choice.is_join() {
-            return Ok(self.group().run_flat(&flat_barrier(&choice), &[], &mut [])?);
+            return Ok(self.group().run_flat(&call.flat(&choice), &[], &mut [])?);
         }
-        CollectivePlan::without_buffers(self.linked_barrier(&choice)?).run(self)
+        self.barrier_by_graph(call, choice)
+    }
+
+    #[cold]
+    fn barrier_by_graph(&self, call: Call<'_>, choice: SelectedAlgorithm) -> Result<()> {
+        CollectivePlan::without_buffers(self.path_of_call(&call, &choice)?).run(self)
     }
 
     /// Starts a barrier, which is complete when every rank has started its own.
@@ -34,7 +37,9 @@ impl Communicator {
     /// Fails if the schedule cannot be linked. Never waits once linked.
     #[inline]
     pub fn ibarrier(&self) -> Result<Request<'static>> {
-        CollectivePlan::without_buffers(self.path_of_barrier(CallForm::Nonblocking)?).start(self)
+        let call = self.describe_barrier(CallForm::Nonblocking)?;
+        let path = self.path_of_call(&call, &self.choose(&call))?;
+        CollectivePlan::without_buffers(path).start(self)
     }
 
     /// Prepares a persistent barrier.
@@ -42,33 +47,13 @@ impl Communicator {
     /// # Errors
     /// The errors of [`ibarrier`](Self::ibarrier).
     pub fn barrier_init(&self) -> Result<Persistent<NoBuffers>> {
-        Ok(Persistent::new(
-            self,
-            CollectivePlan::without_buffers(self.path_of_barrier(CallForm::Nonblocking)?),
-        ))
+        let call = self.describe_barrier(CallForm::Nonblocking)?;
+        let path = self.path_of_call(&call, &self.choose(&call))?;
+        Ok(Persistent::new(self, CollectivePlan::without_buffers(path)))
     }
 
     #[inline(always)]
-    fn path_of_barrier(&self, form: CallForm) -> Result<ExecutionPath> {
-        let choice = self.choose(form, Collective::Barrier, 0, FoldOrder::Any);
-        if choice.is_join() {
-            return Ok(ExecutionPath::Flat(flat_barrier(&choice)));
-        }
-        self.linked_barrier(&choice)
+    fn describe_barrier(&self, form: CallForm) -> Result<Call<'static>> {
+        self.describe(Collective::Barrier, form, None, Blocks::Equal(0))
     }
-
-    #[cold]
-    fn linked_barrier(&self, choice: &SelectedAlgorithm) -> Result<ExecutionPath> {
-        self.linked_equal((signature_of_barrier(choice), choice), 0, (0, 0, None))
-    }
-}
-
-#[inline(always)]
-fn flat_barrier(choice: &SelectedAlgorithm) -> FlatCollective {
-    FlatCollective::new(Pattern::Barrier, 0, signature_of_barrier(choice))
-}
-
-#[inline(always)]
-fn signature_of_barrier(choice: &SelectedAlgorithm) -> Signature {
-    Signature::new(CallKind::Barrier, 0, choice.digest())
 }

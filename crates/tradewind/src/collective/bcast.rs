@@ -1,20 +1,17 @@
 //! Broadcast.
 
 use crate::buffers::Output;
+use crate::call::{Blocks, Call};
 use crate::communicator::Communicator;
 use crate::error::Result;
-use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, OneBuffer};
-use crate::reduction::FoldOrder;
 use crate::request::Request;
 use crate::selection::choice::SelectedAlgorithm;
 use crate::shape::bytes_of;
 use bytemuck::Pod;
 use collectives::Collective;
 use engine::argument::Argument;
-use engine::flat::{FlatCollective, Pattern};
-use engine::signature::{CallKind, Signature};
 use engine::streams::BlockingInput;
 use models::decision::CallForm;
 
@@ -40,17 +37,15 @@ impl Communicator {
     #[inline]
     pub fn bcast<T: Pod>(&self, buffer: &mut [T], root: u32) -> Result<()> {
         let bytes = size_of_val(buffer) as u64;
-        let is_root = self.rank() == root;
-        self.check_root(root)?;
-        let choice = self.choose(CallForm::Blocking, Collective::Bcast, bytes, FoldOrder::Any);
+        let call = self.describe_bcast(CallForm::Blocking, bytes, root)?;
+        let choice = self.choose(&call);
         if !choice.is_join() {
-            let path = self.linked_bcast(&choice, bytes, root)?;
-            return CollectivePlan::with_one_buffer(path, bytes, is_root).run(self, buffer);
+            return self.bcast_by_graph(call, choice, buffer);
         }
-        let flat = &flat_bcast(&choice, bytes, root);
+        let flat = &call.flat(&choice);
         let private = bytemuck::cast_slice_mut::<T, u8>(buffer);
         if self.group().streams(flat) {
-            let streamed = match is_root {
+            let streamed = match call.is_root() {
                 true => self.group().stream(flat, BlockingInput::Apart(private), &mut []),
                 false => self.group().stream(flat, BlockingInput::Apart(&[]), private),
             };
@@ -58,12 +53,23 @@ impl Communicator {
                 return Ok(outcome?);
             }
         }
-        if is_root {
+        if call.is_root() {
             let arguments = [Argument::input(private), Argument::output(0)];
             return Ok(self.group().run_flat(flat, &arguments, &mut [])?);
         }
         let arguments = [Argument::input(&[]), Argument::output(bytes)];
         Ok(self.group().run_flat(flat, &arguments, &mut [&mut [], private])?)
+    }
+
+    #[cold]
+    fn bcast_by_graph<T: Pod>(
+        &self,
+        call: Call<'_>,
+        choice: SelectedAlgorithm,
+        buffer: &mut [T],
+    ) -> Result<()> {
+        let path = self.path_of_call(&call, &choice)?;
+        CollectivePlan::with_one_buffer(path, call.own_bytes(), call.is_root()).run(self, buffer)
     }
 
     /// Starts a [`bcast`](Self::bcast).
@@ -76,9 +82,9 @@ impl Communicator {
         buffer: O,
         root: u32,
     ) -> Result<Request<'a, O::Back>> {
-        let bytes = buffer.length();
-        let path = self.path_of_bcast(CallForm::Nonblocking, bytes, root)?;
-        CollectivePlan::with_one_buffer(path, bytes, self.rank() == root).start(self, buffer)
+        let call = self.describe_bcast(CallForm::Nonblocking, buffer.length(), root)?;
+        let path = self.path_of_call(&call, &self.choose(&call))?;
+        CollectivePlan::with_one_buffer(path, call.own_bytes(), call.is_root()).start(self, buffer)
     }
 
     /// Prepares a persistent bcast of `count` elements.
@@ -86,39 +92,14 @@ impl Communicator {
     /// # Errors
     /// The errors of [`ibcast`](Self::ibcast).
     pub fn bcast_init<T: Pod>(&self, count: usize, root: u32) -> Result<Persistent<OneBuffer<T>>> {
-        let bytes = bytes_of::<T>(count)?;
-        let path = self.path_of_bcast(CallForm::Nonblocking, bytes, root)?;
-        Ok(Persistent::new(self, CollectivePlan::with_one_buffer(path, bytes, self.rank() == root)))
+        let call = self.describe_bcast(CallForm::Nonblocking, bytes_of::<T>(count)?, root)?;
+        let path = self.path_of_call(&call, &self.choose(&call))?;
+        let plan = CollectivePlan::with_one_buffer(path, call.own_bytes(), call.is_root());
+        Ok(Persistent::new(self, plan))
     }
 
     #[inline(always)]
-    fn path_of_bcast(&self, form: CallForm, bytes: u64, root: u32) -> Result<ExecutionPath> {
-        self.check_root(root)?;
-        let choice = self.choose(form, Collective::Bcast, bytes, FoldOrder::Any);
-        if choice.is_join() {
-            return Ok(ExecutionPath::Flat(flat_bcast(&choice, bytes, root)));
-        }
-        self.linked_bcast(&choice, bytes, root)
+    fn describe_bcast(&self, form: CallForm, bytes: u64, root: u32) -> Result<Call<'static>> {
+        self.describe(Collective::Bcast, form, Some(root), Blocks::Equal(bytes))
     }
-
-    #[cold]
-    fn linked_bcast(
-        &self,
-        choice: &SelectedAlgorithm,
-        bytes: u64,
-        root: u32,
-    ) -> Result<ExecutionPath> {
-        let call = signature_of_bcast(choice, bytes, root);
-        self.linked_equal((call, choice), root.into(), (root, bytes, None))
-    }
-}
-
-#[inline(always)]
-fn flat_bcast(choice: &SelectedAlgorithm, bytes: u64, root: u32) -> FlatCollective {
-    FlatCollective::new(Pattern::Broadcast { root }, bytes, signature_of_bcast(choice, bytes, root))
-}
-
-#[inline(always)]
-fn signature_of_bcast(choice: &SelectedAlgorithm, bytes: u64, root: u32) -> Signature {
-    Signature::new(CallKind::Bcast, bytes, choice.digest() << 32 | u64::from(root))
 }

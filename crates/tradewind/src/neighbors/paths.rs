@@ -5,10 +5,12 @@ use crate::buffer_error::Elements;
 use crate::communicator::Communicator;
 use crate::counts::{Counts, digest};
 use crate::error::{Result, argument, does_not_fit};
+use crate::forms::Start;
 use crate::internode::unattended;
 use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
 use crate::plan::{CollectivePlan, TwoBuffers};
+use crate::reduction::FoldOrder;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
 use bytemuck::Pod;
 use collectives::neighbor::{self, Neighbor, Neighborhood};
@@ -74,8 +76,11 @@ struct KeptPlan {
     kind: CallKind,
     bytes: u64,
     /// A [`CollectivePlan`] for the elements of that call.
-    plan: Box<dyn Any + Send + Sync>,
+    plan: Arc<dyn Any + Send + Sync>,
 }
+
+/// A plan with an input and an output.
+type Plan<T> = CollectivePlan<TwoBuffers<T>>;
 
 impl Edges {
     fn of(rank: u32, neighborhood: &Neighborhood) -> Self {
@@ -128,14 +133,78 @@ impl Neighbors {
         Neighbors { communicator, linking, alone, neighborhood, edges, all: Arc::new(all), number }
     }
 
-    /// Bytes of a block of elements `T`, computed from the lengths of both buffers.
-    pub(super) fn block<T>(
+    /// The plan of a collective with blocks of equal size.
+    pub(super) fn plan_equal<T: Pod>(&self, kind: CallKind, start: Start) -> Result<Arc<Plan<T>>> {
+        let bytes = match start {
+            Start::Prepared { block } => block,
+            Start::Buffers { input, output, .. } => {
+                let [input, output] = [input, output].map(|bytes| bytes.unwrap_or(0) as usize);
+                self.block_bytes::<T>(kind, input, output)?
+            }
+        };
+        let is_kept = |kept: &&KeptPlan| kept.kind == kind && kept.bytes == bytes;
+        let kept = self.edges.kept.lock().as_ref().filter(is_kept).map(|kept| kept.plan.clone());
+        if let Some(Ok(plan)) = kept.map(Arc::downcast) {
+            return Ok(plan);
+        }
+        let (path, shape, own) = self.equal_blocks(kind, bytes)?;
+        let plan =
+            Arc::new(CollectivePlan::new(path, shape, FoldOrder::Common).with_own_edges(own));
+        // The communicator keeps linked schedules. Whether one is there must not depend on what this
+        // rank alone keeps.
+        if matches!(plan.path, ExecutionPath::Flat(_)) {
+            *self.edges.kept.lock() = Some(KeptPlan { kind, bytes, plan: plan.clone() });
+        }
+        Ok(plan)
+    }
+
+    /// The plan of an all-to-all with blocks of different sizes; each rank knows its own.
+    #[inline(always)]
+    pub(super) fn plan_alltoallv<T: Pod>(
+        &self,
+        start: Start,
+        sent: &[usize],
+        received: &[usize],
+    ) -> Result<Plan<T>> {
+        self.plan_different(CallKind::NeighborAlltoallv, start, sent, received)
+    }
+
+    /// The plan of an allgather with blocks of different sizes; each rank knows its own.
+    pub(super) fn plan_allgatherv<T: Pod>(
+        &self,
+        start: Start,
+        received: &[usize],
+    ) -> Result<Plan<T>> {
+        let bytes = match start {
+            Start::Prepared { block } => block,
+            Start::Buffers { input, .. } => input.unwrap_or(0),
+        };
+        let sent = bytes as usize / size_of::<T>().max(1);
+        self.plan_different(CallKind::NeighborAllgatherv, start, &[sent], received)
+    }
+
+    fn plan_different<T: Pod>(
         &self,
         kind: CallKind,
-        input: usize,
-        blocks: usize,
-        output: usize,
-    ) -> Result<u64> {
+        start: Start,
+        sent: &[usize],
+        received: &[usize],
+    ) -> Result<Plan<T>> {
+        let destinations = self.neighborhood.destinations().len() as u32;
+        let sources = self.neighborhood.sources().len() as u32;
+        let blocks = if kind == CallKind::NeighborAllgatherv { 1 } else { destinations };
+        let sent = Counts::of::<T>(kind, "the list of sent counts", sent, blocks)?;
+        let received = Counts::of::<T>(kind, "the list of received counts", received, sources)?;
+        let (path, shape, own) = self.different_blocks(kind, (&sent, &received), start)?;
+        Ok(CollectivePlan::new(path, shape, FoldOrder::Common).with_own_edges(own))
+    }
+
+    /// Bytes of a block of elements `T`, computed from the lengths of both buffers.
+    fn block_bytes<T>(&self, kind: CallKind, input: usize, output: usize) -> Result<u64> {
+        let blocks = match kind {
+            CallKind::NeighborAllgather => 1,
+            _ => self.neighborhood.destinations().len(),
+        };
         let sources = self.neighborhood.sources().len();
         let Some(bytes) = input.checked_div(blocks).or(output.checked_div(sources)) else {
             return Err(argument(
@@ -156,56 +225,6 @@ impl Neighbors {
         let found = format!("has {} beside an input of {}", elements(output), elements(input));
         let expected = format!("have {}, {sources} blocks", elements(bytes * sources));
         Err(does_not_fit(kind, "the output", found, expected))
-    }
-
-    /// Calls `use_plan` with the plan of a collective with blocks of equal size.
-    pub(super) fn with_equal<T: Pod, R>(
-        &self,
-        kind: CallKind,
-        bytes: u64,
-        use_plan: impl FnOnce(&CollectivePlan<TwoBuffers<T>>) -> Result<R>,
-    ) -> Result<R> {
-        // Taken out while it is used: a thread that calls meanwhile makes its own.
-        let fits = |kept: &mut KeptPlan| kept.kind == kind && kept.bytes == bytes;
-        let kept = self.edges.kept.lock().take_if(fits);
-        let plan: Box<CollectivePlan<TwoBuffers<T>>> = match kept.map(|kept| kept.plan.downcast()) {
-            Some(Ok(plan)) => plan,
-            _ => Box::new(self.plan_equal(kind, bytes)?),
-        };
-        let outcome = use_plan(&plan);
-        // The communicator keeps linked schedules. Whether one is there must not depend on what this
-        // rank alone keeps.
-        if matches!(plan.path, ExecutionPath::Flat(_)) {
-            *self.edges.kept.lock() = Some(KeptPlan { kind, bytes, plan });
-        }
-        outcome
-    }
-
-    /// The plan of a collective with blocks of equal size.
-    pub(super) fn plan_equal<T: Pod>(
-        &self,
-        kind: CallKind,
-        bytes: u64,
-    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
-        let (path, shape, own) = self.equal_blocks(kind, bytes)?;
-        Ok(CollectivePlan::with_own_edges(path, shape, own))
-    }
-
-    /// The plan of a collective with blocks of different sizes; each rank knows its own.
-    pub(super) fn plan_different<T: Pod>(
-        &self,
-        kind: CallKind,
-        sent: &[usize],
-        received: &[usize],
-        planned: Planned,
-    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
-        let destinations = self.neighborhood.destinations().len() as u32;
-        let sources = self.neighborhood.sources().len() as u32;
-        let blocks = if kind == CallKind::NeighborAllgatherv { 1 } else { destinations };
-        let sent = Counts::of::<T>(kind, "the list of sent counts", sent, blocks)?;
-        let received = Counts::of::<T>(kind, "the list of received counts", received, sources)?;
-        let (path, shape, own) = self.different_blocks(kind, (&sent, &received), planned)?;
-        Ok(CollectivePlan::with_own_edges(path, shape, own))
     }
 
     /// The path and the buffers of a collective with blocks of equal size.
@@ -256,11 +275,11 @@ impl Neighbors {
         &self,
         kind: CallKind,
         (sent, received): (&Counts, &Counts),
-        planned: Planned,
+        start: Start,
     ) -> Result<NeighborPath> {
         let neighborhood = &self.neighborhood;
         let algorithm = self.communicator.choose_neighbor()?;
-        let form = planned.form();
+        let form = start.form();
         let joins = algorithm == Algorithm::Join || self.communicator.joins_unknown_sizes(form);
         // Also of a preparation, because its starts match those of nonblocking calls.
         let alone = self
@@ -277,7 +296,7 @@ impl Neighbors {
         };
         if joins {
             let received = received.bytes.iter().copied();
-            let is_kept = planned == Planned::Persistent;
+            let is_kept = matches!(start, Start::Prepared { .. });
             let (path, own) = self.flat_path(call, &sent.bytes, received, is_kept);
             return Ok((path, shape, own));
         }
@@ -398,26 +417,6 @@ impl Neighbors {
         };
         let nodes = topology::nodes_of_ranks(&self.communicator, nodes);
         self.linking.path(key, |rank| Ok(build(rank, self.all.edges()?, &nodes, bytes)?))
-    }
-}
-
-/// The use of a plan with blocks of different sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Planned {
-    /// A call that waits anyway.
-    Blocking,
-    /// A start, for which each rank plans alone where it can.
-    Nonblocking,
-    /// A preparation for many starts, of which each may match a nonblocking one of another rank.
-    Persistent,
-}
-
-impl Planned {
-    fn form(self) -> CallForm {
-        match self {
-            Planned::Blocking => CallForm::Blocking,
-            Planned::Nonblocking | Planned::Persistent => CallForm::Nonblocking,
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A collective on this rank, ready to start with the buffers `B`.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct CollectivePlan<B> {
     pub(crate) path: ExecutionPath,
     pub(super) buffers: B,
@@ -48,28 +48,10 @@ pub(super) struct OwnFold {
     pub(super) folded: Range<usize>,
 }
 
-impl<T> Clone for OneBuffer<T> {
-    fn clone(&self) -> Self {
-        OneBuffer { element: PhantomData, ..*self }
-    }
-}
-
 impl<T> std::fmt::Debug for OneBuffer<T> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let OneBuffer { bytes, is_root, .. } = self;
         formatter.debug_struct("OneBuffer").field("bytes", bytes).field("is_root", is_root).finish()
-    }
-}
-
-impl<T> Clone for TwoBuffers<T> {
-    fn clone(&self) -> Self {
-        let TwoBuffers { shape, own_edges, fold, .. } = self;
-        TwoBuffers {
-            shape: *shape,
-            own_edges: own_edges.clone(),
-            fold: fold.clone(),
-            element: PhantomData,
-        }
     }
 }
 

@@ -20,44 +20,38 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
-    /// The plan of a reduction by an algorithm that was selected for this order.
+    /// A plan with a path that delivers the result. The order is that by which the algorithm of a
+    /// reduction was selected.
     #[inline]
-    pub(crate) fn in_order(self, order: FoldOrder) -> Self {
-        CollectivePlan { order, ..self }
+    pub(crate) fn new(path: ExecutionPath, shape: BufferShape, order: FoldOrder) -> Self {
+        let buffers = TwoBuffers { shape, own_edges: None, fold: None, element: PhantomData };
+        CollectivePlan { path, buffers, order }
     }
 
-    /// A plan with a path that delivers the result.
-    #[inline]
-    pub(crate) fn new(path: ExecutionPath, shape: BufferShape) -> Self {
-        CollectivePlan::with_own_edges(path, shape, None)
+    /// The plan with a path that leaves these blocks of the rank for itself to the caller.
+    #[inline(always)]
+    pub(crate) fn with_own_edges(mut self, own_edges: Option<Arc<[OwnBlock]>>) -> Self {
+        self.buffers.own_edges = own_edges;
+        self
     }
 
-    /// A plan with a path that leaves these blocks of the rank for itself to the caller.
-    #[inline]
-    pub(crate) fn with_own_edges(
-        path: ExecutionPath,
-        shape: BufferShape,
-        own_edges: Option<Arc<[OwnBlock]>>,
-    ) -> Self {
-        let buffers = TwoBuffers { shape, own_edges, fold: None, element: PhantomData };
-        CollectivePlan { path, buffers, order: FoldOrder::Common }
-    }
-
-    /// A plan with a path that gathers `gathered` contributions of `bytes` bytes, of which the first
-    /// `count` are folded by this rank.
-    pub(crate) fn folded(
-        path: ExecutionPath,
-        shape: BufferShape,
+    /// The plan with a path that gathers `gathered` contributions of `bytes` bytes, of which this
+    /// rank folds the first `folded` into a result of this shape.
+    pub(crate) fn folding(
+        mut self,
         function: FoldFunction,
-        (gathered, count, bytes): (u32, u32, u64),
+        shape: BufferShape,
+        (gathered, folded): (u32, u32),
+        bytes: u64,
     ) -> Self {
         let fold = OwnFold {
             function,
             gathered: u64::from(gathered).saturating_mul(bytes),
-            folded: 0..u64::from(count).saturating_mul(bytes) as usize,
+            folded: 0..u64::from(folded).saturating_mul(bytes) as usize,
         };
-        let buffers = TwoBuffers { shape, own_edges: None, fold: Some(fold), element: PhantomData };
-        CollectivePlan { path, buffers, order: FoldOrder::Common }
+        self.buffers.shape = shape;
+        self.buffers.fold = Some(fold);
+        self
     }
 
     /// Starts the collective with an input and an output, waits and fetches the result.

@@ -141,7 +141,7 @@ fn scatter_and_scatterv_give_everyone_its_block() {
                         form, Some(all), vec![UNTOUCHED; mine])
                 } else {
                     call!(world.[scatterv, iscatterv, scatterv_init]
-                        |from, to| (from, counts, to, root) (counts, mine, root),
+                        |from, to| (from, counts, to, root) (mine, counts, root),
                         form, Some(all), vec![UNTOUCHED; mine])
                 };
                 assert!(got == values(rank, mine), "{form:?}, count {count}, root {root}");

@@ -1,0 +1,246 @@
+//! Plans of the collectives with an input and an output.
+
+use crate::call::{Blocks, Call, kind_of};
+use crate::communicator::Communicator;
+use crate::counts::{Counts, digest};
+use crate::error::Result;
+use crate::forms::Start;
+use crate::path::ExecutionPath;
+use crate::plan::{CollectivePlan, TwoBuffers};
+use crate::reduction::{Combination, FoldFunction, ReduceOp};
+use crate::selection::choice::SelectedAlgorithm;
+use bytemuck::Pod;
+use collectives::{Collective, CollectiveError, alltoall};
+
+/// A plan with an input and an output.
+type Plan<T> = CollectivePlan<TwoBuffers<T>>;
+
+impl Communicator {
+    /// The plan of a collective without a root, with blocks of one size.
+    #[inline(always)]
+    pub(super) fn plan_equal<T: Pod>(
+        &self,
+        collective: Collective,
+        start: Start,
+    ) -> Result<Plan<T>> {
+        let bytes = self.block_bytes::<T>(collective, &start, None)?;
+        self.plan(&self.describe(collective, start.form(), None, Blocks::Equal(bytes))?)
+    }
+
+    /// The plan of a collective with a root, with blocks of one size.
+    #[inline(always)]
+    pub(super) fn plan_rooted<T: Pod>(
+        &self,
+        collective: Collective,
+        start: Start,
+        root: u32,
+    ) -> Result<Plan<T>> {
+        let root = Some(root);
+        let bytes = self.block_bytes::<T>(collective, &start, root)?;
+        self.plan(&self.describe(collective, start.form(), root, Blocks::Equal(bytes))?)
+    }
+
+    /// The plan of a reduction without a root, with blocks of one size.
+    #[inline(always)]
+    pub(super) fn plan_reduction<T: Pod>(
+        &self,
+        collective: Collective,
+        start: Start,
+        op: impl ReduceOp<T>,
+    ) -> Result<Plan<T>> {
+        let bytes = self.block_bytes::<T>(collective, &start, None)?;
+        self.plan_combined(self.describe(collective, start.form(), None, Blocks::Equal(bytes))?, op)
+    }
+
+    /// The plan of a reduction with a root.
+    #[inline(always)]
+    pub(super) fn plan_rooted_reduction<T: Pod>(
+        &self,
+        collective: Collective,
+        start: Start,
+        op: impl ReduceOp<T>,
+        root: u32,
+    ) -> Result<Plan<T>> {
+        let root = Some(root);
+        let bytes = self.block_bytes::<T>(collective, &start, root)?;
+        self.plan_combined(self.describe(collective, start.form(), root, Blocks::Equal(bytes))?, op)
+    }
+
+    /// The plan of a reduction with blocks of sizes that all ranks know.
+    pub(super) fn plan_known_reduction<T: Pod>(
+        &self,
+        collective: Collective,
+        start: Start,
+        counts: &[usize],
+        op: impl ReduceOp<T>,
+    ) -> Result<Plan<T>> {
+        let counts = self.counts_of_ranks::<T>(collective, "the list of counts", counts)?;
+        let blocks = Blocks::Known(&counts);
+        self.plan_combined(self.describe(collective, start.form(), None, blocks)?, op)
+    }
+
+    /// The plan of a collective with blocks of sizes that all ranks know.
+    #[inline(always)]
+    pub(super) fn plan_known<T: Pod>(
+        &self,
+        collective: Collective,
+        start: Start,
+        counts: &[usize],
+    ) -> Result<Plan<T>> {
+        let counts = self.counts_of_ranks::<T>(collective, "the list of counts", counts)?;
+        self.plan(&self.describe(collective, start.form(), None, Blocks::Known(&counts))?)
+    }
+
+    /// The plan of a collective with blocks of sizes that the root knows.
+    #[inline(always)]
+    pub(super) fn plan_known_at_root<T: Pod>(
+        &self,
+        collective: Collective,
+        start: Start,
+        counts: &[usize],
+        root: u32,
+    ) -> Result<Plan<T>> {
+        let counts = if self.rank() == root {
+            Some(self.counts_of_ranks::<T>(collective, "the list of counts", counts)?)
+        } else {
+            None
+        };
+        let bytes = match (&counts, start) {
+            (Some(counts), _) => counts.block(root),
+            (None, Start::Prepared { block }) => block,
+            (None, Start::Buffers { output, .. }) if collective == Collective::Scatter => {
+                output.unwrap_or(0)
+            }
+            (None, Start::Buffers { input, .. }) => input.unwrap_or(0),
+        };
+        let blocks = Blocks::Own { bytes, all: counts.as_ref() };
+        self.plan(&self.describe(collective, start.form(), Some(root), blocks)?)
+    }
+
+    /// The plan of an exchange with blocks of sizes that only sender and receiver know.
+    #[inline(always)]
+    pub(super) fn plan_pairs<T: Pod>(
+        &self,
+        collective: Collective,
+        start: Start,
+        sent: &[usize],
+        received: &[usize],
+    ) -> Result<Plan<T>> {
+        let sent = if start.is_input_in_place() { received } else { sent };
+        let sent = self.counts_of_ranks::<T>(collective, "the list of sent counts", sent)?;
+        let received =
+            self.counts_of_ranks::<T>(collective, "the list of received counts", received)?;
+        let rank = self.rank();
+        let own = sent.block(rank);
+        let expected = received.block(rank);
+        if own != expected {
+            return Err(CollectiveError::OwnSizesDiffer { rank, sent: own, expected }.into());
+        }
+        let blocks = Blocks::OfPairs { sent: &sent, received: &received };
+        self.plan(&self.describe(collective, start.form(), None, blocks)?)
+    }
+
+    /// The plan of a call.
+    #[inline(always)]
+    fn plan<T: Pod>(&self, call: &Call<'_>) -> Result<Plan<T>> {
+        let choice = self.choose(call);
+        let path = self.path_of_call(call, &choice)?;
+        let shape = call.shape(matches!(path, ExecutionPath::Flat(_)));
+        Ok(CollectivePlan::new(path, shape, call.order()))
+    }
+
+    /// The plan of a reduction.
+    #[inline(always)]
+    fn plan_combined<T: Pod>(&self, call: Call<'_>, op: impl ReduceOp<T>) -> Result<Plan<T>> {
+        match op.into_combination(call.blocks.sizes())? {
+            Combination::BuiltIn(known) => self.plan(&call.reducing(known)),
+            Combination::UserDefined(function) => self.plan_folded(call, function),
+        }
+    }
+
+    /// The plan of a reduction by a function that this rank calls.
+    #[cold]
+    fn plan_folded<T: Pod>(&self, call: Call<'_>, function: FoldFunction) -> Result<Plan<T>> {
+        self.for_each_rank(call.own_bytes())?;
+        let delivers = self.plan::<T>(&call.transport_of_fold())?;
+        let contributions = call.contributions_to_fold();
+        Ok(delivers.folding(function, call.shape(false), contributions, call.own_bytes()))
+    }
+
+    /// The path of a call by this algorithm.
+    #[inline(always)]
+    pub(super) fn path_of_call(
+        &self,
+        call: &Call<'_>,
+        choice: &SelectedAlgorithm,
+    ) -> Result<ExecutionPath> {
+        if choice.is_join() {
+            return Ok(ExecutionPath::Flat(call.flat(choice)));
+        }
+        // Copies, so that a flat collective needs no description in memory.
+        self.path_by_graph(*call, *choice)
+    }
+
+    /// The path of a call through the graph of its algorithm: cached, or built and linked now. Waits
+    /// for all ranks where no rank knows the sizes of all blocks.
+    #[inline(never)]
+    fn path_by_graph(&self, call: Call<'_>, choice: SelectedAlgorithm) -> Result<ExecutionPath> {
+        let signature = call.signature(&choice);
+        let sizes = match call.blocks {
+            Blocks::Equal(_) => Vec::new(),
+            Blocks::Known(counts) => counts.bytes.to_vec(),
+            Blocks::Own { bytes, all } => {
+                self.agree_with_root(bytes, all, (call.root.unwrap_or(0), signature))?
+            }
+            Blocks::OfPairs { sent, received } => {
+                // If the sizes of another rank have changed, a rank with unchanged sizes links again,
+                // too.
+                let own = digest(&[sent.digest(), received.digest()]);
+                let sizes = self.allgather_word(own, signature)?;
+                let key = choice.link_key(signature, call.arguments(), sizes);
+                return self.path_of_own_graph(key, || {
+                    let rank = self.rank();
+                    Ok(alltoall::graph_v(choice.algorithm, rank, &sent.bytes, &received.bytes)?)
+                });
+            }
+        };
+        let key = choice.link_key(signature, call.arguments(), sizes.clone());
+        self.path(key, |rank| Ok(call.graph(&choice, rank, &sizes)?))
+    }
+
+    /// Bytes of a block, all of one size, by the lengths of the buffers.
+    #[inline(always)]
+    fn block_bytes<T>(
+        &self,
+        collective: Collective,
+        start: &Start,
+        root: Option<u32>,
+    ) -> Result<u64> {
+        let (input, output) = match *start {
+            Start::Prepared { block } => return Ok(block),
+            Start::Buffers { input, output, .. } => (input, output),
+        };
+        let part = |what, bytes: Option<u64>| {
+            self.equal_part::<T>(kind_of(collective, false), what, bytes.unwrap_or(0))
+        };
+        let is_root = root == Some(self.rank());
+        match (collective, input, output) {
+            (Collective::Allgather | Collective::Alltoall, ..) => part("the output", output),
+            (Collective::ReduceScatter, None, _) => part("the output", output),
+            (Collective::Gather, None, _) if is_root => part("the output", output),
+            (Collective::Gather, bytes, _) => Ok(bytes.unwrap_or(0)),
+            (Collective::Scatter, _, None) if is_root => part("the input", input),
+            (Collective::Reduce, Some(bytes), _) => Ok(bytes),
+            (.., bytes) => Ok(bytes.unwrap_or(0)),
+        }
+    }
+
+    fn counts_of_ranks<T>(
+        &self,
+        collective: Collective,
+        what: &'static str,
+        counts: &[usize],
+    ) -> Result<Counts> {
+        Counts::of::<T>(kind_of(collective, true), what, counts, self.size())
+    }
+}
