@@ -4,8 +4,6 @@ use crate::buffers::SharedBuffer;
 use crate::deferred::DeferredBuffers;
 use crate::error::Result;
 use crate::internode::group::InternodeGroup;
-use crate::internode::schedule::InternodeSchedule;
-use crate::internode::unattended;
 use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
 use crate::path_cache::{PathCache, Size};
@@ -16,11 +14,9 @@ use crate::selection::job_table::JobTable;
 use crate::selection::rules::SelectionRules;
 use bytemuck::Pod;
 use engine::communicator::Communicator as NodeCommunicator;
-use engine::signature::Signature;
-use goal::compile::compile;
-use goal::graph::Graph;
 use models::decision::rules::MachineClass;
-use models::machine_file::Engine;
+use shm::arena::Arena;
+use shm::segment::Segment;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -118,6 +114,16 @@ impl Communicator {
     /// The ranks on this node: all of them, unless [`internode`](Self::internode) is some.
     pub(crate) fn group(&self) -> &Arc<NodeCommunicator> {
         &self.shared.group
+    }
+
+    /// This rank's part of the node's segment.
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
+        self.group().arena()
+    }
+
+    /// The segment of the node.
+    pub(crate) fn segment(&self) -> &Arc<Segment> {
+        self.arena().segment()
     }
 
     /// All ranks, if they are on several nodes.
@@ -292,62 +298,6 @@ impl Communicator {
         &self.shared.deferred
     }
 
-    /// The path of a collective through a schedule: cached, or built and linked now. `build` builds
-    /// the graph of any rank, so that linking on one node waits for no rank.
-    pub(crate) fn path(
-        &self,
-        key: LinkKey,
-        build: impl Fn(u32) -> Result<Graph>,
-    ) -> Result<ExecutionPath> {
-        let call = key.call;
-        let engine = key.engine;
-        self.cached_path(key, || {
-            if let Some(internode) = self.internode() {
-                let needs_no_thread = unattended::is_unattended(internode, &build)?;
-                let graph = build(self.rank())?;
-                return self.register(internode, &graph, call, engine, needs_no_thread);
-            }
-            let compiled = |rank| Ok(compile(&build(rank)?)?);
-            let schedules = (0..self.size()).map(compiled).collect::<Result<Vec<_>>>()?;
-            Ok(ExecutionPath::Linked(self.group().link_all(schedules, call)?))
-        })
-    }
-
-    /// As [`path`](Self::path), for a graph that only its own rank can build. Linking waits for all
-    /// ranks.
-    pub(crate) fn path_of_own_graph(
-        &self,
-        key: LinkKey,
-        build: impl FnOnce() -> Result<Graph>,
-    ) -> Result<ExecutionPath> {
-        let call = key.call;
-        let engine = key.engine;
-        self.cached_path(key, || {
-            let graph = build()?;
-            let Some(internode) = self.internode() else { return self.link(&graph, call, engine) };
-            let needs_no_thread = self.all_need_no_thread(internode, &graph, call)?;
-            self.register(internode, &graph, call, engine, needs_no_thread)
-        })
-    }
-
-    /// As [`path_of_own_graph`](Self::path_of_own_graph), for sizes that only pairs of ranks have, on
-    /// a job with one backend for all schedules between nodes. Waits for no rank: each registers its
-    /// own part when its own sizes are new.
-    pub(crate) fn path_of_own_sizes(
-        &self,
-        internode: &Arc<InternodeGroup>,
-        key: LinkKey,
-        build: impl FnOnce() -> Result<Graph>,
-    ) -> Result<ExecutionPath> {
-        let call = key.call;
-        self.cached_path(key, || {
-            let schedule = compile(&build()?)?;
-            Ok(ExecutionPath::Internode(InternodeSchedule::register_alone(
-                internode, &schedule, call,
-            )?))
-        })
-    }
-
     /// The cached path with this key; `make` makes it if there is none.
     pub(crate) fn cached_path(
         &self,
@@ -370,32 +320,6 @@ impl Communicator {
 
     fn lock_paths(&self) -> MutexGuard<'_, PathCache> {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Compiles a graph and links it with those of the other ranks; between nodes it registers the
-    /// graph with a backend: that of the engine, or the preferred one that accepts it.
-    pub(crate) fn link(
-        &self,
-        graph: &Graph,
-        call: Signature,
-        engine: Option<Engine>,
-    ) -> Result<ExecutionPath> {
-        match self.internode() {
-            None => Ok(ExecutionPath::Linked(self.group().link(&compile(graph)?, call)?)),
-            Some(internode) => self.register(internode, graph, call, engine, false),
-        }
-    }
-
-    fn register(
-        &self,
-        internode: &Arc<InternodeGroup>,
-        graph: &Graph,
-        call: Signature,
-        engine: Option<Engine>,
-        needs_no_thread: bool,
-    ) -> Result<ExecutionPath> {
-        let registered = self.register_graph(internode, graph, call, engine, needs_no_thread)?;
-        Ok(ExecutionPath::Internode(registered))
     }
 
     /// Number of the next port of queues between nodes, the same on all ranks.

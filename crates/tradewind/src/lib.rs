@@ -115,6 +115,7 @@ mod neighbors;
 mod open_numbers;
 mod path;
 mod path_cache;
+mod paths;
 mod pending;
 mod persistent;
 mod placement;

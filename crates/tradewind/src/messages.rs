@@ -59,12 +59,10 @@ pub use with_memory::{ChannelReceiver, WithMemory};
 
 use crate::communicator::Communicator;
 use crate::error::Result;
-use crate::error::argument;
 use ::queues::channel;
 use channels::Channels;
 use engine::signature::{CallKind, Signature};
 use shm::arena::Arena;
-use shm::segment::Segment;
 use std::sync::Arc;
 
 /// This rank's end of a channel.
@@ -180,14 +178,6 @@ impl Communicator {
         Ok(PollSet::create(self.arena(), queues)?)
     }
 
-    fn arena(&self) -> &Arc<Arena> {
-        self.group().arena()
-    }
-
-    fn segment(&self) -> &Arc<Segment> {
-        self.arena().segment()
-    }
-
     /// Exposes `bytes` zeroed bytes of every rank to all others, which access them with remote
     /// memory commands; the target takes no part in them. A collective call; `bytes` may differ
     /// between ranks.
@@ -297,15 +287,6 @@ impl Communicator {
     pub fn bulk(&self, from: u32, to: u32, staging: u64) -> Result<Option<BulkEnd>> {
         self.check_pair(from, to)?;
         self.open_bulk(from, to, staging)
-    }
-
-    fn check_pair(&self, from: u32, to: u32) -> Result<()> {
-        let size = self.size();
-        if from >= size || to >= size || from == to {
-            let ends = format!("{from} and {to}");
-            return Err(argument("the pair of ranks", ends, format!("two ranks below {size}")));
-        }
-        Ok(())
     }
 
     /// Opens a channel from every rank to the next for at least `capacity` values each: a pipeline

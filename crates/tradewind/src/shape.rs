@@ -136,6 +136,16 @@ impl Communicator {
         Err(argument("the root", root.to_string(), format!("below {}", self.size())))
     }
 
+    /// Fails unless these are two ranks of the communicator.
+    pub(crate) fn check_pair(&self, from: u32, to: u32) -> Result<()> {
+        let size = self.size();
+        if from >= size || to >= size || from == to {
+            let ends = format!("{from} and {to}");
+            return Err(argument("the pair of ranks", ends, format!("two ranks below {size}")));
+        }
+        Ok(())
+    }
+
     /// Bytes of each rank's part of a buffer `what` of elements `T` in a collective.
     #[inline]
     pub(crate) fn equal_part<T>(

@@ -1,6 +1,7 @@
 //! The conformance suite, the relay, the runner of tests, the structure of the workspace, its pages.
 
 mod left_memory;
+mod methods;
 mod pages;
 mod programs;
 mod reference;

@@ -14,7 +14,7 @@ testing::tests![
 ];
 
 /// Edges of a directed graph: for each vertex the vertices that it uses.
-type Edges = BTreeMap<String, BTreeSet<String>>;
+pub(crate) type Edges = BTreeMap<String, BTreeSet<String>>;
 
 pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -88,7 +88,7 @@ fn reachable(edges: &Edges, from: &str) -> BTreeSet<String> {
 }
 
 /// The edges that lie on cycles, one a line.
-fn cycles(edges: &Edges) -> Vec<String> {
+pub(crate) fn cycles(edges: &Edges) -> Vec<String> {
     let reached: BTreeMap<&String, BTreeSet<String>> =
         edges.keys().map(|vertex| (vertex, reachable(edges, vertex))).collect();
     let back = |from: &String, to: &String| reached.get(to).is_some_and(|set| set.contains(from));
@@ -256,23 +256,29 @@ struct Mentions {
     inline: ModulePath,
 }
 
+/// The source files below a folder.
+pub(crate) fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = vec![];
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("it is readable") {
+            let path = entry.expect("it is readable").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
 /// The modules of one crate, one for each file.
 struct Modules(BTreeMap<ModulePath, Mentions>);
 
 impl Modules {
     fn read(source: &Path) -> Modules {
-        let mut files = vec![];
-        let mut folders = vec![source.to_owned()];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).expect("it is readable") {
-                let path = entry.expect("it is readable").path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "rs") {
-                    files.push(path);
-                }
-            }
-        }
+        let files = sources(source);
         let module = |file: &Path| {
             let path = file.strip_prefix(source).expect("it lies there").with_extension("");
             let parts: ModulePath =
@@ -422,7 +428,7 @@ impl<'ast> Visit<'ast> for Mentions {
 }
 
 /// True of items that only tests compile.
-fn is_test(attributes: &[syn::Attribute]) -> bool {
+pub(crate) fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")
             || (attribute.path().is_ident("cfg")
