@@ -21,7 +21,8 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
-use tradewind::{Communicator, Error, Op, while_waiting};
+use tradewind::interop::{self, while_waiting};
+use tradewind::{Communicator, Error, Op};
 
 /// A communicator that tradewind serves.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl Served {
     /// correct program leave it. A rank that has not, and waits for this one, gets an error.
     #[inline]
     pub(crate) fn record_external_collective(&self) {
-        self.communicator.record_external_collective();
+        interop::record_external_collective(&self.communicator);
         // Relaxed: this thread has stored it, or another one that the program synchronizes with.
         if self.watched.load(Ordering::Relaxed) == 0 {
             self.watched.store(watch::begin(&self.communicator, &self.mark), Ordering::Relaxed);

@@ -21,7 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
-use tradewind::{DataType, Job, Op};
+use tradewind::{DataType, Job, Op, interop};
 
 /// State between initialization and finalization.
 enum Life {
@@ -239,7 +239,7 @@ impl World {
         let parts = Parts { sizes: settings.chosen.is_none(), times: agreement.reports };
         let mut table = Some(self.own_table(parts));
         let mut received = None;
-        let job = Job::join(rank, ranks, command.as_deref(), |own| match table.take() {
+        let job = interop::join(rank, ranks, command.as_deref(), |own| match table.take() {
             Some(table) => {
                 let (words, table) = self.exchange_with(own, &table)?;
                 received = Some(table);
@@ -271,7 +271,7 @@ impl World {
         communicators::open(abi, job.world().clone())?;
         relief::open(job.world().clone());
         requests::set_world(Some(job.world().clone()));
-        requests::set_oversubscribed(!job.world().has_cores_for_all());
+        requests::set_oversubscribed(!interop::has_cores_for_all(job.world()));
         Ok(job)
     }
 

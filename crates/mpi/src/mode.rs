@@ -13,7 +13,8 @@ use crate::requests::{Operation, Rest, Started};
 use crate::table::Sizes;
 use crate::topology::{Form, Topology};
 use std::ffi::c_int;
-use tradewind::{Communicator, InPlace, Neighbors, OpOnBytes, while_waiting};
+use tradewind::interop::while_waiting;
+use tradewind::{Communicator, InPlace, Neighbors, OpOnBytes};
 
 /// Longest data of a collective, in bytes of all ranks, that is taken over. The contribution of a
 /// nonblocking call is copied into shared memory.

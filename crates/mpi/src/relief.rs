@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use tradewind::{Communicator, MemoryRelief};
+use tradewind::Communicator;
+use tradewind::interop::{MemoryRelief, relieve_memory};
 
 enum State {
     /// No job, or its end.
@@ -48,7 +49,7 @@ pub(crate) fn start(advance: impl Fn() + Send + 'static) {
 fn start_first(advance: impl Fn() + Send + 'static) {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     let State::Unneeded(world) = &*state else { return };
-    match world.relieve_memory(advance) {
+    match relieve_memory(world, advance) {
         Ok(relief) => *state = State::Started(relief),
         Err(error) => {
             log::warn!("{error}");

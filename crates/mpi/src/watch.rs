@@ -15,7 +15,7 @@ use launch::environment::MPI;
 use std::sync::Arc;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tradewind::{Communicator, Error};
+use tradewind::{Communicator, Error, interop};
 
 /// Time between two checks.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -93,7 +93,7 @@ fn run() {
     let mut watch = watch();
     while !watch.watched.is_empty() {
         for Watched { communicator, mark, mismatched, .. } in &mut watch.watched {
-            let Err(error) = communicator.check_external_collectives() else { continue };
+            let Err(error) = interop::check_external_collectives(communicator) else { continue };
             let Error::Mismatch { sequence, .. } = error else { continue };
             // Only at the second check: by then a rank that waits here has reported the error, and
             // called the error handler of the program.

@@ -216,12 +216,6 @@ impl Communicator {
         })
     }
 
-    /// Returns whether every rank of the job on this node has a core of its own. With fewer cores a
-    /// rank that waits should yield its core soon: another one may need it to arrive.
-    pub fn has_cores_for_all(&self) -> bool {
-        self.group().member().node().has_cores_for_all()
-    }
-
     /// Executes the tasks of this rank on its node, in all communicators of the job, as every wait and
     /// every test of an incomplete collective does: starts queued collectives
     /// ([`is_queued`](crate::Request::is_queued)), for instance. Never waits. Returns whether
@@ -245,50 +239,6 @@ impl Communicator {
     /// Fails if an operation of this rank fails.
     pub fn progress(&self) -> Result<bool> {
         Ok(self.group().advance_queued_runs()?)
-    }
-
-    /// Records a collective that another library runs on the same ranks, for programs that run
-    /// some of their collectives there. All ranks must record the same ones. If another rank has
-    /// started that collective here, a rank that waits for it gets [`Error::Mismatch`], and
-    /// [`check_external_collectives`](Self::check_external_collectives) returns that error. Between
-    /// nodes the rank that waits gets it from that check, if it has sent something for the collective or
-    /// has waited for a third of a second.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), tradewind::Error> {
-    /// tradewind::local(2, |world| {
-    ///     if world.rank() == 0 {
-    ///         world.record_external_collective();
-    ///     } else {
-    ///         assert!(matches!(world.barrier(), Err(tradewind::Error::Mismatch { .. })));
-    ///     }
-    ///     Ok(())
-    /// })
-    /// # }
-    /// ```
-    ///
-    /// [`Error::Mismatch`]: crate::Error::Mismatch
-    #[inline]
-    pub fn record_external_collective(&self) {
-        match self.internode() {
-            None => self.group().record_external_collective(),
-            Some(internode) => internode.record_external_collective(),
-        }
-    }
-
-    /// Checks whether another rank has
-    /// [recorded as external](Self::record_external_collective) one of the last collectives that
-    /// this rank has started here, or the other way round. Waits for no rank and no other thread.
-    /// Between nodes it asks the node service whether other ranks have sent something for one of the
-    /// last collectives that this rank has recorded, or wait long in it.
-    ///
-    /// # Errors
-    /// [`Error::Mismatch`](crate::Error::Mismatch).
-    pub fn check_external_collectives(&self) -> Result<()> {
-        match self.internode() {
-            None => Ok(self.group().check_external_collectives()?),
-            Some(internode) => internode.check_external_collectives(),
-        }
     }
 
     /// The buffers of requests that were dropped before their collectives were complete, and queues

@@ -54,7 +54,7 @@ pub enum Error {
     )]
     Broken,
     /// The other runtime of the process has ended the wait: the function of
-    /// [`while_waiting`](crate::while_waiting) broke it off.
+    /// [`while_waiting`](crate::interop::while_waiting) broke it off.
     #[error("the wait was given up: the other runtime of this process has ended it")]
     GivenUp,
     /// The request has failed in an earlier call, which has returned the cause.

@@ -269,11 +269,9 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         self.started.backend().unwrap_or_else(|| self.selector.engine().name())
     }
 
-    /// Returns `true` if ranks hold memory of their parts of the segment until all have fetched
-    /// their results: the collective is long, or runs on a schedule. See
-    /// [`MemoryRelief`](crate::MemoryRelief).
+    /// Returns `true` if ranks hold memory of their parts of the segment for it.
     #[inline]
-    pub fn uses_arena(&self) -> bool {
+    pub(crate) fn uses_arena(&self) -> bool {
         self.started.uses_arena()
     }
 

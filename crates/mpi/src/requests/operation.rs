@@ -8,7 +8,7 @@ use crate::origin::Origin;
 use crate::reductions::Fold;
 use std::ffi::c_int;
 use std::time::Instant;
-use tradewind::Request;
+use tradewind::{Request, interop};
 
 /// A started collective of tradewind.
 pub(crate) enum Started {
@@ -26,8 +26,8 @@ impl Started {
 
     pub(super) fn uses_arena(&self) -> bool {
         match self {
-            Started::One(request) => request.uses_arena(),
-            Started::Two(request) => request.uses_arena(),
+            Started::One(request) => interop::uses_arena(request),
+            Started::Two(request) => interop::uses_arena(request),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::host::Handle;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tradewind::sleep_after;
+use tradewind::interop::sleep_after;
 
 /// Looks without a pause, where every rank has a core: a partner that is on its way arrives within
 /// this time.

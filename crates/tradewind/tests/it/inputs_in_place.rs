@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 use std::sync::Barrier;
 use std::time::Duration;
+use tradewind::interop::while_waiting;
 use tradewind::{
     Algorithm, Algorithms, Communicator, Error, Op, Request, Result, SharedBuffer, local,
-    while_waiting,
 };
 
 testing::tests![

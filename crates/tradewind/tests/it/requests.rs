@@ -3,7 +3,8 @@
 use crate::job_kinds::KINDS;
 use std::time::Duration;
 use tradewind::{
-    Algorithm, Algorithms, Communicator, Error, Op, Request, Result, local, wait_all, wait_any,
+    Algorithm, Algorithms, Communicator, Error, Op, Request, Result, interop, local, wait_all,
+    wait_any,
 };
 
 testing::tests![
@@ -177,7 +178,7 @@ fn threads_of_a_rank_may_share_it() {
 fn few_slow_tests_find_a_mismatch() {
     let outcome = local(2, |world| {
         if world.rank() == 1 {
-            world.record_external_collective();
+            interop::record_external_collective(&world);
             return Ok(());
         }
         let mut request = world.ibarrier()?;

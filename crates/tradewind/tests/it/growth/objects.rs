@@ -2,7 +2,7 @@
 
 use super::rounds::Row;
 use tradewind::graph::{Access, Graph};
-use tradewind::{Algorithm, Algorithms, Buffers, Communicator, InPlace, Op, Result, fold};
+use tradewind::{Algorithm, Algorithms, Buffers, Communicator, InPlace, Op, Result, fold, interop};
 
 pub(super) const ROWS: &[Row] = &[
     Row { name: "dup", round: |world, _| world.dup().map(drop) },
@@ -27,7 +27,7 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "neighbours with schedules", round: neighbours_with_schedules },
     Row { name: "persistent neighbours", round: persistent_neighbours },
     Row { name: "grids", round: grids },
-    Row { name: "relief", round: |world, _| world.relieve_memory(|| {}).map(drop) },
+    Row { name: "relief", round: |world, _| interop::relieve_memory(world, || {}).map(drop) },
 ];
 
 const SHORT: usize = 4;

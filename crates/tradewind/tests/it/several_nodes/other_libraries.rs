@@ -3,7 +3,7 @@
 use super::errors;
 use std::time::Duration;
 use tradewind::graph::{Access, Graph};
-use tradewind::{Buffers, Communicator, Result};
+use tradewind::{Buffers, Communicator, Result, interop};
 
 testing::tests![
     a_collective_that_a_rank_runs_in_another_library_is_told,
@@ -15,16 +15,16 @@ fn a_collective_that_a_rank_runs_in_another_library_is_told() {
     let body = |world: &Communicator, is_blocking: bool| {
         // What all ranks run there is no fault, and their numbers stay the same.
         for _ in 0..20 {
-            world.record_external_collective();
+            interop::record_external_collective(world);
             world.barrier()?;
-            world.check_external_collectives()?;
+            interop::check_external_collectives(world)?;
         }
         if world.rank() == 0 {
-            world.record_external_collective();
+            interop::record_external_collective(world);
             // The thread itself may wait in the other library.
-            let mut checks = std::iter::repeat_with(|| world.check_external_collectives());
+            let mut checks = std::iter::repeat_with(|| interop::check_external_collectives(world));
             let error = checks.find_map(std::result::Result::err).expect("others have sent");
-            let again = world.check_external_collectives().expect_err("it stays");
+            let again = interop::check_external_collectives(world).expect_err("it stays");
             assert_eq!(again.to_string(), error.to_string());
             return Err(error);
         }
@@ -51,8 +51,8 @@ fn a_rank_that_only_receives_is_told_of_another_library() {
     let body = |world: &Communicator, is_blocking: bool| {
         world.barrier()?;
         if world.rank() == 0 {
-            world.record_external_collective();
-            let mut checks = std::iter::repeat_with(|| world.check_external_collectives());
+            interop::record_external_collective(world);
+            let mut checks = std::iter::repeat_with(|| interop::check_external_collectives(world));
             return Err(checks.find_map(std::result::Result::err).expect("another rank waits"));
         }
         let mut received = vec![0u8; 9];
@@ -97,8 +97,9 @@ fn a_rank_that_waits_in_a_later_step_is_told_of_another_library() {
                 schedule.run(Buffers::new().input(&[1u8]))?.wait()?;
             }
             1 => {
-                world.record_external_collective();
-                let mut checks = std::iter::repeat_with(|| world.check_external_collectives());
+                interop::record_external_collective(world);
+                let mut checks =
+                    std::iter::repeat_with(|| interop::check_external_collectives(world));
                 return Err(checks.find_map(Result::err).expect("rank 2 waits"));
             }
             _ => {
