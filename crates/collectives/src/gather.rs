@@ -23,9 +23,9 @@
 //!   the example with which Schneider et al. 2011, section 2.2, motivate scratchpads.
 //! - **join**: One join vertex of all ranks; only the root takes its result. For equal blocks.
 
-use crate::binomial_tree::BinomialTree;
-use crate::blocks::{Parts, Segments};
+use crate::blocks::Parts;
 use crate::builder::GraphBuilder;
+use crate::rooted_blocks::{Direction, RootedBlocks};
 use crate::{Algorithm, Collective, CollectiveError, Sizes, Tuning};
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
 
@@ -70,16 +70,17 @@ pub(crate) fn build(
     output: Block,
     tuning: Tuning,
 ) -> Result<(), CollectiveError> {
-    let gather = Gather { root, sizes, input, output: Parts::new(output, sizes) };
+    let all = Parts::new(output, sizes);
+    let blocks = RootedBlocks { direction: Direction::Up, root, sizes, all, own: input };
     let is_root = builder.member().rank() == root;
-    if is_root && algorithm != Algorithm::Join && input != gather.output.at(root) {
-        builder.copy(input, gather.output.at(root));
+    if is_root && algorithm != Algorithm::Join && input != blocks.all.at(root) {
+        builder.copy(input, blocks.all.at(root));
     }
     match algorithm {
-        Algorithm::Flat => gather.flat(builder),
-        Algorithm::Chain => gather.chain(builder)?,
-        Algorithm::PipelinedChain => gather.pipelined_chain(builder, tuning)?,
-        Algorithm::Binomial => gather.binomial(builder)?,
+        Algorithm::Flat => blocks.flat(builder),
+        Algorithm::Chain => blocks.chain(builder)?,
+        Algorithm::PipelinedChain => blocks.pipelined_chain(builder, tuning)?,
+        Algorithm::Binomial => blocks.binomial(builder)?,
         Algorithm::Join => {
             sizes.must_be_equal(algorithm.name(), "binomial")?;
             builder.join(
@@ -100,98 +101,4 @@ pub(crate) fn build(
 /// [`CollectiveError::TooManyBytes`].
 pub fn tree_gather(rank: u32, ranks: u32, root: u32, bytes: u64) -> Result<Graph, CollectiveError> {
     graph(Algorithm::Binomial, rank, root, &Sizes::equal(ranks, bytes)?, Tuning::default())
-}
-
-const TAG: u32 = 0;
-
-/// Arguments of one gather.
-struct Gather<'a> {
-    root: u32,
-    sizes: &'a Sizes,
-    input: Block,
-    /// Only at the root.
-    output: Parts,
-}
-
-impl Gather<'_> {
-    fn flat(&self, builder: &mut GraphBuilder) {
-        let member = builder.member();
-        if member.rank() != self.root {
-            builder.send(self.input, self.root, TAG);
-            return;
-        }
-        for source in (1..member.ranks()).map(|distance| member.after(distance)) {
-            builder.receive(self.output.at(source), source, TAG);
-        }
-    }
-
-    fn chain(&self, builder: &mut GraphBuilder) -> Result<(), CollectiveError> {
-        let member = builder.member();
-        let number = member.behind(self.root)?;
-        let next = member.after(1);
-        let further = member.ranks() - number - 1;
-        if number == 0 {
-            if further > 0 {
-                builder.receive(self.output.round(next, further), next, TAG);
-            }
-            return Ok(());
-        }
-        let rest = builder.scratchpad(self.sizes.run(next, further))?;
-        if further > 0 {
-            builder.receive(rest, next, TAG);
-        }
-        builder.send([self.input, rest], member.before(1), TAG);
-        Ok(())
-    }
-
-    fn pipelined_chain(
-        &self,
-        builder: &mut GraphBuilder,
-        tuning: Tuning,
-    ) -> Result<(), CollectiveError> {
-        let member = builder.member();
-        let number = member.behind(self.root)?;
-        for distance in number.max(1)..member.ranks() {
-            let owner = member.beyond(self.root, distance);
-            let bytes = self.sizes.bytes(owner);
-            let block = match (number, distance == number) {
-                (0, _) => self.output.at(owner),
-                (_, true) => self.input,
-                (_, false) => builder.scratchpad(bytes)?,
-            };
-            for segment in Segments::new(tuning.segment_bytes, 1, bytes)?.of(block) {
-                if distance > number {
-                    builder.receive(segment, member.after(1), TAG);
-                }
-                if number > 0 {
-                    builder.send(segment, member.before(1), TAG);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn binomial(&self, builder: &mut GraphBuilder) -> Result<(), CollectiveError> {
-        let member = builder.member();
-        let tree = BinomialTree::new(member, self.root)?;
-        let Some(parent) = tree.parent else {
-            for child in &tree.children {
-                builder.receive(self.output.round(child.rank, child.size), child.rank, TAG);
-            }
-            return Ok(());
-        };
-        // Subtrees of 1, 2, 4, … ranks follow each other behind this rank's own block.
-        let next = member.after(1);
-        let rest = builder.scratchpad(self.sizes.run(next, tree.descendants()))?;
-        for child in &tree.children {
-            let start = self.sizes.run(next, child.distance - 1);
-            builder.receive(
-                rest.part(start, self.sizes.run(child.rank, child.size)),
-                child.rank,
-                TAG,
-            );
-        }
-        builder.send([self.input, rest], parent, TAG);
-        Ok(())
-    }
 }

@@ -69,6 +69,7 @@ mod halving;
 mod member;
 mod power_of_two;
 mod reduction;
+mod rooted_blocks;
 mod row;
 mod sizes;
 mod tree;

@@ -24,9 +24,9 @@
 //! - **join**: One join vertex of all ranks that delivers the root's bytes to each; each keeps its
 //!   own block.
 
-use crate::binomial_tree::BinomialTree;
-use crate::blocks::{Parts, Segments};
+use crate::blocks::Parts;
 use crate::builder::GraphBuilder;
+use crate::rooted_blocks::{Direction, RootedBlocks};
 use crate::{Algorithm, Collective, CollectiveError, Sizes, Tuning};
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
 
@@ -71,120 +71,31 @@ pub(crate) fn build(
     output: Block,
     tuning: Tuning,
 ) -> Result<(), CollectiveError> {
-    let scatter = Scatter { root, sizes, input: Parts::new(input, sizes), output };
+    let all = Parts::new(input, sizes);
+    let blocks = RootedBlocks { direction: Direction::Down, root, sizes, all, own: output };
     if builder.member().rank() == root {
-        builder.copy(scatter.input.at(root), output);
+        builder.copy(blocks.all.at(root), output);
     }
     match algorithm {
-        Algorithm::Flat => scatter.flat(builder),
-        Algorithm::Chain => scatter.chain(builder)?,
-        Algorithm::PipelinedChain => scatter.pipelined_chain(builder, tuning)?,
-        Algorithm::Binomial => scatter.binomial(builder)?,
-        Algorithm::Join => scatter.join(builder)?,
+        Algorithm::Flat => blocks.flat(builder),
+        Algorithm::Chain => blocks.chain(builder)?,
+        Algorithm::PipelinedChain => blocks.pipelined_chain(builder, tuning)?,
+        Algorithm::Binomial => blocks.binomial(builder)?,
+        Algorithm::Join => join(builder, &blocks)?,
         other => return Err(Collective::Scatter.lacks(other).into()),
     }
     Ok(())
 }
 
-const TAG: u32 = 0;
-
-/// Arguments of one scatter.
-struct Scatter<'a> {
-    root: u32,
-    sizes: &'a Sizes,
-    /// Only at the root.
-    input: Parts,
-    output: Block,
-}
-
-impl Scatter<'_> {
-    fn flat(&self, builder: &mut GraphBuilder) {
-        let member = builder.member();
-        if member.rank() != self.root {
-            builder.receive(self.output, self.root, TAG);
-            return;
-        }
-        for destination in (1..member.ranks()).map(|distance| member.after(distance)) {
-            builder.send(self.input.at(destination), destination, TAG);
-        }
+fn join(builder: &mut GraphBuilder, blocks: &RootedBlocks<'_>) -> Result<(), CollectiveError> {
+    let rank = builder.member().rank();
+    let mode = JoinMode::Broadcast { root: blocks.root };
+    if rank == blocks.root {
+        builder.join(mode, blocks.all.all(), Blocks::none());
+        return Ok(());
     }
-
-    fn chain(&self, builder: &mut GraphBuilder) -> Result<(), CollectiveError> {
-        let member = builder.member();
-        let number = member.behind(self.root)?;
-        let next = member.after(1);
-        let further = member.ranks() - number - 1;
-        if number == 0 {
-            if further > 0 {
-                builder.send(self.input.round(next, further), next, TAG);
-            }
-            return Ok(());
-        }
-        let rest = builder.scratchpad(self.sizes.run(next, further))?;
-        builder.receive([self.output, rest], member.before(1), TAG);
-        if further > 0 {
-            builder.send(rest, next, TAG);
-        }
-        Ok(())
-    }
-
-    fn pipelined_chain(
-        &self,
-        builder: &mut GraphBuilder,
-        tuning: Tuning,
-    ) -> Result<(), CollectiveError> {
-        let member = builder.member();
-        let number = member.behind(self.root)?;
-        for distance in (number.max(1)..member.ranks()).rev() {
-            let owner = member.beyond(self.root, distance);
-            let bytes = self.sizes.bytes(owner);
-            let block = match (number, distance == number) {
-                (0, _) => self.input.at(owner),
-                (_, true) => self.output,
-                (_, false) => builder.scratchpad(bytes)?,
-            };
-            for segment in Segments::new(tuning.segment_bytes, 1, bytes)?.of(block) {
-                if number > 0 {
-                    builder.receive(segment, member.before(1), TAG);
-                }
-                if distance > number {
-                    builder.send(segment, member.after(1), TAG);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn join(&self, builder: &mut GraphBuilder) -> Result<(), CollectiveError> {
-        let rank = builder.member().rank();
-        let mode = JoinMode::Broadcast { root: self.root };
-        if rank == self.root {
-            builder.join(mode, self.input.all(), Blocks::none());
-            return Ok(());
-        }
-        let all = builder.scratchpad(self.sizes.total())?;
-        builder.join(mode, Blocks::none(), all);
-        builder.copy(Parts::new(all, self.sizes).at(rank), self.output);
-        Ok(())
-    }
-
-    fn binomial(&self, builder: &mut GraphBuilder) -> Result<(), CollectiveError> {
-        let member = builder.member();
-        let tree = BinomialTree::new(member, self.root)?;
-        let Some(parent) = tree.parent else {
-            for child in tree.children.iter().rev() {
-                builder.send(self.input.round(child.rank, child.size), child.rank, TAG);
-            }
-            return Ok(());
-        };
-        // Subtrees of 1, 2, 4, … ranks follow each other behind this rank's own block.
-        let next = member.after(1);
-        let rest = builder.scratchpad(self.sizes.run(next, tree.descendants()))?;
-        builder.receive([self.output, rest], parent, TAG);
-        for child in tree.children.iter().rev() {
-            let start = self.sizes.run(next, child.distance - 1);
-            builder.send(rest.part(start, self.sizes.run(child.rank, child.size)), child.rank, TAG);
-        }
-        Ok(())
-    }
+    let all = builder.scratchpad(blocks.sizes.total())?;
+    builder.join(mode, Blocks::none(), all);
+    builder.copy(Parts::new(all, blocks.sizes).at(rank), blocks.own);
+    Ok(())
 }
