@@ -5,6 +5,7 @@ use crate::communicators;
 use crate::failures;
 use crate::host::{Handle, Pointer, call};
 use crate::private::completed;
+use crate::report::Reason;
 use crate::request_array::examine_empty_status;
 use crate::selection;
 use crate::settings::Settings;
@@ -177,7 +178,7 @@ struct Agreement {
     /// Any rank asks for the report, which is collective.
     reports: bool,
     /// Why a rank has switched the library off.
-    off: Option<&'static str>,
+    off: Option<(&'static str, Reason)>,
     /// The calls that the user has chosen, as rank 0 has them.
     chosen: Option<u128>,
 }
@@ -227,9 +228,11 @@ impl World {
     /// fails.
     fn join(&self, agreement: &Agreement, settings: &Settings) -> Result<Received, String> {
         if self.ranks < 2 {
+            selection::leave_all(Reason::OneRank);
             return Err("there is one rank".into());
         }
-        if let Some(why) = agreement.off {
+        if let Some((why, reason)) = agreement.off {
+            selection::leave_all(reason);
             return Err(why.into());
         }
         let rank = self.rank.cast_unsigned();
@@ -326,8 +329,8 @@ impl World {
         let kinds = (0..).zip(thirds).map(|(number, third)| (third as u128) << (22 * number));
         let chosen = (is_chosen == 1).then(|| kinds.sum());
         let off = match is_on {
-            UNDER_CHECKER => Some("a tool checks the threads of a rank"),
-            0 => Some("TRADEWIND_MPI is off"),
+            UNDER_CHECKER => Some(("a tool checks the threads of a rank", Reason::Job)),
+            0 => Some(("TRADEWIND_MPI is off", Reason::Off)),
             _ => None,
         };
         if is_on == UNDER_CHECKER && self.rank == 0 {

@@ -85,7 +85,7 @@ macro_rules! modes {
             /// time depends on that, and is not measured.
             fn check_operation_of_library(self) -> Result<(), Refusal> {
                 let is_forced = self.sizes().is_forced;
-                if is_forced { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
+                if is_forced { Ok(()) } else { Err(Refusal::Left(Reason::Operation)) }
             }
 
             /// Leaves a call to the MPI library because only pairs of ranks have its lengths.

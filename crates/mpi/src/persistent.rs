@@ -133,6 +133,7 @@ pub(crate) unsafe fn enter(abi: &Abi, collective: Prepared, request: Pointer) ->
         Ok(handle) => handle,
         Err(outcome) => return outcome,
     };
+    report::initialized(collective.kind);
     let mut prepared = prepared();
     prepared.insert(handle, Arc::new(collective));
     COUNT.store(prepared.len(), Ordering::Relaxed);

@@ -4,7 +4,7 @@
 use crate::abi::Abi;
 use crate::failures::Survivors;
 use crate::host::{Handle, Pointer, call};
-use crate::kind::{Collective, Kind};
+use crate::kind::{Collective, Form, Kind};
 use crate::table;
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -21,10 +21,23 @@ macro_rules! reasons {
         pub(crate) enum Reason { $($(#[doc = $doc])+ $reason,)+ }
 
         const REASON_NAMES: &[&str] = &[$($name),+];
+
+        impl Reason {
+            /// All reasons, in the order of their numbers.
+            pub(crate) const ALL: &[Reason] = &[$(Reason::$reason),+];
+        }
     };
 }
 
 reasons! {
+    /// Tradewind serves no communicator, for a cause that the first line of the report names.
+    Job "no job";
+    /// The user has switched the library off.
+    Off "TRADEWIND_MPI";
+    /// The job has one rank.
+    OneRank "one rank";
+    /// The rule says nothing about jobs of so many ranks, and the user's table neither.
+    Ranks "ranks";
     /// Tradewind does not serve the communicator.
     Communicator "communicator";
     /// The user has excluded the call.
@@ -34,8 +47,8 @@ reasons! {
     /// The arguments are invalid, in a persistent collective on any rank: the MPI library reports
     /// that.
     Arguments "arguments";
-    /// The form is not served.
-    Form "form";
+    /// Only the MPI library has the operation.
+    Operation "operation";
     /// The communicator has ranks on several nodes, where nothing has been measured, or where the
     /// start would wait for them.
     Nodes "nodes";
@@ -47,7 +60,7 @@ reasons! {
     Failure "failure";
 }
 
-/// Counts of a kind: calls that were taken.
+/// Counts of a kind: calls that were taken; of a persistent collective, its starts.
 const TAKEN: usize = 0;
 /// Nanoseconds inside the start and the completion of calls that were taken.
 const EXPOSED: usize = 1;
@@ -55,8 +68,10 @@ const EXPOSED: usize = 1;
 const COMPARED: usize = 2;
 /// Nanoseconds that the MPI library has taken for such calls in the measurement.
 const LIBRARY: usize = 3;
-/// Calls that were left, by reason.
-const LEFT: usize = 4;
+/// Initializations of a persistent collective that was taken.
+const INITIALIZED: usize = 4;
+/// Calls that were left, by reason; of a persistent collective, its initializations.
+const LEFT: usize = 5;
 
 /// Number of counts of a kind.
 const COUNTS_OF_KIND: usize = LEFT + REASON_NAMES.len();
@@ -90,6 +105,13 @@ pub(crate) fn taken(kind: Kind) {
 pub(crate) fn taken_blocking(kind: Kind) {
     if TIMES.load(Ordering::Relaxed) {
         count(kind, TAKEN).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts an initialization of a persistent collective that was taken, if there will be a report.
+pub(crate) fn initialized(kind: Kind) {
+    if TIMES.load(Ordering::Relaxed) {
+        count(kind, INITIALIZED).fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -192,14 +214,18 @@ fn text(all: &[u64], served: &str) -> String {
     );
     let mut has_unknown = false;
     for (kind, values) in Kind::ALL.iter().zip(all.chunks_exact(COUNTS_OF_KIND)) {
-        let [taken, exposed, compared, library, left @ ..] = values else { continue };
+        let [taken, exposed, compared, library, initialized, left @ ..] = values else { continue };
         let total: u64 = left.iter().sum();
-        if *taken + total == 0 {
+        // Both columns count calls of the row's name, and a time is that of a start.
+        let is_persistent = kind.form == Form::Persistent;
+        let calls = if is_persistent { initialized } else { taken };
+        if calls + total == 0 {
             continue;
         }
         let reasons = REASON_NAMES.iter().zip(left).filter(|(_, count)| **count > 0);
-        let reasons: Vec<String> =
-            reasons.map(|(reason, count)| format!("{reason} {count}")).collect();
+        let reasons = reasons.map(|(reason, count)| format!("{reason} {count}"));
+        let starts = is_persistent.then(|| format!("({taken} starts)"));
+        let reasons: Vec<String> = reasons.chain(starts.filter(|_| *taken > 0)).collect();
         let name = format!("MPI_{}", kind.name());
         let mean = |sum, count| mean(sum, count).unwrap_or_default();
         // A mean of some of the calls would be of other lengths than the time beside it.
@@ -209,7 +235,7 @@ fn text(all: &[u64], served: &str) -> String {
         let each = mean(*exposed, *taken);
         let reasons = reasons.join(", ");
         let line = format!(
-            "tradewind: {name:<30}{taken:>10}{total:>10}  {each:>14}  {library:>14}  {reasons}"
+            "tradewind: {name:<30}{calls:>10}{total:>10}  {each:>14}  {library:>14}  {reasons}"
         );
         let _ = writeln!(text, "{}", line.trim_end());
     }
@@ -232,11 +258,16 @@ mod tests {
     use super::*;
 
     /// The lines of a report about calls of one kind.
-    fn lines(taken: u64, compared: u64, left: u64) -> Vec<String> {
+    fn lines(
+        name: &str,
+        (taken, compared, initialized): (u64, u64, u64),
+        left: u64,
+    ) -> Vec<String> {
         let mut all = [0; ALL_COUNTS];
-        let kind = Kind::named("Iallreduce").expect("it is one");
+        let kind = Kind::named(name).expect("it is one");
         let values = &mut all[COUNTS_OF_KIND * kind.index()..][..COUNTS_OF_KIND];
-        values[..LEFT].copy_from_slice(&[taken, taken * 1500, compared, compared * 2500]);
+        let counts = [taken, taken * 1500, compared, compared * 2500, initialized];
+        values[..LEFT].copy_from_slice(&counts);
         values[LEFT + Reason::Length as usize] = left;
         text(&all, "two ranks").lines().skip(2).map(str::to_owned).collect()
     }
@@ -247,15 +278,24 @@ mod tests {
 
     #[test]
     fn times_of_the_library_stand_where_all_calls_have_one() {
-        let all = lines(4, 4, 0);
+        let all = lines("Iallreduce", (4, 4, 0), 0);
         assert_eq!(words(&all[0]), ["4", "0", "1.50", "µs", "2.50", "µs"]);
         assert_eq!(all.len(), 1);
-        let some = lines(4, 3, 1);
+        let some = lines("Iallreduce", (4, 3, 0), 1);
         let expected = ["4", "1", "1.50", "µs", "not", "measured", "length", "1"];
         assert_eq!(words(&some[0]), expected);
         assert!(some[1].contains("`tradewind tune --mpi`"), "{}", some[1]);
-        let left = lines(0, 0, 2);
+        let left = lines("Iallreduce", (0, 0, 0), 2);
         assert_eq!(words(&left[0]), ["0", "2", "length", "2"]);
         assert_eq!(left.len(), 1);
+    }
+    #[test]
+    fn persistent_collectives_are_counted_by_their_initializations() {
+        let all = lines("Allreduce_init", (40, 40, 4), 1);
+        assert_eq!(
+            words(&all[0]),
+            ["4", "1", "1.50", "µs", "2.50", "µs", "length", "1,", "(40", "starts)"]
+        );
+        assert_eq!(all.len(), 1);
     }
 }

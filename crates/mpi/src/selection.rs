@@ -9,7 +9,7 @@ use crate::kind::Kind;
 use crate::report::{self, Reason};
 use crate::table::{self, Sizes, Takeover};
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// The kinds of each form of which some calls run here, a bit for each by its place; the same on all
 /// ranks.
@@ -35,11 +35,14 @@ pub(crate) enum Decisive {
     Rooted(c_int, [Block; 2]),
 }
 
-/// True if the user has excluded calls of all other kinds.
-static IS_EXCLUDED: AtomicBool = AtomicBool::new(false);
+/// The [`Reason`] for which kinds are left of which no call runs here.
+static UNTAKEN: AtomicUsize = AtomicUsize::new(Reason::Job as usize);
 
-/// True if something says which calls are faster here.
-static IS_MEASURED: AtomicBool = AtomicBool::new(false);
+/// Names the reason for which all calls are left.
+pub(crate) fn leave_all(reason: Reason) {
+    // Relaxed: calls of the program follow the initialization, which sets it.
+    UNTAKEN.store(reason as usize, Ordering::Relaxed);
+}
 
 /// Sets which calls run here. `is_excluded` is true if the user has chosen them.
 pub(crate) fn set(takeover: Takeover, is_excluded: bool) {
@@ -49,8 +52,10 @@ pub(crate) fn set(takeover: Takeover, is_excluded: bool) {
         KINDS[kind.form as usize].fetch_or(bit, Ordering::Relaxed);
         EXAMINED[kind.form as usize].fetch_or(bit, Ordering::Relaxed);
     }
-    IS_EXCLUDED.store(is_excluded, Ordering::Relaxed);
-    IS_MEASURED.store(takeover.class.is_some(), Ordering::Relaxed);
+    leave_all(match is_excluded {
+        true => Reason::Excluded,
+        false => takeover.reason_of_others(),
+    });
     table::set(takeover);
 }
 
@@ -149,9 +154,5 @@ fn left_because_of_kind(served: &Served) -> Reason {
 /// Why all calls of a kind are left.
 #[cold]
 fn left_because() -> Reason {
-    match IS_EXCLUDED.load(Ordering::Relaxed) {
-        true => Reason::Excluded,
-        false if IS_MEASURED.load(Ordering::Relaxed) => Reason::Slower,
-        false => Reason::Nodes,
-    }
+    Reason::ALL.get(UNTAKEN.load(Ordering::Relaxed)).copied().unwrap_or(Reason::Job)
 }

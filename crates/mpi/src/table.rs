@@ -11,6 +11,7 @@
 //! measured times of the MPI library.
 
 use crate::kind::{Kind, Lengths};
+use crate::report::Reason;
 use models::file::FileError;
 use models::machine::Topology;
 use models::mpi_table::rule::{JobClass, MOST_RANKS, Rule, Taken};
@@ -142,6 +143,15 @@ impl Takeover {
             let taken = Kind::ALL.iter().filter(|kind| sizes[kind.index()].is_some());
             taken.fold(kinds, |kinds, kind| kinds | kind.bit())
         })
+    }
+
+    /// Why calls are left of which none runs here, where the user has chosen none.
+    pub(crate) fn reason_of_others(&self) -> Reason {
+        match self.class {
+            None => Reason::Nodes,
+            Some(class) if class.ranks > MOST_RANKS && self.entries.is_empty() => Reason::Ranks,
+            Some(_) => Reason::Slower,
+        }
     }
 
     fn entry(&self, kind: Kind, ranks: u32) -> Option<&Entry> {

@@ -28,8 +28,8 @@ fn refused(
         Refusal::Failed(error) => {
             return served.fail(abi, (kind, served.origin(communicator)), &error);
         }
-        // Only examinations end so.
-        Refusal::Accepted => Reason::Form,
+        // Only examinations end so, and no call is left for that.
+        Refusal::Accepted => Reason::Arguments,
     };
     served.record_external_collective();
     report::left(kind, reason);

@@ -1,6 +1,6 @@
 //! What the user sets, and jobs that tradewind does not serve.
 
-use crate::harness::Host;
+use crate::harness::{Finished, Host};
 use testing::mpi::Family;
 
 testing::tests![needs(Mpich):
@@ -21,6 +21,16 @@ fn switched_off_everything_is_left() {
     let finished = job.preloaded().expect_success();
     assert!(finished.errors.contains("TRADEWIND_MPI is off"), "{finished:?}");
     assert_eq!(finished.calls("MPI_Iallreduce").0, 0);
+    leaves_because_of(&finished, "TRADEWIND_MPI");
+}
+
+/// The first reason of each row of the report.
+fn leaves_because_of(finished: &Finished, reason: &str) {
+    let rows = finished.errors.lines().filter(|line| line.starts_with("tradewind: MPI_"));
+    let reasons = rows.map(|row| row.trim_end_matches(|letter: char| letter.is_ascii_digit()));
+    let others: Vec<&str> = reasons.filter(|row| !row.ends_with(&format!(" {reason} "))).collect();
+    assert_eq!(others, [""; 0], "{finished:?}");
+    assert!(finished.errors.contains(reason), "{finished:?}");
 }
 
 fn only_the_named_collectives_are_taken_over() {
@@ -36,6 +46,7 @@ fn only_the_named_collectives_are_taken_over() {
 fn a_single_rank_is_left() {
     let finished = first_host().job("collectives", 1).preloaded().expect_success();
     assert!(finished.errors.contains("there is one rank"), "{finished:?}");
+    leaves_because_of(&finished, "one rank");
 }
 
 fn one_rank_asks_for_the_report() {
@@ -64,4 +75,5 @@ fn a_missing_command_leaves_everything_in_one_line() {
         finished.errors.lines().filter(|line| line.contains("/no/such/command")).collect();
     assert_eq!(lines.len(), 1, "{finished:?}");
     assert_eq!(finished.calls("MPI_Iallreduce").0, 0, "{finished:?}");
+    leaves_because_of(&finished, "no job");
 }
