@@ -52,7 +52,7 @@ impl Command {
     ) -> anyhow::Result<ExitCode> {
         match self {
             Command::Run(arguments) => run::execute(arguments),
-            Command::Mpi(arguments) => mpi::execute(&arguments),
+            Command::Mpi(arguments) => mpi::execute(&arguments, format),
             Command::Tour(arguments) => tour::execute(&arguments, format),
             Command::Doctor(arguments) => doctor::execute(&arguments, format),
             Command::Top(arguments) => top::execute(&arguments, format),

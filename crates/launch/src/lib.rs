@@ -16,6 +16,7 @@ pub mod environment;
 mod error;
 pub mod key_values;
 mod launchers;
+pub mod mpi_calls;
 pub mod node_identity;
 pub mod pmi;
 pub mod pmix;

@@ -333,6 +333,10 @@ impl World {
             0 => Some(("TRADEWIND_MPI is off", Reason::Off)),
             _ => None,
         };
+        if self.rank == 0 {
+            // The others have the same values, as a rule.
+            settings.unknown.iter().for_each(|line| log::warn!("{line}"));
+        }
         if is_on == UNDER_CHECKER && self.rank == 0 {
             let name = checker.unwrap_or("a tool that checks threads");
             log::warn!(

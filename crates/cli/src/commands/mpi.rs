@@ -2,8 +2,11 @@
 //! there.
 
 use crate::failure::OutputError;
+use crate::format::Format;
 use ::launch::environment::{COMMAND, MPI_ONLY, MPI_REPORT};
+use ::launch::mpi_calls;
 use anyhow::Context;
+use clap::error::ErrorKind;
 use service::ServiceError;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -33,8 +36,8 @@ pub(crate) struct Arguments {
 
     /// Run these collectives on tradewind, at every length, and no others. `nonblocking` stands for
     /// all nonblocking and persistent ones, `all` for all of them.
-    #[arg(long, value_name = "IALLREDUCE,...")]
-    only: Option<OsString>,
+    #[arg(long, value_name = "IALLREDUCE,...", value_parser = calls)]
+    only: Option<String>,
 
     /// The program and its arguments.
     #[arg(required_unless_present = "library", trailing_var_arg = true, value_name = "PROGRAM")]
@@ -50,7 +53,11 @@ const PRELOAD: &str = "LD_PRELOAD";
 /// Variable of the address sanitizer.
 const SANITIZER: &str = "ASAN_OPTIONS";
 
-pub(crate) fn execute(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
+    if format == Format::Json {
+        let error = "--format json: the report of an MPI program is text, beside the program's own output\n";
+        clap::Error::raw(ErrorKind::ArgumentConflict, error).exit();
+    }
     let own = std::env::current_exe()?;
     let library = library(&own)?;
     if arguments.library {
@@ -75,6 +82,12 @@ pub(crate) fn execute(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // Returns only if it fails.
     let source = command.exec();
     Err(ServiceError::Spawn { program: program.clone(), rank: 0, source }.into())
+}
+
+/// Examines a list of calls, before anything is started.
+fn calls(list: &str) -> Result<String, mpi_calls::UnknownCall> {
+    mpi_calls::read(list).try_for_each(|call| call.map(drop))?;
+    Ok(list.to_owned())
 }
 
 /// Finds the library: in the directory of this command, or in the `lib` beside its `bin`.

@@ -5,6 +5,7 @@ use testing::mpi::Family;
 
 testing::tests![needs(Mpich):
     switched_off_everything_is_left,
+    unknown_values_leave_everything_in_one_line,
     only_the_named_collectives_are_taken_over,
     a_single_rank_is_left,
     one_rank_asks_for_the_report,
@@ -33,11 +34,25 @@ fn leaves_because_of(finished: &Finished, reason: &str) {
     assert!(finished.errors.contains(reason), "{finished:?}");
 }
 
+fn unknown_values_leave_everything_in_one_line() {
+    let only = ("TRADEWIND_MPI_ONLY", "iallreduec", "the nearest name is iallreduce");
+    let off = ("TRADEWIND_MPI", "0", "it must be on or off");
+    for (name, value, text) in [only, off] {
+        let finished = first_host().job("progress", 2).variable(name, value).preloaded();
+        let finished = finished.expect_success();
+        let lines = finished.errors.lines().filter(|line| line.contains("nothing runs"));
+        let lines: Vec<&str> = lines.collect();
+        assert!(lines.len() == 1 && lines[0].contains(text), "{finished:?}");
+        leaves_because_of(&finished, name);
+    }
+}
+
 fn only_the_named_collectives_are_taken_over() {
     let job = first_host().job("progress", 2);
     let job = job.variable("TRADEWIND_MPI_ONLY", "ibarrier, MPI_Ibcast, isum");
     let finished = job.preloaded().expect_success();
-    assert!(finished.errors.contains("there is no collective \"isum\""));
+    let lines = finished.errors.matches("there is no collective \"isum\"").count();
+    assert_eq!(lines, 1, "{finished:?}");
     assert_eq!(finished.calls("MPI_Iallreduce").0, 0, "{finished:?}");
     assert!(finished.calls("MPI_Iallreduce").1 > 0, "{finished:?}");
     assert!(finished.calls("MPI_Ibarrier").0 > 0, "{finished:?}");
