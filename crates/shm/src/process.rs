@@ -1,14 +1,16 @@
-//! State and CPU time of other processes, and binding of threads to cores.
+//! State and CPU time of other processes, load of cores, and binding of threads to cores.
 //!
 //! A process number does not identify a process for long, because the kernel reuses it after the
 //! process has ended. A [`ProcessHandle`] holds a pidfd and the start time, so it always refers to
 //! the process it was opened for.
 
 mod clocks;
+mod core_ticks;
 mod error;
 
 use crate::descriptor::LastingDescriptor;
 pub use clocks::{cpu_time, current_thread, thread_cpu_time};
+pub use core_ticks::{CoreLoad, CoreTicks};
 pub use error::ProcessError;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;

@@ -2,6 +2,7 @@
 
 use crate::rows::{Load, Row};
 use models::survey::Signs;
+use shm::process::CoreLoad;
 use std::fmt;
 
 /// Sign of a disturbance. Each is a share, from 0 on.
@@ -35,8 +36,7 @@ impl Sign {
     /// The share above which a measurement counts as disturbed.
     const fn limit(self) -> f64 {
         match self {
-            // Housekeeping of an idle system stays far below, one other busy process far above.
-            Sign::OtherProcesses | Sign::StolenTime => 0.08,
+            Sign::OtherProcesses | Sign::StolenTime => CoreLoad::LIMIT,
             Sign::Spread => 0.4,
             Sign::FallingGaps | Sign::ChangedSpeed => 0.25,
             Sign::Impossible => 0.02,
