@@ -9,6 +9,8 @@
 //! `tradewind tune --mpi` calls [`tradewind_mpi_tune`] in each rank of a job.
 
 mod calls;
+mod noise;
+mod summary;
 
 use crate::abi::{Abi, abi, library_name};
 use crate::communicators::{self, created};
@@ -20,11 +22,12 @@ use calls::{Calls, Group, LONG_BLOCK, Load, Side, blocks_in_buffer, blocks_of, l
 use models::machine::Topology;
 use models::mpi_table::{MpiRow, MpiSize, MpiTable, MpiTimes};
 use models::statistics::median;
+use noise::{LoadMeter, cores_of};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
-use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use summary::{Measured, Summary};
 use tradewind::{DataType, Op};
 
 /// Repetitions in turns.
@@ -64,21 +67,23 @@ const WARM_UP_REPETITIONS: usize = 3;
 const FEW: usize = 4;
 
 /// Measures the collectives of the MPI library that this process has loaded, and adds the
-/// result to the table in the file `out`. `seconds` is the time for all of it. To be called in each
-/// rank of a job instead of all other functions of MPI; returns the status for the process. When
-/// the table is written, `show` is called with a terminated string that describes the result, on
-/// rank 0.
+/// result to the table in the file `out`, unless that is null. Rows that others have disturbed are
+/// added only if `is_look` is 1. `seconds` is the time for all of it. To be called in each
+/// rank of a job instead of all other functions of MPI; returns the status for the process. At the
+/// end `show` is called with a terminated string that describes the result, on rank 0.
 ///
 /// # Safety
-/// `out` is a terminated string.
+/// `out` is null or a terminated string.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn tradewind_mpi_tune(
     out: *const c_char,
     seconds: f64,
+    is_look: c_int,
     show: extern "C" fn(*const c_char),
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let out = OsStr::from_bytes(unsafe { CStr::from_ptr(out) }.to_bytes());
+    let out = (!out.is_null()).then(|| unsafe { CStr::from_ptr(out) }.to_bytes());
+    let out = out.map(|bytes| Path::new(OsStr::from_bytes(bytes)));
     let Ok(time) = Duration::try_from_secs_f64(seconds) else { return 1 };
     life::before_initialization();
     let nothing: Pointer = std::ptr::null_mut();
@@ -86,7 +91,7 @@ pub(crate) unsafe extern "C" fn tradewind_mpi_tune(
         return 1;
     }
     life::enter(Settings::for_measurements);
-    let status = match measure_and_keep(Path::new(out), time) {
+    let status = match measure_and_keep(out, time, is_look == 1) {
         Ok(text) => {
             if let Some(text) = text.and_then(|text| CString::new(text).ok()) {
                 show(text.as_ptr());
@@ -94,7 +99,10 @@ pub(crate) unsafe extern "C" fn tradewind_mpi_tune(
             0
         }
         Err(why) => {
-            log::error!("nothing was written: {why}");
+            // All ranks fail alike, unless the table cannot be written.
+            if abi().is_none_or(|abi| rank_in_world(abi) == 0) {
+                log::error!("nothing was written: {why}");
+            }
             1
         }
     };
@@ -102,10 +110,35 @@ pub(crate) unsafe extern "C" fn tradewind_mpi_tune(
     status
 }
 
+fn rank_in_world(abi: &Abi) -> c_int {
+    let mut rank = 0;
+    call!(Comm_rank(abi.comm_world, &raw mut rank));
+    rank
+}
+
+/// Why tradewind serves no communicator, and the way out.
+fn why_nothing_runs(abi: &Abi) -> String {
+    let mut ranks = 0;
+    call!(Comm_size(abi.comm_world, &raw mut ranks));
+    if ranks > 1 {
+        return "tradewind runs nothing here, for the reason above".to_owned();
+    }
+    format!(
+        "there is one rank: start several, by `mpiexec -n 2 tradewind tune --mpi`; if the launcher has \
+         started several, it is not that of {}, which was loaded: name the directory of its own library \
+         by --mpi DIR",
+        library_name()
+    )
+}
+
 /// Returns a description of the result on rank 0.
-fn measure_and_keep(out: &Path, time: Duration) -> Result<Option<String>, String> {
+fn measure_and_keep(
+    out: Option<&Path>,
+    time: Duration,
+    is_look: bool,
+) -> Result<Option<String>, String> {
     let abi = abi().ok_or("the MPI library is not known")?;
-    let world = communicators::served(abi, abi.comm_world).ok_or("tradewind runs nothing here")?;
+    let world = communicators::served(abi, abi.comm_world).ok_or_else(|| why_nothing_runs(abi))?;
     if world.communicator.nodes() != 1 {
         return Err(
             "the ranks are on several nodes, where collectives are left to the MPI library, \
@@ -113,17 +146,19 @@ fn measure_and_keep(out: &Path, time: Duration) -> Result<Option<String>, String
                 .into(),
         );
     }
-    let job = Measurement::new(abi, (world.rank(), world.size()), time);
-    let rows = job.rows();
+    let summary = Measurement::new(abi, (world.rank(), world.size()), time).summary();
     if world.rank() != 0 {
         return Ok(None);
     }
-    let text = text(&rows, out);
-    let topology = Topology::here();
-    let here = topology.fingerprint();
-    let kept = MpiTable::to_be_replaced(out, here)
-        .and_then(|old| old.replaced_by(MpiTable::new(here.clone(), rows)).write(out));
-    kept.map(|()| Some(text)).map_err(|error| error.to_string())
+    if let Some(out) = out {
+        let topology = Topology::here();
+        let here = topology.fingerprint();
+        let table = MpiTable::new(here.clone(), summary.rows(is_look));
+        MpiTable::to_be_replaced(out, here)
+            .and_then(|old| old.replaced_by(table).write(out))
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(Some(summary.text(out, is_look)))
 }
 
 /// A measurement in a job.
@@ -164,7 +199,9 @@ impl Measurement {
     }
 
     /// Measures all collectives on communicators of several sizes.
-    fn rows(mut self) -> Vec<MpiRow> {
+    fn summary(mut self) -> Summary {
+        let begun = Instant::now();
+        let cores = cores_of(&self);
         let powers = std::iter::successors(Some(2), |size| Some(2 * size));
         let mut sizes: Vec<usize> = powers.take_while(|size| *size < self.ranks).collect();
         sizes.push(self.ranks);
@@ -180,17 +217,28 @@ impl Measurement {
         };
         measured.sort_by_key(order);
         let situations = |kind: &Kind| if kind.is_blocking() { 1 } else { 2 };
-        let times = |kind: &Kind| Some(blocks_of(*kind)?.len() * situations(kind));
-        let times: usize = measured.iter().filter_map(times).sum();
-        let count = groups.len() * times * 2 * (ROUNDS + WARM_UP_REPETITIONS);
-        let share = self.time.as_secs_f64() / count as f64;
-        let mut rows = Vec::new();
+        let times =
+            |kind: &Kind| blocks_of(*kind).map_or(0, |blocks| blocks.len() * situations(kind));
+        let all: usize = groups.len() * measured.iter().map(times).sum::<usize>();
+        let share = self.time.as_secs_f64() / (all * 2 * (ROUNDS + WARM_UP_REPETITIONS)) as f64;
+        let mut summary = Summary::default();
+        let mut done = 0;
         for of_kind in measured.chunk_by(|one, other| order(one) == order(other)) {
-            for group in &groups {
-                rows.extend(of_kind.iter().filter_map(|kind| self.row(group, *kind, share)));
+            for (group, kind) in
+                groups.iter().flat_map(|group| of_kind.iter().map(move |kind| (group, kind)))
+            {
+                let meter = LoadMeter::start(&cores);
+                match self.row(group, *kind, share) {
+                    Some(row) => {
+                        summary.measured.push(Measured { row, load: meter.load(&self) });
+                        done += times(kind);
+                    }
+                    None => summary.unreached.push((*kind, group.size)),
+                }
             }
         }
-        rows
+        summary.whole = begun.elapsed().mul_f64(all as f64 / done.max(1) as f64);
+        summary
     }
 
     /// Measures a collective at all lengths; `None` if the time is over before the last one. A row
@@ -392,30 +440,4 @@ impl Samples {
 fn median_of(all: &[f64], side: Side) -> f64 {
     let of_side = all.iter().skip((side == Side::Here).into()).step_by(2);
     median(&of_side.map(|time| 1e6 * time).collect::<Vec<_>>())
-}
-
-/// The rows as a table: the ratios of the times, here to the library, and the sizes taken over.
-fn text(rows: &[MpiRow], out: &Path) -> String {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "{:<26}{:>6}  bytes: time here / in the MPI library", "", "ranks");
-    for row in rows {
-        let _ = write!(text, "MPI_{:<22}{:>6}  ", row.collective, row.ranks);
-        for size in &row.sizes {
-            let mark = if size.is_taken() { "*" } else { "" };
-            let _ = write!(text, " {}: {:.2}", size.bytes, size.ratio);
-            let _ = match size.late {
-                Some(late) => write!(text, "/{:.2}{mark}", late.ratio),
-                None => write!(text, "{mark}"),
-            };
-        }
-        text.push('\n');
-    }
-    text.push_str(
-        "* runs on tradewind from now on, as calls do between two such sizes\n\
-         MPI_I...: the time inside the start and the completion, beside a computation that takes as \
-         long as the call alone; the second ratio is that where a rank is late\n",
-    );
-    let _ = writeln!(text, "written to {}", out.display());
-    text
 }

@@ -9,6 +9,7 @@ use super::measure::{nodes, suite};
 use crate::failure::cannot_write;
 use crate::format::Format;
 use anyhow::Context;
+use clap::error::ErrorKind;
 use engine::node::RANK_LIMIT;
 use launch::detect::{Launch, detect};
 use launch::environment::{Environment, Lookup};
@@ -53,8 +54,9 @@ pub(crate) struct Arguments {
 
     /// Time for all measurements; what has not been timed by then is predicted. Between nodes,
     /// candidates get a third of it even where measuring the parameters takes longer.
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = super::values::seconds)]
-    time: Duration,
+    /// [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = super::values::seconds)]
+    time: Option<Duration>,
 
     /// Times no candidates: the models decide everywhere. Between nodes every plan is still timed at
     /// three sizes, which corrects the models.
@@ -72,8 +74,9 @@ pub(crate) struct Arguments {
     check: bool,
 
     /// Takes few operations, few sizes and short repetitions, to show the steps. Programs should
-    /// not use the resulting table, so --out must name another file.
-    #[arg(long, requires = "place")]
+    /// not use the resulting table, so --out must name another file; with --mpi, nothing is written
+    /// without it.
+    #[arg(long)]
     quick: bool,
 
     /// Writes all measurements to this directory, and uses parameters that it already has.
@@ -86,10 +89,10 @@ pub(crate) struct Arguments {
     /// Times the collectives of an MPI library and tradewind's in turns: `tradewind mpi` takes over
     /// those that are faster from then on, instead of those of its built-in rule [default of --out:
     /// mpi.json beside the decision table]. In a job (mpiexec -n 4 tradewind tune --mpi) for its
-    /// number of ranks; otherwise it starts a job for each number of --ranks. DIR is the directory of
-    /// the library, with bin and lib [default: that of the launcher, else the one that the loader
-    /// finds].
-    #[arg(long, value_name = "DIR", num_args = 0..=1)]
+    /// number of ranks; otherwise it starts a job for each number of --ranks. PLACE is the directory
+    /// of the library, with bin and lib, or its launcher, such as /usr/bin/mpiexec.openmpi [default:
+    /// the directory of the launcher, else the library that the loader finds].
+    #[arg(long, value_name = "PLACE", num_args = 0..=1)]
     #[arg(conflicts_with_all = ["nodes", "check", "models_only", "measure_all"])]
     mpi: Option<Option<PathBuf>>,
 
@@ -109,17 +112,28 @@ const AFTER: &str = "\
 With TRADEWIND_EXPLAIN=1 a program prints the algorithm of each collective and the reason for it.
 With TRADEWIND_DECISIONS set to an empty value it uses no table.";
 
+const QUICK_PLACE: &str =
+    "with --quick, the table must not be that of all programs: name a file with --out\n";
+
+/// Time of all measurements without --time.
+const USUAL_TIME: Duration = Duration::from_secs(60);
+
+impl Arguments {
+    fn time(&self) -> Duration {
+        let is_look = self.mpi.is_some() && self.quick;
+        self.time.unwrap_or(if is_look { mpi::QUICK } else { USUAL_TIME })
+    }
+}
+
 const NO_PLACE: &str =
     "there is no place for the decision table: name a file with --out, or set HOME";
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
-    if let Some(directory) = &arguments.mpi {
-        let default = || Environment.mpi_table_file();
-        let out = arguments.out.clone().or_else(default).context(NO_PLACE)?;
-        folder_of(&out)?;
-        let out = std::path::absolute(&out)?;
-        let time = if arguments.quick { mpi::QUICK } else { arguments.time };
-        return mpi::execute(directory.as_deref(), &out, &arguments.ranks, time);
+    if let Some(place) = &arguments.mpi {
+        return measure_mpi(arguments, place.as_deref());
+    }
+    if arguments.quick && arguments.out.is_none() && arguments.built_in.is_none() {
+        clap::Error::raw(ErrorKind::MissingRequiredArgument, QUICK_PLACE).exit();
     }
     if let Some(directory) = &arguments.built_in {
         let temporary = tempfile::tempdir()?;
@@ -170,6 +184,27 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<E
     Ok(status)
 }
 
+/// Measures an MPI library.
+fn measure_mpi(arguments: &Arguments, place: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let default = || Environment.mpi_table_file().context(NO_PLACE);
+    let out = match &arguments.out {
+        Some(out) => Some(out.clone()),
+        None if arguments.quick => None,
+        None => Some(default()?),
+    };
+    if let Some(out) = &out {
+        folder_of(out)?;
+    }
+    let out = out.map(std::path::absolute).transpose()?;
+    let measurement = mpi::MpiMeasurement {
+        place,
+        out: out.as_deref(),
+        time: arguments.time(),
+        is_look: arguments.quick,
+    };
+    measurement.execute(&arguments.ranks)
+}
+
 /// Makes nodes, and tunes in a job on them: once for the engines in user space, once for the
 /// kernel.
 fn on_made_nodes(
@@ -188,7 +223,7 @@ fn on_made_nodes(
     line.extend(arguments.measure_all.then(|| "--measure-all".into()));
     let engines = made.engines();
     if !arguments.measure_all {
-        let share = arguments.time.as_secs_f64() / engines.len().max(1) as f64;
+        let share = arguments.time().as_secs_f64() / engines.len().max(1) as f64;
         line.extend(["--time".into(), share.to_string().into()]);
     }
     for engine in engines {
@@ -239,7 +274,7 @@ fn in_job(
     measure(Purpose::Calibration, &setting)?;
     // Parameters that were not there take more than the time: some is left for candidates.
     let mut found =
-        measure(Purpose::Decision, &until_at_least(setting.clone(), arguments.time / 3))?;
+        measure(Purpose::Decision, &until_at_least(setting.clone(), arguments.time() / 3))?;
     if arguments.check {
         found.parts.extend(measure(Purpose::Check, &setting)?.parts);
     }
@@ -378,7 +413,7 @@ fn setting(arguments: &Arguments) -> Setting {
     } else if arguments.measure_all {
         options.insert(EFFORT.to_owned(), MEASURE_ALL.to_owned());
     } else {
-        options.insert(UNTIL.to_owned(), milliseconds_after(arguments.time).to_string());
+        options.insert(UNTIL.to_owned(), milliseconds_after(arguments.time()).to_string());
     }
     Setting { quick: arguments.quick, options, ..Setting::default() }
 }

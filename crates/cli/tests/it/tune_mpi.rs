@@ -10,8 +10,11 @@ testing::tests![needs(Mpich):
     mpich_is_measured_in_jobs_of_its_own,
     a_job_measures_for_its_number_of_ranks,
     other_files_are_not_overwritten,
+    a_look_writes_nothing,
+    a_single_rank_is_told_what_to_do,
 ];
 testing::tests![needs(OpenMpi): open_mpi_is_measured_in_jobs_of_its_own];
+testing::tests![needs(Mpich, OpenMpi): launchers_find_their_library];
 
 const PROGRAM: &str = r"
 #include <mpi.h>
@@ -64,7 +67,8 @@ impl<'a> Case<'a> {
     fn tune(&self) -> Output {
         let mut command = Command::new(self.command());
         command.args(["tune", "--mpi"]).arg(&self.installation.prefix);
-        command.args(["--ranks", "2,3", "--time", "4", "--out"]).arg(self.table());
+        // Rows beside other tests would be noisy, and a look keeps them.
+        command.args(["--ranks", "2,3", "--quick", "--time", "4", "--out"]).arg(self.table());
         command.output().expect("the command can be started")
     }
 
@@ -148,7 +152,7 @@ fn open_mpi_is_measured_in_jobs_of_its_own() {
 fn a_job_measures_for_its_number_of_ranks() {
     for installation in with_directory(Family::Mpich) {
         let case = Case::new(installation);
-        let mut job = case.job(&["tune", "--mpi", "--time", "2", "--out"]);
+        let mut job = case.job(&["tune", "--mpi", "--quick", "--time", "2", "--out"]);
         let text = succeeded(&job.arg(case.table()).output().expect("the launcher"));
         assert_eq!(text.matches("written to").count(), 1, "{text}");
         let content = case.content();
@@ -167,5 +171,50 @@ fn other_files_are_not_overwritten() {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(errors.contains("nothing was measured"), "{errors}");
         assert_eq!(std::fs::read_to_string(case.table()).expect("notes"), NOTES);
+    }
+}
+
+fn a_look_writes_nothing() {
+    let case = Case::new(with_directory(Family::Mpich).next().expect("the need is fulfilled"));
+    let mut command = Command::new(case.command());
+    command.args(["tune", "--ranks", "2", "--quick", "--mpi"]).arg(&case.installation.prefix);
+    command.env("XDG_CONFIG_HOME", case.folder.path().join("config"));
+    let text = succeeded(&command.output().expect("the command can be started"));
+    assert!(text.contains("nothing was written") && text.contains("not reached"), "{text}");
+    assert!(!case.folder.path().join("config").exists(), "{text}");
+}
+
+fn a_single_rank_is_told_what_to_do() {
+    let case = Case::new(with_directory(Family::Mpich).next().expect("the need is fulfilled"));
+    let mut command = Command::new(case.command());
+    command.args(["tune", "--ranks", "2", "--quick", "--mpi"]).arg(&case.installation.prefix);
+    // As under the launcher of another library.
+    command.envs([("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "0")]);
+    command.envs([("OMPI_COMM_WORLD_LOCAL_SIZE", "2"), ("OMPI_COMM_WORLD_LOCAL_RANK", "0")]);
+    let output = command.output().expect("the command can be started");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert_eq!(errors.matches("there is one rank: start several").count(), 1, "{errors}");
+}
+
+/// Libraries of several kinds lie in the loader's directories of a distribution.
+fn launchers_find_their_library() {
+    let all = [Family::Mpich, Family::OpenMpi].into_iter().flat_map(installations);
+    for installation in all.filter(|installation| installation.prefix == Path::new("/usr")) {
+        let case = Case::new(installation);
+        let mut command = Command::new(case.command());
+        command.args(["tune", "--ranks", "2", "--quick", "--time", "4", "--mpi"]);
+        command.arg(&installation.mpiexec).arg("--out").arg(case.table());
+        let text = succeeded(&command.output().expect("the command can be started"));
+        assert!(text.contains("MPI_Barrier"), "{text}");
+        let library = match installation.family {
+            Family::OpenMpi => "Open MPI",
+            _ => "MPICH",
+        };
+        let rows = case.content()["content"]["rows"].clone();
+        let rows = rows.as_array().expect("a list");
+        let is_of_library =
+            |row: &Value| row["library"].as_str().is_some_and(|name| name.contains(library));
+        assert!(!rows.is_empty() && rows.iter().all(is_of_library), "{rows:?}");
     }
 }

@@ -9,7 +9,7 @@ use std::process::ExitStatus;
 pub(crate) enum TuneMpiError {
     /// No MPI library is there.
     #[error(
-        "no MPI library can be loaded ({0}): name its directory, with bin and lib, by --mpi DIR"
+        "no MPI library can be loaded ({0}): name its directory, with bin and lib, by --mpi PLACE"
     )]
     NoLibrary(String),
     /// The preload library cannot be loaded.
@@ -17,8 +17,8 @@ pub(crate) enum TuneMpiError {
     Load { path: PathBuf, source: libloading::Error },
     /// The launcher cannot be run.
     #[error(
-        "cannot run {}: {source}; name the directory of the MPI library by --mpi DIR, or start the \
-         ranks yourself: mpiexec -n 4 tradewind tune --mpi", .launcher.display()
+        "cannot run {}: {source}; name the directory of the MPI library, above bin/mpiexec, or its \
+         launcher by --mpi PLACE, or start the ranks yourself: mpiexec -n 4 tradewind tune --mpi", .launcher.display()
     )]
     Launcher { launcher: PathBuf, source: std::io::Error },
     /// A job has failed.

@@ -1,0 +1,45 @@
+//! The load of the cores by others during the measurement of a collective.
+
+use super::Measurement;
+use shm::process::{CoreLoad, CoreTicks, allowed_cores, cpu_time};
+use std::time::{Duration, Instant};
+
+/// A measurement of the load, from its start on.
+pub(super) struct LoadMeter<'a> {
+    cores: &'a [usize],
+    begin: CoreTicks,
+    since: Instant,
+    own: Duration,
+}
+
+/// The cores of all ranks, which their launcher may have bound each to its own. Collective.
+pub(super) fn cores_of(job: &Measurement) -> Vec<usize> {
+    let own = allowed_cores();
+    let last = own.last().map_or(0.0, |core| *core as f64);
+    let count = job.largest(&[last])[0] as usize + 1;
+    let is_own: Vec<f64> =
+        (0..count).map(|core| f64::from(u8::from(own.contains(&core)))).collect();
+    let is_used = job.largest(&is_own);
+    (0..count).filter(|core| is_used[*core] > 0.0).collect()
+}
+
+/// Processor time of this process.
+fn own_time() -> Duration {
+    // Without /proc the load of others is unknown, too.
+    cpu_time(std::process::id()).unwrap_or_default()
+}
+
+impl<'a> LoadMeter<'a> {
+    pub(super) fn start(cores: &'a [usize]) -> Self {
+        let begin = CoreTicks::read(cores);
+        LoadMeter { cores, begin, since: Instant::now(), own: own_time() }
+    }
+
+    /// The load since the start, beside all ranks. Collective.
+    pub(super) fn load(&self, job: &Measurement) -> CoreLoad {
+        let own = own_time().saturating_sub(self.own).as_secs_f64();
+        let of_all = job.combined(&[own], job.sum)[0];
+        let own = Duration::try_from_secs_f64(of_all).unwrap_or_default();
+        CoreTicks::read(self.cores).load_since(&self.begin, self.since.elapsed(), own)
+    }
+}
