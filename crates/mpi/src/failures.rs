@@ -16,7 +16,9 @@ use crate::kind::Kind;
 use crate::origin::Origin;
 use crate::private::{poke, private, translated_rank};
 use crate::tolerance::{is_on, with_errors_returned};
-use std::ffi::c_int;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_int};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tradewind::Error;
 
@@ -92,14 +94,19 @@ pub(crate) fn concerns_all_ranks(error: &Error) -> bool {
 /// Reports that a call has failed, and returns its error code.
 pub(crate) fn report(abi: &Abi, (kind, origin): (Kind, Origin), error: &Error) -> c_int {
     log(kind.name(), error);
-    let code = awaited_code(abi, origin, error);
+    let code = awaited_code(abi, (kind, origin), error);
     origin.report(abi, code);
     code
 }
 
 /// The error code of a call that has failed in tradewind at this time. `None` until the MPI library
 /// knows the cause.
-pub(crate) fn code(abi: &Abi, origin: Origin, error: &Error, since: Instant) -> Option<c_int> {
+pub(crate) fn code(
+    abi: &Abi,
+    (kind, origin): (Kind, Origin),
+    error: &Error,
+    since: Instant,
+) -> Option<c_int> {
     if let Some(code) = origin.failure(abi) {
         return Some(code);
     }
@@ -108,13 +115,51 @@ pub(crate) fn code(abi: &Abi, origin: Origin, error: &Error, since: Instant) -> 
     }
     let is_broken_by_mismatch = matches!(error, Error::Broken) && origin.is_mismatched();
     if !is_failure(error) || is_broken_by_mismatch {
-        return Some(abi.error_other);
+        let text = format!("MPI_{} on tradewind: {error}", kind.name());
+        return Some(described(abi, text).unwrap_or(abi.error_other));
     }
     if is_on() && since.elapsed() < LIMIT && !is_known(abi, origin, error) {
         return None;
     }
     origin.record_failure();
     Some(abi.error_process_failed)
+}
+
+/// An error code of the class MPI_ERR_OTHER with this text, which the MPI library prints where it ends
+/// the job: otherwise it names only its own function for error handlers. `None` if it has no such codes,
+/// or has another text for it (MPICH 4.0.2).
+#[cold]
+fn described(abi: &Abi, mut text: String) -> Option<c_int> {
+    /// Codes that this library creates, at most. The MPI library has some thousands in all.
+    const MOST: usize = 64;
+    /// Longest text that all MPI libraries take, in bytes.
+    const LONGEST: usize = 255;
+    static CODES: Mutex<BTreeMap<String, Option<c_int>>> = Mutex::new(BTreeMap::new());
+    text.truncate(text.floor_char_boundary(LONGEST));
+    let mut codes = CODES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(code) = codes.get(&text) {
+        return *code;
+    }
+    let code = if codes.len() < MOST { new_code(abi, &text) } else { None };
+    codes.insert(text, code);
+    code
+}
+
+/// Creates the error code of a text.
+fn new_code(abi: &Abi, text: &str) -> Option<c_int> {
+    /// At least as long as the texts of all MPI libraries.
+    const BUFFER: usize = 2048;
+    let text = CString::new(text).ok()?;
+    let mut code = 0;
+    let created = call!(Add_error_code(abi.error_other, &raw mut code));
+    if created != 0 || call!(Add_error_string(code, text.as_ptr())) != 0 {
+        return None;
+    }
+    let mut found = [0u8; BUFFER];
+    let mut length = 0;
+    let outcome = call!(Error_string(code, found.as_mut_ptr().cast(), &raw mut length));
+    let found = CStr::from_bytes_until_nul(&found).ok()?;
+    (outcome == 0 && found == text.as_c_str()).then_some(code)
 }
 
 /// Returns whether the MPI library knows of a failed rank.
@@ -128,10 +173,10 @@ fn is_known(abi: &Abi, origin: Origin, error: &Error) -> bool {
 }
 
 /// As [`code`], of a call that has just failed, after a wait for the MPI library.
-fn awaited_code(abi: &Abi, origin: Origin, error: &Error) -> c_int {
+fn awaited_code(abi: &Abi, call: (Kind, Origin), error: &Error) -> c_int {
     let since = Instant::now();
     loop {
-        if let Some(code) = code(abi, origin, error, since) {
+        if let Some(code) = code(abi, call, error, since) {
             return code;
         }
         poke(abi);

@@ -370,6 +370,9 @@ mod table {
         Comm_set_errhandler(Handle, Handle);
         Errhandler_free(Pointer);
         Error_class(c_int, *mut c_int);
+        Add_error_code(c_int, *mut c_int);
+        Add_error_string(c_int, *const c_char);
+        Error_string(c_int, *mut c_char, *mut c_int);
         Comm_get_parent(Pointer);
         Publish_name(*const c_char, Handle, *const c_char);
         Unpublish_name(*const c_char, Handle, *const c_char);

@@ -171,7 +171,7 @@ enum Next {
     /// The communicator may have been revoked.
     AskRevoked(Origin),
     /// Tradewind's part has failed at this time.
-    Fail(Origin, Instant, tradewind::Error),
+    Fail((Kind, Origin), Instant, tradewind::Error),
 }
 
 impl Next {
@@ -180,7 +180,7 @@ impl Next {
         let outcome = match self {
             Next::Finish(rest) => Some(rest.finish(abi)),
             Next::AskRevoked(origin) => origin.failure(abi),
-            Next::Fail(origin, since, error) => return fail(abi, handle, (origin, since, error)),
+            Next::Fail(call, since, error) => return fail(abi, handle, (call, since, error)),
         };
         let Some(outcome) = outcome else { return false };
         with(|requests| {
@@ -197,9 +197,9 @@ impl Next {
 fn fail(
     abi: &Abi,
     handle: Handle,
-    (origin, since, error): (Origin, Instant, tradewind::Error),
+    (call, since, error): ((Kind, Origin), Instant, tradewind::Error),
 ) -> bool {
-    let code = failures::code(abi, origin, &error, since);
+    let code = failures::code(abi, call, &error, since);
     with(|requests| {
         if let Some(operation) = requests.operations.get_mut(&handle) {
             operation.state = code.map_or(State::Failed(since, Some(error)), State::Complete);
@@ -223,14 +223,14 @@ fn is_ready(handle: Handle) -> bool {
 /// Advances an operation. Returns what is to be done for it now.
 fn advance(operation: &mut Operation) -> (Look, Option<Next>) {
     let is_complete = operation.is_active() && operation.test();
-    let origin = operation.origin;
+    let Operation { kind, origin, .. } = *operation;
     match &mut operation.state {
         State::Complete(outcome) => (Look::Complete(*outcome), None),
         State::Finishing => (Look::Active, None),
         // Another thread that looks meanwhile finds no error.
         State::Failed(since, error) => {
             let failure = origin.zip(error.take());
-            (Look::Active, failure.map(|(origin, error)| Next::Fail(origin, *since, error)))
+            (Look::Active, failure.map(|(origin, error)| Next::Fail((kind, origin), *since, error)))
         }
         State::Active if !is_complete => {
             // Only an MPI library that goes on after failures knows of some.
