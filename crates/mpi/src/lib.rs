@@ -50,6 +50,7 @@ pub(crate) mod origin;
 pub(crate) mod persistent;
 pub(crate) mod presence;
 pub(crate) mod private;
+mod reason;
 pub(crate) mod reductions;
 pub(crate) mod refusal;
 pub(crate) mod relief;

@@ -5,7 +5,7 @@ use crate::communicators;
 use crate::failures;
 use crate::host::{Handle, Pointer, call};
 use crate::private::completed;
-use crate::report::Reason;
+use crate::reason::Reason;
 use crate::request_array::examine_empty_status;
 use crate::selection;
 use crate::settings::Settings;

@@ -1,6 +1,6 @@
 //! Calls that are not taken over, or have failed.
 
-use crate::report::Reason;
+use crate::reason::Reason;
 
 /// Why a call does not start here.
 pub(crate) enum Refusal {

@@ -11,7 +11,7 @@
 //! measured times of the MPI library.
 
 use crate::kind::{Kind, Lengths};
-use crate::report::Reason;
+use crate::reason::Reason;
 use models::file::FileError;
 use models::machine::Topology;
 use models::mpi_table::rule::{JobClass, MOST_RANKS, Rule, Taken};

@@ -201,7 +201,7 @@ impl Measurement {
     /// Measures all collectives on communicators of several sizes.
     fn summary(mut self) -> Summary {
         let begun = Instant::now();
-        let cores = cores_of(&self);
+        let cores = cores_of(|own| self.largest(own));
         let powers = std::iter::successors(Some(2), |size| Some(2 * size));
         let mut sizes: Vec<usize> = powers.take_while(|size| *size < self.ranks).collect();
         sizes.push(self.ranks);
@@ -230,7 +230,10 @@ impl Measurement {
                 let meter = LoadMeter::start(&cores);
                 match self.row(group, *kind, share) {
                     Some(row) => {
-                        summary.measured.push(Measured { row, load: meter.load(&self) });
+                        summary.measured.push(Measured {
+                            row,
+                            load: meter.load(|own| self.combined(&[own], self.sum)[0]),
+                        });
                         done += times(kind);
                     }
                     None => summary.unreached.push((*kind, group.size)),

@@ -1,6 +1,5 @@
 //! The load of the cores by others during the measurement of a collective.
 
-use super::Measurement;
 use shm::process::{CoreLoad, CoreTicks, allowed_cores, cpu_time};
 use std::time::{Duration, Instant};
 
@@ -12,14 +11,15 @@ pub(super) struct LoadMeter<'a> {
     own: Duration,
 }
 
-/// The cores of all ranks, which their launcher may have bound each to its own. Collective.
-pub(super) fn cores_of(job: &Measurement) -> Vec<usize> {
+/// The cores of all ranks, which their launcher may have bound each to its own. `largest` returns the
+/// largest number of all ranks for each of its own.
+pub(super) fn cores_of(largest: impl Fn(&[f64]) -> Vec<f64>) -> Vec<usize> {
     let own = allowed_cores();
     let last = own.last().map_or(0.0, |core| *core as f64);
-    let count = job.largest(&[last])[0] as usize + 1;
+    let count = largest(&[last])[0] as usize + 1;
     let is_own: Vec<f64> =
         (0..count).map(|core| f64::from(u8::from(own.contains(&core)))).collect();
-    let is_used = job.largest(&is_own);
+    let is_used = largest(&is_own);
     (0..count).filter(|core| is_used[*core] > 0.0).collect()
 }
 
@@ -35,10 +35,9 @@ impl<'a> LoadMeter<'a> {
         LoadMeter { cores, begin, since: Instant::now(), own: own_time() }
     }
 
-    /// The load since the start, beside all ranks. Collective.
-    pub(super) fn load(&self, job: &Measurement) -> CoreLoad {
-        let own = own_time().saturating_sub(self.own).as_secs_f64();
-        let of_all = job.combined(&[own], job.sum)[0];
+    /// The load since the start, beside all ranks, whose numbers `sum` adds.
+    pub(super) fn load(&self, sum: impl FnOnce(f64) -> f64) -> CoreLoad {
+        let of_all = sum(own_time().saturating_sub(self.own).as_secs_f64());
         let own = Duration::try_from_secs_f64(of_all).unwrap_or_default();
         CoreTicks::read(self.cores).load_since(&self.begin, self.since.elapsed(), own)
     }
