@@ -12,6 +12,7 @@
 mod addresses;
 pub mod bootstrap;
 pub mod detect;
+mod edit_distance;
 pub mod environment;
 mod error;
 pub mod key_values;

@@ -1,6 +1,8 @@
 //! Lists of the calls of MPI that run on tradewind: the value of
 //! [`MPI_ONLY`](crate::environment::MPI_ONLY) and of `tradewind mpi --only`.
 
+use crate::edit_distance::distance;
+
 /// Stands for all collectives.
 pub const ALL: &str = "all";
 
@@ -8,7 +10,7 @@ pub const ALL: &str = "all";
 pub const NONBLOCKING: &str = "nonblocking";
 
 /// Names of the collectives of MPI, in lower case and without `MPI_`.
-pub const COLLECTIVES: [&str; 22] = [
+const COLLECTIVES: [&str; 22] = [
     "barrier",
     "bcast",
     "gather",
@@ -73,38 +75,13 @@ pub fn read(list: &str) -> impl Iterator<Item = Result<String, UnknownCall>> + '
 /// assert!(launch::mpi_calls::names().any(|name| name == "barrier_init"));
 /// ```
 pub fn names() -> impl Iterator<Item = String> {
-    let forms = |name: &&str| [format!("i{name}"), format!("{name}_init"), (*name).to_owned()];
-    let groups = [ALL, NONBLOCKING].map(str::to_owned);
-    COLLECTIVES.iter().flat_map(forms).chain(groups).collect::<Vec<_>>().into_iter()
-}
-
-/// Number of letters to insert, remove or replace that make one word of the other (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, letter) in one.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
-        for (place, letter_of_other) in other.bytes().enumerate() {
-            let replaced = diagonal + usize::from(letter != letter_of_other);
-            diagonal = row[place + 1];
-            row[place + 1] = replaced.min(diagonal + 1).min(row[place] + 1);
-        }
-    }
-    row[other.len()]
+    let forms = |name: &str| [format!("i{name}"), format!("{name}_init"), name.to_owned()];
+    COLLECTIVES.into_iter().flat_map(forms).chain([ALL, NONBLOCKING].map(str::to_owned))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn distances_count_letters() {
-        let pairs = [("scan", "scan", 0), ("scan", "iscan", 1), ("", "all", 3), ("gather", "", 6)];
-        for (one, other, expected) in pairs {
-            assert_eq!(distance(one, other), expected, "{one}, {other}");
-            assert_eq!(distance(other, one), expected, "{other}, {one}");
-        }
-        assert_eq!(distance("iallreduec", "iallreduce"), 2);
-    }
 
     #[test]
     fn words_without_a_near_name_get_examples() {

@@ -1,5 +1,6 @@
 //! The list of the environment variables, and variables that resemble one of it.
 
+use crate::edit_distance::distance;
 use std::fmt::Write;
 
 /// A variable: its name, the kind of its value, its default and its meaning.
@@ -67,8 +68,8 @@ variables! {
         "Longest message of a schedule on one node that is sent before its receive is posted, in bytes.";
     SINGLE_COPY = "TRADEWIND_SINGLE_COPY", "number", "measured when the job starts",
         "Shortest exchange between ranks of a node, in bytes, that copies directly between private memories. Messages in one direction need four times this length. 0 for never.";
-    MPI = "TRADEWIND_MPI", "`off`", "on",
-        "With `off`, the library that is loaded before an MPI program leaves all calls to the MPI library.";
+    MPI = "TRADEWIND_MPI", "`on` or `off`", "on",
+        "With `off`, or an unknown value, the library that is loaded before an MPI program leaves all calls to the MPI library.";
     MPI_ONLY = "TRADEWIND_MPI_ONLY", "list", "those that are faster on tradewind, by a built-in rule or the table of `tradewind tune --mpi`",
         "Collectives of an MPI program that run on tradewind, such as `iallreduce,allreduce_init,allreduce`, at every length; `nonblocking` stands for all nonblocking and persistent ones, `all` for every one. The value of rank 0 counts.";
     MPI_REPORT = "TRADEWIND_MPI_REPORT", "1", "off",
@@ -122,21 +123,6 @@ fn nearest_if_unknown(name: &str) -> Option<&'static str> {
     let is_known = VARIABLES.iter().any(|variable| variable.name == name);
     let nearest = VARIABLES.iter().min_by_key(|variable| distance(variable.name, name))?;
     (is_ours && !is_known).then_some(nearest.name)
-}
-
-/// The number of insertions, deletions and substitutions between two names (Levenshtein, 1966).
-fn distance(left: &str, right: &str) -> usize {
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (done, one) in left.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = done + 1;
-        for (column, other) in right.bytes().enumerate() {
-            let substituted = diagonal + usize::from(one != other);
-            diagonal = row[column + 1];
-            row[column + 1] = substituted.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[right.len()]
 }
 
 #[cfg(test)]
