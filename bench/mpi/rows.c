@@ -113,7 +113,7 @@ static double median(double *samples, int count) {
 
 // Brings the ranks together: by messages, which the MPI library carries on both sides of a comparison, and
 // by the clock of the node where each rank has a core. Ranks leave a barrier at different times, and
-// tradewind's, which has both of its names, at others than the library's.
+// tradewind's barrier, which replaces PMPI_Barrier, too, at others than the library's.
 static void together(void) {
     double latest = read_clock(CLOCK_MONOTONIC), other;
     for (int step = 1; step < size; step *= 2) {

@@ -185,7 +185,8 @@ impl MpiSize {
         }
         let MpiTimes { library, tradewind, ratio, upper } = self.together().of_persistent();
         let late = self.late.map(MpiTimes::of_persistent);
-        MpiSize { bytes: self.bytes, library, library_mean: None, tradewind, ratio, upper, late }
+        let library_mean = self.library_mean.map(|mean| mean * SHARE_OF_PERSISTENT);
+        MpiSize { bytes: self.bytes, library, library_mean, tradewind, ratio, upper, late }
     }
 
     /// The times where ranks start together.

@@ -125,9 +125,9 @@ pub(crate) fn code(
     Some(abi.error_process_failed)
 }
 
-/// An error code of the class MPI_ERR_OTHER with this text, which the MPI library prints where it ends
-/// the job: otherwise it names only its own function for error handlers. `None` if it has no such codes,
-/// or has another text for it (MPICH 4.0.2).
+/// An error code of the class MPI_ERR_OTHER with this text. The MPI library prints the text where it
+/// ends the job; with MPI_ERR_OTHER itself it would name only MPI_Comm_call_errhandler. `None` if the
+/// library creates no such codes, or has another text for them (MPICH 4.0.2).
 #[cold]
 fn described(abi: &Abi, mut text: String) -> Option<c_int> {
     /// Codes that this library creates, at most. The MPI library has some thousands in all.
@@ -140,7 +140,10 @@ fn described(abi: &Abi, mut text: String) -> Option<c_int> {
     if let Some(code) = codes.get(&text) {
         return *code;
     }
-    let code = if codes.len() < MOST { new_code(abi, &text) } else { None };
+    if codes.len() == MOST {
+        return None;
+    }
+    let code = new_code(abi, &text);
     codes.insert(text, code);
     code
 }

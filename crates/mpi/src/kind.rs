@@ -125,14 +125,6 @@ impl Kind {
     pub(crate) fn has_unknown_lengths(self) -> bool {
         matches!(self.collective.lengths(), Lengths::Unknown | Lengths::Neighbors)
     }
-
-    /// The form that `tradewind tune --mpi` measures: the nonblocking one of a persistent collective.
-    pub(crate) fn measured_form(self) -> Kind {
-        match self.form {
-            Form::Persistent => Kind { form: Form::Nonblocking, ..self },
-            _ => self,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -144,9 +136,5 @@ mod tests {
         for (index, kind) in Kind::ALL.into_iter().enumerate() {
             assert_eq!((kind.index(), Kind::named(kind.name())), (index, Some(kind)));
         }
-        let of = |name| Kind::named(name).map(|kind| kind.measured_form().name());
-        assert_eq!(of("scan_init"), Some("Iscan"));
-        assert_eq!(of("iscan"), Some("Iscan"));
-        assert_eq!(of("scan"), Some("Scan"));
     }
 }

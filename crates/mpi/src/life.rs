@@ -228,11 +228,11 @@ impl World {
     /// fails.
     fn join(&self, agreement: &Agreement, settings: &Settings) -> Result<Received, String> {
         if self.ranks < 2 {
-            selection::leave_all(Reason::OneRank);
+            selection::leave_others(Reason::OneRank);
             return Err("there is one rank".into());
         }
         if let Some((why, reason)) = agreement.off {
-            selection::leave_all(reason);
+            selection::leave_others(reason);
             return Err(why.into());
         }
         let rank = self.rank.cast_unsigned();

@@ -177,8 +177,9 @@ fn text(all: &[u64], served: &str) -> String {
         }
         let reasons = REASON_NAMES.iter().zip(left).filter(|(_, count)| **count > 0);
         let reasons = reasons.map(|(reason, count)| format!("{reason} {count}"));
-        let starts = is_persistent.then(|| format!("({taken} starts)"));
-        let reasons: Vec<String> = reasons.chain(starts.filter(|_| *taken > 0)).collect();
+        let has_starts = is_persistent && *taken > 0;
+        let starts = has_starts.then(|| format!("({taken} starts)"));
+        let reasons: Vec<String> = reasons.chain(starts).collect();
         let name = format!("MPI_{}", kind.name());
         let mean = |sum, count| mean(sum, count).unwrap_or_default();
         // A mean of some of the calls would be of other lengths than the time beside it.
@@ -242,6 +243,7 @@ mod tests {
         assert_eq!(words(&left[0]), ["0", "2", "length", "2"]);
         assert_eq!(left.len(), 1);
     }
+
     #[test]
     fn persistent_collectives_are_counted_by_their_initializations() {
         let all = lines("Allreduce_init", (40, 40, 4), 1);

@@ -36,13 +36,13 @@ pub(crate) enum Decisive {
     Rooted(c_int, [Block; 2]),
 }
 
-/// The [`Reason`] for which kinds are left of which no call runs here.
-static UNTAKEN: AtomicUsize = AtomicUsize::new(Reason::Job as usize);
+/// Why calls are left, except those of kinds of which some run here: a [`Reason`].
+static REASON_OF_OTHERS: AtomicUsize = AtomicUsize::new(Reason::Job as usize);
 
-/// Names the reason for which all calls are left.
-pub(crate) fn leave_all(reason: Reason) {
+/// Sets the reason for which calls are left, except those of kinds of which some run here.
+pub(crate) fn leave_others(reason: Reason) {
     // Relaxed: calls of the program follow the initialization, which sets it.
-    UNTAKEN.store(reason as usize, Ordering::Relaxed);
+    REASON_OF_OTHERS.store(reason as usize, Ordering::Relaxed);
 }
 
 /// Sets which calls run here. `is_excluded` is true if the user has chosen them.
@@ -53,7 +53,7 @@ pub(crate) fn set(takeover: Takeover, is_excluded: bool) {
         KINDS[kind.form as usize].fetch_or(bit, Ordering::Relaxed);
         EXAMINED[kind.form as usize].fetch_or(bit, Ordering::Relaxed);
     }
-    leave_all(match is_excluded {
+    leave_others(match is_excluded {
         true => Reason::Excluded,
         false => takeover.reason_of_others(),
     });
@@ -155,5 +155,5 @@ fn left_because_of_kind(served: &Served) -> Reason {
 /// Why all calls of a kind are left.
 #[cold]
 fn left_because() -> Reason {
-    Reason::ALL.get(UNTAKEN.load(Ordering::Relaxed)).copied().unwrap_or(Reason::Job)
+    Reason::ALL.get(REASON_OF_OTHERS.load(Ordering::Relaxed)).copied().unwrap_or(Reason::Job)
 }

@@ -23,7 +23,8 @@ impl Settings {
         let value = |name| text(name).filter(|value| !value.trim().is_empty());
         let mut unknown = Vec::new();
         let is_on = value(MPI).is_none_or(|value| is_on(&value, &mut unknown));
-        let chosen = value(MPI_ONLY).map(|list| bits(&list, &mut unknown));
+        // Without effect where the library is off, so its mistakes are not named.
+        let chosen = value(MPI_ONLY).filter(|_| is_on).map(|list| bits(&list, &mut unknown));
         let is_off = |value: &String| value == "0" || value.eq_ignore_ascii_case("off");
         let reports = value(MPI_REPORT).is_some_and(|value| !is_off(&value));
         Settings { is_on, chosen, reports, unknown }

@@ -269,9 +269,8 @@ pub(crate) fn sizes_on((ranks, nodes): (u32, u32)) -> &'static SizesByKind {
     known.entry((ranks, nodes == 1)).or_insert_with(sizes)
 }
 
-/// The time in nanoseconds that a call of this length has taken in the MPI library, as measured on
-/// communicators of this number of ranks. That of a persistent collective is that of its nonblocking
-/// form.
+/// The time in nanoseconds that a call of this length takes in the MPI library, on communicators of
+/// this number of ranks: measured, or for a persistent collective estimated.
 pub(crate) fn library_time(kind: Kind, ranks: u32, bytes: u64) -> Option<u64> {
-    TAKEOVER.get()?.entry(kind.measured_form(), ranks)?.time(bytes)
+    TAKEOVER.get()?.entry(kind, ranks)?.time(bytes)
 }

@@ -68,7 +68,7 @@ const FEW: usize = 4;
 
 /// Measures the collectives of the MPI library that this process has loaded, and adds the
 /// result to the table in the file `out`, unless that is null. Rows that others have disturbed are
-/// added only if `is_look` is 1. `seconds` is the time for all of it. To be called in each
+/// added only if `is_quick` is 1. `seconds` is the time for all of it. To be called in each
 /// rank of a job instead of all other functions of MPI; returns the status for the process. At the
 /// end `show` is called with a terminated string that describes the result, on rank 0.
 ///
@@ -78,7 +78,7 @@ const FEW: usize = 4;
 pub(crate) unsafe extern "C" fn tradewind_mpi_tune(
     out: *const c_char,
     seconds: f64,
-    is_look: c_int,
+    is_quick: c_int,
     show: extern "C" fn(*const c_char),
 ) -> c_int {
     // SAFETY: the caller's promise.
@@ -91,7 +91,7 @@ pub(crate) unsafe extern "C" fn tradewind_mpi_tune(
         return 1;
     }
     life::enter(Settings::for_measurements);
-    let status = match measure_and_keep(out, time, is_look == 1) {
+    let status = match measure_and_keep(out, time, is_quick == 1) {
         Ok(text) => {
             if let Some(text) = text.and_then(|text| CString::new(text).ok()) {
                 show(text.as_ptr());
@@ -126,7 +126,7 @@ fn why_nothing_runs(abi: &Abi) -> String {
     format!(
         "there is one rank: start several, by `mpiexec -n 2 tradewind tune --mpi`; if the launcher has \
          started several, it is not that of {}, which was loaded: name the directory of its own library \
-         by --mpi DIR",
+         by --mpi PLACE",
         library_name()
     )
 }
@@ -135,7 +135,7 @@ fn why_nothing_runs(abi: &Abi) -> String {
 fn measure_and_keep(
     out: Option<&Path>,
     time: Duration,
-    is_look: bool,
+    is_quick: bool,
 ) -> Result<Option<String>, String> {
     let abi = abi().ok_or("the MPI library is not known")?;
     let world = communicators::served(abi, abi.comm_world).ok_or_else(|| why_nothing_runs(abi))?;
@@ -153,12 +153,12 @@ fn measure_and_keep(
     if let Some(out) = out {
         let topology = Topology::here();
         let here = topology.fingerprint();
-        let table = MpiTable::new(here.clone(), summary.rows(is_look));
+        let table = MpiTable::new(here.clone(), summary.rows(is_quick));
         MpiTable::to_be_replaced(out, here)
             .and_then(|old| old.replaced_by(table).write(out))
             .map_err(|error| error.to_string())?;
     }
-    Ok(Some(summary.text(out, is_look)))
+    Ok(Some(summary.text(out, is_quick)))
 }
 
 /// A measurement in a job.
@@ -224,24 +224,33 @@ impl Measurement {
         let mut summary = Summary::default();
         let mut done = 0;
         for of_kind in measured.chunk_by(|one, other| order(one) == order(other)) {
-            for (group, kind) in
-                groups.iter().flat_map(|group| of_kind.iter().map(move |kind| (group, kind)))
-            {
-                let meter = LoadMeter::start(&cores);
-                match self.row(group, *kind, share) {
-                    Some(row) => {
-                        summary.measured.push(Measured {
-                            row,
-                            load: meter.load(|own| self.combined(&[own], self.sum)[0]),
-                        });
-                        done += times(kind);
+            for group in &groups {
+                for kind in of_kind {
+                    match self.measured(group, *kind, (share, &cores)) {
+                        Some(one) => {
+                            summary.measured.push(one);
+                            done += times(kind);
+                        }
+                        None => summary.unreached.push((*kind, group.size)),
                     }
-                    None => summary.unreached.push((*kind, group.size)),
                 }
             }
         }
         summary.whole = begun.elapsed().mul_f64(all as f64 / done.max(1) as f64);
         summary
+    }
+
+    /// As [`row`](Self::row), with the load of these cores meanwhile.
+    fn measured(
+        &mut self,
+        group: &Group,
+        kind: Kind,
+        (share, cores): (f64, &[usize]),
+    ) -> Option<Measured> {
+        let meter = LoadMeter::start(cores);
+        let row = self.row(group, kind, share)?;
+        let load = meter.load(|own| self.combined(&[own], self.sum)[0]);
+        Some(Measured { row, load })
     }
 
     /// Measures a collective at all lengths; `None` if the time is over before the last one. A row

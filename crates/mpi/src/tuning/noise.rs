@@ -25,7 +25,7 @@ pub(super) fn cores_of(largest: impl Fn(&[f64]) -> Vec<f64>) -> Vec<usize> {
 
 /// Processor time of this process.
 fn own_time() -> Duration {
-    // Without /proc the load of others is unknown, too.
+    // The clock of this process exists.
     cpu_time(std::process::id()).unwrap_or_default()
 }
 
@@ -35,7 +35,7 @@ impl<'a> LoadMeter<'a> {
         LoadMeter { cores, begin, since: Instant::now(), own: own_time() }
     }
 
-    /// The load since the start, beside all ranks, whose numbers `sum` adds.
+    /// The load since the start, beside that of all ranks; `sum` adds a number of each.
     pub(super) fn load(&self, sum: impl FnOnce(f64) -> f64) -> CoreLoad {
         let of_all = sum(own_time().saturating_sub(self.own).as_secs_f64());
         let own = Duration::try_from_secs_f64(of_all).unwrap_or_default();

@@ -58,14 +58,14 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// The rows to write: those that nothing has disturbed, and all of them of a look.
-    pub(super) fn rows(&self, is_look: bool) -> Vec<MpiRow> {
-        let kept = self.measured.iter().filter(|measured| is_look || !measured.is_noisy());
+    /// The rows to write: those that nothing has disturbed, and in a quick measurement all.
+    pub(super) fn rows(&self, is_quick: bool) -> Vec<MpiRow> {
+        let kept = self.measured.iter().filter(|measured| is_quick || !measured.is_noisy());
         kept.map(|measured| measured.row.clone()).collect()
     }
 
     /// The text. `written` is the table with the rows.
-    pub(super) fn text(&self, written: Option<&Path>, is_look: bool) -> String {
+    pub(super) fn text(&self, written: Option<&Path>, is_quick: bool) -> String {
         let mut text = format!("{:<26}{:>6}  bytes: time here / in the MPI library\n", "", "ranks");
         for measured in &self.measured {
             text.push_str(&measured.line());
@@ -81,7 +81,7 @@ impl Summary {
         );
         self.add_unreached(&mut text);
         let noisy = self.measured.iter().filter(|measured| measured.is_noisy()).count();
-        if noisy > 0 && !is_look {
+        if noisy > 0 && !is_quick {
             let _ = writeln!(
                 text,
                 "not written: {noisy} noisy rows; an earlier measurement or the built-in rule decides about \

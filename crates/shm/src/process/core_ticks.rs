@@ -44,7 +44,7 @@ pub struct CoreLoad {
 
 impl CoreLoad {
     /// The share above which a measurement counts as disturbed. Housekeeping of an idle system stays
-    /// far below, one other busy process far above.
+    /// far below, another busy process on up to 12 cores above.
     pub const LIMIT: f64 = 0.08;
 }
 
