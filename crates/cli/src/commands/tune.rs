@@ -120,8 +120,8 @@ const USUAL_TIME: Duration = Duration::from_secs(60);
 
 impl Arguments {
     fn time(&self) -> Duration {
-        let is_look = self.mpi.is_some() && self.quick;
-        self.time.unwrap_or(if is_look { mpi::QUICK } else { USUAL_TIME })
+        let is_short = self.mpi.is_some() && self.quick;
+        self.time.unwrap_or(if is_short { mpi::QUICK } else { USUAL_TIME })
     }
 }
 
@@ -130,6 +130,10 @@ const NO_PLACE: &str =
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
     if let Some(place) = &arguments.mpi {
+        if format == Format::Json {
+            let error = "--format json: the result of --mpi is text\n";
+            clap::Error::raw(ErrorKind::ArgumentConflict, error).exit();
+        }
         return measure_mpi(arguments, place.as_deref());
     }
     if arguments.quick && arguments.out.is_none() && arguments.built_in.is_none() {
@@ -200,7 +204,7 @@ fn measure_mpi(arguments: &Arguments, place: Option<&Path>) -> anyhow::Result<Ex
         place,
         out: out.as_deref(),
         time: arguments.time(),
-        is_look: arguments.quick,
+        is_quick: arguments.quick,
     };
     measurement.execute(&arguments.ranks)
 }
@@ -318,8 +322,8 @@ fn compare_networks(job: &Job, setting: &Setting) -> Networks {
 }
 
 /// Adds a directory's table and parameters to those that are kept; noisy ones replace none that are
-/// not, unless all of it is only a look.
-fn keep(directory: &Directory, out: &Path, is_look: bool) -> anyhow::Result<()> {
+/// not, unless all of it is quick.
+fn keep(directory: &Directory, out: &Path, is_quick: bool) -> anyhow::Result<()> {
     let table = match suite::decisions(directory)? {
         Some(table) if !table.rows().is_empty() => table,
         _ => {
@@ -337,7 +341,7 @@ fn keep(directory: &Directory, out: &Path, is_look: bool) -> anyhow::Result<()> 
     let old = Machine::read_for(&beside, &here).ok();
     if let (Some(old), Some(newer)) = (&old, &newer) {
         let spoilt = old.spoilt_by(newer);
-        if !spoilt.is_empty() && !is_look {
+        if !spoilt.is_empty() && !is_quick {
             anyhow::bail!(
                 "noisy: {}; {} and the parameters beside it are left as they are: tune again when less else runs on the \
                  machine",
@@ -352,7 +356,7 @@ fn keep(directory: &Directory, out: &Path, is_look: bool) -> anyhow::Result<()> 
     // Another `tradewind tune` may write, too. A new file has nothing to lose.
     let _lock = out.exists().then(|| models::file::lock(out)).transpose()?;
     match DecisionTable::read_for(out, &here) {
-        Ok(old) if is_look => old.replaced_by(&table).write(out)?,
+        Ok(old) if is_quick => old.replaced_by(&table).write(out)?,
         Ok(old) => {
             let all = table.rows().len();
             let unspoilt = old.unspoilt_by(table);

@@ -22,6 +22,7 @@ const REFUSED: &[Line] = &[
     ("measure collectives --engine in-calls", 2, &["the progress is in-calls: give caller, peers"]),
     ("measure collectives --op allreduce:12", 2, &["a multiple of 8"]),
     ("measure collectives --op bcast:x", 2, &["x is no number of bytes"]),
+    ("measure collectives --op bcast:0", 2, &["from 1"]),
     ("measure collectives --repetitions 0", 2, &["the number of repetitions is 0"]),
     ("measure collectives --op allreduce --bytes 12", 2, &["a multiple of 8"]),
     ("measure collectives --op bcast --bytes 0", 2, &["from 1"]),

@@ -67,7 +67,7 @@ impl<'a> Case<'a> {
     fn tune(&self) -> Output {
         let mut command = Command::new(self.command());
         command.args(["tune", "--mpi"]).arg(&self.installation.prefix);
-        // Rows beside other tests would be noisy, and a look keeps them.
+        // Rows beside other tests would be noisy, and a quick measurement keeps them.
         command.args(["--ranks", "2,3", "--quick", "--time", "4", "--out"]).arg(self.table());
         command.output().expect("the command can be started")
     }

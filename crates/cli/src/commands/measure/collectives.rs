@@ -2,7 +2,7 @@
 
 mod table;
 
-use super::planned::{Place, Planned, refuse};
+use super::planned::{Place, Planned, USUAL_RANKS, refuse};
 use crate::commands::values::number;
 use crate::format::Format;
 use engine::node::RANK_LIMIT;
@@ -54,8 +54,9 @@ pub(crate) struct Arguments {
     #[arg(long = "engine", value_name = "PROGRESS,...", value_delimiter = ',')]
     progress: Vec<Progress>,
 
-    /// Length of the computation of each rank, in microseconds [default: all ranks of a core together ten
-    /// times as long as the collective takes alone with the first progress, each at least 20].
+    /// Length of the computation of each rank, in microseconds [default: all ranks of a core
+    /// together ten times as long as the collective takes alone with the first progress, each at
+    /// least 20].
     #[arg(long, value_name = "US")]
     compute_us: Option<f64>,
 
@@ -97,10 +98,9 @@ impl Arguments {
 }
 
 pub(crate) fn execute(arguments: Arguments, format: Format) -> anyhow::Result<ExitCode> {
-    const TWO: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
     let is_between_nodes = arguments.place.is_between_nodes();
-    let ranks = [TWO, NonZeroU32::MIN].map(|usual| arguments.ranks.unwrap_or(usual));
-    let plan = arguments.plan(is_between_nodes, ranks[0]);
+    let ranks = USUAL_RANKS.map(|usual| arguments.ranks.unwrap_or(usual));
+    let plan = arguments.plan(is_between_nodes, ranks[usize::from(is_between_nodes)]);
     refuse(plan.check(is_between_nodes));
     let planned = Planned {
         name: "overlap",

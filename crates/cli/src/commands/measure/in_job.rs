@@ -3,7 +3,6 @@
 use super::suite::kept::SavedPart;
 use super::suite::{Measured, ResultsLocation, part_written, show_problems};
 use measure::harness::{Experiment, Groups, Nodes, Setting, StepContext};
-use measure::results::Directory;
 use measure::rows::StepRows;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -65,7 +64,7 @@ pub(in crate::commands) fn in_job(
     let mut measured = Measured { parts: Vec::new(), status: ExitCode::SUCCESS };
     if let Some(saved) = &mut saved {
         saved.conclude()?;
-        part_written(&Directory::create(&place.out)?, saved.name(), place)?;
+        part_written(saved)?;
         measured.parts.push(saved.part().clone());
     }
     Ok(measured)

@@ -1,5 +1,5 @@
-//! Experiments of which the user names the rows, and has them in one table: on one node, between the
-//! nodes of this process's job, or between nodes that are made for it.
+//! Experiments with rows that the user names, printed as one table: on one node, between the nodes
+//! of this process's job, or between nodes that are made for it.
 
 use super::made_nodes::{LINK, MadeNodes, NodesWanted};
 use super::nodes::{experiment, of_job, refuse_in_job};
@@ -38,6 +38,10 @@ pub(crate) struct Place {
     #[arg(long, hide = true)]
     unseen: bool,
 }
+
+/// The usual numbers of ranks: on one node, and on each node that is made.
+pub(super) const USUAL_RANKS: [NonZeroU32; 2] =
+    [NonZeroU32::new(2).expect("not zero"), NonZeroU32::MIN];
 
 /// An experiment with a plan.
 pub(super) struct Planned<'a> {
@@ -86,8 +90,8 @@ impl Planned<'_> {
         let status = match made.nodes {
             Some(nodes) => {
                 let made = MadeNodes::new(nodes, self.ranks[1], made.link)?;
-                // Node services carry messages whatever engine the job has, and collectives with this
-                // one, which is there without a right to load programs into the kernel.
+                // Node services carry messages whatever engine the job has, and collectives with
+                // this one, which is there without a right to load programs into the kernel.
                 made.run("direct", &self.line(&place)?, format)?;
                 ExitCode::SUCCESS
             }
@@ -97,12 +101,7 @@ impl Planned<'_> {
             None => {
                 refuse_in_job()?;
                 let measured = suite::measure_one(self.name, &made.with_link(setting), &place)?;
-                self.print_run(
-                    &place.out,
-                    self.name,
-                    &ranks_on_cores(self.ranks[0].get()),
-                    format,
-                )?;
+                self.print_run(&place.out, self.name, ranks_on_cores, format)?;
                 measured.status
             }
         };
@@ -137,21 +136,26 @@ impl Planned<'_> {
         let measured = super::in_job::in_job(&job, &setting, place, build)?;
         if let (Some(part), Some(nodes), false) = (measured.parts.first(), &setting.nodes, unseen) {
             let link = part.setting.get(LINK).map(|link| format!(", links of {link}"));
-            let ranks = format!("{}{}", nodes.describe(), link.unwrap_or_default());
-            self.print_run(&place.out, &part.name, &ranks, format)?;
+            let nodes = format!("{}{}", nodes.describe(), link.unwrap_or_default());
+            let words = |ranks| format!("{ranks} ranks between {nodes}");
+            self.print_run(&place.out, &part.name, words, format)?;
         }
         job.finish()?;
         Ok(measured.status)
     }
 
+    /// Prints a run under a line about its ranks, in words for their number.
     fn print_run(
         &self,
         directory: &Path,
         name: &str,
-        ranks: &str,
+        words: impl FnOnce(u32) -> String,
         format: Format,
     ) -> anyhow::Result<()> {
         let measured = Measurements::read(directory)?;
-        (self.print)(ranks, measured.run(name).unwrap_or(&Run::default()), format)
+        let empty = Run::default();
+        let run = measured.run(name).unwrap_or(&empty);
+        let ranks = run.rows().map(|row| row.ranks).max().unwrap_or(self.ranks[0].get());
+        (self.print)(&words(ranks), run, format)
     }
 }

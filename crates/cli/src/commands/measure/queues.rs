@@ -2,12 +2,11 @@
 
 mod table;
 
-use super::planned::{Place, Planned, refuse};
+use super::planned::{Place, Planned, USUAL_RANKS, refuse};
 use crate::format::Format;
 use clap::error::ErrorKind;
 use measure::experiments::queues::{Crossover, Plan, QueueRow};
 use measure::rows::{Mechanism, Run};
-use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 /// Measures overhead, latency and gap of queues, channels, remote memory and bulk transfers.
@@ -135,7 +134,6 @@ fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
 }
 
 pub(crate) fn execute(arguments: Arguments, format: Format) -> anyhow::Result<ExitCode> {
-    const TWO: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
     let Arguments { plan, place } = arguments;
     let is_between_nodes = place.is_between_nodes();
     let plan = plan.into_plan(is_between_nodes);
@@ -145,9 +143,10 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> anyhow::Result<Ex
         let error = format!("{mechanism} is measured on one node: leave --nodes out\n");
         clap::Error::raw(ErrorKind::ValueValidation, error).exit();
     }
-    let (name, options) = ("queues", plan.options());
-    let ranks = [TWO, NonZeroU32::MIN];
-    Planned { name, command: name, options, ranks, print: &print }.execute(place, format)
+    let name = "queues";
+    let options = plan.options();
+    let planned = Planned { name, command: name, options, ranks: USUAL_RANKS, print: &print };
+    planned.execute(place, format)
 }
 
 fn print(ranks: &str, run: &Run, format: Format) -> anyhow::Result<()> {

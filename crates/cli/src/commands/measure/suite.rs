@@ -137,7 +137,6 @@ fn measure_all(
     setting: &Setting,
     place: &ResultsLocation,
 ) -> anyhow::Result<Measured> {
-    let directory = Directory::create(&place.out)?;
     // Before anything is measured: what is there may stand in the way.
     let open = |experiment| SavedPart::open(experiment, setting, place);
     let all = experiments.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
@@ -170,7 +169,7 @@ fn measure_all(
                 measured.status = ExitCode::from(code);
             }
         }
-        part_written(&directory, kept.name(), place)?;
+        part_written(&kept)?;
         measured.parts.push(kept.part().clone());
     }
     progress.finish();
@@ -207,11 +206,9 @@ fn measure(
 
 /// A part of the directory is new. What is made of several parts is made here, of those that can be
 /// read: a damaged part does not prevent the measurement of another, and the page names it.
-pub(super) fn part_written(
-    directory: &Directory,
-    name: &str,
-    place: &ResultsLocation,
-) -> anyhow::Result<()> {
+pub(super) fn part_written(kept: &SavedPart) -> anyhow::Result<()> {
+    let directory = kept.directory();
+    let name = kept.name();
     let measured = Measurements::read(directory.path())?;
     let is_of = |purposes: &[Purpose]| {
         between_nodes(&measured, purposes).iter().any(|run| run.name == name)
@@ -230,7 +227,7 @@ pub(super) fn part_written(
     {
         table.write(&directory.path().join(decisions::table::FILE))?;
     }
-    if place.temporary {
+    if kept.is_temporary() {
         return Ok(());
     }
     if is_of(&[Purpose::Check])

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// Time of a measurement that is only to be seen.
+/// Time of a quick measurement.
 pub(super) const QUICK: Duration = Duration::from_secs(1);
 
 /// Files of MPI libraries: MPICH and Intel MPI, MPICH of Debian, the standard ABI, Open MPI.
@@ -32,7 +32,7 @@ const OPEN_MPI: &str = "libmpi.so.40";
 const SIZE_BY_OPEN_MPI: &str = "OMPI_COMM_WORLD_SIZE";
 
 /// Signature of `tradewind_mpi_tune`: the file of the table or null, the time in seconds, 1 for a
-/// measurement that is only to be seen, and a function that shows the result.
+/// quick measurement, and a function that shows the result.
 type Tune = unsafe extern "C" fn(*const c_char, f64, c_int, extern "C" fn(*const c_char)) -> c_int;
 
 /// A measurement of an MPI library.
@@ -43,8 +43,8 @@ pub(super) struct MpiMeasurement<'a> {
     /// The table that receives the result.
     pub(super) out: Option<&'a Path>,
     pub(super) time: Duration,
-    /// The measurement is only to be seen.
-    pub(super) is_look: bool,
+    /// The measurement is short, and keeps disturbed rows.
+    pub(super) is_quick: bool,
 }
 
 impl MpiMeasurement<'_> {
@@ -96,7 +96,7 @@ impl MpiMeasurement<'_> {
             command.arg("--out").arg(out);
         }
         command.args(["--time", &self.time.as_secs_f64().to_string()]);
-        command.args(self.is_look.then_some("--quick"));
+        command.args(self.is_quick.then_some("--quick"));
         let run = |source| TuneMpiError::Launcher { launcher, source };
         let status = command.status().map_err(run)?;
         if status.success() { Ok(()) } else { Err(TuneMpiError::Job { ranks, status }.into()) }
@@ -104,6 +104,10 @@ impl MpiMeasurement<'_> {
 
     /// Measures as a rank of a job.
     fn in_rank(&self) -> anyhow::Result<ExitCode> {
+        if let Some(place) = self.place.filter(|place| !place.exists()) {
+            let why = format!("{} does not exist", place.display());
+            return Err(TuneMpiError::NoLibrary(why).into());
+        }
         let path = crate::commands::mpi::library(&std::env::current_exe()?)?;
         let terminated = |out: &Path| {
             CString::new(out.as_os_str().as_bytes()).map_err(|_| TuneMpiError::Path(out.to_owned()))
@@ -119,7 +123,7 @@ impl MpiMeasurement<'_> {
         let tune: Symbol<Tune> = unsafe { ours.get(b"tradewind_mpi_tune\0") }.map_err(load)?;
         let out = out.as_ref().map_or(std::ptr::null(), |out| out.as_ptr());
         // SAFETY: the address is null or that of a terminated string that outlives the call.
-        let status = unsafe { tune(out, self.time.as_secs_f64(), self.is_look.into(), show) };
+        let status = unsafe { tune(out, self.time.as_secs_f64(), self.is_quick.into(), show) };
         Ok(if status == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

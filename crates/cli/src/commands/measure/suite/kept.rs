@@ -24,7 +24,7 @@ pub(in crate::commands::measure) struct SavedPart {
     found: Found,
     part: Part,
     rows: RunFile,
-    /// No other program will read its tables.
+    /// As [`ResultsLocation::temporary`].
     is_temporary: bool,
 }
 
@@ -76,6 +76,10 @@ impl SavedPart {
 
     pub(in crate::commands::measure) fn directory(&self) -> &Directory {
         &self.directory
+    }
+
+    pub(in crate::commands::measure) fn is_temporary(&self) -> bool {
+        self.is_temporary
     }
 
     pub(in crate::commands::measure) fn part(&self) -> &Part {

@@ -13,7 +13,7 @@ pub(crate) struct ResultsLocation {
     #[arg(long)]
     pub(crate) again: bool,
 
-    /// The directory is removed at the end: its files are not worth naming.
+    /// Only commands read the directory: no message names it, and it gets no tables and no page.
     #[arg(skip)]
     pub(crate) temporary: bool,
 }
