@@ -62,8 +62,8 @@ pub const BETWEEN_NODES: &[&str] = &[
 ];
 
 /// Returns the experiment of this name in a job on these nodes. All ranks make its steps. The name
-/// is one of [`BETWEEN_NODES`], or that of a [`Purpose`](decisions::Purpose). The experiment has a run of its own for each
-/// engine that the job may have been started for.
+/// is one of [`BETWEEN_NODES`], or that of a [`Purpose`](decisions::Purpose). Each engine that a job
+/// can be started for has a run of its own.
 pub fn between_nodes(name: &str, setting: &Setting, nodes: &Nodes) -> Option<Experiment> {
     let setting = Setting { nodes: Some(nodes.clone()), ..setting.clone() };
     let experiment = match name.parse() {
@@ -86,8 +86,8 @@ pub fn part(run: &Run) -> Option<Part> {
         Some((name, _)) => (name, " between nodes"),
         None => (run.name.as_str(), ""),
     };
-    let known = EXPERIMENTS.iter().chain([&decisions::CALIBRATION]);
-    let mut part = known.into_iter().find(|entry| entry.name == name)?.part(run);
+    let mut known = EXPERIMENTS.iter().chain([&decisions::CALIBRATION]);
+    let mut part = known.find(|entry| entry.name == name)?.part(run);
     part.title.push_str(between);
     Some(part)
 }

@@ -51,7 +51,7 @@ fn steps(setting: &Setting) -> Experiment {
             calls.iter().map(|call| measure(here, *call, batches)).collect::<Result<Vec<_>, _>>()
         })
     });
-    Experiment::new("barrier", setting, steps).noting_crowds()
+    Experiment::new(ENTRY.name, setting, steps).noting_crowds()
 }
 
 fn measure(

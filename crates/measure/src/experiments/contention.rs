@@ -40,7 +40,7 @@ fn steps(setting: &Setting) -> Experiment {
              {FEWEST_CORES} ranks has a core, and there {} {different}. Nothing was measured.",
             if different == 1 { "is" } else { "are" }
         );
-        return Experiment::not_here("contention", setting, &why);
+        return Experiment::not_here(ENTRY.name, setting, &why);
     }
     // As in the report up to 32 ranks, but no more than four a core.
     let most = match &setting.nodes {
@@ -56,7 +56,7 @@ fn steps(setting: &Setting) -> Experiment {
         };
         case.sweep(setting, &shape, &format!("chain of {ranks} ranks"), 8_000)
     });
-    Experiment::new("contention", setting, steps).noting_crowds()
+    Experiment::new(ENTRY.name, setting, steps).noting_crowds()
 }
 
 fn view(run: &Run, part: &mut Part) {

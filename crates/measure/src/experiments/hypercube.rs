@@ -35,7 +35,7 @@ fn steps(setting: &Setting) -> Experiment {
         let shape = JobShape::bound(setting, 1 << dimension);
         case.sweep(setting, &shape, &format!("dimension {dimension}"), 4_000)
     });
-    Experiment::new("hypercube", setting, steps).noting_crowds()
+    Experiment::new(ENTRY.name, setting, steps).noting_crowds()
 }
 
 fn view(run: &Run, part: &mut Part) {

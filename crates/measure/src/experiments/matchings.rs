@@ -46,7 +46,7 @@ fn steps(setting: &Setting) -> Experiment {
             "Matchings say nothing here: {ranks} ranks have one matching only, and the ping-pong \
              measures it. Nothing was measured; {FEWEST_RANKS} ranks are enough."
         );
-        return Experiment::not_here("matchings", setting, &why);
+        return Experiment::not_here(ENTRY.name, setting, &why);
     }
     let sizes: Vec<u64> = (0..=16_384).step_by(setting.choose(8_192, 2_048)).collect();
     let mut random = SmallRng::seed_from_u64(setting.seed);
@@ -56,7 +56,7 @@ fn steps(setting: &Setting) -> Experiment {
         let what = format!("matching {} of {ranks} ranks", number + 1);
         step(what, &shape, sizes.iter().map(|bytes| case.sized(*bytes)).collect(), batches)
     });
-    Experiment::new("matchings", setting, steps).noting_crowds()
+    Experiment::new(ENTRY.name, setting, steps).noting_crowds()
 }
 
 /// A rank for each core, up to 64 as in the report; where there are few cores, several a core, so

@@ -84,7 +84,7 @@ fn steps(setting: &Setting) -> Experiment {
             steps.push(step(what, &together, milliseconds, vec![(bytes, 0, 0)], batches));
         }
     }
-    Experiment::new("memory", setting, steps)
+    Experiment::new(ENTRY.name, setting, steps)
 }
 
 /// Alignments of the curves against an offset, and of the map, each once.

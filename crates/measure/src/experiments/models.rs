@@ -125,7 +125,7 @@ fn steps(setting: &Setting) -> Experiment {
             }
         }
     }
-    Experiment::new("models", setting, steps).noting_crowds()
+    Experiment::new(ENTRY.name, setting, steps).noting_crowds()
 }
 
 /// With the caller engine its own ranks execute a join, so figures of other engines do not apply

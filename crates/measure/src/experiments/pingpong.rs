@@ -69,7 +69,7 @@ fn steps(setting: &Setting) -> Experiment {
     // In the job of the curves before them.
     let more = more(setting, shape.with_engine(EngineKind::Caller), batches);
     let all = first.into_iter().chain(more).chain(second);
-    Experiment::new("pingpong", setting, all).noting_crowds()
+    Experiment::new(ENTRY.name, setting, all).noting_crowds()
 }
 
 /// Untouched memory, and blocking sends; between nodes under the engine of nonblocking calls.

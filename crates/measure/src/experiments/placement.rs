@@ -42,7 +42,7 @@ fn steps(setting: &Setting) -> Experiment {
         step(what, &JobShape::on(2, &mapping), vec![case.sized(LENGTH)], batches(setting))
     }));
     let note = format!("Mappings to the first {} of {all} cores only.", cores.len());
-    Experiment::new("placement", setting, steps).noting((cores.len() < all).then_some(note))
+    Experiment::new(ENTRY.name, setting, steps).noting((cores.len() < all).then_some(note))
 }
 
 /// The nearest and the farthest that two ranks can be, by the machine's classes of pairs, and not

@@ -42,7 +42,11 @@ impl FromStr for Case {
         let (name, bytes) = text.split_once(':').unwrap_or((text, "0"));
         let collective = name.parse().map_err(|error: UnknownName| error.to_string())?;
         let bytes = bytes.parse().map_err(|_| format!("{bytes} is no number of bytes"))?;
-        Ok(Case::new(collective, bytes))
+        let case = Case::new(collective, bytes);
+        if text.contains(':') {
+            case.check().map_err(|error| error.to_string())?;
+        }
+        Ok(case)
     }
 }
 

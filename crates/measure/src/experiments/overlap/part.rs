@@ -30,7 +30,7 @@ pub const ENTRY: SuiteEntry = SuiteEntry {
             nodes the baseline is progress in calls only: the blocking call, after the computation. \
             Compare exposed times: overlap in percent favours slow collectives.",
     source: "Schneider et al. 2011, sections 4.2 and 4.3; Hoefler, Lumsdaine and Rehm, SC 2007",
-    steps: |setting| Experiment::new("overlap", setting, steps(setting)),
+    steps: |setting| Experiment::new(ENTRY.name, setting, steps(setting)),
     view,
 };
 

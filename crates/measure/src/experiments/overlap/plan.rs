@@ -9,6 +9,7 @@ use crate::harness::options::{RANKS, list_of, number_of, text_of};
 use crate::harness::{Error, JobShape, Nodes, Setting, Step, StepContext, agreement};
 use crate::rows::{Measurements, Row};
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 /// The rows to be measured: each case with each progress, one after the other, so that they meet the
 /// same machine. Where a case has no computation, that of the first progress is that of all.
@@ -75,10 +76,12 @@ impl Plan {
         let ranks = setting.nodes.as_ref().map_or(self.ranks, Nodes::size);
         let mut steps = Vec::new();
         for case in &self.cases {
+            let first = StepOfCase::default();
             let all = self.progress.iter().enumerate();
-            steps.extend(
-                all.map(|(place, progress)| step(setting, *case, *progress, ranks, place == 0)),
-            );
+            steps.extend(all.map(|(number, progress)| {
+                let place = StepOfCase { number, ..first.clone() };
+                step(setting, *case, *progress, ranks, place)
+            }));
         }
         steps
     }
@@ -131,7 +134,7 @@ fn of_suite(setting: &Setting) -> Vec<Step> {
                         computation_us: Some(*computation_us),
                         repetitions: Some(setting.choose(FEW, *repetitions)),
                     };
-                    step(setting, case, progress, ranks, true)
+                    step(setting, case, progress, ranks, StepOfCase::default())
                 }));
             }
         }
@@ -149,8 +152,16 @@ fn numbers_of_ranks(nodes: &Nodes) -> Vec<u32> {
     numbers
 }
 
+/// Place of a step among those of its case.
+#[derive(Clone, Debug, Default)]
+struct StepOfCase {
+    number: usize,
+    /// Length of the computation, once this process has made a step of the case.
+    computation_us: Arc<OnceLock<f64>>,
+}
+
 /// The step that measures a case. It has the computation of an earlier one if it is not the first.
-fn step(setting: &Setting, case: Case, progress: Progress, ranks: u32, is_first: bool) -> Step {
+fn step(setting: &Setting, case: Case, progress: Progress, ranks: u32, place: StepOfCase) -> Step {
     /// About how long a case takes where it does not say so, in milliseconds.
     const USUALLY: u64 = 3_000;
     let milliseconds = match (case.computation_us, case.repetitions) {
@@ -162,15 +173,26 @@ fn step(setting: &Setting, case: Case, progress: Progress, ranks: u32, is_first:
     let seed = setting.seed;
     Step::new(what, shape, milliseconds, move |here| {
         let mut case = case;
-        if case.computation_us.is_none() && !is_first {
-            case.computation_us = earlier_computation(here, &case)?;
+        if case.computation_us.is_none() && place.number > 0 {
+            // The launcher may not have written the rows of this process yet.
+            case.computation_us = match place.computation_us.get() {
+                Some(computation_us) => Some(*computation_us),
+                None => earlier_computation(here, &case)?,
+            };
         }
-        measure(here, progress, &case, seed)
+        let rows = measure(here, progress, &case, seed)?;
+        place.computation_us.get_or_init(|| least(&rows[1]));
+        Ok(rows)
     })
 }
 
-/// Length of the computation of the latest row of a case, the same on all ranks; none without one. It
-/// is the least time: whatever comes between makes a computation longer.
+/// The least time of a row: a disturbance makes a computation longer.
+fn least(row: &Row) -> f64 {
+    row.times.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// Length of the computation of the latest row of a case that an earlier job has measured, the same on
+/// all ranks; none without one.
 fn earlier_computation(here: &StepContext<'_>, case: &Case) -> Result<Option<f64>, Error> {
     let mut found = None;
     if let (0, Some(directory)) = (here.world.rank(), here.directory) {
@@ -179,8 +201,9 @@ fn earlier_computation(here: &StepContext<'_>, case: &Case) -> Result<Option<f64
         let computation = |rows: &[&Row]| {
             let (row, _) = OverlapRow::of(rows)?;
             let is_of_case = (row.op, row.bytes) == (case.collective, case.bytes);
-            let least = rows[1].times.iter().copied().fold(f64::INFINITY, f64::min);
-            (is_of_case && row.ranks == here.world.size()).then_some(least)
+            let world = here.world;
+            let is_of_job = (row.ranks, rows[1].nodes) == (world.size(), world.nodes());
+            (is_of_case && is_of_job).then(|| least(rows[1]))
         };
         found = rows.windows(4).rev().find_map(computation);
     }

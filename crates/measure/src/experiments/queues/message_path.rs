@@ -29,7 +29,7 @@ pub(super) trait MessagePath: Send {
         pattern(bytes)
     }
 
-    /// From now on messages have this size. No message may be under way.
+    /// Prepares for messages of this size. It is called once, before the first message.
     fn resize(&mut self, _bytes: u64) {}
 
     /// Number of messages of this length that can be sent without receives; 0 for a synchronous path.
@@ -42,7 +42,8 @@ pub(super) trait MessagePath: Send {
     /// sent it.
     fn receive(&mut self, received: &mut Vec<u8>) -> Result<usize, Error>;
 
-    /// Returns true if the message received last was right, as this memory has it.
+    /// Returns true if the message received last is right. [`receive`](Self::receive) has filled
+    /// `received`.
     fn is_right(&self, received: &[u8], message: &[u8]) -> bool {
         received == message
     }

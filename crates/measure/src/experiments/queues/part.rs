@@ -49,7 +49,7 @@ fn steps(setting: &Setting) -> Experiment {
             "Not measured: {}, and the machine's floor takes a core for each rank.",
             shape.describe()
         );
-        return Experiment::not_here("queues", setting, &why);
+        return Experiment::not_here(ENTRY.name, setting, &why);
     }
     let extent = plan.extent();
     let milliseconds = plan.row_ms + 5;
@@ -58,7 +58,7 @@ fn steps(setting: &Setting) -> Experiment {
         let what = format!("{mechanism}, {threads} threads, {bytes} B");
         Step::new(what, shape.clone(), milliseconds, move |here| measure(here, case, extent))
     });
-    Experiment::new("queues", setting, steps)
+    Experiment::new(ENTRY.name, setting, steps)
 }
 
 /// Shows nothing where nothing could be measured.

@@ -102,10 +102,6 @@ impl Tagged {
 }
 
 impl MessagePath for Tagged {
-    fn resize(&mut self, _bytes: u64) {
-        self.resident = None;
-    }
-
     fn capacity(&self, _length: usize) -> usize {
         // Between nodes the data of a resident message take a buffer there, too.
         self.buffers as usize
