@@ -55,8 +55,8 @@ pub fn build(spec: &GraphSpec, choice: &Choice) -> Result<Graph, CollectiveError
     build_parts(spec, choice, || Sizes::equal(spec.ranks, spec.bytes))
 }
 
-/// As [`build`], with a block of its own size for each rank; for scatter, gather, allgather and
-/// reduce_scatter.
+/// As [`build`], with a block of its own size for each rank. Only scatter, gather, allgather and
+/// reduce_scatter use the sizes; other collectives use the bytes of `spec`.
 ///
 /// # Errors
 /// The errors of [`build`], and [`CollectiveError::SizesOfOtherRanks`].
@@ -84,6 +84,10 @@ pub fn build_with_sizes(
     sizes: &Sizes,
     choice: &Choice,
 ) -> Result<Graph, CollectiveError> {
+    if sizes.ranks() != spec.ranks {
+        let sizes = sizes.ranks() as usize;
+        return Err(CollectiveError::SizesOfOtherRanks { sizes, ranks: spec.ranks });
+    }
     build_parts(spec, choice, || Ok(sizes.clone()))
 }
 

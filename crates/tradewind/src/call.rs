@@ -1,7 +1,7 @@
 //! Description of one call of a collective.
 //!
-//! What the choice of an algorithm depends on, the signature, the lengths of the buffers, the flat
-//! collective and the graph all follow from a [`Call`].
+//! The arguments of the selection, the signature, the lengths of the buffers, the flat collective and
+//! the graph all follow from a [`Call`].
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +9,7 @@ mod tests;
 use crate::communicator::Communicator;
 use crate::counts::Counts;
 use crate::error::Result;
-use crate::reduction::{BuiltInReduction, FoldOrder};
+use crate::reduction::{BuiltInReduction, FoldOrder, transport_of_fold};
 use crate::selection::choice::SelectedAlgorithm;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
 use collectives::{Collective, CollectiveError, GraphSpec, Reduction, Sizes};
@@ -36,15 +36,15 @@ pub(crate) enum Blocks<'c> {
 
 /// One call of a collective by one rank.
 ///
-/// All methods for flat collectives are always inlined, and callers pass a constant collective: of
-/// the description of a short call nothing remains but the flat collective.
+/// All methods for flat collectives are always inlined, and callers pass a constant collective. The
+/// compiler then keeps only the flat collective of a short call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'c> {
     /// The collective that signatures and errors name.
     pub(crate) kind: CallKind,
     pub(crate) form: CallForm,
-    /// The collective that moves the data. In a reduction by a user-defined function it is another
-    /// one than that of the kind.
+    /// The collective that moves the data. In a reduction by a user-defined function it differs from
+    /// the collective that `kind` names.
     pub(crate) collective: Collective,
     rank: u32,
     ranks: u32,
@@ -53,6 +53,15 @@ pub(crate) struct Call<'c> {
     reduction: Option<BuiltInReduction>,
     /// A flat collective leaves the copy of the rank's own block to the caller.
     leaves_own: bool,
+}
+
+/// Numbers of contributions to a reduction by a user-defined function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contributions {
+    /// Those that reach this rank.
+    pub(crate) gathered: u32,
+    /// The first of them, which it folds.
+    pub(crate) folded: u32,
 }
 
 impl Blocks<'_> {
@@ -146,28 +155,23 @@ impl<'c> Call<'c> {
 
     /// The call with a built-in operation.
     #[inline(always)]
-    pub(crate) fn reducing(self, reduction: BuiltInReduction) -> Self {
+    pub(crate) fn with_reduction(self, reduction: BuiltInReduction) -> Self {
         Call { reduction: Some(reduction), ..self }
     }
 
     /// The call that delivers the contributions to a reduction by a user-defined function.
     pub(crate) fn transport_of_fold(self) -> Self {
-        let collective = match self.collective {
-            Collective::Reduce => Collective::Gather,
-            Collective::ReduceScatter => Collective::Alltoall,
-            _ => Collective::Allgather,
-        };
-        Call { collective, leaves_own: false, ..self }
+        Call { collective: transport_of_fold(self.collective), leaves_own: false, ..self }
     }
 
-    /// Numbers of contributions that reach this rank for a reduction by a user-defined function, and
-    /// of those that it folds.
-    pub(crate) fn contributions_to_fold(&self) -> (u32, u32) {
+    /// The contributions to a reduction by a user-defined function on this rank.
+    pub(crate) fn contributions_to_fold(&self) -> Contributions {
+        let gathered = self.ranks;
         match self.collective {
-            Collective::Reduce if !self.is_root() => (0, 0),
-            Collective::Scan => (self.ranks, self.rank + 1),
-            Collective::Exscan => (self.ranks, self.rank),
-            _ => (self.ranks, self.ranks),
+            Collective::Reduce if !self.is_root() => Contributions { gathered: 0, folded: 0 },
+            Collective::Scan => Contributions { gathered, folded: self.rank + 1 },
+            Collective::Exscan => Contributions { gathered, folded: self.rank },
+            _ => Contributions { gathered, folded: gathered },
         }
     }
 

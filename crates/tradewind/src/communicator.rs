@@ -162,11 +162,13 @@ impl Communicator {
     }
 
     /// This rank, from 0.
+    #[inline]
     pub fn rank(&self) -> u32 {
         self.shared.rank
     }
 
     /// Number of ranks.
+    #[inline]
     pub fn size(&self) -> u32 {
         self.shared.size
     }

@@ -9,14 +9,14 @@ pub(crate) use models::decision::CallForm;
 
 /// Beginning of a call: its form, and what it states about the lengths of blocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Start {
+pub(crate) enum CallStart {
     /// Bytes of the buffers of a call; `None` is one in place.
     Buffers { form: CallForm, input: Option<u64>, output: Option<u64> },
-    /// Bytes of a block of a persistent collective.
+    /// Bytes of a block of a persistent collective; 0 if lists of counts state them.
     Prepared { block: u64 },
 }
 
-impl Start {
+impl CallStart {
     /// The start of a call with these buffers.
     #[inline(always)]
     pub(crate) fn with<'i, 'o, T: Pod>(
@@ -26,27 +26,27 @@ impl Start {
     ) -> Self {
         let input = input.argument().map(|argument| argument.length);
         let output = output.argument().map(|argument| argument.length);
-        Start::Buffers { form, input, output }
+        CallStart::Buffers { form, input, output }
     }
 
     /// The preparation of blocks of `count` elements.
     pub(crate) fn prepared<T>(count: usize) -> Result<Self> {
-        Ok(Start::Prepared { block: bytes_of::<T>(count)? })
+        Ok(CallStart::Prepared { block: bytes_of::<T>(count)? })
     }
 
     /// The form of the call. The starts of a persistent collective match nonblocking ones.
     #[inline(always)]
     pub(crate) fn form(&self) -> CallForm {
         match self {
-            Start::Buffers { form, .. } => *form,
-            Start::Prepared { .. } => CallForm::Nonblocking,
+            CallStart::Buffers { form, .. } => *form,
+            CallStart::Prepared { .. } => CallForm::Nonblocking,
         }
     }
 
     /// Returns `true` if the input lies in the output.
     #[inline(always)]
     pub(crate) fn is_input_in_place(&self) -> bool {
-        matches!(self, Start::Buffers { input: None, .. })
+        matches!(self, CallStart::Buffers { input: None, .. })
     }
 }
 
@@ -54,12 +54,12 @@ impl Start {
 ///
 /// An entry has the documentation of the blocking form, the names of the forms, the arguments, and
 /// the method that plans all three. The method takes the constants in its parentheses, the
-/// [`Start`], and the arguments around `input` and `output`. The path behind `in` is a function that
-/// returns the communicator.
+/// [`CallStart`], and the arguments around `input` and `output`. The path behind `in` is a function
+/// that returns the communicator.
 ///
-/// In parentheses behind the nonblocking form stands its rule about waiting, if it is not the usual
-/// one; behind the persistent form the text on its lengths, and the name of the number of elements
-/// if it takes one. The method behind `streamed by` runs the blocking form without a plan, if it can.
+/// The parentheses behind the nonblocking form hold its rule about waiting, if it is not the usual
+/// one. Those behind the persistent form hold the text on its lengths, and the name of the number of
+/// elements if it takes one. The method behind `streamed by` runs the blocking form without a plan, if it can.
 macro_rules! forms {
     (
         $(#[$head:meta])*
@@ -87,15 +87,19 @@ macro_rules! forms {
                     output: $output,
                     $($after: $after_type,)*
                 ) -> $crate::error::Result<()> {
-                    use $crate::forms::{CallForm, Start};
-                    let start = Start::with(CallForm::Blocking, &input, &output);
+                    use $crate::forms::{CallForm, CallStart};
+                    let start = CallStart::with(CallForm::Blocking, &input, &output);
                     forms!(
                         @run [$($stream)?] self, $members(self), $plan, input, output,
                         [$($constant,)* start] [$($before,)* $($after,)*]
                     )
                 }
 
-                #[doc = concat!("Starts the nonblocking form of [`", stringify!($name), "`](Self::", stringify!($name), ").")]
+                #[doc = concat!(
+                    "Starts the nonblocking form of [`", stringify!($name), "`](Self::",
+                    stringify!($name), "). Buffers of the segment move in;",
+                )]
+                /// [`wait`](crate::Request::wait) returns them.
                 ///
                 /// # Errors
                 #[doc = concat!("The errors of [`", stringify!($name), "`](Self::", stringify!($name), ").")]
@@ -113,13 +117,16 @@ macro_rules! forms {
                     output: O,
                     $($after: $after_type,)*
                 ) -> $crate::error::Result<$crate::request::Request<'a, (I::Back, O::Back)>> {
-                    use $crate::forms::{CallForm, Start};
-                    let start = Start::with(CallForm::Nonblocking, &input, &output);
+                    use $crate::forms::{CallForm, CallStart};
+                    let start = CallStart::with(CallForm::Nonblocking, &input, &output);
                     self.$plan::<T>($($constant,)* start, $($before,)* $($after,)*)?
                         .start($members(self), input, output)
                 }
 
-                #[doc = concat!("Prepares the persistent form of [`", stringify!($name), "`](Self::", stringify!($name), ") ", $lengths, ".")]
+                #[doc = concat!(
+                    "Prepares the persistent form of [`", stringify!($name), "`](Self::",
+                    stringify!($name), ") ", $lengths, ".",
+                )]
                 ///
                 /// # Errors
                 #[doc = concat!("The errors of [`", stringify!($start), "`](Self::", stringify!($start), ").")]
@@ -130,7 +137,7 @@ macro_rules! forms {
                     $($after: $after_type,)*
                 ) -> $crate::error::Result<$crate::persistent::Persistent<$crate::plan::TwoBuffers<T>>>
                 {
-                    let start = $crate::forms::Start::prepared::<T>(forms!(@count $($count)?))?;
+                    let start = $crate::forms::CallStart::prepared::<T>(forms!(@count $($count)?))?;
                     let plan = self.$plan::<T>($($constant,)* start, $($before,)* $($after,)*)?;
                     Ok($crate::persistent::Persistent::new($members(self), plan))
                 }
@@ -164,8 +171,8 @@ macro_rules! forms {
         "Fails if the schedule cannot be linked. Never waits once linked."
     };
     (@waits agrees_on_sizes) => {
-        "Never waits on one node: the algorithm is `join`, because all others need the sizes of all \
-         ranks. Between nodes the ranks first agree on their sizes."
+        "Never waits on one node: whatever the communicator's algorithms are, `join` runs, because \
+         all others need the sizes of all ranks. Between nodes the ranks first agree on their sizes."
     };
     (@waits registers_alone) => {
         "Never waits: on one node the algorithm is `join`, and between nodes each rank registers its \

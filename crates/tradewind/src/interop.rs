@@ -1,5 +1,5 @@
-//! Programs of another runtime, such as those of an MPI library, whose ranks form a job and run some
-//! of their collectives here. Other programs need nothing of this.
+//! Ranks of another runtime, such as an MPI library, that form a job and run some of their collectives
+//! here. Other programs need nothing of this.
 //!
 //! Processes that another runtime has started form a job without a launcher: the messages of that
 //! runtime carry the addresses of the nodes, and the first rank on each node starts the node

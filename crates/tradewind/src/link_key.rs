@@ -14,7 +14,7 @@ pub(crate) struct LinkKey {
     pub(crate) ranks_per_node: Option<NonZeroU32>,
     /// The engine between nodes; `None` for the preferred one that accepts the graph.
     pub(crate) engine: Option<Engine>,
-    /// Operation and type, root, or number of a topology.
+    /// Collective, operation and type, and root; or number of a topology.
     pub(crate) arguments: u64,
     /// Sizes of blocks that are not all equal; the same on all ranks.
     pub(crate) sizes: Vec<u64>,

@@ -53,7 +53,7 @@ impl ExecutionPath {
     /// Starts the collective with these buffers; `group` has the ranks of this node. The caller of
     /// a blocking form waits at once.
     ///
-    /// Always inlined: where a flat collective is called, its pattern is a constant.
+    /// Always inlined: where the caller knows that the path is flat, the pattern is a constant.
     #[inline(always)]
     pub(crate) fn start(
         &self,

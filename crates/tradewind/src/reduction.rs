@@ -2,6 +2,7 @@
 
 use crate::error::{Result, argument};
 use bytemuck::Pod;
+use collectives::Collective;
 use goal::arithmetic::{Arithmetic, DataType, Element};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -292,5 +293,14 @@ impl<T: Pod, F: Fn(&mut T, &T) + Send + Sync> Combine for Fold<T, F> {
             elements.for_each(|next| (self.function)(&mut accumulated, &next));
             target.copy_from_slice(bytemuck::bytes_of(&accumulated));
         }
+    }
+}
+
+/// The collective that delivers the contributions of a reduction with a user-defined operation.
+pub(crate) fn transport_of_fold(reduction: Collective) -> Collective {
+    match reduction {
+        Collective::Reduce => Collective::Gather,
+        Collective::ReduceScatter => Collective::Alltoall,
+        _ => Collective::Allgather,
     }
 }

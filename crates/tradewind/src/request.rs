@@ -4,7 +4,7 @@ use crate::communicator::Communicator;
 use crate::deferred::DeferredBuffers;
 use crate::error::{Error, Result};
 use crate::path::StartedCollective;
-use crate::reduction::{FoldFunction, FoldOrder};
+use crate::reduction::{FoldFunction, FoldOrder, transport_of_fold};
 use crate::selection::explanation::{Explanation, Reason};
 use crate::selection::selector::Selector;
 use collectives::{Algorithm, Collective};
@@ -376,13 +376,4 @@ fn requested_collective(kind: CallKind, bytes: u64, ranks: u64) -> Option<(Colle
         CallKind::Exscan => (Collective::Exscan, bytes),
         _ => return None,
     })
-}
-
-/// The collective that delivers the contributions of a reduction with a user-defined operation.
-fn transport_of_fold(operation: Collective) -> Collective {
-    match operation {
-        Collective::Reduce => Collective::Gather,
-        Collective::ReduceScatter => Collective::Alltoall,
-        _ => Collective::Allgather,
-    }
 }

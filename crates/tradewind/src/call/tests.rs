@@ -39,7 +39,7 @@ fn calls(rank: u32, counts: &Counts) -> Vec<Call<'_>> {
                     (Op::Maximum, DataType::U8),
                 ];
                 let known = known.map(|(op, data_type)| BuiltInReduction { op, data_type });
-                calls.extend(known.map(|known| call.reducing(known)));
+                calls.extend(known.map(|known| call.with_reduction(known)));
                 calls.push(call.transport_of_fold());
             }
         }
@@ -80,7 +80,7 @@ fn a_user_defined_operation_matches_no_built_in_one() {
         let blocks = Blocks::Equal(*bytes);
         let call = Call::new((0, RANKS), Collective::Reduce, form, Some(0), blocks);
         let sum = BuiltInReduction { op: Op::Sum, data_type: DataType::U8 };
-        signature(&call.reducing(sum)) == signature(&call.transport_of_fold())
+        signature(&call.with_reduction(sum)) == signature(&call.transport_of_fold())
     };
     // Digests of 15 bits are equal by chance, if rarely.
     let matches = (0..3000).filter(match_at).count();

@@ -3,9 +3,10 @@
 use crate::call::{Blocks, Call};
 use crate::communicator::Communicator;
 use crate::error::Result;
+use crate::path::StartedCollective;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, NoBuffers};
-use crate::request::Request;
+use crate::request::{Outputs, Request};
 use crate::selection::choice::SelectedAlgorithm;
 use collectives::Collective;
 use models::decision::CallForm;
@@ -28,7 +29,7 @@ impl Communicator {
 
     #[cold]
     fn barrier_by_graph(&self, call: Call<'_>, choice: SelectedAlgorithm) -> Result<()> {
-        CollectivePlan::without_buffers(self.path_of_call(&call, &choice)?).run(self)
+        CollectivePlan::without_buffers(self.path_by_graph(call, choice)?).run(self)
     }
 
     /// Starts a barrier, which is complete when every rank has started its own.
@@ -38,8 +39,23 @@ impl Communicator {
     #[inline]
     pub fn ibarrier(&self) -> Result<Request<'static>> {
         let call = self.describe_barrier(CallForm::Nonblocking)?;
-        let path = self.path_of_call(&call, &self.choose(&call))?;
-        CollectivePlan::without_buffers(path).start(self)
+        let choice = self.choose(&call);
+        if !choice.is_join() {
+            return self.ibarrier_by_graph(call, choice);
+        }
+        // Without an `ExecutionPath`: one that may also be a schedule lies in memory, and the pattern
+        // is then no constant.
+        let started = self.group().start_flat(&call.flat(&choice), &[])?;
+        Ok(Request::new(self, StartedCollective::Node(started), Outputs::None, ()))
+    }
+
+    #[cold]
+    fn ibarrier_by_graph(
+        &self,
+        call: Call<'_>,
+        choice: SelectedAlgorithm,
+    ) -> Result<Request<'static>> {
+        CollectivePlan::without_buffers(self.path_by_graph(call, choice)?).start(self)
     }
 
     /// Prepares a persistent barrier.

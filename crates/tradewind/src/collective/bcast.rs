@@ -4,6 +4,7 @@ use crate::buffers::Output;
 use crate::call::{Blocks, Call};
 use crate::communicator::Communicator;
 use crate::error::Result;
+use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, OneBuffer};
 use crate::request::Request;
@@ -68,7 +69,7 @@ impl Communicator {
         choice: SelectedAlgorithm,
         buffer: &mut [T],
     ) -> Result<()> {
-        let path = self.path_of_call(&call, &choice)?;
+        let path = self.path_by_graph(call, choice)?;
         CollectivePlan::with_one_buffer(path, call.own_bytes(), call.is_root()).run(self, buffer)
     }
 
@@ -83,7 +84,23 @@ impl Communicator {
         root: u32,
     ) -> Result<Request<'a, O::Back>> {
         let call = self.describe_bcast(CallForm::Nonblocking, buffer.length(), root)?;
-        let path = self.path_of_call(&call, &self.choose(&call))?;
+        let choice = self.choose(&call);
+        if !choice.is_join() {
+            return self.ibcast_by_graph(call, choice, buffer);
+        }
+        // Known to be flat here, so that its pattern is a constant.
+        let path = ExecutionPath::Flat(call.flat(&choice));
+        CollectivePlan::with_one_buffer(path, call.own_bytes(), call.is_root()).start(self, buffer)
+    }
+
+    #[cold]
+    fn ibcast_by_graph<'a, T: Pod, O: Output<'a, T>>(
+        &self,
+        call: Call<'_>,
+        choice: SelectedAlgorithm,
+        buffer: O,
+    ) -> Result<Request<'a, O::Back>> {
+        let path = self.path_by_graph(call, choice)?;
         CollectivePlan::with_one_buffer(path, call.own_bytes(), call.is_root()).start(self, buffer)
     }
 

@@ -4,13 +4,14 @@ use crate::call::{Blocks, Call, kind_of};
 use crate::communicator::Communicator;
 use crate::counts::{Counts, digest};
 use crate::error::Result;
-use crate::forms::Start;
+use crate::forms::CallStart;
 use crate::path::ExecutionPath;
 use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::reduction::{Combination, FoldFunction, ReduceOp};
 use crate::selection::choice::SelectedAlgorithm;
 use bytemuck::Pod;
 use collectives::{Collective, CollectiveError, alltoall};
+use std::borrow::Cow;
 
 /// A plan with an input and an output.
 type Plan<T> = CollectivePlan<TwoBuffers<T>>;
@@ -21,7 +22,7 @@ impl Communicator {
     pub(super) fn plan_equal<T: Pod>(
         &self,
         collective: Collective,
-        start: Start,
+        start: CallStart,
     ) -> Result<Plan<T>> {
         let bytes = self.block_bytes::<T>(collective, &start, None)?;
         self.plan(&self.describe(collective, start.form(), None, Blocks::Equal(bytes))?)
@@ -32,7 +33,7 @@ impl Communicator {
     pub(super) fn plan_rooted<T: Pod>(
         &self,
         collective: Collective,
-        start: Start,
+        start: CallStart,
         root: u32,
     ) -> Result<Plan<T>> {
         let root = Some(root);
@@ -45,7 +46,7 @@ impl Communicator {
     pub(super) fn plan_reduction<T: Pod>(
         &self,
         collective: Collective,
-        start: Start,
+        start: CallStart,
         op: impl ReduceOp<T>,
     ) -> Result<Plan<T>> {
         let bytes = self.block_bytes::<T>(collective, &start, None)?;
@@ -57,7 +58,7 @@ impl Communicator {
     pub(super) fn plan_rooted_reduction<T: Pod>(
         &self,
         collective: Collective,
-        start: Start,
+        start: CallStart,
         op: impl ReduceOp<T>,
         root: u32,
     ) -> Result<Plan<T>> {
@@ -70,7 +71,7 @@ impl Communicator {
     pub(super) fn plan_known_reduction<T: Pod>(
         &self,
         collective: Collective,
-        start: Start,
+        start: CallStart,
         counts: &[usize],
         op: impl ReduceOp<T>,
     ) -> Result<Plan<T>> {
@@ -84,7 +85,7 @@ impl Communicator {
     pub(super) fn plan_known<T: Pod>(
         &self,
         collective: Collective,
-        start: Start,
+        start: CallStart,
         counts: &[usize],
     ) -> Result<Plan<T>> {
         let counts = self.counts_of_ranks::<T>(collective, "the list of counts", counts)?;
@@ -96,7 +97,7 @@ impl Communicator {
     pub(super) fn plan_known_at_root<T: Pod>(
         &self,
         collective: Collective,
-        start: Start,
+        start: CallStart,
         counts: &[usize],
         root: u32,
     ) -> Result<Plan<T>> {
@@ -107,11 +108,11 @@ impl Communicator {
         };
         let bytes = match (&counts, start) {
             (Some(counts), _) => counts.block(root),
-            (None, Start::Prepared { block }) => block,
-            (None, Start::Buffers { output, .. }) if collective == Collective::Scatter => {
+            (None, CallStart::Prepared { block }) => block,
+            (None, CallStart::Buffers { output, .. }) if collective == Collective::Scatter => {
                 output.unwrap_or(0)
             }
-            (None, Start::Buffers { input, .. }) => input.unwrap_or(0),
+            (None, CallStart::Buffers { input, .. }) => input.unwrap_or(0),
         };
         let blocks = Blocks::Own { bytes, all: counts.as_ref() };
         self.plan(&self.describe(collective, start.form(), Some(root), blocks)?)
@@ -122,7 +123,7 @@ impl Communicator {
     pub(super) fn plan_pairs<T: Pod>(
         &self,
         collective: Collective,
-        start: Start,
+        start: CallStart,
         sent: &[usize],
         received: &[usize],
     ) -> Result<Plan<T>> {
@@ -153,7 +154,7 @@ impl Communicator {
     #[inline(always)]
     fn plan_combined<T: Pod>(&self, call: Call<'_>, op: impl ReduceOp<T>) -> Result<Plan<T>> {
         match op.into_combination(call.blocks.sizes())? {
-            Combination::BuiltIn(known) => self.plan(&call.reducing(known)),
+            Combination::BuiltIn(known) => self.plan(&call.with_reduction(known)),
             Combination::UserDefined(function) => self.plan_folded(call, function),
         }
     }
@@ -164,7 +165,7 @@ impl Communicator {
         self.for_each_rank(call.own_bytes())?;
         let delivers = self.plan::<T>(&call.transport_of_fold())?;
         let contributions = call.contributions_to_fold();
-        Ok(delivers.folding(function, call.shape(false), contributions, call.own_bytes()))
+        Ok(delivers.with_fold(function, call.shape(false), contributions, call.own_bytes()))
     }
 
     /// The path of a call by this algorithm.
@@ -184,27 +185,31 @@ impl Communicator {
     /// The path of a call through the graph of its algorithm: cached, or built and linked now. Waits
     /// for all ranks where no rank knows the sizes of all blocks.
     #[inline(never)]
-    fn path_by_graph(&self, call: Call<'_>, choice: SelectedAlgorithm) -> Result<ExecutionPath> {
+    pub(super) fn path_by_graph(
+        &self,
+        call: Call<'_>,
+        choice: SelectedAlgorithm,
+    ) -> Result<ExecutionPath> {
         let signature = call.signature(&choice);
         let sizes = match call.blocks {
-            Blocks::Equal(_) => Vec::new(),
-            Blocks::Known(counts) => counts.bytes.to_vec(),
+            Blocks::Equal(_) => Cow::Borrowed(&[][..]),
+            Blocks::Known(counts) => Cow::Borrowed(&counts.bytes[..]),
             Blocks::Own { bytes, all } => {
-                self.agree_with_root(bytes, all, (call.root.unwrap_or(0), signature))?
+                Cow::Owned(self.agree_with_root(bytes, all, (call.root.unwrap_or(0), signature))?)
             }
             Blocks::OfPairs { sent, received } => {
                 // If the sizes of another rank have changed, a rank with unchanged sizes links again,
                 // too.
                 let own = digest(&[sent.digest(), received.digest()]);
-                let sizes = self.allgather_word(own, signature)?;
-                let key = choice.link_key(signature, call.arguments(), sizes);
+                let agreed = self.allgather_word(own, signature)?;
+                let key = choice.link_key(signature, call.arguments(), agreed);
                 return self.path_of_own_graph(key, || {
                     let rank = self.rank();
                     Ok(alltoall::graph_v(choice.algorithm, rank, &sent.bytes, &received.bytes)?)
                 });
             }
         };
-        let key = choice.link_key(signature, call.arguments(), sizes.clone());
+        let key = choice.link_key(signature, call.arguments(), sizes.to_vec());
         self.path(key, |rank| Ok(call.graph(&choice, rank, &sizes)?))
     }
 
@@ -213,12 +218,12 @@ impl Communicator {
     fn block_bytes<T>(
         &self,
         collective: Collective,
-        start: &Start,
+        start: &CallStart,
         root: Option<u32>,
     ) -> Result<u64> {
         let (input, output) = match *start {
-            Start::Prepared { block } => return Ok(block),
-            Start::Buffers { input, output, .. } => (input, output),
+            CallStart::Prepared { block } => return Ok(block),
+            CallStart::Buffers { input, output, .. } => (input, output),
         };
         let part = |what, bytes: Option<u64>| {
             self.equal_part::<T>(kind_of(collective, false), what, bytes.unwrap_or(0))
@@ -235,6 +240,7 @@ impl Communicator {
         }
     }
 
+    #[inline(always)]
     fn counts_of_ranks<T>(
         &self,
         collective: Collective,

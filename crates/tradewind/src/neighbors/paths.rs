@@ -5,7 +5,7 @@ use crate::buffer_error::Elements;
 use crate::communicator::Communicator;
 use crate::counts::{Counts, digest};
 use crate::error::{Result, argument, does_not_fit};
-use crate::forms::Start;
+use crate::forms::CallStart;
 use crate::internode::unattended;
 use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
@@ -134,10 +134,14 @@ impl Neighbors {
     }
 
     /// The plan of a collective with blocks of equal size.
-    pub(super) fn plan_equal<T: Pod>(&self, kind: CallKind, start: Start) -> Result<Arc<Plan<T>>> {
+    pub(super) fn plan_equal<T: Pod>(
+        &self,
+        kind: CallKind,
+        start: CallStart,
+    ) -> Result<Arc<Plan<T>>> {
         let bytes = match start {
-            Start::Prepared { block } => block,
-            Start::Buffers { input, output, .. } => {
+            CallStart::Prepared { block } => block,
+            CallStart::Buffers { input, output, .. } => {
                 let [input, output] = [input, output].map(|bytes| bytes.unwrap_or(0) as usize);
                 self.block_bytes::<T>(kind, input, output)?
             }
@@ -148,8 +152,8 @@ impl Neighbors {
             return Ok(plan);
         }
         let (path, shape, own) = self.equal_blocks(kind, bytes)?;
-        let plan =
-            Arc::new(CollectivePlan::new(path, shape, FoldOrder::Common).with_own_edges(own));
+        let plan = CollectivePlan::with_own_edges(path, shape, FoldOrder::Common, own);
+        let plan = Arc::new(plan);
         // The communicator keeps linked schedules. Whether one is there must not depend on what this
         // rank alone keeps.
         if matches!(plan.path, ExecutionPath::Flat(_)) {
@@ -162,7 +166,7 @@ impl Neighbors {
     #[inline(always)]
     pub(super) fn plan_alltoallv<T: Pod>(
         &self,
-        start: Start,
+        start: CallStart,
         sent: &[usize],
         received: &[usize],
     ) -> Result<Plan<T>> {
@@ -172,12 +176,12 @@ impl Neighbors {
     /// The plan of an allgather with blocks of different sizes; each rank knows its own.
     pub(super) fn plan_allgatherv<T: Pod>(
         &self,
-        start: Start,
+        start: CallStart,
         received: &[usize],
     ) -> Result<Plan<T>> {
         let bytes = match start {
-            Start::Prepared { block } => block,
-            Start::Buffers { input, .. } => input.unwrap_or(0),
+            CallStart::Prepared { block } => block,
+            CallStart::Buffers { input, .. } => input.unwrap_or(0),
         };
         let sent = bytes as usize / size_of::<T>().max(1);
         self.plan_different(CallKind::NeighborAllgatherv, start, &[sent], received)
@@ -186,7 +190,7 @@ impl Neighbors {
     fn plan_different<T: Pod>(
         &self,
         kind: CallKind,
-        start: Start,
+        start: CallStart,
         sent: &[usize],
         received: &[usize],
     ) -> Result<Plan<T>> {
@@ -196,7 +200,7 @@ impl Neighbors {
         let sent = Counts::of::<T>(kind, "the list of sent counts", sent, blocks)?;
         let received = Counts::of::<T>(kind, "the list of received counts", received, sources)?;
         let (path, shape, own) = self.different_blocks(kind, (&sent, &received), start)?;
-        Ok(CollectivePlan::new(path, shape, FoldOrder::Common).with_own_edges(own))
+        Ok(CollectivePlan::with_own_edges(path, shape, FoldOrder::Common, own))
     }
 
     /// Bytes of a block of elements `T`, computed from the lengths of both buffers.
@@ -275,7 +279,7 @@ impl Neighbors {
         &self,
         kind: CallKind,
         (sent, received): (&Counts, &Counts),
-        start: Start,
+        start: CallStart,
     ) -> Result<NeighborPath> {
         let neighborhood = &self.neighborhood;
         let algorithm = self.communicator.choose_neighbor()?;
@@ -296,7 +300,7 @@ impl Neighbors {
         };
         if joins {
             let received = received.bytes.iter().copied();
-            let is_kept = matches!(start, Start::Prepared { .. });
+            let is_kept = matches!(start, CallStart::Prepared { .. });
             let (path, own) = self.flat_path(call, &sent.bytes, received, is_kept);
             return Ok((path, shape, own));
         }

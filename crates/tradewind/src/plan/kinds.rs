@@ -18,7 +18,7 @@ pub(crate) struct CollectivePlan<B> {
 }
 
 /// Buffers of a [`Persistent`](crate::Persistent) barrier: none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct NoBuffers(pub(super) ());
 
 /// Buffer of a [`Persistent`](crate::Persistent) broadcast: read at the root, written elsewhere.

@@ -2,6 +2,7 @@
 
 use super::kinds::{CollectivePlan, OwnFold, TwoBuffers, check_memory};
 use crate::buffers::{Input, Output};
+use crate::call::Contributions;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
 use crate::internode::request::run_in_place;
@@ -24,24 +25,29 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
     /// reduction was selected.
     #[inline]
     pub(crate) fn new(path: ExecutionPath, shape: BufferShape, order: FoldOrder) -> Self {
-        let buffers = TwoBuffers { shape, own_edges: None, fold: None, element: PhantomData };
+        CollectivePlan::with_own_edges(path, shape, order, None)
+    }
+
+    /// As [`new`](Self::new), with a path that leaves these blocks of the rank for itself to the
+    /// caller.
+    #[inline]
+    pub(crate) fn with_own_edges(
+        path: ExecutionPath,
+        shape: BufferShape,
+        order: FoldOrder,
+        own_edges: Option<Arc<[OwnBlock]>>,
+    ) -> Self {
+        let buffers = TwoBuffers { shape, own_edges, fold: None, element: PhantomData };
         CollectivePlan { path, buffers, order }
     }
 
-    /// The plan with a path that leaves these blocks of the rank for itself to the caller.
-    #[inline(always)]
-    pub(crate) fn with_own_edges(mut self, own_edges: Option<Arc<[OwnBlock]>>) -> Self {
-        self.buffers.own_edges = own_edges;
-        self
-    }
-
-    /// The plan with a path that gathers `gathered` contributions of `bytes` bytes, of which this
-    /// rank folds the first `folded` into a result of this shape.
-    pub(crate) fn folding(
+    /// The plan with a path that gathers contributions of `bytes` bytes, which this rank folds into a
+    /// result of this shape.
+    pub(crate) fn with_fold(
         mut self,
         function: FoldFunction,
         shape: BufferShape,
-        (gathered, folded): (u32, u32),
+        Contributions { gathered, folded }: Contributions,
         bytes: u64,
     ) -> Self {
         let fold = OwnFold {
