@@ -41,7 +41,7 @@ pub(super) enum ShutdownAnswer {
     Sent,
 }
 
-/// First and longest time between two polls of it.
+/// First and longest time between two polls of the other backend.
 const INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(32)];
 
 impl ShutdownState {

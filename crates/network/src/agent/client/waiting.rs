@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Number of polls before a waiter sleeps: about a microsecond. The agent needs a core, too.
 const POLLS: u32 = 50;
-/// Largest extension of the time of polls before a sleep for long buffers, at a nanosecond a byte.
-const LONGEST_POLLING_TIME: Duration = Duration::from_millis(10);
+/// Largest extension of [`INTERNODE_POLLING`] for long buffers, at a nanosecond a byte.
+const LONGEST_EXTENSION: Duration = Duration::from_millis(10);
 
 impl AgentClient {
     /// Waits for a run with the completion word `ended`; see
@@ -53,8 +53,8 @@ impl AgentClient {
 
     /// Polls for the end of a run while the agent runs on another core, because waking a thread on
     /// an idle core takes longer than a message between nodes. Returns true once the run has ended,
-    /// and false after [`INTERNODE_POLLING`] and an extension for the `bytes` bytes of its buffers, or
-    /// at the deadline. On the agent's own core it returns at once, so that the thread sleeps: when
+    /// and false after [`INTERNODE_POLLING`] and an extension for the `bytes` bytes of its buffers,
+    /// or at the deadline. On the agent's own core it returns at once, so that the thread sleeps: when
     /// a thread yields, the scheduler may run it again before a thread that has just been woken.
     fn poll(
         &self,
@@ -64,7 +64,7 @@ impl AgentClient {
         deadline: Option<Instant>,
     ) -> bool {
         let begin = Instant::now();
-        let end = begin + INTERNODE_POLLING + Duration::from_nanos(bytes).min(LONGEST_POLLING_TIME);
+        let end = begin + INTERNODE_POLLING + Duration::from_nanos(bytes).min(LONGEST_EXTENSION);
         let end = deadline.map_or(end, |deadline| deadline.min(end));
         let polling = self.region.polling();
         // Relaxed: the count is a hint for the agent and orders nothing.
