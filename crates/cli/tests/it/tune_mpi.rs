@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use testing::mpi::{Family, Installation, installations};
 
-testing::tests![needs(Mpich):
+testing::tests![needs(MpichDirectory):
     mpich_is_measured_in_jobs_of_its_own,
     a_job_measures_for_its_number_of_ranks,
     other_files_are_not_overwritten,
     a_look_writes_nothing,
     a_single_rank_is_told_what_to_do,
 ];
-testing::tests![needs(OpenMpi): open_mpi_is_measured_in_jobs_of_its_own];
-testing::tests![needs(Mpich, OpenMpi): launchers_find_their_library];
+testing::tests![needs(OpenMpiDirectory): open_mpi_is_measured_in_jobs_of_its_own];
+testing::tests![needs(MpichDirectory, OpenMpi): launchers_find_their_library];
 
 const PROGRAM: &str = r"
 #include <mpi.h>
@@ -109,9 +109,7 @@ fn succeeded(output: &Output) -> String {
 
 /// The installations whose directory has the library too: `tune` is told a directory.
 fn with_directory(family: Family) -> impl Iterator<Item = &'static Installation> {
-    installations(family)
-        .into_iter()
-        .filter(|installation| installation.prefix != Path::new("/usr"))
+    installations(family).into_iter().filter(|one| one.has_directory())
 }
 
 fn is_measured_in_jobs_of_its_own(family: Family) {
