@@ -28,6 +28,9 @@ const SLOT_BYTES: u64 = 4 << 20;
 /// Bytes of the lines at the start of a frame: the completion word and the owner's queue.
 const FRAME_HEAD: u64 = 128;
 
+/// Offset of parts that no memory can hold: the allocation of their block is refused.
+const END_OF_MEMORY: u64 = u64::MAX - 63;
+
 /// Layout of one rank's frame in a slot. All offsets count from the start of the frame.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FrameLayout {
@@ -60,7 +63,7 @@ impl FrameLayout {
             // Each part begins at a line: different processes write to different parts at the same
             // time.
             let at = end;
-            end = (at + bytes).next_multiple_of(64);
+            end = at.saturating_add(bytes).checked_next_multiple_of(64).unwrap_or(END_OF_MEMORY);
             at
         };
         let bindings = reserve(8 * view.buffers().len() as u64);
@@ -129,14 +132,15 @@ impl ProgramLayout {
         let frames: Vec<FrameLayout> =
             linked.ranks.iter().map(|rank| FrameLayout::new(rank, linked.needs_owner)).collect();
         let ranks = linked.ranks.iter().zip(&frames);
-        let total: u64 = ranks.map(|(rank, frame)| frame.bytes + long_bytes(rank)).sum();
+        let total = sum(ranks.map(|(rank, frame)| frame.bytes.saturating_add(long_bytes(rank))));
         let slots = 1 << (SLOT_BYTES / total.max(1)).clamp(2, SLOT_LIMIT).ilog2();
         ProgramLayout { frames, slots, joins: 64 * linked.joins.len() as u64 }
     }
 
     /// Returns the bytes of the block.
     pub(crate) fn bytes(&self) -> u64 {
-        self.slot_at(0).saturating_add(self.slot_bytes().saturating_mul(self.slots))
+        self.states_at(self.frames.len() as u64)
+            .saturating_add(self.slot_bytes().saturating_mul(self.slots))
     }
 
     /// Returns the offset of a rank's run states.
@@ -155,7 +159,7 @@ impl ProgramLayout {
     }
 
     fn slot_bytes(&self) -> u64 {
-        self.joins + self.frames.iter().map(|frame| frame.bytes).sum::<u64>()
+        self.joins.saturating_add(sum(self.frames.iter().map(|frame| frame.bytes)))
     }
 
     /// Returns the bytes of a rank's run states. Only the rank writes them, so they have lines of
@@ -170,5 +174,10 @@ impl ProgramLayout {
 fn long_bytes(rank: &LinkedRank) -> u64 {
     let view = rank.schedule.view();
     let long = view.buffers().iter().filter(|buffer| buffer.length > limits::STAGED);
-    long.map(|buffer| buffer.length).sum()
+    sum(long.map(|buffer| buffer.length))
+}
+
+/// The sum; `u64::MAX` if it is larger.
+fn sum(bytes: impl Iterator<Item = u64>) -> u64 {
+    bytes.fold(0, u64::saturating_add)
 }
