@@ -16,7 +16,7 @@ mod topology;
 
 pub use allgather::{neighbor_allgather, neighbor_allgatherv};
 pub use alltoall::{neighbor_alltoall, neighbor_alltoallv};
-pub use grid::{balanced_dimensions, cartesian};
+pub use grid::{Grid, balanced_dimensions};
 pub use neighborhood::{Neighbor, Neighborhood};
 pub(crate) use topology::Edge;
 pub use topology::Topology;

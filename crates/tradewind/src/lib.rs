@@ -76,8 +76,8 @@
 //! # Messages
 //!
 //! Two ranks exchange messages by [`send`](Communicator::send), [`recv`](Communicator::recv) and
-//! their relatives, which receivers select by [`Source`] and [`Tag`]. [`wait_all`] and [`wait_any`]
-//! take requests of messages and of collectives.
+//! their relatives, which receivers select by [`Source`] and [`Tag`]. [`wait_all`], [`wait_some`],
+//! [`wait_any`] and their tests take requests of messages and of collectives.
 //!
 //! [`messages`] has other mechanisms: queues of short messages ([`Communicator::express`],
 //! [`Communicator::cache_lines`]), channels from one rank to another ([`Communicator::channel`],
@@ -134,7 +134,7 @@ mod streamed_blocks;
 
 pub use buffer_error::BufferError;
 pub use buffers::{InPlace, Input, Output, SharedBuffer};
-pub use collectives::neighbor::balanced_dimensions;
+pub use collectives::neighbor::{Grid, balanced_dimensions};
 pub use collectives::{Algorithm, Collective, CollectiveError, UnknownName};
 pub use communicator::Communicator;
 pub use engine::node::EngineKind;
@@ -147,7 +147,9 @@ pub use goal::graph;
 pub use job::{Job, local, local_nodes, local_with};
 pub use models::decision::CallForm;
 pub use neighbors::Neighbors;
-pub use pending::{Complete, Pending, test_any, wait_all, wait_any};
+pub use pending::{
+    Complete, Pending, test_all, test_any, test_some, wait_all, wait_any, wait_some,
+};
 pub use persistent::Persistent;
 pub use plan::{NoBuffers, OneBuffer, TwoBuffers};
 pub use point_to_point::message::Message;

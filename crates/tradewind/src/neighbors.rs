@@ -6,7 +6,7 @@ mod topology;
 use crate::communicator::Communicator;
 use crate::error::{Result, argument};
 use crate::forms::forms;
-use collectives::neighbor::{Neighbor, Neighborhood};
+use collectives::neighbor::{Grid, Neighbor, Neighborhood};
 use engine::signature::CallKind;
 
 use topology::{SharedTopology, gather_neighborhoods, needs_all_edges};
@@ -76,16 +76,16 @@ impl Communicator {
         Ok(Neighbors::new(self.clone(), own?, all))
     }
 
-    /// Makes a grid of ranks. The neighbours are, dimension by dimension, the previous and the next
-    /// rank. Rank 0 is at the origin, and the last dimension varies fastest.
+    /// Makes the neighbours of a [grid](crate::Grid) of ranks: dimension by dimension, the previous
+    /// and the next rank. Rank 0 is at the origin, and the last dimension varies fastest.
     ///
     /// # Errors
     /// Fails if the product of the dimensions is not the number of ranks, or the two lists have
     /// different lengths.
     pub fn cartesian(&self, dimensions: &[u32], periodic: &[bool]) -> Result<Neighbors> {
-        let neighborhood = Neighborhood::cartesian(dimensions, periodic, self.rank())?;
-        if neighborhood.ranks() != self.size() {
-            let found = format!("{} ranks", neighborhood.ranks());
+        let grid = Grid::new(dimensions, periodic)?;
+        if grid.ranks() != self.size() {
+            let found = format!("{} ranks", grid.ranks());
             return Err(argument(
                 "the product of the dimensions",
                 found,
@@ -93,12 +93,13 @@ impl Communicator {
             ));
         }
         let all = if needs_all_edges(self)? {
-            let of_rank = |rank| Neighborhood::cartesian(dimensions, periodic, rank);
+            let of_rank = |rank| Neighborhood::cartesian(&grid, rank);
             SharedTopology::new((0..self.size()).map(of_rank).collect())
         } else {
             SharedTopology::default()
         };
-        Ok(Neighbors::new(self.clone(), neighborhood, all))
+        let own = Neighborhood::cartesian(&grid, self.rank())?;
+        Ok(Neighbors::new(self.clone(), own, all))
     }
 }
 

@@ -132,6 +132,64 @@ pub fn wait_all<R: Complete>(requests: impl IntoIterator<Item = R>) -> Result<Ve
     requests.into_iter().map(R::wait).collect()
 }
 
+/// Returns `true` if all requests are complete; their results are then in their buffers. Never waits.
+///
+/// # Errors
+/// The failure of an operation, and `RequestFailed` in every later call.
+pub fn test_all<P: Pending>(requests: &mut [P]) -> Result<bool> {
+    // All of them, because the test of each makes progress.
+    requests.iter_mut().try_fold(true, |all, request| Ok(request.test()? && all))
+}
+
+/// Returns the indices of the requests that are complete, in ascending order; their results are then
+/// in their buffers. Requests that are complete are found again: remove them, from the last one on.
+/// Never waits.
+///
+/// # Errors
+/// The failure of an operation. Remove the request that has failed: `test` of it returns an error.
+pub fn test_some<P: Pending>(requests: &mut [P]) -> Result<Vec<usize>> {
+    let mut complete = Vec::new();
+    for (index, request) in requests.iter_mut().enumerate() {
+        if request.test()? {
+            complete.push(index);
+        }
+    }
+    Ok(complete)
+}
+
+/// As [`test_some`], but waits until at least one of the requests is complete. Empty if there are no
+/// requests.
+///
+/// ```
+/// use tradewind::{Op, wait_some};
+/// # fn main() -> Result<(), tradewind::Error> {
+/// tradewind::local(2, |world| {
+///     let mut sums = [[0]; 3];
+///     let outputs = sums.iter_mut();
+///     let start = |output| world.iallreduce(&[1], output, Op::Sum);
+///     let mut requests = outputs.map(start).collect::<Result<Vec<_>, _>>()?;
+///     while !requests.is_empty() {
+///         for complete in wait_some(&mut requests)?.into_iter().rev() {
+///             requests.remove(complete);
+///         }
+///     }
+///     // The buffers are borrowed as long as the requests.
+///     drop(requests);
+///     assert_eq!(sums, [[2]; 3]);
+///     Ok(())
+/// })
+/// # }
+/// ```
+///
+/// # Errors
+/// The errors of [`test_some`].
+pub fn wait_some<P: Pending>(requests: &mut [P]) -> Result<Vec<usize>> {
+    if wait_any(requests)?.is_none() {
+        return Ok(Vec::new());
+    }
+    test_some(requests)
+}
+
 /// Returns the index of a request that is complete, if there is one; its results are then in their
 /// buffers. Requests that are complete are found again: remove them from the slice.
 ///

@@ -38,10 +38,10 @@ pub fn neighbor_alltoall(
 /// [`CollectiveError::TooManyBytes`].
 ///
 /// ```
-/// use collectives::neighbor::{Neighborhood, neighbor_alltoallv};
+/// use collectives::neighbor::{Grid, Neighborhood, neighbor_alltoallv};
 ///
 /// // The halo of a tile with rows of 80 bytes and columns of 40 bytes.
-/// let tile = Neighborhood::cartesian(&[2, 2], &[true, true], 0)?;
+/// let tile = Neighborhood::cartesian(&Grid::new(&[2, 2], &[true, true])?, 0)?;
 /// let halo = [80, 80, 40, 40];
 /// let graph = neighbor_alltoallv(&tile, &halo, &halo)?;
 /// assert_eq!(graph.buffers()[0].length, 240);

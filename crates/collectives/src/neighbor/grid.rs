@@ -1,50 +1,123 @@
-//! Cartesian grids: neighbours, and the number of ranks in each dimension.
+//! Cartesian grids: ranks and coordinates, neighbours, and the number of ranks in each dimension.
 
 use crate::CollectiveError;
 use crate::member::Member;
 
-/// The neighbours of a rank in a grid of these extents: dimension by dimension, the one in the
-/// negative direction, then the one in the positive direction; `None` beyond the edge of a
-/// dimension that is not periodic.
+/// A Cartesian grid of ranks.
 ///
-/// Ranks are numbered row by row: the last coordinate changes fastest. Order and numbering are
-/// those of the MPI standard, version 4.1, sections 8.5 and 8.6.
-///
-/// # Errors
-/// [`CollectiveError::PeriodicFlagsDoNotFit`], [`CollectiveError::GridSize`],
-/// [`CollectiveError::RankOutOfRange`].
+/// Ranks are numbered row by row: the last coordinate changes fastest. Numbering and order of the
+/// neighbours are those of the MPI standard, version 4.1, sections 8.5 and 8.6.
 ///
 /// ```
-/// use collectives::neighbor::cartesian;
+/// use collectives::neighbor::Grid;
 ///
 /// // 0 1 2
 /// // 3 4 5, the second dimension periodic
-/// assert_eq!(cartesian(&[2, 3], &[false, true], 4)?, [Some(1), None, Some(3), Some(5)]);
+/// let grid = Grid::new(&[2, 3], &[false, true])?;
+/// assert_eq!(grid.coordinates(5), Some(vec![1, 2]));
+/// assert_eq!(grid.rank(&[1, 3]), Some(3));
+/// assert_eq!(grid.rank(&[2, 0]), None);
+/// assert_eq!(grid.shifted(5, 1, 2), Some(4));
 /// # Ok::<(), collectives::CollectiveError>(())
 /// ```
-pub fn cartesian(
-    dimensions: &[u32],
-    periodic: &[bool],
-    rank: u32,
-) -> Result<Vec<Option<u32>>, CollectiveError> {
-    if dimensions.len() != periodic.len() {
-        let dimensions = dimensions.len();
-        let periodic = periodic.len();
-        return Err(CollectiveError::PeriodicFlagsDoNotFit { dimensions, periodic });
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Grid {
+    dimensions: Vec<Dimension>,
+    ranks: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Dimension {
+    extent: u32,
+    is_periodic: bool,
+    /// Distance of the numbers of two ranks that are next to each other in this dimension.
+    stride: u32,
+}
+
+impl Grid {
+    /// A grid of these extents; a periodic dimension is a ring.
+    ///
+    /// # Errors
+    /// [`CollectiveError::PeriodicFlagsDoNotFit`], [`CollectiveError::GridSize`].
+    pub fn new(dimensions: &[u32], periodic: &[bool]) -> Result<Self, CollectiveError> {
+        if dimensions.len() != periodic.len() {
+            let dimensions = dimensions.len();
+            let periodic = periodic.len();
+            return Err(CollectiveError::PeriodicFlagsDoNotFit { dimensions, periodic });
+        }
+        let ranks = places(dimensions)?;
+        let mut stride = ranks;
+        let with_stride = |(extent, is_periodic): (&u32, &bool)| {
+            stride /= extent;
+            Dimension { extent: *extent, is_periodic: *is_periodic, stride }
+        };
+        let dimensions = dimensions.iter().zip(periodic).map(with_stride).collect();
+        Ok(Grid { dimensions, ranks })
     }
-    let mut stride = places(dimensions)?;
-    Member::new(rank, stride)?;
-    let mut neighbors = Vec::with_capacity(2 * dimensions.len());
-    for (extent, periodic) in dimensions.iter().zip(periodic) {
-        stride /= extent;
-        let line = Member::new(rank / stride % extent, *extent)?;
-        let at = |coordinate: u32| rank - line.after(0) * stride + coordinate * stride;
-        let negative = line.before(1);
-        let positive = line.after(1);
-        neighbors.push((*periodic || line.after(0) != 0).then(|| at(negative)));
-        neighbors.push((*periodic || positive != 0).then(|| at(positive)));
+
+    /// The number of ranks.
+    pub fn ranks(&self) -> u32 {
+        self.ranks
     }
-    Ok(neighbors)
+
+    /// The coordinates of a rank; `None` if the grid has no such rank. As `MPI_Cart_coords`.
+    pub fn coordinates(&self, rank: u32) -> Option<Vec<i64>> {
+        let of_rank = |dimension: &Dimension| i64::from(dimension.coordinate(rank));
+        (rank < self.ranks).then(|| self.dimensions.iter().map(of_rank).collect())
+    }
+
+    /// The rank at these coordinates, one for each dimension. In a periodic dimension they may be
+    /// any numbers; beyond the edge of another one there is no rank. As `MPI_Cart_rank`.
+    pub fn rank(&self, coordinates: &[i64]) -> Option<u32> {
+        if coordinates.len() != self.dimensions.len() {
+            return None;
+        }
+        let places = self.dimensions.iter().zip(coordinates);
+        places.map(|(dimension, coordinate)| dimension.place((*coordinate).into())).sum()
+    }
+
+    /// The rank that is `displacement` steps in a dimension from a rank; `None` beyond the edge of a
+    /// dimension that is not periodic, or if the grid has no such rank or dimension.
+    ///
+    /// `MPI_Cart_shift` has it as the destination; its source is that of the opposite displacement.
+    pub fn shifted(&self, rank: u32, dimension: usize, displacement: i64) -> Option<u32> {
+        let dimension = self.dimensions.get(dimension).filter(|_| rank < self.ranks)?;
+        let coordinate = dimension.coordinate(rank);
+        let place = dimension.place(i128::from(coordinate) + i128::from(displacement))?;
+        Some(rank - coordinate * dimension.stride + place)
+    }
+
+    /// The neighbours of a rank: dimension by dimension, the one in the negative direction, then the
+    /// one in the positive direction; `None` beyond the edge of a dimension that is not periodic.
+    ///
+    /// # Errors
+    /// [`CollectiveError::RankOutOfRange`].
+    ///
+    /// ```
+    /// use collectives::neighbor::Grid;
+    ///
+    /// let grid = Grid::new(&[2, 3], &[false, true])?;
+    /// assert_eq!(grid.neighbors(4)?, [Some(1), None, Some(3), Some(5)]);
+    /// # Ok::<(), collectives::CollectiveError>(())
+    /// ```
+    pub fn neighbors(&self, rank: u32) -> Result<Vec<Option<u32>>, CollectiveError> {
+        Member::new(rank, self.ranks)?;
+        let both = |dimension| [-1, 1].map(|step| self.shifted(rank, dimension, step));
+        Ok((0..self.dimensions.len()).flat_map(both).collect())
+    }
+}
+
+impl Dimension {
+    fn coordinate(self, rank: u32) -> u32 {
+        rank / self.stride % self.extent
+    }
+
+    /// Summand of a coordinate in the number of a rank.
+    fn place(self, coordinate: i128) -> Option<u32> {
+        let extent = i128::from(self.extent);
+        let is_inside = self.is_periodic || (0..extent).contains(&coordinate);
+        is_inside.then(|| coordinate.rem_euclid(extent) as u32 * self.stride)
+    }
 }
 
 /// The number of places in a grid.

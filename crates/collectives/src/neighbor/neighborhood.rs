@@ -1,6 +1,6 @@
 //! A rank's edges in a directed graph, and the operations for them.
 
-use super::grid::cartesian;
+use super::grid::Grid;
 use crate::CollectiveError;
 use crate::member::Member;
 use goal::graph::{Block, Graph};
@@ -58,8 +58,7 @@ impl Neighborhood {
         Self::of(rank, ranks, list(sources), list(destinations))
     }
 
-    /// The neighbours of a rank in a grid, in the order of [`cartesian`], as sources and as
-    /// destinations.
+    /// The [neighbours](Grid::neighbors) of a rank in a grid, as sources and as destinations.
     ///
     /// A block sent in the negative direction of a dimension arrives at its neighbour as
     /// coming from the positive direction, and the reverse. This also holds where both neighbours
@@ -67,31 +66,26 @@ impl Neighborhood {
     /// section 8.6), so a halo exchange needs no special case.
     ///
     /// # Errors
-    /// As [`cartesian`].
+    /// [`CollectiveError::RankOutOfRange`].
     ///
     /// ```
-    /// use collectives::neighbor::Neighborhood;
+    /// use collectives::neighbor::{Grid, Neighborhood};
     ///
     /// // The upper left corner of a grid of 2 × 3 ranks, periodic in the second dimension.
-    /// let corner = Neighborhood::cartesian(&[2, 3], &[false, true], 0)?;
+    /// let corner = Neighborhood::cartesian(&Grid::new(&[2, 3], &[false, true])?, 0)?;
     /// let ranks: Vec<_> = corner.sources().iter().map(|source| source.rank).collect();
     /// assert_eq!(ranks, [None, Some(3), Some(2), Some(1)]);
     /// # Ok::<(), collectives::CollectiveError>(())
     /// ```
-    pub fn cartesian(
-        dimensions: &[u32],
-        periodic: &[bool],
-        rank: u32,
-    ) -> Result<Self, CollectiveError> {
-        let neighbors = cartesian(dimensions, periodic, rank)?;
-        let ranks = dimensions.iter().product();
+    pub fn cartesian(grid: &Grid, rank: u32) -> Result<Self, CollectiveError> {
+        let neighbors = grid.neighbors(rank)?;
         // The tag is the direction of the message: what comes from the negative side was sent in
         // the positive direction.
         let list = |opposite: u32| {
             let tags = (0..).map(|position: u32| position ^ opposite);
             neighbors.iter().zip(tags).map(|(rank, tag)| Neighbor { rank: *rank, tag }).collect()
         };
-        Self::of(rank, ranks, list(1), list(0))
+        Self::of(rank, grid.ranks(), list(1), list(0))
     }
 
     /// Rank `rank` of `ranks` has these sources and destinations, as they were given by another

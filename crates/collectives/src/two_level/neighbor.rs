@@ -26,12 +26,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// [`CollectiveError::SizesOfOtherRanks`] when there is not a node for each rank.
 ///
 /// ```
-/// use collectives::neighbor::{Neighborhood, Topology};
+/// use collectives::neighbor::{Grid, Neighborhood, Topology};
 /// use collectives::two_level;
 ///
 /// // Two rows of three ranks, each row a node; each rank has one neighbour in the other row, twice,
 /// // and two in its own.
-/// let own = |rank| Neighborhood::cartesian(&[2, 3], &[true, true], rank);
+/// let grid = Grid::new(&[2, 3], &[true, true])?;
+/// let own = |rank| Neighborhood::cartesian(&grid, rank);
 /// let topology = Topology::new(&(0..6).map(own).collect::<Result<Vec<_>, _>>()?)?;
 /// let graph = two_level::neighbor_alltoall(0, &topology, &[0, 0, 0, 1, 1, 1], 64)?;
 /// // Send and receive with both neighbours in the row, one of which is also its leader, and at

@@ -2,7 +2,7 @@
 
 use crate::reference::SUM;
 use collectives::CollectiveError as Error;
-use collectives::neighbor::{self, Neighborhood};
+use collectives::neighbor::{self, Grid, Neighborhood};
 use collectives::{Algorithm, Choice, Collective, GraphSpec, Levels, Reduction, Sizes, Tuning};
 use collectives::{allreduce, alltoall, bcast, gather, reduce, reduce_scatter};
 use goal::arithmetic::{Arithmetic, DataType};
@@ -151,17 +151,21 @@ fn neighbours_must_exist_and_loops_have_two_ends() {
 
 #[test]
 fn grids_must_be_grids() {
-    let error = neighbor::cartesian(&[2, 3], &[true], 0).unwrap_err();
+    let error = Grid::new(&[2, 3], &[true]).unwrap_err();
     assert_eq!(error, Error::PeriodicFlagsDoNotFit { dimensions: 2, periodic: 1 });
     for dimensions in [vec![2, 0], vec![1 << 16, 1 << 16]] {
-        let error = Neighborhood::cartesian(&dimensions, &[true; 2], 0).unwrap_err();
+        let error = Grid::new(&dimensions, &[true; 2]).unwrap_err();
         assert!(matches!(error, Error::GridSize { .. }), "{error}");
     }
-    assert_eq!(
-        neighbor::cartesian(&[2, 3], &[true; 2], 6),
-        Err(Error::RankOutOfRange { rank: 6, ranks: 6 })
-    );
-    assert_eq!(neighbor::cartesian(&[], &[], 0), Ok(vec![]));
+    let grid = Grid::new(&[2, 3], &[true; 2]).unwrap();
+    let error = Error::RankOutOfRange { rank: 6, ranks: 6 };
+    assert_eq!(grid.neighbors(6).unwrap_err(), error);
+    assert_eq!(Neighborhood::cartesian(&grid, 6).unwrap_err(), error);
+    assert_eq!(grid.coordinates(6), None);
+    assert_eq!((grid.shifted(6, 0, 0), grid.shifted(0, 2, 0)), (None, None));
+    assert_eq!((grid.rank(&[0]), grid.rank(&[0; 3])), (None, None));
+    let point = Grid::new(&[], &[]).unwrap();
+    assert_eq!((point.ranks(), point.neighbors(0), point.rank(&[])), (1, Ok(vec![]), Some(0)));
     for (ranks, dimensions) in [(0, 2), (4, 0)] {
         assert_eq!(
             neighbor::balanced_dimensions(ranks, dimensions),

@@ -1,6 +1,6 @@
 //! Numbering and extents of grids.
 
-use collectives::neighbor::{balanced_dimensions, cartesian};
+use collectives::neighbor::{Grid, balanced_dimensions};
 
 /// A rank's coordinates, last one fastest.
 fn coordinates(dimensions: &[u32], mut rank: u32) -> Vec<u32> {
@@ -17,30 +17,50 @@ fn coordinates(dimensions: &[u32], mut rank: u32) -> Vec<u32> {
     coordinates
 }
 
+const GRIDS: [&[u32]; 6] = [&[], &[1], &[5], &[2, 3], &[4, 1, 3], &[2, 2, 2, 2]];
+
 #[test]
-fn neighbours_differ_by_one_in_one_coordinate() {
-    for dimensions in [vec![1], vec![5], vec![2, 3], vec![4, 1, 3], vec![2, 2, 2, 2]] {
-        let ranks: u32 = dimensions.iter().product();
-        for periodic in [true, false] {
-            for rank in 0..ranks {
-                let neighbors =
-                    cartesian(&dimensions, &vec![periodic; dimensions.len()], rank).unwrap();
-                let here = coordinates(&dimensions, rank);
-                for (dimension, extent) in dimensions.iter().enumerate() {
-                    for (side, step) in [(0, -1i64), (1, 1)] {
-                        let moved = i64::from(here[dimension]) + step;
-                        let inside = (0..i64::from(*extent)).contains(&moved);
-                        let mut expected = here.clone();
-                        expected[dimension] = moved.rem_euclid(i64::from(*extent)) as u32;
-                        let found = neighbors[2 * dimension + side]
-                            .map(|rank| coordinates(&dimensions, rank));
+fn ranks_have_coordinates_and_coordinates_ranks() {
+    for dimensions in GRIDS {
+        let grid = Grid::new(dimensions, &vec![false; dimensions.len()]).unwrap();
+        for rank in 0..grid.ranks() {
+            let found = grid.coordinates(rank).unwrap();
+            let expected = coordinates(dimensions, rank);
+            assert!(found.iter().copied().eq(expected.into_iter().map(i64::from)), "{found:?}");
+            assert_eq!(grid.rank(&found), Some(rank), "{dimensions:?}");
+        }
+    }
+}
+
+#[test]
+fn a_shift_wraps_in_periodic_dimensions_only() {
+    let displacements = [0, 1, -1, 2, -2, 3, 7, -9, i64::MAX, i64::MIN];
+    for dimensions in GRIDS {
+        for is_periodic in [true, false] {
+            let grid = Grid::new(dimensions, &vec![is_periodic; dimensions.len()]).unwrap();
+            for rank in 0..grid.ranks() {
+                let here = coordinates(dimensions, rank);
+                let shifted = |dimension: usize, displacement: i64| {
+                    let extent = i128::from(dimensions[dimension]);
+                    let moved = i128::from(here[dimension]) + i128::from(displacement);
+                    let mut expected = here.clone();
+                    expected[dimension] = moved.rem_euclid(extent) as u32;
+                    (is_periodic || (0..extent).contains(&moved)).then_some(expected)
+                };
+                let found = |rank: Option<u32>| rank.map(|rank| coordinates(dimensions, rank));
+                for dimension in 0..dimensions.len() {
+                    for displacement in displacements {
                         assert_eq!(
-                            found,
-                            (periodic || inside).then_some(expected),
-                            "{rank} in {dimensions:?}"
+                            found(grid.shifted(rank, dimension, displacement)),
+                            shifted(dimension, displacement),
+                            "{rank} in {dimensions:?} by {displacement}"
                         );
                     }
                 }
+                let neighbors = grid.neighbors(rank).unwrap().into_iter().map(found);
+                let expected = (0..dimensions.len())
+                    .flat_map(|dimension| [-1, 1].map(|step| shifted(dimension, step)));
+                assert!(neighbors.eq(expected), "{rank} in {dimensions:?}");
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::{UNTOUCHED, block, run};
 use collectives::neighbor::{
-    Neighborhood, Topology, balanced_dimensions, neighbor_allgather, neighbor_alltoall,
+    Grid, Neighborhood, Topology, balanced_dimensions, neighbor_allgather, neighbor_alltoall,
     neighbor_alltoallv,
 };
 use collectives::{CollectiveError, two_level};
@@ -180,7 +180,8 @@ fn two_messages_are_put_together_where_that_is_cheap() {
     // A ring of four has an edge from rank 0 to rank 1, which speaks for both; in one of eight rank
     // 0 has none to rank 3.
     for (ranks, expected) in [(4u32, 1), (8, 2)] {
-        let own = |rank| Neighborhood::cartesian(&[ranks], &[true], rank).unwrap();
+        let ring = Grid::new(&[ranks], &[true]).unwrap();
+        let own = |rank| Neighborhood::cartesian(&ring, rank).unwrap();
         let topology = Topology::new(&(0..ranks).map(own).collect::<Vec<_>>()).unwrap();
         let nodes: Vec<u32> = (0..ranks).map(|rank| rank / (ranks / 2)).collect();
         let graph = |rank| two_level::neighbor_alltoall(rank, &topology, &nodes, 8).unwrap();
@@ -255,7 +256,8 @@ fn in_a_grid_blocks_arrive_in_the_direction_they_were_sent() {
             for flags in 0..1u32 << count {
                 let periodic: Vec<bool> =
                     (0..count).map(|dimension| flags >> dimension & 1 == 1).collect();
-                let own = |rank| Neighborhood::cartesian(&dimensions, &periodic, rank).unwrap();
+                let grid = Grid::new(&dimensions, &periodic).unwrap();
+                let own = |rank| Neighborhood::cartesian(&grid, rank).unwrap();
                 let graphs: Vec<Graph> =
                     (0..ranks).map(|rank| neighbor_alltoall(&own(rank), BYTES).unwrap()).collect();
                 let directions = 0..2 * count as u32;

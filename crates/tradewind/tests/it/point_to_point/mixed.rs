@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tradewind::{
     Communicator, Op, Pending, RecvRequest, Request, Result, SendRequest, Source, local,
-    local_nodes, test_any, wait_any,
+    local_nodes, test_any, test_some, wait_any, wait_some,
 };
 
 testing::tests![requests_of_all_kinds_complete_once_under_traffic];
@@ -102,15 +102,19 @@ fn run_rounds(world: &Communicator) -> Result<()> {
             // Tests and waits by turns, with the requests in another order each time.
             let middle = (first + complete) % pending.len();
             pending.rotate_left(middle);
-            let found = match complete % 2 {
-                0 => test_any(&mut pending)?,
-                _ => wait_any(&mut pending)?,
+            let found = match complete % 4 {
+                0 => test_any(&mut pending)?.into_iter().collect(),
+                1 => wait_any(&mut pending)?.into_iter().collect(),
+                2 => test_some(&mut pending)?,
+                _ => wait_some(&mut pending)?,
             };
-            if let Some(one) = found {
-                pending.remove(one);
-                complete += 1;
-            } else {
+            assert!(complete % 2 == 0 || !found.is_empty());
+            if found.is_empty() {
                 std::thread::yield_now();
+            }
+            complete += found.len();
+            for one in found.into_iter().rev() {
+                pending.remove(one);
             }
         }
         assert_eq!(complete, WINDOW * Round::OPERATIONS);

@@ -2,7 +2,10 @@
 
 use super::{bytes, everywhere};
 use std::time::Duration;
-use tradewind::{Op, Pending, RecvRequest, Source, Tag, test_any, wait_all, wait_any};
+use tradewind::{
+    Op, Pending, RecvRequest, Source, Tag, test_all, test_any, test_some, wait_all, wait_any,
+    wait_some,
+};
 
 testing::tests![
     dropped_requests_lose_nothing_else,
@@ -12,6 +15,7 @@ testing::tests![
     cancelled_receives_take_nothing,
     synchronous_sends_wait_for_their_receive,
     requests_of_several_kinds_are_waited_for_together,
+    all_are_complete_when_each_is,
     a_receive_completes_in_pieces_of_waiting,
     posted_long_receives_complete_while_others_are_waited_for,
     long_messages_arrive_while_their_receiver_waits_for_a_collective,
@@ -251,4 +255,30 @@ fn long_messages_arrive_while_their_receiver_waits_for_a_collective() {
         Ok(())
     })
     .expect("the job succeeds");
+}
+
+fn all_are_complete_when_each_is() {
+    everywhere(2, |world| {
+        if world.rank() == 0 {
+            world.send(&[7_u64], 1, 2)?;
+            world.recv(&mut [0_u8], 1, 0)?;
+            return world.send(&[5_u64], 1, 1);
+        }
+        let mut values = [[0_u64]; 2];
+        let [first, second] = &mut values;
+        let mut requests = [world.irecv(first, 0, 1)?, world.irecv(second, 0, 2)?];
+        assert_eq!(wait_some(&mut requests)?, [1]);
+        assert!(!test_all(&mut requests)?);
+        assert_eq!(test_some(&mut requests)?, [1]);
+        world.send(&[0_u8], 0, 0)?;
+        while !test_all(&mut requests)? {
+            std::thread::yield_now();
+        }
+        assert_eq!(wait_some(&mut requests)?, [0, 1]);
+        assert!(wait_some::<RecvRequest<'_>>(&mut [])?.is_empty() && test_all(&mut requests[..0])?);
+        drop(requests);
+        assert_eq!(values, [[5], [7]]);
+        Ok(())
+    })
+    .expect("the messages arrive");
 }
