@@ -242,7 +242,7 @@ impl<M: Mode> Call<M> {
     /// Leaves a call to the MPI library because only some ranks have the lengths of its blocks.
     pub(crate) fn check_unknown_lengths(self) -> Result<(), Refusal> {
         report::note_length(None);
-        self.mode.check_unknown_lengths(self.served)
+        self.mode.check_unknown_lengths()
     }
 
     /// Returns the remainder of a call, which unpacks the output if there is something to unpack.

@@ -5,7 +5,6 @@
 
 use crate::abi::Abi;
 use crate::buffers::Staging;
-use crate::communicators::Served;
 use crate::private::drive;
 use crate::reason::Reason;
 use crate::refusal::Refusal;
@@ -78,9 +77,6 @@ macro_rules! modes {
                 }
             }
 
-            /// Leaves a call to the MPI library because only some ranks have its lengths.
-            fn check_unknown_lengths(self, served: &Served) -> Result<(), Refusal>;
-
             /// Leaves a reduction to the MPI library because only that library has its operation: its
             /// time depends on that, and is not measured.
             fn check_operation_of_library(self) -> Result<(), Refusal> {
@@ -88,8 +84,8 @@ macro_rules! modes {
                 if is_forced { Ok(()) } else { Err(Refusal::Left(Reason::Operation)) }
             }
 
-            /// Leaves a call to the MPI library because only pairs of ranks have its lengths.
-            fn check_lengths_of_pairs(self) -> Result<(), Refusal> {
+            /// Leaves a call to the MPI library because only some ranks have its lengths.
+            fn check_unknown_lengths(self) -> Result<(), Refusal> {
                 if self.sizes().all { Ok(()) } else { Err(Refusal::Left(Reason::Slower)) }
             }
 
@@ -127,14 +123,6 @@ macro_rules! modes {
             #[inline]
             fn sizes(self) -> &'static Sizes {
                 self.0
-            }
-
-            /// Between nodes the start would wait until all ranks agree on the lengths.
-            fn check_unknown_lengths(self, served: &Served) -> Result<(), Refusal> {
-                match served.communicator.nodes() {
-                    1 => self.check_lengths_of_pairs(),
-                    _ => Err(Refusal::Left(Reason::Nodes)),
-                }
             }
 
             fn exchange(
@@ -176,10 +164,6 @@ macro_rules! modes {
             #[inline]
             fn sizes(self) -> &'static Sizes {
                 self.0
-            }
-
-            fn check_unknown_lengths(self, _served: &Served) -> Result<(), Refusal> {
-                self.check_lengths_of_pairs()
             }
 
             fn exchange(

@@ -28,7 +28,7 @@ impl<M: Mode> Call<M> {
         length: Option<usize>,
         start: impl FnOnce(From, To) -> tradewind::Result<M::Begun>,
     ) -> Start<M> {
-        self.mode.check_lengths_of_pairs()?;
+        self.mode.check_unknown_lengths()?;
         report::note_length(length);
         self.communicator()?;
         // Blocks of neighbours that are no rank keep their values.

@@ -38,8 +38,7 @@ reasons! {
     Arguments "arguments";
     /// Only the MPI library has the operation.
     Operation "operation";
-    /// The communicator has ranks on several nodes, where nothing has been measured, or where the
-    /// start would wait for them.
+    /// The communicator has ranks on several nodes, where nothing has been measured.
     Nodes "nodes";
     /// A rank has no shared memory for the communicator of a persistent collective.
     Memory "memory";

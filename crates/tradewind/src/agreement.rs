@@ -5,7 +5,6 @@ use crate::error::{Error, Result};
 use crate::internode::group::InternodeGroup;
 use crate::internode::request::InternodeRequest;
 use crate::internode::schedule::InternodeSchedule;
-use crate::internode::unattended;
 use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
 use collectives::{Algorithm, Tuning};
@@ -114,37 +113,12 @@ impl Communicator {
         let register = || {
             let schedule = compile(&allgather_graph(internode.rank(), internode.ranks())?)?;
             let general = &internode.job().backends.general;
-            // Its runs are blocking ones. An exchange of pairs that another rank starts for the same call
-            // then differs in its form, also on one backend.
-            let is_beside_others = unattended::has_exchanges_of_pairs(internode);
-            InternodeSchedule::register(internode, general, &schedule, call, is_beside_others)
+            InternodeSchedule::register(internode, general, &schedule, call, false)
         };
         match self.cached_path(key, || Ok(ExecutionPath::Internode(register()?)))? {
             ExecutionPath::Internode(schedule) => Ok(schedule),
             ExecutionPath::Flat(_) | ExecutionPath::Linked(_) => register(),
         }
-    }
-
-    /// Returns true if the ranks run a nonblocking collective themselves because it
-    /// [needs no thread](unattended) on any of them, where every rank can build its own graph only.
-    /// Then it waits for all ranks.
-    pub(crate) fn all_need_no_thread(
-        &self,
-        internode: &InternodeGroup,
-        graph: &Graph,
-        call: Signature,
-    ) -> Result<bool> {
-        if !unattended::needs_all_graphs(internode) {
-            return Ok(false);
-        }
-        // The others wait for the word of a rank with a wrong graph, too.
-        let schedule = compile(graph);
-        let is_own_one = |schedule| unattended::own_part_needs_no_thread(internode, schedule);
-        let own = schedule.as_ref().is_ok_and(is_own_one);
-        let call = Signature { kind: CallKind::Link, ..call };
-        let all = self.allgather_word(u64::from(own), call)?;
-        schedule?;
-        Ok(all.iter().all(|own| *own == 1))
     }
 
     /// Registers this rank's graph with a backend between nodes. The ranks agree on the backend: a

@@ -71,6 +71,14 @@ impl Blocks<'_> {
         !matches!(self, Blocks::Equal(_))
     }
 
+    /// The sizes of different blocks of all ranks, where this rank knows them.
+    pub(crate) fn of_all_ranks(&self) -> &[u64] {
+        match self {
+            Blocks::Known(counts) | Blocks::Own { all: Some(counts), .. } => &counts.bytes,
+            Blocks::Equal(_) | Blocks::Own { all: None, .. } | Blocks::OfPairs { .. } => &[],
+        }
+    }
+
     /// Sizes that the ranks reduce separately.
     #[inline(always)]
     pub(crate) fn sizes(&self) -> &[u64] {
@@ -209,6 +217,17 @@ impl<'c> Call<'c> {
             Blocks::Equal(bytes) => u64::from(self.ranks) * bytes,
             Blocks::Own { all, .. } => all.map_or(0, |counts| counts.total),
             Blocks::Known(counts) | Blocks::OfPairs { sent: counts, .. } => counts.total,
+        }
+    }
+
+    /// Sizes of different blocks, as far as this rank knows them: those of all ranks, its own, or those
+    /// that it sends to each and then those that it receives from each.
+    pub(crate) fn sizes_of_key(&self) -> Vec<u64> {
+        match self.blocks {
+            Blocks::Equal(_) => Vec::new(),
+            Blocks::Known(counts) | Blocks::Own { all: Some(counts), .. } => counts.bytes.to_vec(),
+            Blocks::Own { bytes, all: None } => vec![bytes],
+            Blocks::OfPairs { sent, received } => [&sent.bytes[..], &received.bytes[..]].concat(),
         }
     }
 
@@ -387,6 +406,23 @@ impl<'c> Call<'c> {
                 VariableBlocks::new(each(sent), each(received))
             }
         })
+    }
+
+    /// The graph of this rank, which may not know all sizes.
+    pub(crate) fn own_graph(&self, choice: &SelectedAlgorithm) -> Result<Graph, CollectiveError> {
+        match self.blocks {
+            Blocks::OfPairs { sent, received } => {
+                let algorithm = choice.algorithm;
+                collectives::alltoall::graph_v(algorithm, self.rank, &sent.bytes, &received.bytes)
+            }
+            Blocks::Own { bytes, all: None } => {
+                // The graph of a rank that is not the root has its own block only.
+                let own = |rank| if rank == self.rank { bytes } else { 0 };
+                let sizes: Vec<u64> = (0..self.ranks).map(own).collect();
+                self.graph(choice, self.rank, &sizes)
+            }
+            _ => self.graph(choice, self.rank, self.blocks.of_all_ranks()),
+        }
     }
 
     /// The graph of a rank. `sizes` are those of the blocks of all ranks, if they may differ.

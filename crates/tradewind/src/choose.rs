@@ -21,16 +21,22 @@ impl Communicator {
     pub(crate) fn choose(&self, call: &Call<'_>) -> SelectedAlgorithm {
         let collective = call.collective;
         let form = call.form;
-        if call.has_unknown_sizes() && self.joins_unknown_sizes(form) {
+        if call.has_unknown_sizes() && self.internode().is_none() {
             return SelectedAlgorithm::join(form, collective, ChoiceReason::Open);
+        }
+        // The only algorithm in which a rank needs no size of a block between two others.
+        if let Blocks::Own { .. } = call.blocks {
+            return SelectedAlgorithm::new(form, collective, Algorithm::Flat, ChoiceReason::Open);
         }
         let choice = self.choose_among(form, collective, call.model_bytes(), call.order());
         if !call.exchanges_different_sizes() {
             return choice;
         }
-        // One level, because a leader does not know the sizes of the other ranks' blocks.
+        // One level, because a leader does not know the sizes of the other ranks' blocks. The general
+        // engine, because the ranks do not agree on another one.
         let algorithm = for_different_sizes(choice.algorithm);
-        SelectedAlgorithm { algorithm, ranks_per_node: None, ..choice }
+        let engine = choice.engine.filter(|_| !call.has_unknown_sizes());
+        SelectedAlgorithm { algorithm, engine, ranks_per_node: None, ..choice }
     }
 
     #[inline]
@@ -54,11 +60,13 @@ impl Communicator {
         }
     }
 
-    /// Returns whether a collective with block sizes that not all ranks know is a join because its
-    /// start waits for no rank. All other algorithms need the sizes of all ranks.
+    /// Checks the algorithm that is set for a collective, where another one may run.
     #[inline]
-    pub(crate) fn joins_unknown_sizes(&self, form: CallForm) -> bool {
-        form == CallForm::Nonblocking && self.internode().is_none()
+    pub(crate) fn check_algorithm(&self, collective: Collective) -> Result<()> {
+        match self.chosen().get(collective) {
+            None => Ok(()),
+            Some(set) => Ok(collective.check_algorithm(set).map_err(CollectiveError::from)?),
+        }
     }
 
     /// Chooses the algorithm of a neighbour collective: direct or join.

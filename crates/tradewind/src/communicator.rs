@@ -18,7 +18,7 @@ use models::decision::rules::MachineClass;
 use shm::arena::Arena;
 use shm::segment::Segment;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Largest number of linked schedules in the cache of a communicator. Each has the schedules of all
 /// ranks in private memory.
@@ -40,16 +40,26 @@ const MOST_LINKED: u64 = 1024;
 ///
 /// With algorithms other than `join`, the first collective of a kind and size links a schedule,
 /// which stays in a cache. The cache holds the 1024 most recently used schedules, with at most half of
-/// the arena. On one node no nonblocking call waits for another rank. Between nodes two kinds of starts
-/// first wait for all ranks to agree: that of a collective with block sizes that only some ranks have,
-/// such as [`ialltoallv`](Self::ialltoallv); and where the kernel engine is available, the first of a
-/// collective and size, on its engine.
+/// the arena; between nodes another one holds as many of collectives with block sizes that only some
+/// ranks have. No nonblocking call waits for another rank, with one exception: between nodes, where the
+/// kernel engine is available, the first of a collective and size waits for all ranks to agree on its
+/// engine.
 #[derive(Clone, Debug)]
 pub struct Communicator {
     shared: Arc<Shared>,
-    /// The cache of this handle's schedules: that of the communicator, or of a topology.
-    paths: Arc<Mutex<PathCache>>,
+    /// The caches of this handle's schedules: those of the communicator, or of a topology.
+    paths: Arc<Paths>,
     algorithms: Algorithms,
+}
+
+/// The cached paths of a communicator or of a topology.
+#[derive(Debug, Default)]
+struct Paths {
+    /// Those that all ranks make together, or in the same order of calls.
+    common: Mutex<PathCache>,
+    /// Those that this rank makes alone, when its own sizes are new. Among the common ones they would
+    /// remove others than on the other ranks.
+    own: Mutex<PathCache>,
 }
 
 #[derive(Debug)]
@@ -190,8 +200,8 @@ impl Communicator {
         Communicator { algorithms, ..self.clone() }
     }
 
-    /// The same communicator with a cache of its own, which is dropped with its last handle.
-    pub(crate) fn with_own_cache(&self) -> Self {
+    /// The same communicator with caches of its own, which are dropped with its last handle.
+    pub(crate) fn with_own_caches(&self) -> Self {
         Communicator { paths: Arc::default(), ..self.clone() }
     }
 
@@ -250,28 +260,43 @@ impl Communicator {
         &self.shared.deferred
     }
 
-    /// The cached path with this key; `make` makes it if there is none.
+    /// The cached path with this key, which all ranks look up; `make` makes it if there is none.
     pub(crate) fn cached_path(
         &self,
         key: LinkKey,
         make: impl FnOnce() -> Result<ExecutionPath>,
     ) -> Result<ExecutionPath> {
+        self.cached_in(&self.paths.common, key, make)
+    }
+
+    /// As [`cached_path`](Self::cached_path), for a path that other ranks may not look up.
+    pub(crate) fn cached_path_of_own_sizes(
+        &self,
+        key: LinkKey,
+        make: impl FnOnce() -> Result<ExecutionPath>,
+    ) -> Result<ExecutionPath> {
+        self.cached_in(&self.paths.own, key, make)
+    }
+
+    fn cached_in(
+        &self,
+        cache: &Mutex<PathCache>,
+        key: LinkKey,
+        make: impl FnOnce() -> Result<ExecutionPath>,
+    ) -> Result<ExecutionPath> {
+        let lock = || cache.lock().unwrap_or_else(PoisonError::into_inner);
         // The lock is not held while linking, which waits for other ranks. Two threads that link
         // the same collective at once link it twice; the later one stays in the cache.
-        let cached = self.lock_paths().find(&key);
+        let cached = lock().find(&key);
         if let Some(path) = cached {
             return Ok(path);
         }
         let path = make()?;
         // Half of the arena of every rank is for other memory, even if one rank has all blocks.
         let limit = Size { bytes: self.group().arena().capacity() / 2, count: MOST_LINKED };
-        let left = self.lock_paths().insert(key, path.clone(), limit);
+        let left = lock().insert(key, path.clone(), limit);
         drop(left);
         Ok(path)
-    }
-
-    fn lock_paths(&self) -> MutexGuard<'_, PathCache> {
-        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Number of the next port of queues between nodes, the same on all ranks.

@@ -1,8 +1,7 @@
-//! Blocks of different sizes, and the agreement of ranks on sizes that not all of them know.
+//! Blocks of different sizes.
 
-use crate::communicator::Communicator;
-use crate::error::{Error, Result, argument, does_not_fit};
-use engine::signature::{CallKind, Signature};
+use crate::error::{Result, does_not_fit};
+use engine::signature::CallKind;
 use smallvec::SmallVec;
 
 /// Sizes of consecutive blocks in bytes.
@@ -54,50 +53,11 @@ impl Counts {
 
     /// Hash of the sizes.
     pub(crate) fn digest(&self) -> u64 {
-        digest(&self.bytes)
-    }
-}
-
-/// Hash of the sizes.
-pub(crate) fn digest(sizes: &[u64]) -> u64 {
-    // The multiplier is 2⁶⁴ divided by the golden ratio (Knuth, The Art of Computer Programming 3,
-    // section 6.4).
-    let mix = |so_far: u64, size: &u64| {
-        (so_far.rotate_left(23) ^ size).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    };
-    sizes.iter().fold(sizes.len() as u64, mix)
-}
-
-impl Communicator {
-    /// Gathers the size of every rank's block and compares them with the root's counts. Waits for
-    /// all ranks, and fails on all of them if a size differs.
-    pub(crate) fn agree_with_root(
-        &self,
-        own: u64,
-        counts: Option<&Counts>,
-        (root, call): (u32, Signature),
-    ) -> Result<Vec<u64>> {
-        let expected = counts.map_or(0, Counts::digest);
-        let gathered = self.allgather_words([own, expected, 0, 0, 0, 0], call)?;
-        let sizes: Vec<u64> = gathered.iter().map(|[own, ..]| *own).collect();
-        if gathered.get(root as usize).is_some_and(|[_, expected, ..]| *expected == digest(&sizes))
-        {
-            return Ok(sizes);
-        }
-        let differs = |(rank, sent): (u32, &u64)| {
-            let expected = counts?.block(rank);
-            let call = call.kind.name();
-            let error = Error::BlockLength { call, from: rank, to: root, sent: *sent, expected };
-            (*sent != expected).then_some(error)
+        // The multiplier is 2⁶⁴ divided by the golden ratio (Knuth, The Art of Computer Programming 3,
+        // section 6.4).
+        let mix = |so_far: u64, size: &u64| {
+            (so_far.rotate_left(23) ^ size).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         };
-        let error = (0..).zip(&sizes).find_map(differs);
-        let elsewhere = || {
-            argument(
-                "the list of counts at the root",
-                "another than that of the ranks' blocks",
-                "the same",
-            )
-        };
-        Err(error.unwrap_or_else(elsewhere))
+        self.bytes.iter().fold(self.bytes.len() as u64, mix)
     }
 }

@@ -170,14 +170,9 @@ macro_rules! forms {
     (@waits) => {
         "Fails if the schedule cannot be linked. Never waits once linked."
     };
-    (@waits agrees_on_sizes) => {
-        "Never waits on one node: whatever the communicator's algorithms are, `join` runs, because \
-         all others need the sizes of all ranks. Between nodes the ranks first agree on their sizes."
-    };
-    (@waits registers_alone) => {
-        "Never waits: on one node the algorithm is `join`, and between nodes each rank registers its \
-         own part of the schedule. Only with an engine that does not accept every schedule do the \
-         ranks agree on it first."
+    (@waits takes_own_sizes) => {
+        "Never waits: on one node the algorithm is always `join`, and between nodes each rank registers \
+         its own part of the schedule."
     };
 
     (@count) => {

@@ -16,6 +16,7 @@ pub(crate) struct LinkKey {
     pub(crate) engine: Option<Engine>,
     /// Collective, operation and type, and root; or number of a topology.
     pub(crate) arguments: u64,
-    /// Sizes of blocks that are not all equal; the same on all ranks.
+    /// Sizes of blocks that are not all equal; the same on all ranks, unless the rank registers its part
+    /// alone.
     pub(crate) sizes: Vec<u64>,
 }

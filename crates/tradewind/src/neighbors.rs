@@ -163,7 +163,7 @@ forms! {
     /// # Errors
     /// Fails if a length does not fit, a block is longer or shorter than its receiver expects, or a
     /// rank is gone or in another collective.
-    neighbor_alltoallv, ineighbor_alltoallv(registers_alone),
+    neighbor_alltoallv, ineighbor_alltoallv(takes_own_sizes),
     neighbor_alltoallv_init("of these numbers of elements"):
         (input, sent: &[usize]; output: &'o mut [T], received: &[usize])
         = plan_alltoallv();
@@ -187,7 +187,7 @@ forms! {
     ///
     /// # Errors
     /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
-    neighbor_allgatherv, ineighbor_allgatherv(registers_alone),
+    neighbor_allgatherv, ineighbor_allgatherv(takes_own_sizes),
     neighbor_allgatherv_init("of `count` elements, and `received` from the sources", count):
         (input; output: &'o mut [T], received: &[usize])
         = plan_allgatherv();

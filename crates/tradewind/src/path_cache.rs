@@ -7,8 +7,8 @@ use std::collections::HashMap;
 /// Paths by their keys. Linked schedules hold memory of the arena, and those between nodes memory of
 /// the backends. When they exceed a limit, the least recently used ones are dropped.
 ///
-/// A call that does not find its path takes a number for a link, so all ranks must drop the same
-/// paths. The choice follows from the order of the calls and from the lengths of the blocks, in which
+/// A call that does not find a common path takes a number for a link, so all ranks must drop the same
+/// ones. The choice follows from the order of the calls and from the lengths of the blocks, in which
 /// ranks agree: a block holds the schedules of all ranks.
 #[derive(Debug, Default)]
 pub(crate) struct PathCache {

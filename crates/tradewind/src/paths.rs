@@ -35,37 +35,37 @@ impl Communicator {
         })
     }
 
-    /// As [`path`](Self::path), for a graph that only its own rank can build. Linking waits for all
-    /// ranks.
+    /// As [`path`](Self::path), between nodes, for a graph that only its own rank can build and that
+    /// is looked up by all ranks.
     pub(crate) fn path_of_own_graph(
-        &self,
-        key: LinkKey,
-        build: impl FnOnce() -> Result<Graph>,
-    ) -> Result<ExecutionPath> {
-        let call = key.call;
-        let engine = key.engine;
-        self.cached_path(key, || {
-            let graph = build()?;
-            let Some(internode) = self.internode() else { return self.link(&graph, call, engine) };
-            let needs_no_thread = self.all_need_no_thread(internode, &graph, call)?;
-            self.register(internode, &graph, call, engine, needs_no_thread)
-        })
-    }
-
-    /// As [`path_of_own_graph`](Self::path_of_own_graph), for sizes that only pairs of ranks have, on
-    /// a job with one backend for all schedules between nodes. Waits for no rank: each registers its
-    /// own part when its own sizes are new.
-    pub(crate) fn path_of_own_sizes(
         &self,
         internode: &Arc<InternodeGroup>,
         key: LinkKey,
         build: impl FnOnce() -> Result<Graph>,
     ) -> Result<ExecutionPath> {
         let call = key.call;
-        self.cached_path(key, || {
+        let engine = key.engine;
+        self.cached_path(key, || self.register(internode, &build()?, call, engine, false))
+    }
+
+    /// As [`path_of_own_graph`](Self::path_of_own_graph), for sizes that only some ranks have. Waits
+    /// for no rank: each registers its own part when its own sizes are new. `has_one_step` is true if,
+    /// on every rank, a run sends all its messages at its start.
+    pub(crate) fn path_of_own_sizes(
+        &self,
+        internode: &Arc<InternodeGroup>,
+        key: LinkKey,
+        has_one_step: bool,
+        build: impl FnOnce() -> Result<Graph>,
+    ) -> Result<ExecutionPath> {
+        let call = key.call;
+        self.cached_path_of_own_sizes(key, || {
             let schedule = compile(&build()?)?;
             Ok(ExecutionPath::Internode(InternodeSchedule::register_alone(
-                internode, &schedule, call,
+                internode,
+                &schedule,
+                call,
+                has_one_step,
             )?))
         })
     }

@@ -184,7 +184,8 @@ impl Communicator {
     #[inline(always)]
     fn streamed_call(&self, collective: Collective, root: Option<u32>) -> Option<Signature> {
         let blocks = Blocks::Own { bytes: 0, all: None };
-        // A wrong root gets its error from the plan.
+        // A wrong algorithm or root gets its error from the plan.
+        self.check_algorithm(collective).ok()?;
         let call = self.describe(collective, CallForm::Blocking, root, blocks).ok()?;
         let choice = self.choose(&call);
         (choice.is_join() && self.group().streams_blocks()).then(|| call.signature(&choice))

@@ -35,7 +35,7 @@ forms! {
     /// Fails if a length does not fit, the root is not a rank, a rank is gone or in another
     /// collective, or the root's count for this rank is not the length of its output. The root does
     /// not wait, and may not detect a failure.
-    scatterv, iscatterv(agrees_on_sizes),
+    scatterv, iscatterv(takes_own_sizes),
     scatterv_init("of `count` elements on this rank and, at the root, `counts` on all", count):
         (input, counts: &[usize]; output: impl Output<'o, T, Back = ()>, root: u32)
         = plan_known_at_root(Collective::Scatter), streamed by stream_scatterv;
@@ -66,7 +66,7 @@ forms! {
     /// Fails if a length does not fit, the root is not a rank, or a rank is gone or in another
     /// collective; at the root, if a rank has more or fewer elements than its count. Ranks other
     /// than the root do not wait, and may not detect a failure.
-    gatherv, igatherv(agrees_on_sizes),
+    gatherv, igatherv(takes_own_sizes),
     gatherv_init("of `count` elements on this rank and, at the root, `counts` on all", count):
         (input; output: &'o mut [T], counts: &[usize], root: u32)
         = plan_known_at_root(Collective::Gather), streamed by stream_gatherv;
@@ -123,7 +123,7 @@ forms! {
     /// # Errors
     /// Fails if a length does not fit, a block is longer or shorter than its receiver expects, or a
     /// rank is gone or in another collective.
-    alltoallv, ialltoallv(agrees_on_sizes),
+    alltoallv, ialltoallv(takes_own_sizes),
     alltoallv_init("of these numbers of elements"):
         (input, sent: &[usize]; output: &'o mut [T], received: &[usize])
         = plan_pairs(Collective::Alltoall), streamed by stream_alltoallv;

@@ -2,7 +2,7 @@
 
 use crate::call::{Blocks, Call, kind_of};
 use crate::communicator::Communicator;
-use crate::counts::{Counts, digest};
+use crate::counts::Counts;
 use crate::error::Result;
 use crate::forms::CallStart;
 use crate::path::ExecutionPath;
@@ -10,8 +10,7 @@ use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::reduction::{Combination, FoldFunction, ReduceOp};
 use crate::selection::choice::SelectedAlgorithm;
 use bytemuck::Pod;
-use collectives::{Collective, CollectiveError, alltoall};
-use std::borrow::Cow;
+use collectives::{Collective, CollectiveError};
 
 /// A plan with an input and an output.
 type Plan<T> = CollectivePlan<TwoBuffers<T>>;
@@ -101,6 +100,7 @@ impl Communicator {
         counts: &[usize],
         root: u32,
     ) -> Result<Plan<T>> {
+        self.check_algorithm(collective)?;
         let counts = if self.rank() == root {
             Some(self.counts_of_ranks::<T>(collective, "the list of counts", counts)?)
         } else {
@@ -127,6 +127,7 @@ impl Communicator {
         sent: &[usize],
         received: &[usize],
     ) -> Result<Plan<T>> {
+        self.check_algorithm(collective)?;
         let sent = if start.is_input_in_place() { received } else { sent };
         let sent = self.counts_of_ranks::<T>(collective, "the list of sent counts", sent)?;
         let received =
@@ -182,35 +183,27 @@ impl Communicator {
         self.path_by_graph(*call, *choice)
     }
 
-    /// The path of a call through the graph of its algorithm: cached, or built and linked now. Waits
-    /// for all ranks where no rank knows the sizes of all blocks.
+    /// The path of a call through the graph of its algorithm: cached, or built and linked now.
     #[inline(never)]
     pub(super) fn path_by_graph(
         &self,
         call: Call<'_>,
         choice: SelectedAlgorithm,
     ) -> Result<ExecutionPath> {
-        let signature = call.signature(&choice);
-        let sizes = match call.blocks {
-            Blocks::Equal(_) => Cow::Borrowed(&[][..]),
-            Blocks::Known(counts) => Cow::Borrowed(&counts.bytes[..]),
-            Blocks::Own { bytes, all } => {
-                Cow::Owned(self.agree_with_root(bytes, all, (call.root.unwrap_or(0), signature))?)
+        let key = choice.link_key(call.signature(&choice), call.arguments(), call.sizes_of_key());
+        let sizes = call.blocks.of_all_ranks();
+        match self.internode() {
+            Some(internode) if call.has_unknown_sizes() => {
+                let has_one_step = call.collective.sends_at_start(choice.algorithm, self.size());
+                self.path_of_own_sizes(
+                    internode,
+                    key,
+                    has_one_step,
+                    || Ok(call.own_graph(&choice)?),
+                )
             }
-            Blocks::OfPairs { sent, received } => {
-                // If the sizes of another rank have changed, a rank with unchanged sizes links again,
-                // too.
-                let own = digest(&[sent.digest(), received.digest()]);
-                let agreed = self.allgather_word(own, signature)?;
-                let key = choice.link_key(signature, call.arguments(), agreed);
-                return self.path_of_own_graph(key, || {
-                    let rank = self.rank();
-                    Ok(alltoall::graph_v(choice.algorithm, rank, &sent.bytes, &received.bytes)?)
-                });
-            }
-        };
-        let key = choice.link_key(signature, call.arguments(), sizes.to_vec());
-        self.path(key, |rank| Ok(call.graph(&choice, rank, &sizes)?))
+            _ => self.path(key, |rank| Ok(call.graph(&choice, rank, sizes)?)),
+        }
     }
 
     /// Bytes of a block, all of one size, by the lengths of the buffers.

@@ -264,11 +264,6 @@ impl InternodeGroup {
         &self.sequence
     }
 
-    /// Returns true if one backend runs all schedules, so that the ranks need not agree on one.
-    pub(crate) fn accepts_every_schedule(&self) -> bool {
-        self.job.backends.special.is_empty()
-    }
-
     /// Number in the job of the node of `rank`.
     pub(crate) fn node_of(&self, rank: u32) -> Option<u32> {
         self.job.nodes.of(*self.context.members.get(rank as usize)?)

@@ -12,14 +12,14 @@ use std::sync::Arc;
 pub(super) struct Recording {
     trace: Arc<Trace>,
     communicator: u64,
-    program: u64,
     rank: u32,
     call: Signature,
-    schedule: Schedule,
+    /// The schedule and its number, if the numbers are the same on all ranks.
+    program: Option<(u64, Schedule)>,
 }
 
 impl Recording {
-    /// A recorder, if this rank records a profile.
+    /// A recorder of calls and their operations, if this rank records a profile.
     pub(super) fn new(
         group: &NodeCommunicator,
         context: &CommunicatorContext,
@@ -27,19 +27,28 @@ impl Recording {
         schedule: &Schedule,
         call: Signature,
     ) -> Option<Self> {
-        let trace = Arc::clone(group.trace()?);
-        let communicator = BETWEEN_NODES | u64::from(context.number);
-        let rank = context.rank;
-        trace.describe(TracedProgram {
-            communicator,
+        let recording = Recording::of_calls(group, context, call)?;
+        recording.trace.describe(TracedProgram {
+            communicator: recording.communicator,
             program,
             members: context.members.to_vec(),
-            rank,
+            rank: context.rank,
             call,
             schedule: schedule.clone(),
             partners: vec![None; schedule.view().operations().len()],
         });
-        Some(Recording { trace, communicator, program, rank, call, schedule: schedule.clone() })
+        Some(Recording { program: Some((program, schedule.clone())), ..recording })
+    }
+
+    /// A recorder of calls, if this rank records a profile.
+    pub(super) fn of_calls(
+        group: &NodeCommunicator,
+        context: &CommunicatorContext,
+        call: Signature,
+    ) -> Option<Self> {
+        let trace = Arc::clone(group.trace()?);
+        let communicator = BETWEEN_NODES | u64::from(context.number);
+        Some(Recording { trace, communicator, rank: context.rank, call, program: None })
     }
 
     /// Records the start of a run and returns its time.
@@ -50,7 +59,19 @@ impl Recording {
     /// Records a run after its results were fetched; `times` are the execution times of its operations,
     /// empty if the backend does not measure them.
     pub(super) fn ended(&self, sequence: u64, begun: u64, times: &[u64]) {
-        let Recording { communicator, program, rank, .. } = *self;
+        if let Some((program, schedule)) = &self.program {
+            self.operations_ended((*program, schedule), (sequence, begun), times);
+        }
+        self.trace.call_ended(self.communicator, sequence, self.call);
+    }
+
+    fn operations_ended(
+        &self,
+        (program, schedule): (u64, &Schedule),
+        (sequence, begun): (u64, u64),
+        times: &[u64],
+    ) {
+        let Recording { communicator, rank, .. } = *self;
         let record = |operation, stage, begun, ended| {
             self.trace.record(TraceEvent {
                 communicator,
@@ -64,7 +85,7 @@ impl Recording {
                 ended,
             });
         };
-        let moments = moments(&self.schedule.view(), begun, times);
+        let moments = moments(&schedule.view(), begun, times);
         for (operation, (posted, executed)) in (0..).zip(moments) {
             if let Some(posted) = posted {
                 record(operation, TraceStage::Posted, posted, executed);
@@ -73,7 +94,6 @@ impl Recording {
                 record(operation, TraceStage::Executed, executed, executed);
             }
         }
-        self.trace.call_ended(communicator, sequence, self.call);
     }
 
     /// Records that the results of a run will not be fetched.

@@ -61,13 +61,6 @@ pub(crate) fn has_exchanges_of_pairs(internode: &InternodeGroup) -> bool {
     backend(internode).is_some() && nodes.is_sorted_by(|one, next| one < next)
 }
 
-/// Returns true if this rank's part of a collective needs no thread. The ranks run it themselves if
-/// that is so on all of them.
-pub(crate) fn own_part_needs_no_thread(internode: &InternodeGroup, schedule: &Schedule) -> bool {
-    let own = internode.rank();
-    backend(internode).is_some_and(|backend| needs_no_thread(backend, internode, own, schedule))
-}
-
 /// Returns true if a rank's part of a collective needs no thread.
 fn needs_no_thread(
     backend: &DirectBackend,

@@ -3,7 +3,7 @@
 use super::topology::{self, Nodes, SharedTopology};
 use crate::buffer_error::Elements;
 use crate::communicator::Communicator;
-use crate::counts::{Counts, digest};
+use crate::counts::Counts;
 use crate::error::{Result, argument, does_not_fit};
 use crate::forms::CallStart;
 use crate::internode::unattended;
@@ -18,7 +18,6 @@ use collectives::{Algorithm, CollectiveError, Tuning, two_level};
 use engine::flat::{Edge, EdgeKey, FlatCollective, Pattern, VariableBlocks};
 use engine::signature::{CallKind, Signature};
 use goal::graph::Graph;
-use models::decision::CallForm;
 use shm::biased_mutex::BiasedMutex;
 use std::any::Any;
 use std::collections::HashMap;
@@ -46,9 +45,6 @@ pub struct Neighbors {
     pub(super) communicator: Communicator,
     /// The handle that links: its schedules are dropped with the topology.
     linking: Communicator,
-    /// The handle with the schedules that this rank registers alone. In the cache of linked ones they
-    /// would displace some that other ranks keep.
-    alone: Communicator,
     pub(super) neighborhood: Neighborhood,
     edges: Arc<Edges>,
     /// Neighbours of all ranks, where a collective may need them.
@@ -129,8 +125,8 @@ impl Neighbors {
     ) -> Self {
         let edges = Arc::new(Edges::of(communicator.rank(), &neighborhood));
         let number = communicator.next_topology();
-        let [linking, alone] = [(); 2].map(|()| communicator.with_own_cache());
-        Neighbors { communicator, linking, alone, neighborhood, edges, all: Arc::new(all), number }
+        let linking = communicator.with_own_caches();
+        Neighbors { communicator, linking, neighborhood, edges, all: Arc::new(all), number }
     }
 
     /// The plan of a collective with blocks of equal size.
@@ -282,46 +278,28 @@ impl Neighbors {
         start: CallStart,
     ) -> Result<NeighborPath> {
         let neighborhood = &self.neighborhood;
-        let algorithm = self.communicator.choose_neighbor()?;
-        let form = start.form();
-        let joins = algorithm == Algorithm::Join || self.communicator.joins_unknown_sizes(form);
-        // Also of a preparation, because its starts match those of nonblocking calls.
-        let alone = self
-            .communicator
-            .internode()
-            .filter(|one| form == CallForm::Nonblocking && one.accepts_every_schedule());
-        // Part of the signature, so that a call gets a mismatch beside one of another form, which
-        // links otherwise.
-        let linking = u64::from(joins) << 62 | u64::from(alone.is_some()) << 61;
-        let call = Signature::new(kind, 0, self.number ^ linking);
+        // Only its check: no algorithm takes other sizes than those of this rank.
+        self.communicator.choose_neighbor()?;
         let shape = BufferShape {
             in_place: InPlaceRule::Never,
             ..BufferShape::new(sent.total, received.total)
         };
-        if joins {
+        let call = Signature::new(kind, 0, self.number);
+        let Some(internode) = self.communicator.internode() else {
             let received = received.bytes.iter().copied();
             let is_kept = matches!(start, CallStart::Prepared { .. });
             let (path, own) = self.flat_path(call, &sent.bytes, received, is_kept);
             return Ok((path, shape, own));
-        }
-        let own_graph = || {
+        };
+        let key = self.link_key(call, [&sent.bytes[..], &received.bytes[..]].concat());
+        let path = self.linking.path_of_own_sizes(internode, key, true, || {
             Ok(match kind {
                 CallKind::NeighborAllgatherv => {
                     neighbor::neighbor_allgatherv(neighborhood, sent.total, &received.bytes)?
                 }
                 _ => neighbor::neighbor_alltoallv(neighborhood, &sent.bytes, &received.bytes)?,
             })
-        };
-        if let Some(internode) = alone {
-            let key = self.link_key(call, [&sent.bytes[..], &received.bytes[..]].concat());
-            let path = self.alone.path_of_own_sizes(internode, key, own_graph)?;
-            return Ok((path, shape, None));
-        }
-        // If the sizes of another rank have changed, a rank with unchanged sizes links again, too.
-        // The signature has the number of the topology, so its own cache keeps the schedule.
-        let sizes =
-            self.linking.allgather_word(digest(&[sent.digest(), received.digest()]), call)?;
-        let path = self.linking.path_of_own_graph(self.link_key(call, sizes), own_graph)?;
+        })?;
         Ok((path, shape, None))
     }
 
@@ -382,8 +360,10 @@ impl Neighbors {
         let key = self.link_key(call, vec![bytes]);
         let own_graph = || Ok(graph(&self.neighborhood, bytes)?);
         // Not every rank has the neighbours of ranks on other nodes.
-        if self.communicator.internode().is_some_and(|one| !unattended::needs_all_graphs(one)) {
-            return self.linking.path_of_own_graph(key, own_graph);
+        if let Some(internode) = self.communicator.internode()
+            && !unattended::needs_all_graphs(internode)
+        {
+            return self.linking.path_of_own_graph(internode, key, own_graph);
         }
         self.linking.path(key, |rank| match rank == self.communicator.rank() {
             true => own_graph(),

@@ -4,7 +4,12 @@ use collectives::{Algorithm, Collective, Tuning, UnknownName};
 use std::num::NonZeroU32;
 
 /// Algorithms for each collective; one with blocks of different sizes uses the algorithm of the one
-/// with equal blocks.
+/// with equal blocks, if all ranks know the sizes.
+///
+/// Where only some ranks know them, in scatterv, gatherv, alltoallv and the neighbour collectives with
+/// blocks of different sizes, a join runs on one node. Between nodes scatterv and gatherv are flat,
+/// neighbour collectives direct, and alltoallv uses the algorithm for alltoall, or rotated-direct in
+/// place of one that forwards blocks.
 ///
 /// `None` leaves the selection to the library: the decision table or joins under the peers engine,
 /// where all ranks share a node; the classical algorithms under the caller engine, which exists to
@@ -25,14 +30,14 @@ pub struct Algorithms {
     pub barrier: Option<Algorithm>,
     /// For bcast.
     pub bcast: Option<Algorithm>,
-    /// For scatter and scatterv.
+    /// For scatter.
     pub scatter: Option<Algorithm>,
-    /// For gather and gatherv, and for reduce with a user-defined operation.
+    /// For gather, and for reduce with a user-defined operation.
     pub gather: Option<Algorithm>,
     /// For allgather and allgatherv, and for allreduce, scan and exscan with a user-defined
     /// operation.
     pub allgather: Option<Algorithm>,
-    /// For alltoall and alltoallv, and for reduce_scatter with a user-defined operation.
+    /// For alltoall, between nodes for alltoallv, and for reduce_scatter with a user-defined operation.
     pub alltoall: Option<Algorithm>,
     /// For reduce.
     pub reduce: Option<Algorithm>,

@@ -63,8 +63,8 @@ pub enum Reason {
     /// The result of the operation does not depend on the order of its operands, so it takes a round
     /// less than by recursive doubling, the choice for other operations.
     AnyOrder,
-    /// The start may not wait for the sizes of other ranks' blocks, which all algorithms but a join
-    /// need.
+    /// The selected algorithm needs the sizes of other ranks' blocks, and a call waits for none of
+    /// them.
     UnknownSizes,
     /// The caller set a join, which ranks on several nodes cannot run; the built-in rules chose as
     /// if nothing had been set.
@@ -108,9 +108,12 @@ impl Explanation {
         }
     }
 
-    /// Adapts the explanation to a join that ran for this reason instead of the selected algorithm.
-    pub(crate) fn replace_by_join(&mut self, reason: Reason) {
-        self.algorithm = Algorithm::Join;
+    /// Adapts the explanation to an algorithm that ran for this reason instead of the selected one.
+    pub(crate) fn replace(&mut self, algorithm: Algorithm, reason: Reason) {
+        if self.algorithm == algorithm {
+            return;
+        }
+        self.algorithm = algorithm;
         self.segment_bytes = None;
         self.degree = None;
         self.ranks_per_node = None;
@@ -179,7 +182,7 @@ impl fmt::Display for Explanation {
             ),
             Reason::UnknownSizes => write!(
                 formatter,
-                "  because the start does not wait for the sizes that only other ranks know"
+                "  because no rank waits for the sizes that only other ranks know"
             ),
             Reason::SeveralNodes => {
                 write!(

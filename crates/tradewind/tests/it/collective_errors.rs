@@ -13,7 +13,6 @@ testing::tests![
     buffers_of_wrong_lengths_are_refused_before_anything_starts,
     every_collective_names_itself_its_lengths_and_its_rule,
     a_block_of_another_length_than_expected_names_ranks_and_lengths,
-    where_a_schedule_is_linked_all_ranks_hear_of_wrong_counts,
     every_rank_refuses_a_part_of_an_element,
     memory_of_another_segment_is_refused,
     a_division_in_a_flat_collective_names_no_rank,
@@ -21,6 +20,7 @@ testing::tests![
     a_function_that_panics_leaves_the_communicator_usable,
     long_blocks_for_a_neighbour_that_expects_others_are_detected,
     every_rank_refuses_an_algorithm_of_another_collective,
+    streamed_calls_refuse_one_too,
 ];
 
 fn text<T>(outcome: Result<T>) -> String {
@@ -290,24 +290,6 @@ fn a_block_of_another_length_than_expected_names_ranks_and_lengths() {
     assert!(said[1].starts_with(expected), "{}", said[1]);
 }
 
-fn where_a_schedule_is_linked_all_ranks_hear_of_wrong_counts() {
-    let said = errors(3, |world| {
-        let mut chosen = world.algorithms();
-        chosen.gather = Some(Algorithm::Binomial);
-        let world = world.with_algorithms(chosen);
-        let mine = vec![1u64; if world.rank() == 2 { 3 } else { 1 }];
-        world.gatherv(&mine, &mut [0; 4][..if world.rank() == 0 { 4 } else { 0 }], &[1, 1, 2], 0)
-    });
-    assert_eq!(
-        said[0],
-        "rank 2 has 24 bytes for rank 0 in gatherv, rank 0 expects 16: their counts must agree"
-    );
-    assert!(
-        said[1..].iter().all(|text| text.contains("the list of counts at the root")),
-        "{said:?}"
-    );
-}
-
 fn ranks_in_different_collectives_are_told() {
     type Call = fn(&Communicator) -> Result<()>;
     let calls: [(&str, Call); 8] = [
@@ -480,4 +462,23 @@ fn every_rank_refuses_an_algorithm_of_another_collective() {
             .expect("the job goes on");
         }
     }
+}
+
+/// Two ranks stream blocking calls where each has a core.
+fn streamed_calls_refuse_one_too() {
+    let [scatter, gather, alltoall] = [Some(Algorithm::Ring); 3];
+    let wrong = Algorithms { scatter, gather, alltoall, ..Algorithms::default() };
+    local(2, |world| {
+        let world = world.with_algorithms(wrong);
+        let (one, ones) = ([1u8], [1; 2]);
+        let mut two = [0; 2];
+        let said = [
+            text(world.scatterv(&[1u8; 2], &ones, &mut [0], 0)),
+            text(world.gatherv(&one, &mut two, &ones, 0)),
+            text(world.alltoallv(&[1u8; 2], &ones, &mut two, &ones)),
+        ];
+        assert!(said.iter().all(|said| said.contains("`ring` is no ")), "{said:?}");
+        Ok(())
+    })
+    .expect("the calls are refused");
 }

@@ -2,12 +2,14 @@
 
 use super::errors;
 use std::sync::{Barrier, Mutex};
-use tradewind::{Error, Neighbors, Result, local_nodes};
+use tradewind::{Algorithm, Algorithms, CallForm, Collective, Error, Reason, local_nodes};
 
 testing::tests![
     an_exchange_starts_before_another_rank_calls_and_has_one_engine,
     exchanges_of_some_ranks_leave_the_schedules_of_all_in_place,
     exchanges_in_blocking_form_do_not_match_others,
+    the_receiver_names_a_block_of_another_length,
+    what_runs_is_explained_where_sizes_are_unknown,
 ];
 
 /// In every round another rank prepares its part, while the others start theirs.
@@ -57,31 +59,24 @@ fn exchanges_of_some_ranks_leave_the_schedules_of_all_in_place() {
     local_nodes(&[1, 1, 1], |world| {
         let peers = &[1 - world.rank().min(1)][..if world.rank() < 2 { 1 } else { 0 }];
         let pair = world.neighbors(peers, peers)?;
-        let exchange = |count: usize, call: fn(&Neighbors, Buffers<'_>) -> Result<()>| {
-            let (given, counts) = (vec![7u8; count * peers.len()], vec![count; peers.len()]);
+        let equal = || {
+            let given = vec![7u8; 3 * peers.len()];
             let mut taken = vec![0; given.len()];
-            call(&pair, (&given, &counts, &mut taken))?;
+            pair.neighbor_alltoall_init(3)?.start(&given, &mut taken)?.wait()?;
             assert_eq!(taken, given);
             Ok::<_, Error>(())
         };
-        exchange(3, blocking)?;
-        (0..MORE_THAN_A_CACHE_HOLDS).try_for_each(|count| exchange(count, nonblocking))?;
-        exchange(3, blocking)
+        equal()?;
+        for count in 0..MORE_THAN_A_CACHE_HOLDS {
+            let given = vec![7u8; count * peers.len()];
+            let counts = vec![count; peers.len()];
+            let mut taken = vec![0; given.len()];
+            pair.ineighbor_alltoallv(&given, &counts, &mut taken, &counts)?.wait()?;
+            assert_eq!(taken, given);
+        }
+        equal()
     })
     .expect("the job is sound");
-}
-
-type Buffers<'a> = (&'a [u8], &'a [usize], &'a mut [u8]);
-
-fn blocking(pair: &Neighbors, (given, counts, taken): Buffers<'_>) -> Result<()> {
-    pair.neighbor_alltoallv(given, counts, taken, counts)
-}
-
-fn nonblocking(pair: &Neighbors, (given, counts, taken): Buffers<'_>) -> Result<()> {
-    let mut output = taken.to_vec();
-    pair.ineighbor_alltoallv(given, counts, &mut output, counts)?.wait()?;
-    taken.copy_from_slice(&output);
-    Ok(())
 }
 
 fn exchanges_in_blocking_form_do_not_match_others() {
@@ -99,8 +94,10 @@ fn exchanges_in_blocking_form_do_not_match_others() {
                 }
                 ring.neighbor_alltoallv(&[rank], &[1], &mut [0], &[1])
             });
-            for error in said {
-                let error = error.expect("the forms differ");
+            // A rank that calls in the other form than the one before it. The third one of three may
+            // have its block before another rank reports the mismatch.
+            for rank in [other, (other + 1) % said.len() as u32] {
+                let error = said[rank as usize].as_ref().expect("the forms differ");
                 assert!(matches!(error, Error::Mismatch { .. }), "{nodes:?}: {error}");
                 assert!(
                     error.to_string().contains("in the blocking form on one side only"),
@@ -109,4 +106,72 @@ fn exchanges_in_blocking_form_do_not_match_others() {
             }
         }
     }
+}
+
+fn the_receiver_names_a_block_of_another_length() {
+    for nodes in [&[1, 1, 1][..], &[2, 1], &[1, 2]] {
+        let gathered = errors(nodes, |world| {
+            let mine = vec![1u64; if world.rank() == 2 { 3 } else { 1 }];
+            let all = &mut [0; 4][..if world.rank() == 0 { 4 } else { 0 }];
+            world.igatherv(&mine, all, &[1, 1, 2], 0)?.wait().map(drop)
+        });
+        let scattered = errors(nodes, |world| {
+            let mut mine = vec![0u32; if world.rank() == 2 { 2 } else { 1 }];
+            world.iscatterv(&[1; 3], &[1; 3], &mut mine[..], 0)?.wait().map(drop)
+        });
+        let exchanged = errors(nodes, |world| {
+            // Rank 0 sends two bytes to rank 2, which expects one.
+            let mut sent = [1; 3];
+            if world.rank() == 0 {
+                sent[2] = 2;
+            }
+            let mut taken = [0; 3];
+            let given = [1u8; 4];
+            let given = &given[..sent.iter().sum()];
+            world.ialltoallv(given, &sent, &mut taken, &[1; 3])?.wait().map(drop)
+        });
+        for (said, at, expected) in [
+            (gathered, 0, ["rank 2 sends 24 bytes to rank 0", "receives 16"]),
+            (scattered, 2, ["rank 0 sends 4 bytes to rank 2", "receives 8"]),
+            (exchanged, 2, ["rank 0 sends 2 bytes to rank 2", "receives 1;"]),
+        ] {
+            let error = said[at].as_ref().expect("the lengths differ").to_string();
+            assert!(expected.iter().all(|text| error.contains(text)), "{nodes:?}: {error}");
+        }
+    }
+}
+
+fn what_runs_is_explained_where_sizes_are_unknown() {
+    let set = Algorithms::default()
+        .with(Collective::Gather, Algorithm::Binomial)
+        .and_then(|set| set.with(Collective::Scatter, Algorithm::Flat))
+        .and_then(|set| set.with(Collective::Alltoall, Algorithm::Pairwise))
+        .expect("they have these algorithms");
+    local_nodes(&[1, 1, 1], |world| {
+        let world = world.with_algorithms(set);
+        let own = [world.rank()];
+        let ones = [1; 3];
+        let mut all = [0; 3];
+        let mut one = [0];
+        let gathered = world.igatherv(&own, &mut all, &ones, 0)?;
+        let scattered = world.iscatterv(&[1u8; 3], &ones, &mut one[..], 0)?;
+        let mut exchanged = [0u8; 3];
+        let alltoall = world.ialltoallv(&[1u8; 3], &ones, &mut exchanged, &ones)?;
+        let explained = [gathered.explain(), scattered.explain(), alltoall.explain()];
+        let explained = explained.map(|one| one.expect("it has algorithms"));
+        assert!(explained.iter().all(|one| one.form == CallForm::Nonblocking));
+        let explained = explained.map(|one| (one.algorithm, one.reason));
+        let expected = [
+            (Algorithm::Flat, Reason::UnknownSizes),
+            (Algorithm::Flat, Reason::Forced),
+            (Algorithm::Pairwise, Reason::Forced),
+        ];
+        assert_eq!(explained, expected);
+        // Pairwise has several steps.
+        assert_eq!([gathered.engine(), alltoall.engine()], ["direct", "agent"]);
+        gathered.wait()?;
+        scattered.wait()?;
+        alltoall.wait().map(drop)
+    })
+    .expect("the job is sound");
 }
