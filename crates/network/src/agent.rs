@@ -31,13 +31,10 @@
 //! have exited it shuts down in order (`Shutdown`, answered by `ShutdownAck`), so that
 //! the end of its connections is no failure.
 
-mod channel_end;
-pub mod channels;
 mod client;
 mod client_table;
 mod idle;
 pub mod messages;
-pub mod queues;
 mod session;
 pub mod shared_region;
 mod shutdown;

@@ -17,6 +17,7 @@ pub mod agent;
 pub mod backend;
 pub mod direct;
 pub mod error;
+pub mod flows;
 pub mod job_nodes;
 pub mod local;
 pub mod node_map;

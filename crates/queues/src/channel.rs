@@ -51,8 +51,7 @@ mod sender;
 mod value;
 
 pub use crate::error::{RecvError, SendError};
-pub use crate::request::Requested;
-pub use carried::{Ended, IncomingEnd, IncomingEndError, OutgoingEnd};
+pub use carried::{ChannelSink, ChannelSource};
 pub use create::{Channel, pair};
 pub(crate) use memory::{observe, slots_for};
 pub use other_node::OtherNode;

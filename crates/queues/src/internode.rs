@@ -1,8 +1,12 @@
-//! The ends of queues with senders on another node.
+//! The ends of flows between nodes, and those of queues with senders on another node.
 //!
 //! ```text
-//!  Sender ── outgoing queue ──► OutgoingQueue ── bytes ──► IncomingQueue ── queue ──► Receiver
+//!  Sender ── outgoing queue ──► Source ── bytes ──► Sink ── queue ──► Receiver
 //! ```
+//!
+//! Whatever ranks of different nodes exchange, beside collectives and matched messages, is a *flow*:
+//! bytes in order, from a [`Source`] in the memory of the senders' node to a [`Sink`] in that of the
+//! receiver, with credit that the receiver grants, and an end at either side.
 //!
 //! A queue of the sender's node stands for the one of the receiver, and senders see no difference.
 //! The node service is its only receiver ([`outgoing`]), and one more sender of the receiver's
@@ -28,21 +32,23 @@ use std::sync::Arc;
 /// the node service.
 const BATCH: usize = 128;
 
+pub use crate::request::Requested;
 pub use basic::{incoming_basic, outgoing_basic};
 pub use ends::{
-    IncomingError, IncomingQueue, MAX_BASIC_LINES, MAX_MESSAGE, MAX_RECORD_BYTES, OutgoingQueue,
+    Announcement, MAX_BASIC_LINES, MAX_MESSAGE, MAX_RECORD_BYTES, QUEUE_CREDIT, Sink, SinkError,
+    Source,
 };
 
 /// Opens the receiving end of the outgoing queue at an offset, of any kind.
 ///
 /// # Errors
 /// [`CreateError::NotFound`] if there is none, [`CreateError::Held`] if it has a receiver already.
-pub fn outgoing(segment: &Arc<Segment>, at: Offset) -> Result<Box<dyn OutgoingQueue>, CreateError> {
+pub fn outgoing(segment: &Arc<Segment>, at: Offset) -> Result<Box<dyn Source>, CreateError> {
     if let Ok(queue) = Queue::<Express>::connect(segment, at) {
-        return Ok(Box::new(Outgoing::new(&queue)?));
+        return Ok(Box::new(QueueSource::new(&queue)?));
     }
     match Queue::<CacheLine>::connect(segment, at) {
-        Ok(queue) => Ok(Box::new(Outgoing::new(&queue)?)),
+        Ok(queue) => Ok(Box::new(QueueSource::new(&queue)?)),
         Err(_) => append::outgoing(segment, at),
     }
 }
@@ -51,12 +57,12 @@ pub fn outgoing(segment: &Arc<Segment>, at: Offset) -> Result<Box<dyn OutgoingQu
 ///
 /// # Errors
 /// [`CreateError::NotFound`] if there is none.
-pub fn incoming(segment: &Arc<Segment>, at: Offset) -> Result<Box<dyn IncomingQueue>, CreateError> {
+pub fn incoming(segment: &Arc<Segment>, at: Offset) -> Result<Box<dyn Sink>, CreateError> {
     if let Ok(queue) = Queue::<Express>::connect(segment, at) {
-        return Ok(Box::new(Incoming { sender: queue.sender() }));
+        return Ok(Box::new(QueueSink { sender: queue.sender() }));
     }
     match Queue::<CacheLine>::connect(segment, at) {
-        Ok(queue) => Ok(Box::new(Incoming { sender: queue.sender() })),
+        Ok(queue) => Ok(Box::new(QueueSink { sender: queue.sender() })),
         Err(_) => append::incoming(segment, at),
     }
 }
@@ -121,18 +127,22 @@ impl Carried for CacheLine {
 }
 
 #[derive(Debug)]
-struct Outgoing<K: Carried> {
+struct QueueSource<K: Carried> {
     receiver: Receiver<K, Single>,
     queue: Queue<K>,
 }
 
-impl<K: Carried> Outgoing<K> {
+impl<K: Carried> QueueSource<K> {
     fn new(queue: &Queue<K>) -> Result<Self, CreateError> {
-        Ok(Outgoing { receiver: queue.single_receiver()?, queue: queue.clone() })
+        Ok(QueueSource { receiver: queue.single_receiver()?, queue: queue.clone() })
     }
 }
 
-impl<K: Carried> OutgoingQueue for Outgoing<K> {
+impl<K: Carried> Source for QueueSource<K> {
+    fn credit(&self) -> u64 {
+        QUEUE_CREDIT
+    }
+
     fn take(&mut self, limit: usize, into: &mut Vec<u8>) -> Result<(), RecvError> {
         let end = into.len() + limit;
         let mut messages = [K::of_empty(ExpressMessage::default()); BATCH];
@@ -173,26 +183,32 @@ impl<K: Carried> OutgoingQueue for Outgoing<K> {
 }
 
 #[derive(Debug)]
-struct Incoming<K: Carried> {
+struct QueueSink<K: Carried> {
     sender: Sender<K>,
 }
 
-impl<K: Carried> IncomingQueue for Incoming<K> {
-    fn put(&mut self, bytes: &[u8]) -> Result<usize, IncomingError> {
+impl<K: Carried> Sink for QueueSink<K> {
+    fn credit(&self) -> u64 {
+        QUEUE_CREDIT
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<usize, SinkError> {
         let mut sent = 0;
         while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
-            let (message, length) = K::decode(rest).ok_or(IncomingError::Invalid)?;
+            let (message, length) = K::decode(rest).ok_or(SinkError::Invalid)?;
             match self.sender.try_send(&message) {
                 Ok(()) => sent += length,
                 Err(SendError::Full) => break,
-                Err(why) => return Err(why.into()),
+                // It takes nothing any more.
+                Err(_) => return Ok(bytes.len()),
             }
         }
         Ok(sent)
     }
 
-    fn request_space(&self) {
+    fn request(&mut self) -> Requested {
         self.sender.ring.request_space();
+        Requested::Again
     }
 }
 
@@ -219,7 +235,7 @@ mod tests {
         let fill = || while other.try_send(&ExpressMessage::default()).is_ok() {};
         fill();
         for _ in 0..3 {
-            service.request_space();
+            assert_eq!(service.request(), Requested::Again);
             shm::fence::heavy();
             assert_eq!(service.put(&[0; 8]), Ok(0));
             let taken = (1..).find(|_| {

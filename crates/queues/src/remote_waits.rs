@@ -1,6 +1,7 @@
 //! Waits for something that arrives from other nodes: by another process that carries it here, or at
 //! connections of this process.
 
+use shm::segment::Offset;
 use shm::wait::{INTERNODE_POLLING, SpinPolicy, Waiter, wait};
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -18,6 +19,10 @@ pub trait RemoteWaits: Send + Sync + Debug {
 
     /// Returns true if a thread that polls would keep the node service from its processor.
     fn shares_core(&self) -> bool;
+
+    /// Marks the object at an offset, so that the node service finds it among many. The caller has
+    /// found a request of the node service there, and notifies its event afterwards.
+    fn mark(&self, at: Offset);
 }
 
 /// The connections of this process with other nodes. One thread at a time has them.
@@ -124,4 +129,6 @@ impl RemoteWaits for NoWaits {
     fn shares_core(&self) -> bool {
         false
     }
+
+    fn mark(&self, _: Offset) {}
 }

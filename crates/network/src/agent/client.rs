@@ -1,7 +1,6 @@
 //! A rank's side of its agent.
 
-mod channels;
-mod ports;
+mod flows;
 mod queries;
 mod waiting;
 

@@ -6,6 +6,7 @@
 use super::shared_region::{ENTRIES, SharedRegion, refused};
 use super::submission::{SLOTS, Submission};
 use crate::error::Error;
+use crate::flows::marks::MarkLine;
 use crate::node_map::NodeMap;
 use crate::run_counts::{self, StartedRuns};
 use crate::runs::run::PreparedRun;
@@ -13,6 +14,7 @@ use crate::runs::schedule::RegisteredSchedule;
 use crate::runs::zero_copy::{BorrowedMemory, RegionBuffer};
 use goal::schedule::Schedule;
 use interpreter::{Interpreter, Limits};
+use shm::mapped::Mapped;
 use shm::segment::{Offset, Segment};
 use shm::sync::Ordering;
 use shm::word_copy;
@@ -86,6 +88,11 @@ impl RankSession {
             started_elsewhere: Vec::new(),
             has_exited: false,
         }
+    }
+
+    /// Returns the marks of the rank on its objects.
+    pub(crate) fn marks(&self) -> Mapped<MarkLine> {
+        self.region.marks().clone()
     }
 
     /// The rank's next submission, if there is one.

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | 0 | number of entries published | the rank |
 //! | 64 | number of entries consumed; whether the agent sleeps, has sent everything, or has ended | the agent |
+//! | 128 | marks of objects of which the agent awaits a notification | both |
 //! | 1024 | answer to the last query: number of ranks, and the ranks (u32 each) | the agent |
 //! | 4096 | submission ring: 1024 entries of 64 bytes | the rank |
 //! | 69,632 | slots: 65,536 lines; the first word of a line counts the runs in the slot that have ended | the agent |
@@ -19,6 +20,7 @@ use super::submission::{SLOTS, Submission};
 use super::submission_ring::SubmissionRing;
 use crate::backend::ExitedRank;
 use crate::error::{self, Error, system};
+use crate::flows::marks::MarkLine;
 use rustix::event::EventfdFlags;
 use shm::completion::Completion;
 use shm::mapped::{Mapped, MappedSlice};
@@ -96,6 +98,7 @@ pub struct SharedRegion {
     segment: Arc<Segment>,
     rank: Mapped<RankLine>,
     agent: Mapped<AgentLine>,
+    marks: Mapped<MarkLine>,
     ring: MappedSlice<RingEntry>,
     slots: MappedSlice<SlotLine>,
 }
@@ -125,6 +128,7 @@ impl SharedRegion {
             Ok(SharedRegion {
                 rank: Mapped::new(&segment, Offset(0))?,
                 agent: Mapped::new(&segment, Offset(64))?,
+                marks: Mapped::new(&segment, Offset(128))?,
                 ring: MappedSlice::new(&segment, Offset(RING), ENTRIES as usize)?,
                 slots: MappedSlice::new(&segment, Offset(SLOT_TABLE), SLOTS as usize)?,
                 segment: Arc::clone(&segment),
@@ -151,6 +155,11 @@ impl SharedRegion {
             head: &self.agent.consumed,
             epoch: self.epoch(),
         }
+    }
+
+    /// Marks of the rank on its objects.
+    pub(crate) fn marks(&self) -> &Mapped<MarkLine> {
+        &self.marks
     }
 
     /// Number of the agent's sleep, for all rings of the rank: written by the agent.

@@ -1,21 +1,20 @@
 //! The agent's state machine, without thread and sleep: runs, unexpected messages, sessions of
 //! ranks, and the shutdown.
 
-mod channels;
 mod exits;
+mod flows;
 mod held_reports;
 mod messages;
-mod queues;
 
-use super::channels::router::ChannelRouter;
 use super::messages::router::MessageRouter;
-use super::queues::router::{PortRequest, QueueRouter};
 use super::session::{ProtocolViolation, RankSession, RunLocation};
 use super::shared_region::ENTRIES;
 use super::shutdown::ShutdownState;
 use super::submission::Submission;
 use super::waiting_reports::WaitingReports;
 use crate::error::{Error, RankExit};
+use crate::flows::Flows;
+use crate::flows::ports::PortRequest;
 use crate::node_map::NodeMap;
 use crate::runs::run::Run;
 use crate::runs::run_context::RunKey;
@@ -40,8 +39,7 @@ pub(crate) struct AgentState {
     locations: HashMap<RunKey, RunLocation>,
     shutdown: ShutdownState,
     messages: MessageRouter,
-    queues: QueueRouter,
-    channels: ChannelRouter,
+    flows: Flows,
     /// Exits of ranks of this node, in order, that are not reported to other nodes.
     unreported_exits: Vec<Frame>,
     /// Reports that wait for something on another connection, in order.
@@ -74,8 +72,7 @@ impl AgentState {
             limits,
             sessions: ranks.iter().map(|_| None).collect(),
             messages: MessageRouter::new(node, count, ranks.len()),
-            queues: QueueRouter::new(count),
-            channels: ChannelRouter::new(nodes.clone(), &*transport),
+            flows: Flows::new(nodes.clone(), &*transport),
             ranks,
             locations: HashMap::new(),
             shutdown: ShutdownState::of_node(node, count),
@@ -115,8 +112,7 @@ impl AgentState {
         // The fence of each session also precedes the look at the send ring of its rank.
         self.sessions.iter_mut().flatten().all(RankSession::arm)
             && self.messages.is_idle(&*self.table.context.transport, QUEUE_LIMIT)
-            && self.queues.arm(&mut *self.table.context.transport, QUEUE_LIMIT)
-            && self.channels.arm(&*self.table.context.transport, QUEUE_LIMIT)
+            && self.flows.arm(&mut *self.table.context.transport, QUEUE_LIMIT)
     }
 
     /// Withdraws the requests: the agent is awake.
@@ -143,17 +139,16 @@ impl AgentState {
         arrivals.drain(..).for_each(|arrival| self.handle(arrival));
         self.process_held_reports();
         // Before submissions: a rank that finds another one gone has what it sent before.
-        had_events |= self.queues.retry();
+        had_events |= self.flows.advance();
         for local in 0..self.sessions.len() {
             had_events |= self.serve(local);
             had_events |= self.serve_messages(local);
         }
-        had_events |= self.serve_queues();
-        had_events |= self.serve_channels();
+        had_events |= self.serve_flows();
         // All sends of this turn leave before ranks are woken: other nodes wait for the messages.
         self.table.advance();
         had_events |= self.table.has_transferred();
-        let has_delivered = self.channels.take_delivered();
+        let has_delivered = self.flows.take_delivered();
         let expects_more = self.complete_runs() || is_polled && has_delivered;
         had_events |= self.wake_receivers();
         Turn { had_events, expects_more }
@@ -166,6 +161,7 @@ impl AgentState {
     /// Adds the session of a rank that has joined.
     pub(crate) fn open(&mut self, session: RankSession) {
         if let Some(local) = self.local_rank_of(session.rank) {
+            self.flows.join(session.rank, session.marks());
             self.sessions[local] = Some(session);
         }
     }
@@ -255,21 +251,27 @@ impl AgentState {
                 Ok(())
             }
             Submission::CloseReceiver { port } => {
-                self.queues.close_receiver(session.rank, port);
+                self.flows.close_receiver(session.rank, port);
                 Ok(())
             }
             Submission::CloseSenders { port } => {
-                self.queues.close_senders(session.rank, port);
+                self.flows.close_senders(session.rank, port);
                 Ok(())
             }
             Submission::QueryQueueExits { port, first } => {
                 self.answer_queue_exits(local, port, first);
                 Ok(())
             }
-            Submission::OpenChannel { port, end, at } => self.open_channel(local, port, end, at),
-            Submission::OpenWindow { port, at, table } => self.open_window(local, port, at, table),
+            Submission::OpenChannel { port, end, at } => {
+                self.open_channel(local, port, end, at);
+                Ok(())
+            }
+            Submission::OpenWindow { port, at, table } => {
+                self.open_window(local, port, at, table);
+                Ok(())
+            }
             Submission::CloseWindow { port } => {
-                self.channels.close_window(session.rank, port);
+                self.flows.close_window(session.rank, port);
                 Ok(())
             }
             Submission::Exit => {
@@ -404,13 +406,7 @@ impl AgentState {
                 }
             }
             Frame::Messages { source, records } => self.receive(node, source, &records),
-            Frame::Queues { records } => {
-                let nodes = &self.table.context.nodes;
-                self.table.refused += self.queues.receive(node, &records, nodes);
-            }
-            Frame::Channels { records } => {
-                self.table.refused += self.channels.receive(node, &records);
-            }
+            Frame::Flows { records } => self.table.refused += self.flows.receive(node, &records),
             Frame::RankLeaves { rank, started } if self.may_report(node, rank) => {
                 let is_news = self.table.membership.rank_leaves(rank, started.clone());
                 if is_news {
@@ -438,7 +434,7 @@ impl AgentState {
 
     /// Number of frames and connections that were refused.
     pub(crate) fn refused(&self) -> u64 {
-        self.table.refused + self.queues.refused() + self.table.context.transport.refused()
+        self.table.refused + self.flows.refused() + self.table.context.transport.refused()
     }
 }
 

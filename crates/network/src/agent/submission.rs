@@ -1,6 +1,6 @@
 //! The requests of a rank to its agent, and their encoding as entries of the submission ring.
 
-use super::channel_end::ChannelEnd;
+use crate::flows::ChannelEnd;
 use crate::run_counts::StartedRuns;
 use shm::segment::Offset;
 

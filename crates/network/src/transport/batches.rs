@@ -1,4 +1,4 @@
-//! Records for other nodes, joined to frames: of messages, of queues or of channels.
+//! Records for other nodes, joined to frames: of messages or of flows.
 
 use super::records::BATCH_BYTES;
 use crate::transport::Transport;
@@ -94,19 +94,19 @@ impl Batches {
 mod tests {
     use super::*;
     use crate::transport::payloads::NoPayloads;
-    use crate::transport::records::queues::{self as record, Content, HEAD_BYTES, Link, QueueId};
+    use crate::transport::records::flows::{self, Content, FlowId, FlowKind, HEAD_BYTES};
     use crate::transport::{Arrival, memory};
 
     #[test]
     fn frames_end_behind_the_record_that_makes_them_long() {
         const RECORDS: u64 = 10_000;
-        let link_of = |port| Link { queue: QueueId { owner: 0, port }, opener: 0 };
+        let flow_of = |port| FlowId { kind: FlowKind::Queue, sender: 1, receiver: 0, port };
         let mut transports = memory::connect(2).expect("descriptors");
         let mut batches = Batches::new(2);
         for port in 0..RECORDS {
-            link_of(port).append(Content::End, batches.of(1));
+            flow_of(port).append(Content::SenderClosed, batches.of(1));
         }
-        let frame = |records| Frame::Queues { records };
+        let frame = |records| Frame::Flows { records };
         assert!(batches.send_all(&mut transports[0], frame));
         assert!(!batches.send_all(&mut transports[0], frame));
         transports[0].flush(&mut NoPayloads);
@@ -114,13 +114,13 @@ mod tests {
         transports[1].poll(&mut NoPayloads, &mut arrivals).expect("it works");
         let mut next = 0;
         for arrival in arrivals {
-            let Arrival::Frame { frame: Frame::Queues { records }, .. } = arrival else {
+            let Arrival::Frame { frame: Frame::Flows { records }, .. } = arrival else {
                 panic!("{arrival:?}");
             };
             assert!(records.len() < BATCH_BYTES + HEAD_BYTES);
             let mut rest = &records[..];
-            while let Some((link, _, behind)) = record::split_first(rest) {
-                assert_eq!(link, link_of(next));
+            while let Some((id, _, behind)) = flows::split_first(rest) {
+                assert_eq!(id, flow_of(next));
                 next += 1;
                 rest = behind;
             }

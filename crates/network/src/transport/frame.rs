@@ -28,9 +28,8 @@
 //! | 12 | [`Frame::RankLeaves`]; destination is the rank | 0 | 0 | the runs it had started |
 //! | 13 | [`Frame::Messages`]; destination is the sender | 0 | 0 | [records](super::records::messages) |
 //! | 14 | [`Frame::NodeEnded`]; destination is the node | 1 if in order | 0 | the symptom of a failure |
-//! | 15 | [`Frame::Queues`] | 0 | 0 | records of queues |
-//! | 16 | [`Frame::Channels`] | 0 | 0 | records of channels |
-//! | 17 | [`Frame::Waits`] | 0 | 0 | none |
+//! | 15 | [`Frame::Flows`] | 0 | 0 | records of flows |
+//! | 16 | [`Frame::Waits`] | 0 | 0 | none |
 //!
 //! If the highest bit of the kind is set, nothing follows the header at once: the payload arrives
 //! in segments, those of one frame before those of the next, and whole frames between them.
@@ -45,7 +44,7 @@
 
 mod exits;
 
-use super::records::{channels, messages, queues};
+use super::records::{flows, messages};
 use crate::error::{self, Error, RankExit};
 use crate::run_counts::StartedRuns;
 use exits::{decode_exit, decode_started, encode_exit, encode_started};
@@ -120,13 +119,8 @@ pub enum Frame {
         /// Whole records.
         records: Vec<u8>,
     },
-    /// Messages for queues of the receiving node, and credit of queues for which it has sent some.
-    Queues {
-        /// Whole records.
-        records: Vec<u8>,
-    },
-    /// Values of channels to the receiving node, and credit of channels from there.
-    Channels {
+    /// Bytes of flows to the receiving node, and credit of flows from there.
+    Flows {
         /// Whole records.
         records: Vec<u8>,
     },
@@ -251,9 +245,8 @@ const SHUTDOWN_ACK: u8 = 10;
 const RANK_LEAVES: u8 = 12;
 const MESSAGES: u8 = 13;
 const NODE_ENDED: u8 = 14;
-const QUEUES: u8 = 15;
-const CHANNELS: u8 = 16;
-const WAITS: u8 = 17;
+const FLOWS: u8 = 15;
+const WAITS: u8 = 16;
 
 /// The fields of a header.
 #[derive(Clone, Copy, Default)]
@@ -311,8 +304,7 @@ impl FrameHeader {
             EAGER | DATA | JOIN => MAX_MESSAGE,
             FAIL | RANK_EXITED | RANK_LEAVES | NODE_ENDED => MAX_REPORT,
             MESSAGES => messages::MAX_FRAME_BYTES,
-            QUEUES => queues::MAX_FRAME_BYTES,
-            CHANNELS => channels::MAX_FRAME_BYTES,
+            FLOWS => flows::MAX_FRAME_BYTES,
             // Nothing follows. Requests to send and credit have another number in the length.
             _ => return Ok(0),
         };
@@ -341,8 +333,7 @@ impl Frame {
                 | Frame::Waits(_)
                 | Frame::Credit(_)
                 | Frame::Messages { .. }
-                | Frame::Queues { .. }
-                | Frame::Channels { .. }
+                | Frame::Flows { .. }
         )
     }
 
@@ -386,8 +377,7 @@ impl Frame {
                 let route = Route { destination: source, ..Route::default() };
                 (MESSAGES, route, 0, 0, records)
             }
-            Frame::Queues { records } => (QUEUES, Route::default(), 0, 0, records),
-            Frame::Channels { records } => (CHANNELS, Route::default(), 0, 0, records),
+            Frame::Flows { records } => (FLOWS, Route::default(), 0, 0, records),
             Frame::Credit(number) => {
                 let header = FrameHeader { kind: CREDIT, length: number, ..FrameHeader::default() };
                 return (header.bytes(), Vec::new());
@@ -474,9 +464,8 @@ impl Frame {
             MESSAGES if messages::is_valid(&payload) => {
                 Frame::Messages { source: route.destination, records: payload }
             }
-            QUEUES if queues::is_valid(&payload) => Frame::Queues { records: payload },
-            CHANNELS if channels::is_valid(&payload) => Frame::Channels { records: payload },
-            MESSAGES | QUEUES | CHANNELS => return Err(damaged),
+            FLOWS if flows::is_valid(&payload) => Frame::Flows { records: payload },
+            MESSAGES | FLOWS => return Err(damaged),
             WAITS => Frame::Waits(route),
             CREDIT => Frame::Credit(length),
             SHUTDOWN => Frame::Shutdown,

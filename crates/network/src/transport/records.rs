@@ -1,8 +1,7 @@
-//! Frames of records: what those of messages, of queues and of channels have in common.
+//! Frames of records: what those of messages and of flows have in common.
 
-pub(crate) mod channels;
+pub(crate) mod flows;
 pub mod messages;
-pub(crate) mod queues;
 
 /// Bytes of records in a frame after which another frame begins.
 pub(crate) const BATCH_BYTES: usize = 64 << 10;

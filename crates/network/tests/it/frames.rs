@@ -33,25 +33,16 @@ pub(crate) fn records(heads: &[(u32, [u64; 3], usize)]) -> Vec<u8> {
     records
 }
 
-/// Records of messages for queues with these owners, ports and numbers of words.
-pub(crate) fn queue_records(queues: &[(u32, u64, usize)]) -> Vec<u8> {
+/// Records of flows of these kinds, with these ranks, ports and numbers of words, each with the exit
+/// of its sender and its end.
+pub(crate) fn flow_records(flows: &[(u64, [u32; 2], u64, usize)]) -> Vec<u8> {
     let mut records = Vec::new();
-    for (owner, port, words) in queues.iter().copied() {
-        records.extend((u64::from(owner) | (8 * words as u64) << 32).to_le_bytes());
-        records.extend(port.to_le_bytes());
-        records.extend(7_u64.to_le_bytes());
-        records.resize(records.len() + 8 * words, 3);
-    }
-    records
-}
-
-/// Records of values for channels with these ranks, ports and numbers of words, each with its end.
-pub(crate) fn channel_records(channels: &[([u32; 2], u64, usize)]) -> Vec<u8> {
-    let mut records = Vec::new();
-    for ([sender, receiver], port, words) in channels.iter().copied() {
+    for (kind, [sender, receiver], port, words) in flows.iter().copied() {
         let ranks = u64::from(sender) | u64::from(receiver) << 32;
-        for (last, words) in [(8 * words as u64, words), (2 << 56, 0)] {
-            [ranks, port, last].iter().for_each(|word| records.extend(word.to_le_bytes()));
+        let exit = u64::from(sender) | 2 << 56;
+        for (last, words) in [(8 * words as u64, words), (exit, 0), (3 << 56, 0)] {
+            let head = [ranks, port, last | kind << 48];
+            head.iter().for_each(|word| records.extend(word.to_le_bytes()));
             records.resize(records.len() + 8 * words, 3);
         }
     }
@@ -93,10 +84,8 @@ fn frame() -> impl Strategy<Value = Frame> {
             proptest::collection::vec((any::<u32>(), any::<[u64; 3]>(), 0..100_usize), 1..9)
         )
             .prop_map(|(source, heads)| Frame::Messages { source, records: records(&heads) }),
-        proptest::collection::vec((any::<u32>(), any::<u64>(), 0..50_usize), 1..9)
-            .prop_map(|queues| Frame::Queues { records: queue_records(&queues) }),
-        proptest::collection::vec((any::<[u32; 2]>(), any::<u64>(), 0..50_usize), 1..9)
-            .prop_map(|channels| Frame::Channels { records: channel_records(&channels) }),
+        proptest::collection::vec((0..4_u64, any::<[u32; 2]>(), any::<u64>(), 0..50_usize), 1..9)
+            .prop_map(|flows| Frame::Flows { records: flow_records(&flows) }),
         route().prop_map(Frame::Waits),
         any::<u64>().prop_map(Frame::Credit),
         Just(Frame::Shutdown),

@@ -1,18 +1,20 @@
-//! The ends of channels between nodes that the node service holds.
+//! The ends of flows in the rings of channels between nodes.
 //!
 //! ```text
-//!  Sender ── ring ──► OutgoingEnd ── bytes ──► IncomingEnd ── ring ──► Receiver
+//!  Sender ── ring ──► ChannelSource ── bytes ──► ChannelSink ── ring ──► Receiver
 //! ```
 //!
 //! A channel between nodes has a ring on both, with equal numbers of slots. The node service on the
 //! sender's node takes the values out of one ring, as the only receiver; the one on the receiver's
 //! node puts them into the other, as the only sender. Values are encoded as their words, in little
-//! endian. The node service cannot sleep on a word: its ends [request](OutgoingEnd::request) one
-//! notification of its event. It trusts neither ring.
+//! endian. The node service cannot sleep on a word: its ends request one notification of its event.
+//! It trusts neither ring.
 
 use super::memory::ChannelMemory;
 use super::ring::{Consumer, Producer, PutError, RingWords, TakeError};
-use crate::request::{self, Requested};
+use crate::error::RecvError;
+use crate::internode::{Announcement, Requested, Sink, SinkError, Source};
+use crate::request;
 use crate::sync::Ordering;
 use shm::object::CreateError;
 use shm::process_table::End;
@@ -20,21 +22,17 @@ use shm::segment::{Offset, Segment};
 use shm::wakeup::Armed;
 use std::sync::Arc;
 
-/// The values of the sender, which has closed its end, are all taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended;
-
 /// The receiving end of the ring of a sender, for a receiver on another node. Closed when it is
 /// dropped.
 #[derive(Debug)]
-pub struct OutgoingEnd {
+pub struct ChannelSource {
     consumer: Consumer,
     memory: ChannelMemory,
     words: u64,
     request: Option<Armed>,
 }
 
-impl OutgoingEnd {
+impl ChannelSource {
     /// Connects to the receiving end of the channel at `offset`, of any type and at most so many
     /// slots.
     ///
@@ -44,35 +42,12 @@ impl OutgoingEnd {
         let end = End::Receiver;
         let (memory, words) = ChannelMemory::connect_any(segment, offset, end, most)?;
         let consumer = Consumer::new(memory.slots());
-        Ok(OutgoingEnd { consumer, memory, words, request: None })
+        Ok(ChannelSource { consumer, memory, words, request: None })
     }
 
     /// Returns the number of values that the ring of either node holds.
     pub fn slots(&self) -> u64 {
         self.memory.slots()
-    }
-
-    /// Returns the number of bytes of a value.
-    pub fn value_bytes(&self) -> u64 {
-        8 * self.words
-    }
-
-    /// Takes up to `most` values and appends their bytes. Returns their number.
-    ///
-    /// # Errors
-    /// [`Ended`].
-    pub fn take(&mut self, most: u64, into: &mut Vec<u8>) -> Result<u64, Ended> {
-        let before = self.consumer.position();
-        let end = match self.words {
-            1 => self.take_words::<0>(most, into),
-            _ => self.take_words::<7>(most, into),
-        };
-        let taken = self.consumer.position() - before;
-        if self.consumer.is_due_since(before) {
-            self.consumer.publish(self.memory.words());
-            self.memory.notify_by_service(End::Sender);
-        }
-        if taken == 0 && end == Err(TakeError::Closed) { Err(Ended) } else { Ok(taken) }
     }
 
     #[inline]
@@ -89,67 +64,78 @@ impl OutgoingEnd {
         }
         Ok(())
     }
+}
 
-    /// Returns true if [`take`](Self::take) has a result.
-    pub fn is_ready(&self) -> bool {
+impl Source for ChannelSource {
+    fn credit(&self) -> u64 {
+        8 * self.words * self.memory.slots()
+    }
+
+    fn longest(&self) -> usize {
+        8 * self.words as usize
+    }
+
+    fn take(&mut self, limit: usize, into: &mut Vec<u8>) -> Result<(), RecvError> {
+        let most = (limit / self.longest()) as u64;
+        let before = self.consumer.position();
+        let end = match self.words {
+            1 => self.take_words::<0>(most, into),
+            _ => self.take_words::<7>(most, into),
+        };
+        if self.consumer.is_due_since(before) {
+            self.consumer.publish(self.memory.words());
+            self.memory.notify_by_service(End::Sender);
+        }
+        // What was taken before is sent first; the next attempt reports the end.
+        let has_ended = self.consumer.position() == before && end == Err(TakeError::Closed);
+        if has_ended { Err(RecvError::Closed) } else { Ok(()) }
+    }
+
+    fn is_ready(&self) -> bool {
         match self.words {
             1 => self.consumer.next::<0>(self.memory.words()).is_there(),
             _ => self.consumer.next::<7>(self.memory.words()).is_there(),
         }
     }
 
-    /// Requests a notification of the node service's event with the next value. The caller then
-    /// looks whether the end [is ready](Self::is_ready).
-    pub fn request(&mut self) -> Requested {
+    /// Does nothing: the sender finds its end closed when this one is dropped.
+    fn close(&mut self) {}
+
+    fn request(&mut self) -> Requested {
         request::begin(self.memory.wakeup(End::Receiver), &mut self.request)
     }
 
-    /// Returns true if a notification is requested and there was none.
-    pub fn is_requested(&mut self) -> bool {
+    fn is_requested(&mut self) -> bool {
         request::is_pending(self.memory.wakeup(End::Receiver), &mut self.request)
     }
 
-    /// Withdraws the request.
-    pub fn withdraw(&mut self) {
+    fn withdraw(&mut self) {
         request::withdraw(self.memory.wakeup(End::Receiver), &mut self.request);
+    }
+
+    fn announcement(&self) -> Announcement {
+        Announcement::Marked(self.memory.offset())
     }
 }
 
-impl Drop for OutgoingEnd {
+impl Drop for ChannelSource {
     fn drop(&mut self) {
         self.withdraw();
         self.memory.close_receiver(&self.consumer);
     }
 }
 
-/// Reason why values could not be put into a ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IncomingEndError {
-    /// They are not whole values.
-    #[error("the bytes are no values of this channel")]
-    Invalid,
-    /// The ring has no space for all of them: their sender has ignored its credit.
-    #[error("there are more values than the channel holds")]
-    Full,
-    /// The receiver has closed its end.
-    #[error("the channel is closed")]
-    Closed,
-    /// A word of the ring is none that a receiver writes.
-    #[error("the channel is corrupt")]
-    Corrupt,
-}
-
 /// The sending end of the ring of a receiver, for a sender on another node. Closed when it is
 /// dropped.
 #[derive(Debug)]
-pub struct IncomingEnd {
+pub struct ChannelSink {
     producer: Producer,
     memory: ChannelMemory,
     words: u64,
     request: Option<Armed>,
 }
 
-impl IncomingEnd {
+impl ChannelSink {
     /// Connects to the sending end of the channel at `offset`, of any type and at most so many
     /// slots.
     ///
@@ -159,7 +145,7 @@ impl IncomingEnd {
         let end = End::Sender;
         let (memory, words) = ChannelMemory::connect_any(segment, offset, end, most)?;
         let producer = Producer::new(memory.slots());
-        Ok(IncomingEnd { producer, memory, words, request: None })
+        Ok(ChannelSink { producer, memory, words, request: None })
     }
 
     /// Returns the number of values that the ring of either node holds.
@@ -167,14 +153,24 @@ impl IncomingEnd {
         self.memory.slots()
     }
 
-    /// Puts all values into the ring and wakes the receiver.
-    ///
-    /// # Errors
-    /// [`IncomingEndError`]; some of the values may be in the ring.
-    pub fn put(&mut self, bytes: &[u8]) -> Result<(), IncomingEndError> {
+    /// Returns the number of values of which the receiver has released the slots.
+    fn consumed(&self) -> u64 {
+        // Acquire: as in `Producer::load_credit`.
+        self.memory.words().consumed.load(Ordering::Acquire)
+    }
+}
+
+impl Sink for ChannelSink {
+    fn credit(&self) -> u64 {
+        8 * self.words * self.memory.slots()
+    }
+
+    /// Puts all values into the ring and wakes the receiver. Some of them may be in the ring after
+    /// an error.
+    fn put(&mut self, bytes: &[u8]) -> Result<usize, SinkError> {
         let (words, rest) = bytes.as_chunks::<8>();
         if !rest.is_empty() || !(words.len() as u64).is_multiple_of(self.words) {
-            return Err(IncomingEndError::Invalid);
+            return Err(SinkError::Invalid);
         }
         let ring = self.memory.words();
         let outcome = match self.words {
@@ -183,48 +179,44 @@ impl IncomingEnd {
         };
         let is_closed = self.memory.notify_by_service(End::Receiver);
         match outcome {
-            _ if is_closed => Err(IncomingEndError::Closed),
-            Err(PutError::Full) => Err(IncomingEndError::Full),
-            Err(PutError::Broken) => Err(IncomingEndError::Corrupt),
-            Ok(()) => Ok(()),
+            // The next look at what is released reports it.
+            _ if is_closed => Ok(bytes.len()),
+            // There is space for the credit. So the sender has ignored it.
+            Err(PutError::Full) => Err(SinkError::Invalid),
+            Err(PutError::Broken) => Err(SinkError::Closed),
+            Ok(()) => Ok(bytes.len()),
         }
     }
 
-    /// Returns the number of values of which the receiver has released the slots, since the channel
-    /// was opened.
-    ///
-    /// # Errors
-    /// [`IncomingEndError::Closed`], [`IncomingEndError::Corrupt`].
-    pub fn released(&self) -> Result<u64, IncomingEndError> {
+    fn released(&mut self, _: u64) -> Result<u64, SinkError> {
+        // First: what is released after the next load is notified of by another request.
+        let wakeup = self.memory.wakeup(End::Sender);
+        request::is_pending(wakeup, &mut self.request);
         if self.memory.wakeup(End::Receiver).is_closed() {
-            return Err(IncomingEndError::Closed);
+            return Err(SinkError::Closed);
         }
-        // Acquire: as in `Producer::load_credit`.
-        let released = self.memory.words().consumed.load(Ordering::Acquire);
-        if released > self.producer.position() {
-            return Err(IncomingEndError::Corrupt);
+        let consumed = self.consumed();
+        if consumed > self.producer.position() {
+            return Err(SinkError::Closed);
         }
-        Ok(released)
+        Ok(8 * self.words * consumed)
     }
 
-    /// Returns the number of values put in since the channel was opened.
-    pub fn position(&self) -> u64 {
-        self.producer.position()
-    }
-
-    /// Requests a notification of the node service's event when the receiver releases slots. The
-    /// caller then looks at [`released`](Self::released).
-    pub fn request(&mut self) -> Requested {
+    fn request(&mut self) -> Requested {
+        // A receiver with all slots released has nothing to notify of but its end, which it always
+        // does.
+        if self.consumed() >= self.producer.position() {
+            return Requested::Before;
+        }
         request::begin(self.memory.wakeup(End::Sender), &mut self.request)
     }
 
-    /// Returns true if a notification is requested and there was none.
-    pub fn is_requested(&mut self) -> bool {
-        request::is_pending(self.memory.wakeup(End::Sender), &mut self.request)
+    fn announcement(&self) -> Announcement {
+        Announcement::Marked(self.memory.offset())
     }
 }
 
-impl Drop for IncomingEnd {
+impl Drop for ChannelSink {
     fn drop(&mut self) {
         request::withdraw(self.memory.wakeup(End::Sender), &mut self.request);
         self.memory.close_sender(&self.producer, || {});

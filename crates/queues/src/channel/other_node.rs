@@ -5,6 +5,7 @@ use shm::event::Event;
 use shm::liveness::{PeerExit, ProcessWatch, RankLiveness};
 use shm::process_table::EndHolder;
 use shm::published_wait::Wait;
+use shm::segment::Offset;
 use shm::wait::{PeerWaitError, SpinPolicy, wait_for_peer_by};
 use shm::wakeup::Wakeup;
 use std::sync::Arc;
@@ -22,10 +23,12 @@ pub struct OtherNode {
     pub peer: Arc<dyn RankLiveness>,
 }
 
-/// Wakes the node service, if the peer is on another node.
+/// Wakes the node service for the channel at an offset, if the peer is on another node.
 #[inline(always)]
-pub(super) fn notify(other: Option<&OtherNode>) {
+pub(super) fn notify(other: Option<&OtherNode>, channel: Offset) {
     if let Some(other) = other {
+        // The mark before the event: a node service that this wakes finds the channel.
+        other.waits.mark(channel);
         other.service.notify();
     }
 }

@@ -177,7 +177,7 @@ fn take<T: Value>(
     let value = value::take(consumer, memory.words())?;
     if consumer.is_due() {
         consumer.publish(memory.words());
-        memory.wakeup(End::Sender).notify_also(|| other_node::notify(other));
+        memory.wakeup(End::Sender).notify_also(|| other_node::notify(other, memory.offset()));
     }
     Ok(value)
 }
@@ -188,6 +188,6 @@ impl<T: Value> Drop for Receiver<T> {
     fn drop(&mut self) {
         self.memory.close_receiver(&self.consumer);
         // Always: a node service that awaits no space has not registered as a sleeper.
-        other_node::notify(self.other.as_ref());
+        other_node::notify(self.other.as_ref(), self.memory.offset());
     }
 }

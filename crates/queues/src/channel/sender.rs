@@ -116,7 +116,7 @@ impl<T: Value> Sender<T> {
     /// Wakes the receiver; returns true if its end is closed.
     #[inline(always)]
     fn notify(&self) -> bool {
-        let also = || other_node::notify(self.other.as_ref());
+        let also = || other_node::notify(self.other.as_ref(), self.memory.offset());
         self.memory.wakeup(End::Receiver).notify_also(also)
     }
 
@@ -150,7 +150,7 @@ impl<T: Value> Sender<T> {
         let poll = || match value::put(value, producer, memory.words()) {
             Err(PutError::Full) => receiver.is_closed().then_some(Ok(Put::Refused)),
             Err(PutError::Broken) => Some(Err(SendError::Corrupt)),
-            Ok(()) if receiver.notify_also(|| other_node::notify(other)) => {
+            Ok(()) if receiver.notify_also(|| other_node::notify(other, memory.offset())) => {
                 Some(Ok(Put::InClosedRing))
             }
             Ok(()) => Some(Ok(Put::Sent)),
@@ -189,7 +189,7 @@ impl<T: Value> Sender<T> {
 impl<T: Value> Drop for Sender<T> {
     /// Closes the end. The receiver gets all sent values and then [`super::RecvError::Closed`].
     fn drop(&mut self) {
-        let also = || other_node::notify(self.other.as_ref());
+        let also = || other_node::notify(self.other.as_ref(), self.memory.offset());
         self.memory.close_sender(&self.producer, also);
     }
 }

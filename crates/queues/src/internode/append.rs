@@ -1,8 +1,9 @@
 //! Append buffers with senders on another node.
 
-use super::ends::{IncomingError, IncomingQueue, MAX_RECORD_BYTES, OutgoingQueue};
+use super::ends::{MAX_RECORD_BYTES, QUEUE_CREDIT, Sink, SinkError, Source};
 use crate::append::{Receiver, Sender};
 use crate::error::{CreateError, RecvError, SendError};
+use crate::request::Requested;
 use shm::segment::{Offset, Segment};
 use std::sync::Arc;
 
@@ -10,23 +11,17 @@ use std::sync::Arc;
 const HEAD_BYTES: usize = 8;
 
 /// Opens the receiving end of the outgoing buffer at an offset.
-pub(super) fn outgoing(
-    segment: &Arc<Segment>,
-    at: Offset,
-) -> Result<Box<dyn OutgoingQueue>, CreateError> {
+pub(super) fn outgoing(segment: &Arc<Segment>, at: Offset) -> Result<Box<dyn Source>, CreateError> {
     let receiver = Receiver::connect(segment, at)?;
     check_bytes(receiver.record_bytes())?;
-    Ok(Box::new(Outgoing { receiver }))
+    Ok(Box::new(AppendSource { receiver }))
 }
 
 /// Opens a sending end of the buffer at an offset.
-pub(super) fn incoming(
-    segment: &Arc<Segment>,
-    at: Offset,
-) -> Result<Box<dyn IncomingQueue>, CreateError> {
+pub(super) fn incoming(segment: &Arc<Segment>, at: Offset) -> Result<Box<dyn Sink>, CreateError> {
     let sender = Sender::connect(segment, at)?;
     check_bytes(sender.record_bytes())?;
-    Ok(Box::new(Incoming { sender }))
+    Ok(Box::new(AppendSink { sender }))
 }
 
 fn check_bytes(record_bytes: u64) -> Result<(), CreateError> {
@@ -42,11 +37,15 @@ fn check_bytes(record_bytes: u64) -> Result<(), CreateError> {
 }
 
 #[derive(Debug)]
-struct Outgoing {
+struct AppendSource {
     receiver: Receiver,
 }
 
-impl OutgoingQueue for Outgoing {
+impl Source for AppendSource {
+    fn credit(&self) -> u64 {
+        QUEUE_CREDIT
+    }
+
     fn take(&mut self, limit: usize, into: &mut Vec<u8>) -> Result<(), RecvError> {
         let end = into.len() + limit;
         let mut record = Vec::new();
@@ -72,30 +71,36 @@ impl OutgoingQueue for Outgoing {
 }
 
 #[derive(Debug)]
-struct Incoming {
+struct AppendSink {
     sender: Sender,
 }
 
-impl IncomingQueue for Incoming {
-    fn put(&mut self, bytes: &[u8]) -> Result<usize, IncomingError> {
+impl Sink for AppendSink {
+    fn credit(&self) -> u64 {
+        QUEUE_CREDIT
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<usize, SinkError> {
         let mut sent = 0;
         while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
-            let (word, rest) = rest.split_first_chunk().ok_or(IncomingError::Invalid)?;
+            let (word, rest) = rest.split_first_chunk().ok_or(SinkError::Invalid)?;
             let length = usize::try_from(u64::from_le_bytes(*word)).unwrap_or(usize::MAX);
-            let record = rest.get(..length).ok_or(IncomingError::Invalid)?;
+            let record = rest.get(..length).ok_or(SinkError::Invalid)?;
             match self.sender.try_send(record) {
                 Ok(()) => sent += HEAD_BYTES + length.next_multiple_of(8),
                 Err(SendError::Full) => break,
                 // The sender's buffer has records as long and would have refused it: the bytes are
                 // damaged.
-                Err(SendError::TooLong { .. }) => return Err(IncomingError::Invalid),
-                Err(why) => return Err(why.into()),
+                Err(SendError::TooLong { .. }) => return Err(SinkError::Invalid),
+                // It takes nothing any more.
+                Err(_) => return Ok(bytes.len()),
             }
         }
         Ok(sent)
     }
 
-    fn request_space(&self) {
+    fn request(&mut self) -> Requested {
         self.sender.request_space();
+        Requested::Again
     }
 }

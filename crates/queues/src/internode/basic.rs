@@ -1,9 +1,10 @@
 //! Basic rings with a sender on another node.
 
-use super::ends::{IncomingError, IncomingQueue, MAX_BASIC_LINES, OutgoingQueue};
+use super::ends::{MAX_BASIC_LINES, QUEUE_CREDIT, Sink, SinkError, Source};
 use crate::basic::{HeaderWord, Receiver, Sender};
 use crate::error::{CreateError, RecvError, SendError};
 use crate::one_poll::PollSet;
+use crate::request::Requested;
 use shm::segment::{Offset, Segment};
 use std::sync::Arc;
 
@@ -17,11 +18,11 @@ pub fn outgoing_basic(
     at: Offset,
     lines: u64,
     (set, index): (&PollSet, usize),
-) -> Result<Box<dyn OutgoingQueue>, CreateError> {
+) -> Result<Box<dyn Source>, CreateError> {
     check_lines(lines)?;
     let receiver = Receiver::connect(segment, at, lines)?.in_set(set, index)?;
     let longest = (lines / 4 * 64) as usize;
-    Ok(Box::new(Outgoing { receiver: Some(receiver), longest }))
+    Ok(Box::new(BasicSource { receiver: Some(receiver), longest }))
 }
 
 /// Opens the sending end of the ring at an offset.
@@ -32,9 +33,9 @@ pub fn incoming_basic(
     segment: &Arc<Segment>,
     at: Offset,
     lines: u64,
-) -> Result<Box<dyn IncomingQueue>, CreateError> {
+) -> Result<Box<dyn Sink>, CreateError> {
     check_lines(lines)?;
-    Ok(Box::new(Incoming { sender: Some(Sender::connect(segment, at, lines)?) }))
+    Ok(Box::new(BasicSink { sender: Some(Sender::connect(segment, at, lines)?) }))
 }
 
 fn check_lines(lines: u64) -> Result<(), CreateError> {
@@ -50,13 +51,17 @@ fn check_lines(lines: u64) -> Result<(), CreateError> {
 }
 
 #[derive(Debug)]
-struct Outgoing {
+struct BasicSource {
     /// `None` once one of the ends has closed it.
     receiver: Option<Receiver>,
     longest: usize,
 }
 
-impl OutgoingQueue for Outgoing {
+impl Source for BasicSource {
+    fn credit(&self) -> u64 {
+        QUEUE_CREDIT
+    }
+
     fn take(&mut self, limit: usize, into: &mut Vec<u8>) -> Result<(), RecvError> {
         let Some(receiver) = &mut self.receiver else { return Ok(()) };
         match receiver.take_encoded(limit, into) {
@@ -83,29 +88,35 @@ impl OutgoingQueue for Outgoing {
 }
 
 #[derive(Debug)]
-struct Incoming {
+struct BasicSink {
     /// `None` once nothing follows.
     sender: Option<Sender>,
 }
 
-impl IncomingQueue for Incoming {
-    fn put(&mut self, bytes: &[u8]) -> Result<usize, IncomingError> {
-        let sender = self.sender.as_mut().ok_or(SendError::Closed)?;
+impl Sink for BasicSink {
+    fn credit(&self) -> u64 {
+        QUEUE_CREDIT
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<usize, SinkError> {
+        // Nothing follows its end, and what a receiver that has closed the ring would get is lost.
+        let Some(sender) = &mut self.sender else { return Ok(bytes.len()) };
         let mut sent = 0;
         while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
-            let invalid = IncomingError::Invalid;
+            let invalid = SinkError::Invalid;
             let (word, rest) = rest.split_first_chunk().ok_or(invalid)?;
             let decoded = HeaderWord::decode(u64::from_le_bytes(*word), 0);
             let Ok(Some(HeaderWord::Message { header, bytes: length })) = decoded else {
                 return Err(invalid);
             };
             let message = rest.get(..length).ok_or(invalid)?;
-            let reserved = sender.try_reserve(header, length).map_err(|why| match why {
+            let buffer = match sender.try_reserve(header, length) {
+                Ok(Some(buffer)) => buffer,
+                Ok(None) => break,
                 // The sender's ring is as long and would have refused it: the record is damaged.
-                SendError::TooLong { .. } => invalid,
-                why => why.into(),
-            });
-            let Some(buffer) = reserved? else { break };
+                Err(SendError::TooLong { .. }) => return Err(invalid),
+                Err(_) => return Ok(bytes.len()),
+            };
             buffer.finish_with(message);
             sent += 8 + length.next_multiple_of(8);
         }
@@ -117,8 +128,9 @@ impl IncomingQueue for Incoming {
         Ok(sent)
     }
 
-    fn request_space(&self) {
+    fn request(&mut self) -> Requested {
         self.sender.iter().for_each(Sender::request_space);
+        Requested::Again
     }
 
     fn end(&mut self) {
@@ -151,7 +163,7 @@ mod tests {
         let message = header_word.encode(0).to_le_bytes();
         for _ in 0..3 {
             while service.put(&message) == Ok(8) {}
-            service.request_space();
+            service.request();
             shm::fence::heavy();
             assert_eq!(service.put(&message), Ok(0), "it is full");
             let mut taken = 0;

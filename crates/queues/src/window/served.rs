@@ -25,7 +25,7 @@ pub struct ServedWindow {
 
 /// Commands of one rank on one window.
 #[derive(Debug, Default)]
-pub struct WindowCommands {
+pub(super) struct WindowCommands {
     /// Lines that were not executed, from `start` on.
     kept: Vec<u8>,
     start: usize,
@@ -41,36 +41,36 @@ struct Awaited {
 
 /// Lines of commands that were executed, and of answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Executed {
+pub(super) struct Executed {
     /// Lines of commands.
-    pub commands: u64,
+    pub(super) commands: u64,
     /// Lines of answers.
-    pub answers: u64,
+    pub(super) answers: u64,
 }
 
 /// The lines are no commands on a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoCommand;
+pub(super) struct NoCommand;
 
 impl WindowCommands {
     /// Adds lines that have arrived.
-    pub fn add(&mut self, lines: &[u8]) {
+    pub(super) fn add(&mut self, lines: &[u8]) {
         self.kept.drain(..std::mem::take(&mut self.start));
         self.kept.extend_from_slice(lines);
     }
 
     /// Number of lines that were not executed.
-    pub fn waiting(&self) -> u64 {
+    pub(super) fn waiting(&self) -> u64 {
         ((self.kept.len() - self.start) / LINE_BYTES) as u64
     }
 
     /// Forgets the conditions that the rank waits for.
-    pub fn forget_awaited(&mut self) {
+    pub(super) fn forget_awaited(&mut self) {
         self.awaited.clear();
     }
 
     /// Returns true if the rank waits for a condition.
-    pub fn is_awaiting(&self) -> bool {
+    pub(super) fn is_awaiting(&self) -> bool {
         !self.awaited.is_empty()
     }
 }
@@ -90,7 +90,7 @@ impl ServedWindow {
     ///
     /// # Errors
     /// [`NoCommand`].
-    pub fn execute(
+    pub(super) fn execute(
         &self,
         commands: &mut WindowCommands,
         most: u64,
@@ -206,22 +206,27 @@ impl ServedWindow {
     }
 
     /// Returns true if something that a rank waits for has become true.
-    pub fn is_ready(&self, commands: &WindowCommands) -> bool {
+    pub(super) fn is_ready(&self, commands: &WindowCommands) -> bool {
         commands.awaited.iter().any(|one| self.test(one.condition) != Ok(Outcome::NotTrue))
     }
 
     /// Requests notifications of the node service's event with the next changes of what a rank
-    /// waits for, and passes the result of each request to `count`. The caller then looks whether
-    /// something [is ready](Self::is_ready).
-    pub fn request(&mut self, commands: &WindowCommands, count: &mut impl FnMut(Requested)) {
+    /// waits for. The caller then looks whether something [is ready](Self::is_ready).
+    pub(super) fn request(&mut self, commands: &WindowCommands) -> Requested {
+        let mut requested = Requested::Before;
         for Awaited { condition, .. } in &commands.awaited {
             let word = condition.at / 8;
             // Conditions are on windows of this node only.
             let Some(wakeup) = self.window.wakeup_of(word) else { continue };
             let armed = &mut self.requests[word as usize % WAKEUPS];
             request::is_pending(wakeup, armed);
-            count(request::begin(wakeup, armed));
+            // A request that was refused makes the others useless: the caller polls.
+            requested = match (requested, request::begin(wakeup, armed)) {
+                (Requested::Refused, _) | (_, Requested::Before) => requested,
+                (_, other) => other,
+            };
         }
+        requested
     }
 }
 

@@ -8,7 +8,7 @@ use queues::matching::{
 };
 use queues::remote_waits::RemoteWaits;
 use shm::arena::Arena;
-use shm::segment::{Backing, Segment};
+use shm::segment::{Backing, Offset, Segment};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -168,6 +168,8 @@ impl RemoteWaits for Nothing {
     fn shares_core(&self) -> bool {
         false
     }
+
+    fn mark(&self, _: Offset) {}
 }
 
 impl Processes for Nothing {

@@ -8,7 +8,7 @@ use super::ranks::{Place, PortRanks, ReceivingRank, SendingRanks};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
 use engine::signature::{CallKind, Signature};
-use network::agent::queues::table::PortTable;
+use network::flows::table::PortTable;
 use queues::append::{Receiver, Sender, create_outgoing};
 use queues::internode::MAX_RECORD_BYTES;
 use queues::one_poll::PollSet;

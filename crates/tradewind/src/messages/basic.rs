@@ -8,7 +8,7 @@ use super::{BasicEnd, pair};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
 use engine::signature::{CallKind, Signature};
-use network::agent::queues::table::PortTable;
+use network::flows::table::PortTable;
 use queues::basic::{Receiver, Sender, bytes_for};
 use queues::error::CreateError;
 use queues::internode::MAX_BASIC_LINES;

@@ -5,7 +5,7 @@ use super::port::AgentPort;
 use super::ranks::ChannelPeer;
 use crate::error::{Error, Result};
 use crate::internode::group::InternodeJob;
-use network::agent::channels::ChannelEnd;
+use network::flows::ChannelEnd;
 use queues::channel::{Channel, OtherNode, Receiver, Sender, Value};
 use shm::liveness::{PeerExit, RankLiveness};
 use shm::segment::Offset;

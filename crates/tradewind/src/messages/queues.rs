@@ -7,7 +7,7 @@ use crate::communicator::Communicator;
 use crate::error::{Error, Result};
 use crate::internode::group::InternodeGroup;
 use engine::signature::{CallKind, Signature};
-use network::agent::queues::table::PortTable;
+use network::flows::table::PortTable;
 use queues::one_poll::PollSet;
 use queues::queue::{Queue, QueueKind, Receiver, Sender};
 use shm::segment::Offset;

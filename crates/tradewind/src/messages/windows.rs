@@ -7,8 +7,8 @@ use super::port::AgentPort;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
 use engine::signature::{CallKind, Signature};
-use network::agent::channels::{ANSWERS, COMMANDS};
-use network::agent::queues::table::PortTable;
+use network::flows::table::PortTable;
+use network::flows::{ANSWERS, COMMANDS};
 use queues::channel::Channel;
 use queues::window::{
     CAPACITY, RemoteWindow, Served, Window, WindowEnds, WindowError, WindowRoute,

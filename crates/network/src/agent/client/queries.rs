@@ -2,11 +2,11 @@
 
 use super::{AgentClient, LIVENESS_INTERVAL};
 use crate::agent::client_table::ClientTable;
-use crate::agent::queues::Refusal;
 use crate::agent::shared_region::MAX_NAMED;
 use crate::agent::submission::Submission;
 use crate::backend::{ExitedRank, RankExits};
 use crate::error::Error;
+use crate::flows::{Purpose, Refusal};
 use crate::run_counts::StartedRuns;
 use std::fmt::Display;
 use std::time::Duration;
@@ -21,20 +21,35 @@ impl AgentClient {
         self.region.await_answer(number, LIMIT).unwrap_or_default()
     }
 
-    /// Opens a port or window of this rank for other nodes. `opened` names it in errors, `missing` is
-    /// the reason if it does not lie at its offset, and `space` is the error if it takes too much memory of the node service.
+    /// Opens an end of this rank for other nodes. `opened` names it in errors, and `missing` is the
+    /// reason if it does not lie at its offset. `purpose` is that of the memory which it takes.
     pub(super) fn open_elsewhere(
         &self,
         open: Submission,
         (opened, missing): (impl Display, &'static str),
-        space: Error,
+        purpose: Purpose,
     ) -> Result<(), Error> {
         let answer = self.query_for_certain(&mut self.table(), open)?;
         let why = match answer.first() {
             None => return Ok(()),
-            Some(refusal) if *refusal == Refusal::Memory as u32 => return Err(space),
-            Some(refusal) if *refusal == Refusal::Taken as u32 => "this rank has it open already",
-            Some(_) => missing,
+            Some(refusal) if *refusal == Refusal::Memory as u32 => {
+                return Err(Error::TooLarge {
+                    backend: "agent",
+                    what: match purpose {
+                        Purpose::Queues => "the queues of this rank with other nodes".into(),
+                        Purpose::Rings => {
+                            "the channels and windows of this rank with other nodes".into()
+                        }
+                    },
+                    needed: purpose.limit() + 1,
+                    limit: purpose.limit(),
+                    way_out: "drop those that are no longer used before you open more",
+                });
+            }
+            Some(refusal) if *refusal == Refusal::Taken as u32 => {
+                "this rank has it open already".to_owned()
+            }
+            Some(_) => format!("{missing} in the segment of the job"),
         };
         Err(Error::Operation(format!("cannot open {opened} for other nodes: {why}")))
     }

@@ -6,6 +6,7 @@ use crate::agent::submission_ring::SubmissionRing;
 use crate::transport::records::messages::{HEAD_BYTES, Head, MAX_BYTES};
 use queues::remote_waits::RemoteWaits;
 use shm::process::ProcessHandle;
+use shm::segment::Offset;
 use shm::sync::{Ordering, fence};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -260,5 +261,9 @@ impl RemoteWaits for WaitMark {
     fn shares_core(&self) -> bool {
         // Relaxed: as in `begin`.
         self.region.core().load(Ordering::Relaxed) == rustix::thread::sched_getcpu() as u32
+    }
+
+    fn mark(&self, at: Offset) {
+        self.region.marks().set(at);
     }
 }

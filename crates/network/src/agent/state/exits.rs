@@ -52,7 +52,7 @@ impl AgentState {
         self.shutdown.received[node as usize] = true;
         // Nor is it answered: an exit that was held does not turn a failure into an end in order.
         self.shutdown.answers[node as usize] = ShutdownAnswer::NotDue;
-        self.queues.lose(node);
+        self.flows.lose(node);
         if let Some(why) = failure {
             let address = self.transport().address(node);
             let error = Error::NodeUnreachable { node, address, why };
@@ -182,8 +182,7 @@ impl AgentState {
             return;
         }
         self.messages.close(local);
-        self.queues.exit(rank);
-        self.channels.close(rank);
+        self.flows.exit(rank);
         let mut others = self.ranks.iter().filter(|other| **other != rank);
         let is_last = others.all(|other| self.table.membership.has_exited(*other));
         if let Some(session) = self.sessions[local].as_mut() {
@@ -259,8 +258,7 @@ impl AgentState {
         // delay it: no other rank depends on that run.
         let has_unsent = !self.unreported_exits.is_empty()
             || !self.held_reports.is_empty()
-            || self.queues.has_unsent()
-            || self.channels.has_unsent()
+            || self.flows.has_unsent()
             || self.table.runs.values().any(Run::has_unsent);
         if !self.shutdown.is_sent && !has_unsent {
             self.shutdown.is_sent = true;
@@ -286,7 +284,7 @@ impl AgentState {
     pub(crate) fn next_poll(&mut self) -> Option<Duration> {
         const REPORTS: Duration = Duration::from_millis(50);
         let reports = (!self.held_reports.is_empty()).then_some(REPORTS);
-        let look = self.channels.next_look();
+        let look = self.flows.next_look();
         self.shutdown.next_poll().into_iter().chain(reports).chain(look).min()
     }
 

@@ -39,8 +39,8 @@ impl AgentState {
         // At most what a ring holds: a process that goes on is no reason to stay here. So much is
         // added to long queues, too, because the send ring is read no more.
         let _ = (0..=MOST_RING / TURN_BYTES).find(|_| !self.serve_up_to(local, u64::MAX));
-        self.queues.check_all();
-        self.serve_queues();
+        self.flows.check_all();
+        self.serve_flows();
     }
 
     /// Delivers messages of a rank of another node.
@@ -56,16 +56,13 @@ impl AgentState {
 
     /// Reports the exit of a rank of another node to the ranks of this one.
     pub(super) fn report_exit(&mut self, rank: u32, how: &RankExit) {
-        self.queues.end(rank);
-        self.channels.end(rank);
+        self.flows.end(rank);
         self.messages.report_exit(rank, &Error::RankFailed { rank, how: how.clone() });
     }
 
     /// Reports the loss of a node to the ranks of this one.
     pub(super) fn report_loss(&mut self, node: u32, why: &Error) {
         for rank in self.table.context.nodes.members(node) {
-            self.channels.end(rank);
-            self.channels.lose(rank);
             self.messages.report_exit(rank, why);
         }
     }

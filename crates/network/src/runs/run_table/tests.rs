@@ -36,7 +36,7 @@ fn a_run_fails_if_its_request_is_one_too_many() {
     }
     // Node 1 does not read.
     let records = vec![0; 1 + QUEUE_LIMIT as usize];
-    table.transport().send(1, Frame::Queues { records });
+    table.transport().send(1, Frame::Flows { records });
     let request = |table: &mut RunTable, sequence, source| {
         let packet = Packet::ClearToSend { send: Handle(0), receive: Handle(0) };
         let [destination, communicator, signature] = [0, 4, 5];

@@ -3,7 +3,7 @@
 use super::proper::{COMMUNICATOR, Proper};
 use super::{Node, exchange, setting, until};
 use crate::failures::{barrier_of, end};
-use crate::frames::{channel_records, queue_records, records};
+use crate::frames::{flow_records, records};
 use crate::jobs::{deadline, register, world};
 use interpreter::{Handle, Packet};
 use network::backend::{Backend, CommunicatorContext};
@@ -56,11 +56,6 @@ impl Forger {
         }
     }
 
-    fn port(&mut self) -> u64 {
-        let mark = [0, 0, 1 << 30, 1 << 31][self.random.random_range(0..4)];
-        u64::from(self.number()) | mark
-    }
-
     fn handle(&mut self) -> Handle {
         Handle(self.number() % 64)
     }
@@ -110,13 +105,11 @@ impl Forger {
                 });
                 Frame::Messages { source: self.number(), records: records(&heads) }
             }
-            10 | 11 => {
-                let queues = [(self.number(), self.port(), words)];
-                Frame::Queues { records: queue_records(&queues) }
-            }
-            12 | 13 => {
-                let channels = [([self.number(), self.number()], self.port(), words)];
-                Frame::Channels { records: channel_records(&channels) }
+            10..14 => {
+                let kind = self.random.random_range(0..4);
+                let ranks = [self.number(), self.number()];
+                let flows = [(kind, ranks, self.number().into(), words)];
+                Frame::Flows { records: flow_records(&flows) }
             }
             14 => Frame::Credit(self.random.random()),
             15 => Frame::NodeEnded { node: self.number(), failure: Some("forged".into()) },

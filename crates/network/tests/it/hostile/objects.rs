@@ -3,9 +3,9 @@
 
 use super::route::Route;
 use network::agent::AgentClient;
-use network::agent::channels::{ANSWERS, COMMANDS};
 use network::agent::messages::port::MessagePort;
-use network::agent::queues::table::PortTable;
+use network::flows::table::PortTable;
+use network::flows::{ANSWERS, COMMANDS};
 use network::transport::records::messages::{Class, Head};
 use queues::channel::{Channel, Receiver, Sender};
 use queues::express::{ExpressMessage, ExpressQueue};

@@ -1,7 +1,7 @@
 //! Way of a rank to one on another node.
 
 use network::agent::AgentClient;
-use network::agent::channels::{ANSWERS, COMMANDS, ChannelEnd};
+use network::flows::{ANSWERS, COMMANDS, ChannelEnd};
 use queues::channel::{Channel, OtherNode, Receiver, Sender, Value};
 use queues::window::{CAPACITY, WindowEnds, WindowError, WindowRoute};
 use shm::arena::Arena;

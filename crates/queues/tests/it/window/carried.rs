@@ -7,13 +7,15 @@ use std::time::Duration;
 use crate::child::memory;
 use queues::channel::{Channel, OtherNode, Receiver, Sender};
 use queues::error::RecvError;
+use queues::internode::{Sink, Source};
 use queues::remote_waits::RemoteWaits;
 use queues::window::{
-    CAPACITY, Condition, Fetch, LINE_BYTES, RemoteWindow, SLOTS, ServedWindow, Window,
-    WindowCommands, WindowEnds, WindowError, WindowRoute,
+    CAPACITY, Condition, Fetch, LINE_BYTES, RemoteWindow, ServedWindow, Window, WindowEnds,
+    WindowError, WindowLink, WindowRoute,
 };
 use shm::event::Event;
 use shm::liveness::{PeerExit, RankLiveness};
+use shm::segment::Offset;
 
 testing::tests![
     a_wait_whose_deadline_has_passed_tests_its_condition,
@@ -47,6 +49,8 @@ impl RemoteWaits for NoWaits {
     fn shares_core(&self) -> bool {
         false
     }
+
+    fn mark(&self, _: Offset) {}
 }
 
 /// Ends that were opened before.
@@ -63,7 +67,7 @@ impl WindowRoute for Opened {
 struct NodeService {
     commands: Receiver<Line>,
     answers: Sender<Line>,
-    served: ServedWindow,
+    link: WindowLink,
     owner: Arc<Owner>,
 }
 
@@ -91,7 +95,7 @@ impl Node {
         let service = NodeService {
             commands: Receiver::connect(&segment, there.offset()).expect("the first"),
             answers: Sender::connect(&segment, here.offset()).expect("the first"),
-            served,
+            link: WindowLink::new(&Arc::new(Mutex::new(served))),
             owner: Arc::clone(&owner),
         };
         let ends = WindowEnds {
@@ -110,18 +114,17 @@ impl NodeService {
     /// lines.
     fn run(mut self) -> Vec<Line> {
         let mut lines = Vec::new();
-        let mut commands = WindowCommands::default();
         while self.owner.exited().is_none() {
             match self.commands.recv_timeout(Duration::from_millis(1)) {
                 Ok(line) => {
-                    commands.add(bytemuck::bytes_of(&line));
+                    assert_eq!(self.link.put(bytemuck::bytes_of(&line)), Ok(LINE_BYTES));
                     lines.push(line);
                 }
                 Err(RecvError::Timeout) => {}
                 Err(_) => break,
             }
             let mut answers = Vec::new();
-            self.served.execute(&mut commands, SLOTS, &mut answers).expect("valid commands");
+            self.link.take(usize::MAX, &mut answers).expect("valid commands");
             for answer in answers.chunks(LINE_BYTES) {
                 let line: Line = bytemuck::pod_read_unaligned(answer);
                 self.answers.send(line).expect("space");

@@ -7,8 +7,8 @@ use shm::mapped::MappedSlice;
 use shm::sync::Ordering;
 
 const NEXT: u64 = PORT + 1;
-/// The link to the queue of rank 1 for the second port.
-const TO: Link = Link { queue: QueueId { owner: 1, port: NEXT }, opener: 0 };
+/// The flow to the queue of rank 1 for the second port.
+const TO: FlowId = flow(0, 1, NEXT);
 /// Bytes in front of the slots of a queue.
 const CONTROL: u64 = 256;
 /// A word that no sender and no receiver writes in the first laps of any ring.
@@ -28,22 +28,22 @@ fn open_at(node: &mut Node, set: &PollSet, at: Offset, lines: u64) {
     let uses = node.arena.allocate_zeroed(8, 64).expect("memory");
     let table = table.expect("memory");
     let request = PortRequest { port: NEXT, queue: NONE, table, uses };
-    let Node { router, arena, transport, .. } = node;
+    let Node { flows, arena, transport, .. } = node;
     let none = BTreeSet::new();
-    let opened = router.open(0, request, arena.segment(), &nodes(), transport, &none);
+    let opened = flows.open_port(0, request, arena.segment(), transport, &none);
     assert_eq!(opened, Ok(()));
 }
 
-/// The set is closed, and its links have ended before.
+/// The set is closed, and its flows have ended before.
 fn assert_ends_once(node: &mut Node) {
-    node.router.close_senders(0, NEXT);
-    assert_eq!(node.sent(), [], "the link has ended once");
-    assert!(!node.router.has_unsent() && node.arm());
-    assert!(!node.router.outgoing.contains(0, NEXT), "its memory is released");
+    node.flows.close_senders(0, NEXT);
+    assert_eq!(node.sent(), [], "the flow has ended once");
+    assert!(!node.flows.has_unsent() && node.arm());
+    assert!(!node.flows.outbound.has_set(0, NEXT), "its memory is released");
 }
 
 #[test]
-fn a_damaged_express_queue_ends_its_link() {
+fn a_damaged_express_queue_ends_its_flow() {
     for (damaged, word) in [(0, DAMAGE), (1, DAMAGE), (0, 3 << 62), (2, 5)] {
         let mut node = node();
         let to = node.open(0, NEXT, &[0, 1]).expect("the first");
@@ -53,10 +53,10 @@ fn a_damaged_express_queue_ends_its_link() {
         let slot = Mapped::<AtomicU64>::new(node.arena.segment(), at).expect("inside");
         slot.store(word, Ordering::Relaxed);
         // What it had sent behind the damage is lost, so its exit must not seem to follow it.
-        node.router.exit(0);
-        let before = (damaged > 0).then_some((TO, "messages", damaged));
-        let expected = before.into_iter().chain([(TO, "end", 0)]);
-        let sent = node.sent().into_iter().filter(|(link, ..)| *link == TO);
+        node.flows.exit(0);
+        let before = (damaged > 0).then_some((TO, "data", damaged));
+        let expected = before.into_iter().chain([(TO, "sender closed", 0)]);
+        let sent = node.sent().into_iter().filter(|(id, ..)| *id == TO);
         assert!(sent.eq(expected), "{damaged} {word:x}");
         assert_eq!(sender.try_send(&message(9)), Err(SendError::Closed));
         assert_ends_once(&mut node);
@@ -64,7 +64,7 @@ fn a_damaged_express_queue_ends_its_link() {
 }
 
 #[test]
-fn a_damaged_cache_line_queue_ends_its_link() {
+fn a_damaged_cache_line_queue_ends_its_flow() {
     let mut node = node();
     let set = PollSet::create(&node.arena, 1).expect("memory");
     let lines = CacheLineQueue::create(&node.arena, 16, Some((&set, 0))).expect("memory");
@@ -72,13 +72,13 @@ fn a_damaged_cache_line_queue_ends_its_link() {
     let sender = lines.sender();
     (0..4).for_each(|_| sender.try_send(&CacheLineMessage::default()).expect("space"));
     overwrite(&node, Offset(lines.offset().0 + CONTROL), 8, 16);
-    assert_eq!(node.sent(), [(TO, "end", 0)]);
+    assert_eq!(node.sent(), [(TO, "sender closed", 0)]);
     assert_eq!(sender.try_send(&CacheLineMessage::default()), Err(SendError::Closed));
     assert_ends_once(&mut node);
 }
 
 #[test]
-fn a_damaged_basic_ring_ends_its_link() {
+fn a_damaged_basic_ring_ends_its_flow() {
     const LINES: u64 = 16;
     let mut node = node();
     let set = PollSet::create(&node.arena, 1).expect("memory");
@@ -89,7 +89,7 @@ fn a_damaged_basic_ring_ends_its_link() {
     sender.send(Default::default(), b"lost").expect("space");
     let lines = bytes - LINES * 64;
     overwrite(&node, Offset(at.0 + lines), 8, LINES as usize);
-    assert_eq!(node.sent(), [(TO, "end", 0)]);
+    assert_eq!(node.sent(), [(TO, "sender closed", 0)]);
     // It finds out when it looks for space.
     let late = (0..=LINES).find_map(|_| sender.send(Default::default(), b"late").err());
     assert_eq!(late, Some(SendError::Closed));
@@ -102,13 +102,13 @@ fn damage_that_no_message_announces_is_found_when_the_ranks_leave() {
     let to = node.open(0, NEXT, &[0, 1]).expect("the first");
     overwrite(&node, Offset(to[0].offset().0 + CONTROL), 1, 1);
     assert_eq!(node.sent(), [], "nothing was sent");
-    node.router.close_senders(0, NEXT);
-    assert_eq!(node.sent(), [(TO, "end", 0)]);
+    node.flows.close_senders(0, NEXT);
+    assert_eq!(node.sent(), [(TO, "sender closed", 0)]);
     assert_ends_once(&mut node);
 }
 
-/// The link from node 1 to the second port of rank 0.
-const LINES_IN: Link = Link { queue: QueueId { owner: 0, port: NEXT }, opener: 1 };
+/// The flow from node 1 to the second port of rank 0.
+const LINES_IN: FlowId = flow(1, 0, NEXT);
 /// Messages that the queue of [`open_lines`] holds.
 const CAPACITY: usize = 4;
 
@@ -122,9 +122,9 @@ fn open_lines(node: &mut Node) -> (CacheLineReceiver, Vec<u8>) {
     let uses = node.arena.allocate_zeroed(8, 64).expect("memory");
     let table = table.expect("memory");
     let request = PortRequest { port: NEXT, queue: queue.offset(), table, uses };
-    let Node { router, arena, transport, .. } = node;
+    let Node { flows, arena, transport, .. } = node;
     let none = BTreeSet::new();
-    let opened = router.open(0, request, arena.segment(), &nodes(), transport, &none);
+    let opened = flows.open_port(0, request, arena.segment(), transport, &none);
     assert_eq!(opened, Ok(()));
     let message = CacheLineMessage::new(CacheLineHeader::default(), &[1; 48]).expect("48 bytes");
     spare.sender().try_send(&message).expect("space");
@@ -138,7 +138,7 @@ fn open_lines(node: &mut Node) -> (CacheLineReceiver, Vec<u8>) {
 fn cut_off(message: &[u8], whole: usize) -> Vec<u8> {
     let mut bytes = message.repeat(whole + 1);
     bytes.truncate(bytes.len() - 8);
-    record(LINES_IN, Content::Messages(&bytes))
+    of(LINES_IN, Content::Data(&bytes))
 }
 
 fn received(receiver: &mut CacheLineReceiver) -> usize {
@@ -146,31 +146,31 @@ fn received(receiver: &mut CacheLineReceiver) -> usize {
 }
 
 #[test]
-fn bytes_that_are_no_messages_end_their_link() {
+fn bytes_that_are_no_messages_end_their_flow() {
     let mut node = node();
     let (mut receiver, message) = open_lines(&mut node);
     assert_eq!(node.receive(1, &cut_off(&message, 2)), 1, "refused");
-    let more = record(LINES_IN, Content::Messages(&message));
+    let more = of(LINES_IN, Content::Data(&message));
     assert_eq!(node.receive(1, &more), 1, "nothing is accepted behind them");
-    assert!(node.router.has_last_of(LINES_IN.queue, 1, 1), "and nothing awaited");
-    assert_eq!(node.sent(), [(LINES_IN, "closed", 0)], "and no credit returned");
+    assert!(node.flows.has_last_of((0, NEXT), 1, 1), "and nothing awaited");
+    assert_eq!(node.sent(), [(LINES_IN, "receiver closed", 0)], "and no credit returned");
     assert_eq!(received(&mut receiver), 2);
 }
 
 #[test]
-fn kept_bytes_that_are_no_messages_end_their_link() {
+fn kept_bytes_that_are_no_messages_end_their_flow() {
     let mut node = node();
     let (mut receiver, message) = open_lines(&mut node);
-    let full = record(LINES_IN, Content::Messages(&message.repeat(CAPACITY + 1)));
+    let full = of(LINES_IN, Content::Data(&message.repeat(CAPACITY + 1)));
     assert_eq!(node.receive(1, &full), 0);
     assert_eq!(node.receive(1, &cut_off(&message, 1)), 0, "they wait for space");
-    assert_eq!((received(&mut receiver), node.router.refused()), (CAPACITY, 0));
-    assert!(!node.router.has_last_of(LINES_IN.queue, 1, 1));
-    assert!(node.router.retry());
-    assert_eq!((received(&mut receiver), node.router.refused()), (2, 1));
-    assert_eq!(node.router.incoming.kept_capacity(), 0);
-    assert!(node.router.has_last_of(LINES_IN.queue, 1, 1));
-    assert_eq!(node.sent(), [(LINES_IN, "closed", 0)]);
+    assert_eq!((received(&mut receiver), node.flows.refused()), (CAPACITY, 0));
+    assert!(!node.flows.has_last_of((0, NEXT), 1, 1));
+    assert!(node.flows.advance());
+    assert_eq!((received(&mut receiver), node.flows.refused()), (2, 1));
+    assert_eq!(node.flows.inbound.kept_capacity(), 0);
+    assert!(node.flows.has_last_of((0, NEXT), 1, 1));
+    assert_eq!(node.sent(), [(LINES_IN, "receiver closed", 0)]);
     assert!(node.arm(), "nothing waits for space");
 }
 
@@ -181,38 +181,38 @@ fn a_table_with_a_repeated_rank_is_refused() {
     assert_eq!(node.open(0, NEXT, &[3, 0, 1, 3]).err(), Some(Refusal::Invalid));
     let to = node.open(0, NEXT, &[3, 2, 0, 1]).expect("in any order");
     to[1].sender().try_send(&message(1)).expect("space");
-    assert_eq!(node.sent(), [(TO, "messages", 1)]);
+    assert_eq!(node.sent(), [(TO, "data", 1)]);
 }
 
 #[test]
 fn a_rank_that_leaves_a_port_before_it_is_open_sends_nothing_to_it() {
     let mut node = node();
-    assert!(node.open(3, NEXT, &[0, 1, 3]).is_ok(), "it opens no link");
-    let before = node.router.memory[&3];
-    node.router.close_senders(3, NEXT);
-    node.router.close_senders(3, NEXT);
-    assert_eq!(node.router.memory[&3], before + QUEUE_BYTES, "noted once");
+    assert!(node.open(3, NEXT, &[0, 1, 3]).is_ok(), "it opens no flow");
+    let before = node.flows.memory.used(3);
+    node.flows.close_senders(3, NEXT);
+    node.flows.close_senders(3, NEXT);
+    assert_eq!(node.flows.memory.used(3), before + END_BYTES, "noted once");
     assert!(node.open(0, NEXT, &[0, 1, 3]).is_ok());
-    assert_eq!(node.router.memory[&3], before);
-    node.router.close_senders(0, NEXT);
-    assert_eq!(node.sent(), [(TO, "end", 0)], "rank 3 has closed its senders, too");
-    assert!(!node.router.outgoing.contains(0, NEXT));
+    assert_eq!(node.flows.memory.used(3), before);
+    node.flows.close_senders(0, NEXT);
+    assert_eq!(node.sent(), [(TO, "sender closed", 0)], "rank 3 has closed its senders, too");
+    assert!(!node.flows.outbound.has_set(0, NEXT));
     // Notes of ports that are never opened are bounded, and end with the rank.
-    (0..2 * MEMORY / QUEUE_BYTES).for_each(|port| node.router.close_senders(3, 100 + port));
-    assert!(node.router.memory[&3] <= MEMORY && node.open(3, 9, &[3, 1]).is_err());
-    node.router.exit(3);
-    assert!(node.router.left.is_empty() && node.open(3, 9, &[3, 1]).is_ok());
+    (0..2 * MEMORY / END_BYTES).for_each(|port| node.flows.close_senders(3, 100 + port));
+    assert!(node.flows.memory.used(3) <= MEMORY && node.open(3, 9, &[3, 1]).is_err());
+    node.flows.exit(3);
+    assert!(node.flows.left.is_empty() && node.open(3, 9, &[3, 1]).is_ok());
 }
 
 #[test]
 fn an_exit_that_is_reported_before_the_queue_is_open_counts_for_it() {
     let mut node = node();
-    let link = Link { queue: QueueId { owner: 0, port: NEXT }, opener: 1 };
-    assert_eq!(node.receive(1, &record(link, Content::Exit(4))), 0);
-    assert_eq!(node.receive(1, &record(link, Content::Exit(2))), 1, "not a rank of the node");
-    // The report of the exit itself is held back, so the router does not get it here.
+    let id = flow(1, 0, NEXT);
+    assert_eq!(node.receive(1, &of(id, Content::Exit(4))), 0);
+    assert_eq!(node.receive(1, &of(id, Content::Exit(2))), 1, "not a rank of the node");
+    // The report of the exit itself is held back, so the flows do not get it here.
     assert!(node.open(0, NEXT, &[0, 1, 2, 4]).is_ok());
-    let id = link.queue;
-    assert!(node.router.has_last_of(id, 1, 4));
-    assert!(!node.router.has_last_of(id, 1, 1) && !node.router.has_last_of(id, 2, 2));
+    let queue = (0, NEXT);
+    assert!(node.flows.has_last_of(queue, 1, 4));
+    assert!(!node.flows.has_last_of(queue, 1, 1) && !node.flows.has_last_of(queue, 2, 2));
 }

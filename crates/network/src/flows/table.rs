@@ -11,12 +11,13 @@
 //! The outgoing queues are the members of the set, in this order. There is none to the ranks of this
 //! node, and to those that only send.
 
-use crate::agent::shared_region::refused;
 use crate::error::{Error, system};
+use crate::node_map::NodeMap;
 use shm::arena::Arena;
 use shm::mapped::MappedSlice;
-use shm::segment::{Offset, Segment};
+use shm::segment::{Offset, Segment, SegmentError};
 use shm::sync::{AtomicU64, Ordering};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Words in front of the ranks.
@@ -42,7 +43,7 @@ impl PortTable {
         let count = HEADER + 2 * self.ranks.len();
         let at = arena.allocate_zeroed(8 * count as u64, 64);
         let at = at.map_err(|error| system("take memory for queues to other nodes", error))?;
-        let words = MappedSlice::<AtomicU64>::new(arena.segment(), at, count).map_err(refused)?;
+        let words = MappedSlice::<AtomicU64>::new(arena.segment(), at, count).map_err(outside)?;
         let entries = self.ranks.iter().flat_map(|(rank, at)| [u64::from(*rank), at.0]);
         let header = [self.set.0, self.ranks.len() as u64, self.lines];
         let values = header.into_iter().chain(entries);
@@ -53,12 +54,18 @@ impl PortTable {
         Ok(at)
     }
 
+    /// Returns the ranks that are on other nodes than `own`, each with its node.
+    pub(crate) fn on_other_nodes(&self, own: u32, nodes: &NodeMap) -> HashMap<u32, u32> {
+        let node_of = |(rank, _): &(u32, Offset)| Some((*rank, nodes.of(*rank)?));
+        self.ranks.iter().filter_map(node_of).filter(|(_, node)| *node != own).collect()
+    }
+
     /// Reads a table of at most `most` ranks.
     ///
     /// # Errors
     /// If none lies there.
     pub fn read(segment: &Arc<Segment>, at: Offset, most: u32) -> Result<PortTable, Error> {
-        let words = |count| MappedSlice::<AtomicU64>::new(segment, at, count).map_err(refused);
+        let words = |count| MappedSlice::<AtomicU64>::new(segment, at, count).map_err(outside);
         // Relaxed: as in `publish`. The copies are checked and used.
         let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let header = words(HEADER)?;
@@ -72,4 +79,8 @@ impl PortTable {
             ranks: pairs.iter().map(entry).collect(),
         })
     }
+}
+
+fn outside(error: SegmentError) -> Error {
+    system("use the table of a port", error)
 }

@@ -1,0 +1,164 @@
+//! The end of a flow of commands on a window, and of the flow of their answers.
+
+use super::served::{ServedWindow, WindowCommands};
+use super::wire::{LINE_BYTES, MAX_LINES};
+use super::{SLOTS, served};
+use crate::error::RecvError;
+use crate::internode::{Announcement, Requested, Sink, SinkError, Source};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Access of one rank of another node to a window: the sink of its commands and the source of their
+/// answers. The commands are executed as far as they can be answered.
+#[derive(Clone, Debug)]
+pub struct WindowLink {
+    window: Arc<Mutex<ServedWindow>>,
+    state: Arc<Mutex<LinkState>>,
+}
+
+#[derive(Debug, Default)]
+struct LinkState {
+    commands: WindowCommands,
+    /// Bytes of commands that were executed.
+    executed: u64,
+    /// The rest of the first command has not arrived.
+    is_partial: bool,
+    /// The rank takes no answers any more; what it has sent is executed.
+    is_orphaned: bool,
+    /// The rank has sent what is no command.
+    has_failed: bool,
+}
+
+impl WindowLink {
+    /// Creates the access of a rank that has sent nothing.
+    pub fn new(window: &Arc<Mutex<ServedWindow>>) -> Self {
+        WindowLink { window: Arc::clone(window), state: Arc::default() }
+    }
+
+    /// Returns true if the rank has sent what is no command. Nothing more is executed.
+    pub fn has_failed(&self) -> bool {
+        self.with(|state, _| state.has_failed)
+    }
+
+    /// Executes nothing more.
+    pub fn fail(&self) {
+        self.with(|state, _| state.fail());
+    }
+
+    fn with<R>(&self, body: impl FnOnce(&mut LinkState, &mut ServedWindow) -> R) -> R {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        body(&mut state, &mut window)
+    }
+}
+
+impl LinkState {
+    /// Executes commands, with answers of at most so many lines.
+    fn execute(
+        &mut self,
+        window: &ServedWindow,
+        most: u64,
+        into: &mut Vec<u8>,
+    ) -> Result<(), served::NoCommand> {
+        let done = window.execute(&mut self.commands, most, into).inspect_err(|_| self.fail())?;
+        self.executed += done.commands * LINE_BYTES as u64;
+        // As many answers as any command needs were admitted, so only its own rest is missing.
+        self.is_partial = done.commands + done.answers == 0;
+        Ok(())
+    }
+
+    /// Executes the commands of a rank that takes no answers. It waits for nothing.
+    fn execute_unanswered(&mut self, window: &ServedWindow) {
+        while self.commands.waiting() > 0 && !self.is_partial && !self.has_failed {
+            // A failure is reported by the sink.
+            let _ = self.execute(window, SLOTS, &mut Vec::new());
+        }
+        self.commands.forget_awaited();
+    }
+
+    fn fail(&mut self) {
+        self.has_failed = true;
+        self.commands = WindowCommands::default();
+    }
+}
+
+impl Source for WindowLink {
+    fn credit(&self) -> u64 {
+        SLOTS * LINE_BYTES as u64
+    }
+
+    fn longest(&self) -> usize {
+        MAX_LINES as usize * LINE_BYTES
+    }
+
+    fn take(&mut self, limit: usize, into: &mut Vec<u8>) -> Result<(), RecvError> {
+        let most = (limit / LINE_BYTES) as u64;
+        self.with(|state, window| state.execute(window, most, into))
+            .map_err(|served::NoCommand| RecvError::Corrupt)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.with(|state, window| {
+            state.commands.waiting() > 0 && !state.is_partial || window.is_ready(&state.commands)
+        })
+    }
+
+    fn close(&mut self) {
+        self.with(|state, window| {
+            state.is_orphaned = true;
+            state.execute_unanswered(window);
+        });
+    }
+
+    fn request(&mut self) -> Requested {
+        self.with(|state, window| window.request(&state.commands))
+    }
+
+    fn announcement(&self) -> Announcement {
+        // Commands arrive as records. Ranks of this node change what the rank waits for.
+        let is_awaiting = self.with(|state, _| state.commands.is_awaiting());
+        if is_awaiting { Announcement::Polled } else { Announcement::Told }
+    }
+}
+
+impl Sink for WindowLink {
+    fn credit(&self) -> u64 {
+        SLOTS * LINE_BYTES as u64
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<usize, SinkError> {
+        self.with(|state, window| {
+            if !bytes.len().is_multiple_of(LINE_BYTES) {
+                state.fail();
+            }
+            if state.has_failed {
+                return Err(SinkError::Invalid);
+            }
+            state.commands.add(bytes);
+            state.is_partial = false;
+            if state.is_orphaned {
+                state.execute_unanswered(window);
+            }
+            Ok(bytes.len())
+        })
+    }
+
+    fn released(&mut self, _: u64) -> Result<u64, SinkError> {
+        self.with(
+            |state, _| if state.has_failed { Err(SinkError::Closed) } else { Ok(state.executed) },
+        )
+    }
+
+    fn request(&mut self) -> Requested {
+        Requested::Before
+    }
+
+    fn end(&mut self) {
+        Source::close(self);
+    }
+
+    fn announcement(&self) -> Announcement {
+        // The source executes them.
+        let is_waiting = self.with(|state, _| state.commands.waiting() > 0);
+        if is_waiting { Announcement::Polled } else { Announcement::Told }
+    }
+}
