@@ -15,7 +15,7 @@
 //! of a communicator agree on. Each rank opens its own end, so it opens flows in its own name only.
 //! All ranks of a node share one flow to a queue of another node, in the name of the member with the
 //! lowest number there, its *opener*. A node sends bytes for its own ranks, and credit for flows that
-//! lead to them; whatever else it sends is refused.
+//! lead to them; other records of it are refused.
 //!
 //! **Order.** Bytes of one flow arrive in their order, each once. The exit of a rank is a record of
 //! each flow to a queue that it may have used, behind its last message, so a receiver detects it after
@@ -27,9 +27,9 @@
 //! What a sink has no space for is kept, at most the credit. A flow with more bytes ends.
 //!
 //! **Memory.** The ports of a rank take at most 256 MiB of its node service: the credit that a queue
-//! grants each opener, and 1 KiB for each end. Its channels and windows take at most 1 GiB: a word for
-//! each slot of a channel, and for each command of each rank that may use a window. Another end is
-//! refused with an error.
+//! grants each opener, and 1 KiB for each end. Its channels and windows take at most 8 GiB: the credit
+//! of each channel, and that of the commands of each rank that may use a window. Another end is refused
+//! with an error.
 //!
 //! **Ends.** An end that is closed is reported to the other node, behind all bytes. What a rank has
 //! sent before its exit is sent before the end of its flows, however late its exit is known. When a

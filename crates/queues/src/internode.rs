@@ -4,9 +4,9 @@
 //!  Sender ── outgoing queue ──► Source ── bytes ──► Sink ── queue ──► Receiver
 //! ```
 //!
-//! Whatever ranks of different nodes exchange, beside collectives and matched messages, is a *flow*:
-//! bytes in order, from a [`Source`] in the memory of the senders' node to a [`Sink`] in that of the
-//! receiver, with credit that the receiver grants, and an end at either side.
+//! Ranks of different nodes exchange collectives, matched messages and *flows*. A flow is bytes in
+//! order, from a [`Source`] in the memory of the senders' node to a [`Sink`] in that of the receiver,
+//! with credit that the receiver grants, and an end at either side.
 //!
 //! A queue of the sender's node stands for the one of the receiver, and senders see no difference.
 //! The node service is its only receiver ([`outgoing`]), and one more sender of the receiver's
@@ -139,10 +139,6 @@ impl<K: Carried> QueueSource<K> {
 }
 
 impl<K: Carried> Source for QueueSource<K> {
-    fn credit(&self) -> u64 {
-        QUEUE_CREDIT
-    }
-
     fn take(&mut self, limit: usize, into: &mut Vec<u8>) -> Result<(), RecvError> {
         let end = into.len() + limit;
         let mut messages = [K::of_empty(ExpressMessage::default()); BATCH];
@@ -188,10 +184,6 @@ struct QueueSink<K: Carried> {
 }
 
 impl<K: Carried> Sink for QueueSink<K> {
-    fn credit(&self) -> u64 {
-        QUEUE_CREDIT
-    }
-
     fn put(&mut self, bytes: &[u8]) -> Result<usize, SinkError> {
         let mut sent = 0;
         while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
@@ -208,7 +200,7 @@ impl<K: Carried> Sink for QueueSink<K> {
 
     fn request(&mut self) -> Requested {
         self.sender.ring.request_space();
-        Requested::Again
+        Requested::Renewed
     }
 }
 
@@ -235,7 +227,7 @@ mod tests {
         let fill = || while other.try_send(&ExpressMessage::default()).is_ok() {};
         fill();
         for _ in 0..3 {
-            assert_eq!(service.request(), Requested::Again);
+            assert_eq!(service.request(), Requested::Renewed);
             shm::fence::heavy();
             assert_eq!(service.put(&[0; 8]), Ok(0));
             let taken = (1..).find(|_| {

@@ -13,9 +13,9 @@ pub enum Requested {
     Before,
     /// The word has no space for another waiting thread, so there will be no notification.
     Refused,
-    /// It was made again, because an earlier one may have been served: the caller passes a heavy
+    /// It was renewed, because an earlier one may have been served: the caller passes a heavy
     /// fence and tries once more, before each sleep.
-    Again,
+    Renewed,
 }
 
 /// Requests a notification, unless one is requested. The caller then checks its condition.

@@ -186,7 +186,26 @@ impl AgentState {
                 return false;
             }
         };
-        let handled = match submission {
+        if submission == Submission::Exit {
+            self.drain_messages(local);
+            self.exit(local, RankExit::Left);
+            return false;
+        }
+        if let Err(violation) = self.process(local, submission) {
+            self.reject_rank(local, violation);
+            return false;
+        }
+        // Only now: the rank may reuse the memory that the entry refers to from here on.
+        if let Some(session) = self.sessions[local].as_mut() {
+            session.consume();
+        }
+        true
+    }
+
+    /// Processes a submission of a rank with a session.
+    fn process(&mut self, local: usize, submission: Submission) -> Result<(), ProtocolViolation> {
+        let Some(session) = self.sessions[local].as_mut() else { return Ok(()) };
+        match submission {
             Submission::Register { id, .. } => {
                 let registered = session.register(submission, &self.table.context.nodes);
                 let schedule = session.schedule(id).filter(|_| registered.is_ok());
@@ -198,97 +217,61 @@ impl AgentState {
                 {
                     schedule.peer_nodes().into_iter().for_each(|node| transport.require(node));
                 }
-                registered
+                registered?;
             }
-            Submission::Release { id } => {
-                session.release(id);
-                Ok(())
-            }
+            Submission::Release { id } => session.release(id),
             Submission::Start { id, slot, generation, sequence, at } => {
                 let location = RunLocation { slot, generation, at, bytes: 0 };
-                self.start(local, id, sequence, location)
+                self.start(local, id, sequence, location)?;
             }
             Submission::QueryAwaited { slot, generation } => {
                 let ranks = self.awaited_by(self.ranks[local], slot, generation);
                 self.sessions[local].iter().for_each(|session| session.answer(&ranks));
-                Ok(())
             }
             Submission::AnnounceWait { slot, generation } => {
                 let key = self.run_in(self.ranks[local], slot, generation);
                 key.into_iter().for_each(|key| self.table.announce_wait(key));
-                Ok(())
             }
             Submission::QueryExited { first } => {
                 let exited = self.table.membership.exited(&self.table.context.nodes);
                 let words = exited.range(first..).map(|(_, rank)| rank.word());
                 session.answer(&words.collect::<Vec<u32>>());
-                Ok(())
             }
             Submission::QueryUnexpected { communicator, sequence } => {
                 let key = RunKey { rank: session.rank, communicator, sequence };
                 session.answer(if self.table.has_unexpected(key) { &[0] } else { &[] });
-                Ok(())
             }
-            Submission::CountStarted(started) => session.count_elsewhere(started),
+            Submission::CountStarted(started) => session.count_elsewhere(started)?,
             Submission::EndCommunicators { first, last } => {
-                let is_possible = self.table.end_communicators(session.rank, first..=last);
-                if is_possible { Ok(()) } else { Err(ProtocolViolation) }
+                if !self.table.end_communicators(session.rank, first..=last) {
+                    return Err(ProtocolViolation);
+                }
             }
             Submission::AnnounceExit => {
                 let started = session.take_elsewhere();
                 self.announce_exit(local, started);
-                Ok(())
             }
             Submission::QueryNeverStart { communicator, sequence } => {
                 session.answer(&self.table.membership.never_start(communicator, sequence));
-                Ok(())
             }
             Submission::OpenMessages { at, ring } => {
-                self.messages.open(local, session.segment(), at, ring)
+                self.messages.open(local, session.segment(), at, ring)?;
             }
             Submission::OpenPort { port, at, table, uses } => {
-                self.open_port(local, PortRequest { port, queue: at, table, uses });
-                Ok(())
+                self.open_port(local, PortRequest { port, queue: at, table, uses })
             }
-            Submission::CloseReceiver { port } => {
-                self.flows.close_receiver(session.rank, port);
-                Ok(())
-            }
-            Submission::CloseSenders { port } => {
-                self.flows.close_senders(session.rank, port);
-                Ok(())
-            }
+            Submission::CloseReceiver { port } => self.flows.close_receiver(session.rank, port),
+            Submission::CloseSenders { port } => self.flows.close_senders(session.rank, port),
             Submission::QueryQueueExits { port, first } => {
-                self.answer_queue_exits(local, port, first);
-                Ok(())
+                self.answer_queue_exits(local, port, first)
             }
-            Submission::OpenChannel { port, end, at } => {
-                self.open_channel(local, port, end, at);
-                Ok(())
-            }
-            Submission::OpenWindow { port, at, table } => {
-                self.open_window(local, port, at, table);
-                Ok(())
-            }
-            Submission::CloseWindow { port } => {
-                self.flows.close_window(session.rank, port);
-                Ok(())
-            }
-            Submission::Exit => {
-                self.drain_messages(local);
-                self.exit(local, RankExit::Left);
-                return false;
-            }
-        };
-        if let Err(violation) = handled {
-            self.reject_rank(local, violation);
-            return false;
+            Submission::OpenChannel { port, end, at } => self.open_channel(local, port, end, at),
+            Submission::OpenWindow { port, at, table } => self.open_window(local, port, at, table),
+            Submission::CloseWindow { port } => self.flows.close_window(session.rank, port),
+            // The caller ends the session.
+            Submission::Exit => {}
         }
-        // Only now: the rank may reuse the memory that the entry refers to from here on.
-        if let Some(session) = self.sessions[local].as_mut() {
-            session.consume();
-        }
-        true
+        Ok(())
     }
 
     /// Ranks of the job that the run in a slot of a rank waits for.

@@ -1,9 +1,12 @@
-//! Marks of ranks on the objects of which the node service awaits a notification.
+//! Marks of ranks, which wake the ends of flows at rest.
 //!
-//! An end of a channel without traffic is at *rest*: its request was made before a barrier, and
-//! nobody looks at it. A rank that finds the request sets the mark of the object before it writes to
-//! the event. So a turn in which nothing happens costs one load for each rank, however many channels
-//! are open. Objects share 512 marks; a mark wakes all ends at rest that have it.
+//! An end without traffic is at *rest*: its request was made before a barrier, and it is not polled.
+//! A rank that finds the request sets the mark of the end's object before it writes to the event. So
+//! a turn in which nothing happens costs at most eight loads for each rank, however many channels are
+//! open. Objects share 512 marks; a mark wakes all ends at rest that have it.
+//!
+//! A mark stays set after it has woken its ends. It wakes nothing more, because no end with it rests,
+//! and it is cleared before the next one does.
 
 use shm::mapped::Mapped;
 use shm::segment::Offset;
@@ -13,7 +16,8 @@ use std::collections::HashMap;
 const WORDS: usize = 8;
 
 shm::shared_lines! {
-    /// Marks of the objects of one rank. The rank sets them, its node service clears them.
+    /// Marks of the objects of one rank. The rank sets them; its node service clears that of an end
+    /// that is about to rest.
     pub(crate) struct MarkLine {
         words: [AtomicU64; WORDS],
     }
@@ -33,7 +37,8 @@ impl MarkLine {
     pub(crate) fn set(&self, at: Offset) {
         let (word, bit) = mark_of(at);
         // A mark found set is cleared later: the barrier in between makes the change visible to the
-        // look that follows the clear. SeqCst: as the clear in `AtRest::clear`.
+        // poll that follows the clear. SeqCst: pairs with the clear in `AtRest::clear` and the load
+        // in `AtRest::wake`.
         if self.words[word].load(Ordering::SeqCst) & bit == 0 {
             self.words[word].fetch_or(bit, Ordering::SeqCst);
         }
@@ -55,7 +60,7 @@ pub(super) struct Resting {
     pub(super) at: Offset,
 }
 
-/// Ends that are looked at only once their objects are marked.
+/// Ends that are polled only once their objects are marked.
 #[derive(Debug, Default)]
 pub(super) struct AtRest {
     ranks: HashMap<u32, RankAtRest>,
@@ -65,8 +70,9 @@ pub(super) struct AtRest {
 struct RankAtRest {
     line: Mapped<MarkLine>,
     ends: HashMap<Mark, Vec<EndNumber>>,
-    /// The mark of each of these ends. An end that was looked at for another reason, or closed, stays
-    /// among them, so a number has one place however often it rests.
+    /// The mark of each of these ends. An end that was polled for another reason, or closed, stays
+    /// among them, so a number has one place however often it rests. Its mark then activates an end
+    /// that does not rest, which costs one poll.
     places: HashMap<EndNumber, Mark>,
     /// Marks of these ends.
     awaited: [u64; WORDS],
@@ -75,12 +81,8 @@ struct RankAtRest {
 impl AtRest {
     /// Adds a rank with its marks.
     pub(super) fn open(&mut self, rank: u32, line: Mapped<MarkLine>) {
-        let opened = RankAtRest {
-            line,
-            ends: HashMap::new(),
-            places: HashMap::new(),
-            awaited: [0; WORDS],
-        };
+        let opened =
+            RankAtRest { line, ends: HashMap::new(), places: HashMap::new(), awaited: [0; WORDS] };
         self.ranks.insert(rank, opened);
     }
 
@@ -94,13 +96,24 @@ impl AtRest {
     pub(super) fn clear(&mut self, resting: Resting, woken: impl FnMut(EndNumber)) -> bool {
         let Some(rank) = self.ranks.get_mut(&resting.rank) else { return false };
         let mark @ (word, bit) = mark_of(resting.at);
-        // SeqCst: a rank that still finds the mark has changed its object before, and the barrier of
-        // the caller precedes its look at the object. Any other rank sets the mark again.
+        // SeqCst: pairs with the load in `MarkLine::set`. A rank that still finds the mark has changed
+        // its object before, and the barrier of the caller precedes its poll of the object. Any other
+        // rank sets the mark again.
         if rank.line.words[word].fetch_and(!bit, Ordering::SeqCst) & bit != 0 {
             rank.awaited[word] &= !bit;
             rank.take(mark, woken);
         }
         true
+    }
+
+    /// Number of places of ends.
+    #[cfg(test)]
+    pub(super) fn places(&self) -> usize {
+        let lists = self.ranks.values().flat_map(|rank| rank.ends.values());
+        let listed = lists.map(Vec::len).sum();
+        let placed: usize = self.ranks.values().map(|rank| rank.places.len()).sum();
+        assert_eq!(placed, listed);
+        listed
     }
 
     /// Puts an end to rest: its mark was cleared, and it had nothing after the barrier.
@@ -127,7 +140,7 @@ impl AtRest {
                 if rank.awaited[word] == 0 {
                     continue;
                 }
-                // SeqCst: what the rank has changed before it set the mark is visible.
+                // SeqCst: pairs with `MarkLine::set`. What the rank has changed before is visible.
                 let mut marked = rank.line.words[word].load(Ordering::SeqCst) & rank.awaited[word];
                 rank.awaited[word] &= !marked;
                 while marked != 0 {
@@ -167,8 +180,7 @@ mod tests {
             at_rest.clear(Resting { end, rank: 0, at }, |_| panic!("no mark is set"));
             at_rest.rest(Resting { end, rank: 0, at });
         }
-        let places: usize = at_rest.ranks[&0].ends.values().map(Vec::len).sum();
-        assert_eq!((places, at_rest.ranks[&0].places.len()), (1, 1));
+        assert_eq!(at_rest.places(), 1);
         line.set(Offset(64));
         let mut woken = Vec::new();
         at_rest.wake(|end| woken.push(end));

@@ -21,7 +21,7 @@ pub(crate) enum Refusal {
 pub(crate) enum Purpose {
     /// Messages to its queues that wait for space, and what its ports need.
     Queues,
-    /// The state of rings: of its channels, and of the commands on its windows.
+    /// Bytes that wait in its channels, and commands on its windows.
     Rings,
 }
 
@@ -45,7 +45,7 @@ impl Purpose {
     pub(crate) const fn limit(self) -> u64 {
         match self {
             Purpose::Queues => 256 << 20,
-            Purpose::Rings => 1 << 30,
+            Purpose::Rings => 8 << 30,
         }
     }
 }
@@ -78,11 +78,17 @@ impl RankMemory {
         self.used.retain(|(other, _), _| *other != rank);
     }
 
-    /// Bytes that a rank has in use.
+    /// Returns the counts of the bytes that a rank has in use.
+    #[cfg(test)]
+    pub(super) fn counts(&self, rank: u32) -> Vec<Arc<AtomicU64>> {
+        let of_rank = self.used.iter().filter(|((other, _), _)| *other == rank);
+        of_rank.map(|(_, used)| Arc::clone(used)).collect()
+    }
+
+    /// Returns the number of bytes that a rank has in use.
     #[cfg(test)]
     pub(super) fn used(&self, rank: u32) -> u64 {
-        let of_rank = self.used.iter().filter(|((other, _), _)| *other == rank);
-        of_rank.map(|(_, used)| used.load(Ordering::Relaxed)).sum()
+        self.counts(rank).iter().map(|used| used.load(Ordering::Relaxed)).sum()
     }
 }
 

@@ -4,14 +4,12 @@ mod end;
 
 pub(super) use end::{Outbound, frame};
 
-use super::ends::Ends;
-use super::marks::{EndNumber, Resting};
+use super::ends::{End, Ends, Next};
 use super::memory::Charge;
 use crate::transport::Transport;
 use crate::transport::batches::Batches;
 use crate::transport::records::flows::{FlowId, FlowKind};
 use end::Sent;
-use queues::internode::{Announcement, Requested};
 use queues::one_poll::{Members, OnePoll, PollSet};
 use std::collections::BTreeSet;
 
@@ -33,18 +31,15 @@ struct SourceSet {
 /// All sending ends of a node. The members of a set are served as it announces them.
 #[derive(Debug, Default)]
 pub(super) struct OutboundFlows {
-    ends: Ends<Outbound>,
+    pub(super) ends: Ends<Outbound>,
     /// By number; `None` after it was closed.
     sets: Vec<Option<SourceSet>>,
-    /// Ends that are looked at in every turn.
-    active: Vec<usize>,
 }
 
 /// The members of a set, while their messages are sent.
 struct Serving<'a> {
     ends: &'a mut Ends<Outbound>,
     members: &'a [usize],
-    active: &'a mut Vec<usize>,
     batches: &'a mut Batches,
     transport: &'a mut dyn Transport,
     limit: u64,
@@ -57,7 +52,7 @@ impl Members for Serving<'_> {
         let number = *self.members.get(index)?;
         match self.ends.get_mut(number)?.send(self.batches, self.transport, self.limit) {
             Sent::Some => return Some(()),
-            Sent::Blocked => activate(self.ends, self.active, number),
+            Sent::Blocked => self.ends.activate(number),
             Sent::Nothing | Sent::Ended => {}
         }
         None
@@ -65,51 +60,29 @@ impl Members for Serving<'_> {
 
     fn is_ready(&mut self, index: usize) -> bool {
         let Some(number) = self.members.get(index).copied() else { return false };
-        // One that is looked at in every turn is served without its bit.
-        let Some(one) = self.ends.get(number).filter(|one| !one.is_active) else { return false };
-        if one.has_ended || !one.source.is_ready() {
+        let Some(one) = self.ends.get(number) else { return false };
+        // One that is polled in every turn is served without its bit.
+        if one.activity.is_active || one.has_ended || !one.source.is_ready() {
             return false;
         }
         let can_send = one.can_send(self.transport, self.limit);
         if !can_send {
             // Its bit stays clear after this, and its senders may have found it set.
-            activate(self.ends, self.active, number);
+            self.ends.activate(number);
         }
         can_send
     }
 }
 
-/// Looks at an end in every turn.
-fn activate(ends: &mut Ends<Outbound>, active: &mut Vec<usize>, number: usize) {
-    if let Some(one) = ends.get_mut(number)
-        && !std::mem::replace(&mut one.is_active, true)
-    {
-        active.push(number);
-    }
-}
-
 impl OutboundFlows {
-    pub(super) fn contains(&self, id: &FlowId) -> bool {
-        self.ends.number(id).is_some()
-    }
-
     /// Returns true if a rank has opened the sources of this port.
     pub(super) fn has_set(&self, opener: u32, port: u64) -> bool {
         self.sets.iter().flatten().any(|set| (set.opener, set.port) == (opener, port))
     }
 
-    /// Adds an end.
-    pub(super) fn open(&mut self, opened: Outbound) {
-        let is_watched = opened.is_watched();
-        let number = self.ends.insert([opened.id], opened);
-        if is_watched {
-            self.activate(number);
-        }
-    }
-
-    /// Adds the sources of a port, which are the members of a poll set in this order. `ranks` are
-    /// those of this node that use them. The exits of those that have `exited` before are reported
-    /// here, and those that have `left` send nothing.
+    /// Adds the sources of a port, which are the members of a poll set in this order, for `ranks` of
+    /// this node. The exits of those that have `exited` before are reported here, and those that have
+    /// `left` send nothing.
     pub(super) fn open_set(
         &mut self,
         (opener, port): (u32, u64),
@@ -120,15 +93,18 @@ impl OutboundFlows {
         charge: Charge,
     ) {
         let number = self.sets.iter().position(Option::is_none).unwrap_or(self.sets.len());
-        let (exits, mut senders): (Vec<_>, Vec<_>) =
-            ranks.iter().partition(|rank| exited.contains(rank));
-        senders.retain(|rank| !left.contains(rank));
+        let own = ranks.iter().copied();
+        let exits: Vec<u32> = own.clone().filter(|rank| exited.contains(rank)).collect();
+        let has_left = |rank: &u32| exited.contains(rank) || left.contains(rank);
+        let senders: Vec<u32> = own.filter(|rank| !has_left(rank)).collect();
         let is_closing = senders.is_empty();
-        let join = |one: Outbound| one.of_set(number, exits.clone(), is_closing);
-        let members: Vec<usize> =
-            sources.into_iter().map(|one| self.ends.insert([one.id], join(one))).collect();
+        let mut join = |one| {
+            let one = Outbound { set: Some(number), exits: exits.clone(), is_closing, ..one };
+            self.ends.insert(one)
+        };
+        let members: Vec<usize> = sources.into_iter().map(&mut join).collect();
         if !exits.is_empty() || is_closing {
-            members.iter().for_each(|member| activate(&mut self.ends, &mut self.active, *member));
+            members.iter().for_each(|member| self.ends.activate(*member));
         }
         let poll = OnePoll::new(set);
         let opened = SourceSet { poll, opener, port, ranks, senders, members, _charge: charge };
@@ -138,24 +114,11 @@ impl OutboundFlows {
         }
     }
 
-    /// Looks at an end in every turn.
-    pub(super) fn activate(&mut self, number: usize) {
-        activate(&mut self.ends, &mut self.active, number);
-    }
-
-    /// Looks at the end of a flow in the next turn.
-    pub(super) fn activate_flow(&mut self, id: &FlowId) {
-        if let Some(number) = self.ends.number(id) {
-            self.activate(number);
-        }
-    }
-
-    /// Looks at every member of a set in the next turn: a rank that was killed may have sent without
-    /// a notification.
+    /// Polls every member of a set in the next turn: a rank that was killed may have sent without a
+    /// notification.
     pub(super) fn check_all(&mut self) {
-        let OutboundFlows { ends, sets, active } = self;
-        let members = sets.iter().flatten().flat_map(|set| &set.members);
-        members.for_each(|member| activate(ends, active, *member));
+        let members = self.sets.iter().flatten().flat_map(|set| &set.members);
+        members.for_each(|member| self.ends.activate(*member));
     }
 
     /// Sends what the sources contain, as far as there is credit, and nothing to a node with `limit`
@@ -166,28 +129,28 @@ impl OutboundFlows {
         transport: &mut dyn Transport,
         limit: u64,
     ) {
-        let OutboundFlows { ends, sets, active } = self;
-        for number in std::mem::take(active) {
-            let Some(one) = ends.get_mut(number) else { continue };
-            // Ends: credit bounds what is sent.
-            let stopped = loop {
-                match one.send(batches, transport, limit) {
-                    Sent::Some => {}
-                    other => break other,
+        let OutboundFlows { ends, sets } = self;
+        ends.poll_active(
+            |_| true,
+            |one| {
+                // Terminates: credit bounds what is sent.
+                let stopped = loop {
+                    match one.send(batches, transport, limit) {
+                        Sent::Some => {}
+                        other => break other,
+                    }
+                };
+                if one.has_ended && one.set.is_none() {
+                    Next::IsRemoved
+                } else if stopped == Sent::Blocked || one.is_watched() {
+                    Next::StaysActive
+                } else {
+                    Next::BecomesInactive
                 }
-            };
-            one.is_active = stopped == Sent::Blocked || one.is_watched();
-            let is_over = one.has_ended && one.set.is_none();
-            if one.is_active {
-                active.push(number);
-            } else if is_over {
-                let id = one.id;
-                ends.remove(number, &[id]);
-            }
-        }
-        for found in sets.iter_mut() {
-            let Some(SourceSet { poll, members, .. }) = found else { continue };
-            let mut serving = Serving { ends, members, active, batches, transport, limit };
+            },
+        );
+        for SourceSet { poll, members, .. } in sets.iter_mut().flatten() {
+            let mut serving = Serving { ends, members, batches, transport, limit };
             while poll.poll(&mut serving).is_some() {}
         }
         self.close_sets();
@@ -195,49 +158,27 @@ impl OutboundFlows {
 
     /// Closes the sets without senders of which all members have ended.
     fn close_sets(&mut self) {
-        let OutboundFlows { ends, sets, active } = self;
+        let OutboundFlows { ends, sets } = self;
         for found in sets.iter_mut() {
             let has_ended = |member: &usize| ends.get(*member).is_none_or(|one| one.has_ended);
             let is_over =
                 |set: &mut SourceSet| set.senders.is_empty() && set.members.iter().all(has_ended);
             let Some(closed) = found.take_if(is_over) else { continue };
-            for member in &closed.members {
-                let id = ends.get(*member).map(|one| one.id);
-                ends.remove(*member, id.as_slice());
-            }
-            active.retain(|number| !closed.members.contains(number));
+            closed.members.iter().for_each(|member| drop(ends.remove(*member)));
         }
     }
 
     /// Returns true if something can be sent. What was stored before its end could find the request
     /// is not announced, so the request is withdrawn.
     pub(super) fn is_ready(&mut self, transport: &dyn Transport, limit: u64) -> bool {
-        let OutboundFlows { ends, active, .. } = self;
         let mut is_ready = false;
-        for number in active {
-            let Some(one) = ends.get_mut(*number) else { continue };
-            if one.can_send(transport, limit) && one.has_unsent() {
+        self.ends.for_active(|_, one| {
+            if one.can_send(transport, limit) && one.is_busy() {
                 one.source.withdraw();
                 is_ready = true;
             }
-        }
+        });
         is_ready
-    }
-
-    /// Requests notifications before the agent sleeps, and passes the result of each to `count`.
-    pub(super) fn request(
-        &mut self,
-        transport: &dyn Transport,
-        limit: u64,
-        mut count: impl FnMut(Requested),
-    ) {
-        for number in &self.active {
-            if let Some(one) = self.ends.get_mut(*number)
-                && one.can_send(transport, limit)
-            {
-                count(one.source.request());
-            }
-        }
     }
 
     /// Requests a notification of each set before the agent sleeps. Returns false if there is
@@ -248,74 +189,22 @@ impl OutboundFlows {
         transport: &mut dyn Transport,
         limit: u64,
     ) -> bool {
-        let OutboundFlows { ends, sets, active } = self;
+        let OutboundFlows { ends, sets } = self;
         sets.iter_mut().flatten().all(|SourceSet { poll, members, .. }| {
-            let mut serving = Serving { ends, members, active, batches, transport, limit };
+            let mut serving = Serving { ends, members, batches, transport, limit };
             !poll.ask_for_event(&mut serving)
         })
-    }
-
-    /// Returns true if an end is looked at without a notification.
-    pub(super) fn is_watching(&self) -> bool {
-        self.active.iter().any(|number| self.ends.get(*number).is_some_and(Outbound::is_watched))
-    }
-
-    /// Returns the active ends that may rest; if `unused`, those without traffic since the last call
-    /// with it.
-    pub(super) fn may_rest(&mut self, unused: bool) -> Vec<Resting> {
-        let mut all = Vec::new();
-        for number in &self.active {
-            let Some(one) = self.ends.get_mut(*number) else { continue };
-            let was_used = unused && std::mem::take(&mut one.was_used);
-            if let Announcement::Marked(at) = one.source.announcement()
-                && !(was_used || one.has_unsent())
-            {
-                all.push(Resting { end: EndNumber::Source(*number), rank: one.id.sender, at });
-            }
-        }
-        all
-    }
-
-    /// Requests a notification of an end; false if there will be none.
-    pub(super) fn request_of(&mut self, number: usize) -> bool {
-        let one = self.ends.get_mut(number);
-        one.is_some_and(|one| one.source.request() != Requested::Refused)
-    }
-
-    /// Returns true if an end rests: it had nothing after the barrier.
-    pub(super) fn rest(&mut self, number: usize) -> bool {
-        let Some(one) = self.ends.get_mut(number) else { return false };
-        let rests = one.source.is_requested() && !one.has_unsent();
-        one.is_active = !rests;
-        if !rests {
-            // What was stored before its sender could find the request is not announced.
-            one.source.withdraw();
-        }
-        rests
-    }
-
-    /// Withdraws the request of an end.
-    pub(super) fn withdraw(&mut self, number: usize) {
-        if let Some(one) = self.ends.get_mut(number) {
-            one.source.withdraw();
-        }
-    }
-
-    /// Forgets the ends that are no longer active.
-    pub(super) fn sort_out(&mut self) {
-        let ends = &self.ends;
-        self.active.retain(|number| ends.get(*number).is_some_and(|one| one.is_active));
     }
 
     /// Notes that a rank of this node sends nothing more to the queues of a port. Returns false if
     /// the port is not open for the rank.
     pub(super) fn leave(&mut self, rank: u32, port: u64) -> bool {
-        let OutboundFlows { ends, sets, active } = self;
+        let OutboundFlows { ends, sets } = self;
         let mut is_open = false;
         for set in sets.iter_mut().flatten() {
             if set.port == port && set.ranks.contains(&rank) {
                 is_open = true;
-                set.remove_sender(rank, ends, active);
+                set.remove_sender(rank, ends);
             }
         }
         is_open
@@ -323,9 +212,9 @@ impl OutboundFlows {
 
     /// Reports the exit of a rank of this node behind what it has sent, and ends its own flows.
     pub(super) fn exit(&mut self, rank: u32) {
-        let OutboundFlows { ends, sets, active } = self;
+        let OutboundFlows { ends, sets } = self;
         for set in sets.iter_mut().flatten() {
-            // Without senders the end of the flow follows, whoever has exited.
+            // Without senders the end of the flow follows without reports of exits.
             if !set.ranks.contains(&rank) || set.senders.is_empty() {
                 continue;
             }
@@ -333,17 +222,16 @@ impl OutboundFlows {
                 if let Some(one) = ends.get_mut(*member).filter(|one| !one.has_ended) {
                     one.exits.push(rank);
                 }
-                activate(ends, active, *member);
+                ends.activate(*member);
             }
-            set.remove_sender(rank, ends, active);
+            set.remove_sender(rank, ends);
         }
-        let is_own = |one: &Outbound| one.id.sender == rank && one.set.is_none();
-        for (number, one) in ends.iter_mut().filter(|(_, one)| is_own(one)) {
-            one.is_closing = true;
-            // A rank that was killed may have stored a value without a notification.
-            one.source.withdraw();
-            if !std::mem::replace(&mut one.is_active, true) {
-                active.push(number);
+        for number in ends.find(|one| one.id.sender == rank && one.set.is_none()) {
+            ends.activate(number);
+            if let Some(one) = ends.get_mut(number) {
+                one.is_closing = true;
+                // A rank that was killed may have stored a value without a notification.
+                one.source.withdraw();
             }
         }
     }
@@ -370,12 +258,15 @@ impl OutboundFlows {
         is_valid
     }
 
-    /// Removes the ends of flows for which `is_over` returns true, without a report. Senders to a
-    /// queue find out by the exit of its owner.
-    pub(super) fn remove_where(&mut self, is_over: impl Fn(&FlowId, u32) -> bool) {
-        let over = self.ends.iter_mut().filter(|(_, one)| is_over(&one.id, one.node));
-        let over: Vec<usize> = over.map(|(number, _)| number).collect();
-        over.into_iter().for_each(|number| self.remove(number, false));
+    /// Removes the ends for which `is_over` returns true, without a report: their receivers have
+    /// gone. Senders to a queue find out by the exit of its owner. Commands that wait for their answers
+    /// are executed.
+    pub(super) fn remove_where(&mut self, is_over: impl Fn(&Outbound) -> bool) {
+        for number in self.ends.find(is_over) {
+            let has_answers = |one: &Outbound| one.id.kind == FlowKind::Answers;
+            let is_closed = self.ends.get(number).is_some_and(has_answers);
+            self.remove(number, is_closed);
+        }
     }
 
     /// Removes the end of a flow, without a report.
@@ -385,30 +276,29 @@ impl OutboundFlows {
         }
     }
 
-    /// Removes an end. A member of a set remains until that is closed.
+    /// Removes an end. If `is_closed`, the receiver takes nothing any more, so the source is closed. A
+    /// member of a set remains until the set is closed.
     fn remove(&mut self, number: usize, is_closed: bool) {
         let Some(one) = self.ends.get_mut(number) else { return };
         one.stop();
-        if is_closed || one.id.kind == FlowKind::Answers {
+        if is_closed {
             one.source.close();
         }
         if one.set.is_none() {
-            let removed = [one.id];
-            self.ends.remove(number, &removed);
-            self.active.retain(|other| *other != number);
+            self.ends.remove(number);
         }
     }
 
     /// Returns true if there are messages, or reports behind messages, for a rank that may take
     /// them.
     pub(super) fn has_unsent(&self) -> bool {
-        self.ends.values().any(Outbound::has_unsent)
+        self.ends.values().any(End::is_busy)
     }
 }
 
 impl SourceSet {
     /// Notes that a rank sends nothing more.
-    fn remove_sender(&mut self, rank: u32, ends: &mut Ends<Outbound>, active: &mut Vec<usize>) {
+    fn remove_sender(&mut self, rank: u32, ends: &mut Ends<Outbound>) {
         self.senders.retain(|other| *other != rank);
         if !self.senders.is_empty() {
             return;
@@ -418,7 +308,7 @@ impl SourceSet {
                 one.is_closing = !one.has_ended;
             }
             // Without senders no bit announces what is left to be found: a damaged queue.
-            activate(ends, active, *member);
+            ends.activate(*member);
         }
     }
 }

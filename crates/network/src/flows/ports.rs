@@ -1,6 +1,6 @@
 //! Ports of queues: what a rank opens, and the ranks that share it.
 
-use super::inbound::Inbound;
+use super::inbound::{Inbound, queue_name};
 use super::memory::{Purpose, Refusal};
 use super::outbound::Outbound;
 use super::router::Flows;
@@ -69,9 +69,9 @@ impl PortRanks {
         Some(PortRanks { local, openers, remote })
     }
 
-    /// The other ranks with queues of their own, each with its node and the outgoing queue, if a rank
-    /// opens the flows to them: the other ranks of the node use those.
-    fn led_to(&self, opener: u32) -> Vec<(u32, u32, Offset)> {
+    /// Returns the queues of ranks of other nodes, each as its owner, its node and the outgoing queue
+    /// to it. Empty if another rank of this node opens the flows to them.
+    fn remote_queues(&self, opener: u32) -> Vec<(u32, u32, Offset)> {
         if self.local.first() != Some(&opener) {
             return Vec::new();
         }
@@ -92,7 +92,8 @@ impl Flows {
         exited: &BTreeSet<u32>,
     ) -> Result<(), Refusal> {
         let PortRequest { port, queue, table, uses } = request;
-        if self.inbound.has_queue((rank, port)) || self.outbound.has_set(rank, port) {
+        if self.inbound.ends.contains(&queue_name(rank, port)) || self.outbound.has_set(rank, port)
+        {
             return Err(Refusal::Taken);
         }
         let invalid = |_| Refusal::Invalid;
@@ -100,14 +101,14 @@ impl Flows {
         let table = table.map_err(|_| Refusal::Invalid)?;
         let ranks = PortRanks::of(&table, self.node, &self.nodes);
         let ranks = ranks.filter(|ranks| ranks.local.contains(&rank)).ok_or(Refusal::Invalid)?;
-        let led_to = ranks.led_to(rank);
+        let remote_queues = ranks.remote_queues(rank);
         let receives = queue != NONE;
         // Everything that a rank can make this process allocate is accounted for before.
         let for_queue = END_BYTES + ranks.openers.len() as u64 * (QUEUE_CREDIT + END_BYTES);
         let for_queue =
             self.memory.charge(rank, Purpose::Queues, u64::from(receives) * for_queue)?;
         let for_sources =
-            self.memory.charge(rank, Purpose::Queues, led_to.len() as u64 * END_BYTES)?;
+            self.memory.charge(rank, Purpose::Queues, remote_queues.len() as u64 * END_BYTES)?;
         let uses = Mapped::<AtomicU64>::new(segment, uses).map_err(|_| Refusal::Invalid)?;
         let to_own: Option<Box<dyn Sink>> = match table.lines {
             _ if !receives => None,
@@ -115,16 +116,17 @@ impl Flows {
             lines => Some(incoming_basic(segment, queue, lines).map_err(invalid)?),
         };
         let flow = |sender, receiver| FlowId { kind: FlowKind::Queue, sender, receiver, port };
-        if !led_to.is_empty() {
+        if !remote_queues.is_empty() {
             let set = PollSet::connect(segment, table.set).map_err(invalid)?;
             let open = |(index, (owner, node, at)): (usize, (u32, u32, Offset))| {
                 let source = match table.lines {
                     0 => outgoing(segment, at),
                     lines => outgoing_basic(segment, at, lines, (&set, index)),
                 };
-                Ok(Outbound::new((flow(rank, owner), node), source.map_err(invalid)?))
+                Ok(Outbound::new(flow(rank, owner), node, source.map_err(invalid)?, None))
             };
-            let sources = led_to.into_iter().enumerate().map(open).collect::<Result<_, _>>()?;
+            let sources =
+                remote_queues.into_iter().enumerate().map(open).collect::<Result<_, _>>()?;
             let left = ranks.local.iter().copied();
             let left = left.filter(|rank| self.left.remove(&(port, *rank)).is_some()).collect();
             let charge = for_sources.of_objects(uses.clone());
@@ -137,9 +139,10 @@ impl Flows {
             // it here on this flow already, before there was a queue.
             let before = ranks.remote.iter().map(|(rank, ..)| *rank);
             let before = before.filter(|rank| exited.contains(rank)).collect();
-            let charge = for_queue.of_objects(uses);
-            let opened = Inbound::new(to_own, flows, before, Some(charge));
-            self.inbound.open_queue((rank, port), opened);
+            let mut opened = Inbound::new(to_own, flows, Some(for_queue.of_objects(uses)));
+            opened.queue = Some(queue_name(rank, port));
+            opened.exited = before;
+            self.inbound.open_queue(opened);
         }
         // The loss of each of these nodes must be noticed.
         ranks.openers.keys().for_each(|node| transport.require(*node));
@@ -148,7 +151,7 @@ impl Flows {
 
     /// Closes the receive queue of a rank for a port.
     pub(crate) fn close_receiver(&mut self, rank: u32, port: u64) {
-        self.inbound.close_queue((rank, port), &mut self.batches);
+        self.inbound.close(&queue_name(rank, port), &mut self.batches);
     }
 
     /// Ends the sends of a rank to the queues of a port, also of one that is opened later.

@@ -1,33 +1,36 @@
 //! The flows of one node.
 
 use super::channel_end::{ANSWERS, COMMANDS, ChannelEnd};
+use super::ends::{Candidates, End};
 use super::inbound::{Inbound, InboundFlows};
-use super::marks::{AtRest, EndNumber, MarkLine, Resting};
+use super::marks::{AtRest, EndNumber, MarkLine};
 use super::memory::{Charge, Purpose, RankMemory, Refusal};
 use super::outbound::{Outbound, OutboundFlows, frame};
 use super::table::PortTable;
-use super::windows::{FirstCommand, ServedWindows, answers_to};
+use super::windows::{ServedWindows, answers_to, window_of};
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
 use crate::transport::batches::Batches;
 use crate::transport::records::flows::{self as record, Content, FlowId, FlowKind};
 use queues::channel::{ChannelSink, ChannelSource};
-use queues::internode::Requested;
-use queues::window::{SLOTS, ServedWindow};
+use queues::internode::{Requested, Sink, Source};
+use queues::window::{LINE_BYTES, SLOTS, ServedWindow};
 use shm::mapped::Mapped;
+use shm::object::CreateError;
 use shm::segment::{Offset, Segment};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time between looks at the ends as long as no barrier has followed the requests.
+/// Time between polls of the ends as long as no barrier has followed the requests.
 pub(super) const UNCERTAIN: Duration = shm::wait::UNCERTAIN_SLICE;
 
-/// Turns between two looks for ends without traffic.
+/// Turns between two searches for ends without traffic.
 pub(super) const TURNS: u32 = 1024;
 
-/// Memory of a slot of a channel.
-pub(super) const SLOT_BYTES: u64 = 8;
+/// Memory of the commands of one rank on a window: the credit of its flow, which is kept while there
+/// is none for the answers.
+pub(super) const COMMAND_BYTES: u64 = SLOTS * LINE_BYTES as u64;
 
 /// Certainty of the requested notifications: ranks store a value and then load the word with the
 /// request, and a store may leave its processor after that load.
@@ -35,9 +38,9 @@ pub(super) const SLOT_BYTES: u64 = 8;
 enum Requests {
     /// A barrier has followed all of them.
     Certain,
-    /// Some are new: the ends are looked at once more in the next turn.
+    /// Some are new: the ends are polled once more in the next turn.
     New,
-    /// They were looked at, without a barrier, or the kernel has refused it.
+    /// They were polled, without a barrier, or the kernel has refused it.
     Uncertain,
 }
 
@@ -54,11 +57,11 @@ pub(crate) struct Flows {
     /// Ranks that have ended their sends to a port before its opener on this node has opened it, if
     /// it ever does.
     pub(super) left: HashMap<(u64, u32), Charge>,
-    at_rest: AtRest,
+    pub(super) at_rest: AtRest,
     pub(super) batches: Batches,
     /// Ranks of this node that have exited.
     exited: BTreeSet<u32>,
-    /// Values have arrived since the last look at this.
+    /// Values have arrived since the last [`take_delivered`](Self::take_delivered).
     has_delivered: bool,
     requests: Requests,
     turns: u32,
@@ -89,7 +92,7 @@ impl Flows {
         self.at_rest.open(rank, marks);
     }
 
-    /// Opens an end of a channel of a rank of this node, with its ring at an offset.
+    /// Opens an end of a channel for a rank of this node. `at` is the offset of its ring.
     pub(crate) fn open_channel(
         &mut self,
         (rank, port, end): (u32, u64, ChannelEnd),
@@ -100,24 +103,28 @@ impl Flows {
         let (id, peer) = end.flow(rank, port).ok_or(Refusal::Invalid)?;
         let node = self.nodes.of(peer).filter(|node| *node != self.node);
         let node = node.ok_or(Refusal::Invalid)?;
-        if self.outbound.contains(&id) || self.inbound.contains(&id) {
+        if self.outbound.ends.contains(&id) || self.inbound.ends.contains(&id) {
             return Err(Refusal::Taken);
         }
-        // A ring is mapped and its state allocated only if the rank has memory for it.
-        let most = self.memory.free(rank, Purpose::Rings) / SLOT_BYTES;
+        // A ring is connected only if the rank has memory for it: the other end finds it closed once
+        // this one is dropped.
+        let free = self.memory.free(rank, Purpose::Rings);
+        let refusal = |error| match error {
+            CreateError::Size { .. } => Refusal::Memory,
+            _ => Refusal::Invalid,
+        };
         match end {
             ChannelEnd::SendsTo(_) => {
-                let ring = ChannelSource::connect(segment, at, most);
-                let ring = ring.map_err(|_| Refusal::Invalid)?;
-                let charge = self.charge_ring(rank, ring.slots())?;
-                self.outbound.open(Outbound::new((id, node), Box::new(ring)).charged(charge));
+                let source = ChannelSource::connect(segment, at, free).map_err(refusal)?;
+                let charge = self.memory.charge(rank, Purpose::Rings, source.credit())?;
+                let opened = Outbound::new(id, node, Box::new(source), Some(charge));
+                self.outbound.ends.insert(opened);
             }
             ChannelEnd::ReceivesFrom(_) => {
-                let ring = ChannelSink::connect(segment, at, most);
-                let ring = ring.map_err(|_| Refusal::Invalid)?;
-                let charge = self.charge_ring(rank, ring.slots())?;
-                let none = BTreeSet::new();
-                self.inbound.open(Inbound::new(Box::new(ring), [(id, node)], none, Some(charge)));
+                let sink = ChannelSink::connect(segment, at, free).map_err(refusal)?;
+                let charge = self.memory.charge(rank, Purpose::Rings, sink.credit())?;
+                let opened = Inbound::new(Box::new(sink), [(id, node)], Some(charge));
+                self.inbound.ends.insert(opened);
             }
         }
         // The end of the node must be noticed.
@@ -125,13 +132,8 @@ impl Flows {
         Ok(())
     }
 
-    /// Accounts for the slots of a ring.
-    fn charge_ring(&mut self, rank: u32, slots: u64) -> Result<Charge, Refusal> {
-        self.memory.charge(rank, Purpose::Rings, SLOT_BYTES * slots)
-    }
-
-    /// Opens a window of a rank of this node, which has this name, for those ranks of a table that are
-    /// on other nodes. Their flows begin with their first commands.
+    /// Opens the window of an owner on this node and its port to the ranks of a table that are on other
+    /// nodes. Their flows begin with their first commands.
     pub(crate) fn open_window(
         &mut self,
         (owner, port): (u32, u64),
@@ -148,17 +150,19 @@ impl Flows {
         }
         let origins = table.on_other_nodes(self.node, &self.nodes);
         // One for no rank takes memory, too.
-        let charge = self.charge_ring(owner, SLOTS * (origins.len() as u64 + 1))?;
+        let bytes = COMMAND_BYTES * (origins.len() as u64 + 1);
+        let charge = self.memory.charge(owner, Purpose::Rings, bytes)?;
         // The ends of the nodes must be noticed.
         origins.values().for_each(|node| transport.require(*node));
-        self.windows.open(name, window, origins, charge)
+        self.windows.open(name, window, origins, charge);
+        Ok(())
     }
 
     /// Closes a window of a rank of this node, and the flows of the ranks that use it.
     pub(crate) fn close_window(&mut self, owner: u32, port: u64) {
         for commands in self.windows.close((owner, port)) {
-            // The node of the rank ends the answers, too.
-            self.inbound.close_flow(&commands, &mut self.batches);
+            // The node of the rank ends the answers, too. What was not executed is lost.
+            self.inbound.close(&commands, &mut self.batches);
             self.outbound.remove_flow(&answers_to(commands));
         }
     }
@@ -174,23 +178,27 @@ impl Flows {
     /// bytes in its queue; and the credit of what was released. Returns true if anything was sent.
     pub(crate) fn serve(&mut self, transport: &mut dyn Transport, limit: u64) -> bool {
         let Flows { windows, batches, outbound, .. } = self;
-        for (node, late) in &mut windows.late {
-            if transport.queued(*node) < limit {
-                for commands in late.drain() {
-                    commands.append(Content::ReceiverClosed, batches.of(*node));
-                }
+        windows.late.retain(|node, late| {
+            let is_delayed = transport.queued(*node) >= limit;
+            if !is_delayed {
+                let batch = batches.of(*node);
+                late.iter().for_each(|commands| commands.append(Content::ReceiverClosed, batch));
             }
-        }
+            is_delayed
+        });
         outbound.serve(batches, transport, limit);
-        self.inbound.advance(&mut self.batches);
+        // Commands were executed, and their flows have credit. A flow of commands that is removed
+        // here has no answers left: it has failed in the execution, and the source of the answers has
+        // ended then.
+        self.inbound.advance_commands(&mut self.batches);
         self.turns = (self.turns + 1) % TURNS;
         if self.turns == 0 {
-            self.rest(true);
+            self.rest(Candidates::Unused);
         }
         self.batches.send_all(transport, frame)
     }
 
-    /// Looks at every queue in the next turn: a rank that was killed may have sent without a
+    /// Polls every queue in the next turn: a rank that was killed may have sent without a
     /// notification.
     pub(crate) fn check_all(&mut self) {
         self.outbound.check_all();
@@ -214,11 +222,11 @@ impl Flows {
         match content {
             Content::Credit(bytes) => return self.outbound.add_credit(node, &id, bytes),
             Content::ReceiverClosed => {
-                let was_open = self.outbound.contains(&id);
+                let was_open = self.outbound.ends.contains(&id);
                 let is_valid = self.outbound.close(node, &id);
                 if is_valid && was_open && id.kind == FlowKind::Commands {
                     // Without commands no answers follow.
-                    self.inbound.remove_flow(&answers_to(id));
+                    self.inbound.remove(&answers_to(id));
                 }
                 return is_valid;
             }
@@ -232,41 +240,44 @@ impl Flows {
         if id.kind == FlowKind::Commands {
             return self.receive_command(node, id, content);
         }
-        self.has_delivered |= id.kind != FlowKind::Queue && matches!(content, Content::Data(_));
-        self.inbound.receive(node, id, content, &mut self.batches)
+        let is_valid = self.inbound.receive(node, id, content, &mut self.batches);
+        let is_data = matches!(content, Content::Data(_));
+        self.has_delivered |= is_valid && is_data && id.kind != FlowKind::Queue;
+        is_valid
     }
 
     /// Processes a record with commands on a window of this node, or the end behind them.
     fn receive_command(&mut self, node: u32, id: FlowId, content: Content<'_>) -> bool {
-        let mut was_open = self.inbound.contains(&id);
+        let mut was_open = self.inbound.ends.contains(&id);
         if let Content::Data(_) = content
             && !was_open
         {
-            match self.windows.first_command(node, id) {
-                FirstCommand::Opens(link) => {
-                    let none = BTreeSet::new();
-                    let sink = Inbound::new(Box::new(link.clone()), [(id, node)], none, None);
-                    self.inbound.open(sink);
-                    let answers = answers_to(id);
-                    if !self.outbound.contains(&answers) {
-                        self.outbound.open(Outbound::new((answers, node), Box::new(link)));
-                    }
-                    was_open = true;
-                }
-                FirstCommand::Ignored => return true,
-                FirstCommand::Refused => return false,
-                FirstCommand::Late => return self.receive_late(node, id),
+            if !self.windows.is_open(window_of(id)) {
+                return self.receive_late(node, id);
             }
+            let Some(link) = self.windows.link(node, id) else { return false };
+            if link.has_failed() {
+                // What follows is ignored as long as the window is open.
+                return true;
+            }
+            let answers = answers_to(id);
+            if !self.outbound.ends.contains(&answers) {
+                let source = Box::new(link.clone());
+                self.outbound.ends.insert(Outbound::new(answers, node, source, None));
+            }
+            self.inbound.ends.insert(Inbound::new(Box::new(link), [(id, node)], None));
+            was_open = true;
         }
         let is_valid = self.inbound.receive(node, id, content, &mut self.batches);
-        if self.inbound.contains(&id) {
-            self.outbound.activate_flow(&answers_to(id));
-        } else if was_open {
+        let answers = answers_to(id);
+        if !self.inbound.ends.contains(&id) && was_open {
             if !is_valid {
-                self.windows.distrust(id);
+                self.windows.ignore(id);
             }
-            // The rank has dropped its handle, was killed or is not trusted, and takes no answers.
-            self.outbound.remove_flow(&answers_to(id));
+            // The rank has dropped its handle, was killed or is ignored, and takes no answers.
+            self.outbound.remove_flow(&answers);
+        } else if let Some(number) = self.outbound.ends.number(&answers) {
+            self.outbound.ends.activate(number);
         }
         is_valid
     }
@@ -293,8 +304,7 @@ impl Flows {
 
     /// Returns true if there is something to do.
     fn is_ready(&mut self, transport: &dyn Transport, limit: u64) -> bool {
-        let mut late = self.windows.late.iter().filter(|(_, late)| !late.is_empty());
-        late.any(|(node, _)| transport.queued(*node) < limit)
+        self.windows.late.keys().any(|node| transport.queued(*node) < limit)
             || self.outbound.is_ready(transport, limit)
             || self.inbound.advance(&mut self.batches)
             // An end that was closed since the last turn.
@@ -307,15 +317,19 @@ impl Flows {
         if self.is_ready(transport, limit) {
             return false;
         }
-        let [mut is_new, mut is_refused, mut is_repeated] = [false; 3];
+        let [mut is_new, mut is_refused, mut is_renewed] = [false; 3];
         let mut count = |requested| match requested {
             Requested::Now => is_new = true,
             Requested::Refused => is_refused = true,
-            Requested::Again => is_repeated = true,
+            Requested::Renewed => is_renewed = true,
             Requested::Before => {}
         };
-        self.outbound.request(transport, limit, &mut count);
-        self.inbound.request(&mut count);
+        self.outbound.ends.for_active(|_, one| {
+            if one.can_send(transport, limit) {
+                count(one.request());
+            }
+        });
+        self.inbound.ends.for_active(|_, one| count(one.request()));
         // Ranks store values and positions, pass their light half of the barrier and load the word.
         // The heavy half interrupts all processors, so it waits for a sleep after which nothing was
         // requested anew: values that follow each other quickly do without. A rank may have loaded
@@ -327,10 +341,10 @@ impl Flows {
             _ if is_new => Requests::New,
             _ if is_refused => Requests::Uncertain,
             Requests::New => Requests::Uncertain,
-            Requests::Uncertain if self.rest(false) => Requests::Certain,
+            Requests::Uncertain if self.rest(Candidates::Idle) => Requests::Certain,
             unchanged => unchanged,
         };
-        if is_repeated {
+        if is_renewed {
             // Receivers release slots by plain stores. Pairs with their light fence.
             shm::fence::heavy();
         }
@@ -339,49 +353,45 @@ impl Flows {
             && self.outbound.request_of_sets(&mut self.batches, transport, limit)
     }
 
-    /// Passes a barrier, after which ends with nothing to do rest. Returns true if it was passed.
-    /// `unused`: only for the sake of ends without traffic since the last call with it.
-    fn rest(&mut self, unused: bool) -> bool {
+    /// Passes a barrier, after which the candidates with nothing to do rest. Returns true if it was
+    /// passed: for [unused](Candidates::Unused) ends only if there are any.
+    fn rest(&mut self, which: Candidates) -> bool {
         let Flows { at_rest, outbound, inbound, batches, requests, .. } = self;
-        let mut resting = outbound.may_rest(unused);
-        resting.extend(inbound.may_rest(unused));
-        resting.retain(|one| {
+        let mut candidates = outbound.ends.resting_candidates(which, EndNumber::Source);
+        candidates.extend(inbound.ends.resting_candidates(which, EndNumber::Sink));
+        candidates.retain(|one| {
             at_rest.clear(*one, |end| wake(outbound, inbound, end))
-                && match one.end {
-                    EndNumber::Source(number) => outbound.request_of(number),
-                    EndNumber::Sink(number) => inbound.request_of(number),
-                }
+                && end_of(outbound, inbound, one.end)
+                    .is_some_and(|end| end.request() != Requested::Refused)
         });
-        if unused && resting.is_empty() {
+        if which == Candidates::Unused && candidates.is_empty() {
             return false;
         }
-        if !shm::fence::heavy() {
+        let has_passed = shm::fence::heavy();
+        if has_passed {
+            inbound.advance(batches);
+        } else {
             *requests = Requests::Uncertain;
-            for one in resting.iter().filter(|_| unused) {
-                if let EndNumber::Source(number) = one.end {
-                    outbound.withdraw(number);
-                }
-            }
-            return false;
         }
-        inbound.advance(batches);
-        for one @ Resting { end, .. } in resting {
-            let rests = match end {
-                EndNumber::Source(number) => outbound.rest(number),
-                EndNumber::Sink(number) => inbound.rest(number),
-            };
-            if rests {
+        for one in candidates {
+            let Some(end) = end_of(outbound, inbound, one.end) else { continue };
+            if has_passed && end.may_rest() {
+                end.activity().is_active = false;
                 at_rest.rest(one);
+            } else if has_passed || which == Candidates::Unused {
+                // What was stored before its sender could find the request is not announced, and a
+                // source with a request is not polled. No sleep follows that needs the request.
+                end.withdraw();
             }
         }
-        outbound.sort_out();
-        inbound.sort_out();
-        true
+        outbound.ends.drop_inactive();
+        inbound.ends.drop_inactive();
+        has_passed
     }
 
-    /// Time after which the ends are to be looked at again without a notification.
-    pub(crate) fn next_look(&self) -> Option<Duration> {
-        let is_watching = self.outbound.is_watching() || self.inbound.is_watching();
+    /// Time after which the ends are to be polled again without a notification.
+    pub(crate) fn next_poll(&self) -> Option<Duration> {
+        let is_watching = self.outbound.ends.is_watching() || self.inbound.ends.is_watching();
         (self.requests == Requests::Uncertain && is_watching).then_some(UNCERTAIN)
     }
 
@@ -392,7 +402,7 @@ impl Flows {
             self.close_window(owner, port);
         }
         // The report of the exit ends them on the other nodes.
-        self.inbound.exit(rank);
+        self.inbound.remove_where(|id| id.receiver == rank);
         self.outbound.exit(rank);
         self.windows.forget_late(rank);
         self.left.retain(|(_, other), _| *other != rank);
@@ -405,7 +415,7 @@ impl Flows {
     /// from its windows: its agent has sent the answers before it has reported the exit. Bytes of
     /// other flows may follow.
     pub(crate) fn end(&mut self, rank: u32) {
-        self.outbound.remove_where(|id, _| id.receiver == rank);
+        self.outbound.remove_where(|one| one.id.receiver == rank);
         // A command may lie in the ring to the rank when that is closed. It waits for its answer.
         self.inbound.remove_where(|id| id.sender == rank && id.kind == FlowKind::Answers);
     }
@@ -413,7 +423,7 @@ impl Flows {
     /// Ends the flows from and to a node that has ended.
     pub(crate) fn lose(&mut self, node: u32) {
         self.windows.lose(node);
-        self.outbound.remove_where(|_, other| other == node);
+        self.outbound.remove_where(|one| one.node == node);
         self.inbound.lose(node);
     }
 
@@ -429,10 +439,21 @@ impl Flows {
     }
 }
 
-/// Looks at an end that has rested.
+/// Polls an end that has rested.
 fn wake(outbound: &mut OutboundFlows, inbound: &mut InboundFlows, end: EndNumber) {
     match end {
-        EndNumber::Source(number) => outbound.activate(number),
-        EndNumber::Sink(number) => inbound.activate(number),
+        EndNumber::Source(number) => outbound.ends.activate(number),
+        EndNumber::Sink(number) => inbound.ends.activate(number),
+    }
+}
+
+fn end_of<'a>(
+    outbound: &'a mut OutboundFlows,
+    inbound: &'a mut InboundFlows,
+    end: EndNumber,
+) -> Option<&'a mut dyn End> {
+    match end {
+        EndNumber::Source(number) => Some(outbound.ends.get_mut(number)?),
+        EndNumber::Sink(number) => Some(inbound.ends.get_mut(number)?),
     }
 }

@@ -1,9 +1,8 @@
 //! Access of ranks of other nodes to the windows of this node's ranks.
 
-use super::memory::{Charge, Refusal};
+use super::memory::Charge;
 use crate::transport::records::flows::{FlowId, FlowKind};
 use queues::window::{ServedWindow, WindowLink};
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
@@ -20,6 +19,7 @@ pub(super) struct ServedWindows {
     all: HashMap<WindowName, Exposed>,
     /// Flows of commands on windows that ranks have closed, by the node that sends. A node that does
     /// not read its answers delays those of no other one.
+    /// No set is empty.
     pub(super) late: HashMap<u32, HashSet<FlowId>>,
 }
 
@@ -34,21 +34,8 @@ struct Exposed {
     _charge: Charge,
 }
 
-/// Commands on a window that have no end yet.
-#[derive(Debug)]
-pub(super) enum FirstCommand {
-    /// The rank may send them: these are the ends of both flows.
-    Opens(WindowLink),
-    /// It has sent what is no command before. What follows is ignored, as long as the window is open.
-    Ignored,
-    /// It may not send them.
-    Refused,
-    /// There is no such window.
-    Late,
-}
-
 /// Returns the window of a flow of commands.
-fn window_of(commands: FlowId) -> WindowName {
+pub(super) fn window_of(commands: FlowId) -> WindowName {
     (commands.receiver, commands.port)
 }
 
@@ -63,18 +50,17 @@ impl ServedWindows {
         self.all.contains_key(&window)
     }
 
-    /// Opens a window for these ranks of other nodes, each with its node.
+    /// Opens a window, which is not open, for these ranks of other nodes, each with its node.
     pub(super) fn open(
         &mut self,
         name: WindowName,
         window: ServedWindow,
         origins: HashMap<u32, u32>,
         charge: Charge,
-    ) -> Result<(), Refusal> {
-        let Entry::Vacant(entry) = self.all.entry(name) else { return Err(Refusal::Taken) };
+    ) {
         let window = Arc::new(Mutex::new(window));
-        entry.insert(Exposed { window, origins, links: HashMap::new(), _charge: charge });
-        Ok(())
+        let exposed = Exposed { window, origins, links: HashMap::new(), _charge: charge };
+        self.all.insert(name, exposed);
     }
 
     /// Closes a window. Returns the flows of commands that may be open.
@@ -89,24 +75,21 @@ impl ServedWindows {
         self.all.keys().filter(|(owner, _)| *owner == rank).copied().collect()
     }
 
-    /// Returns what follows from the first command that a node sends on a flow.
-    pub(super) fn first_command(&mut self, node: u32, commands: FlowId) -> FirstCommand {
-        let Some(exposed) = self.all.get_mut(&window_of(commands)) else {
-            return FirstCommand::Late;
-        };
+    /// Returns the access of the rank that sends commands, which have no end: a new one, unless the
+    /// rank has failed before. `None` if its node may not send them, or the window is not open.
+    pub(super) fn link(&mut self, node: u32, commands: FlowId) -> Option<WindowLink> {
+        let exposed = self.all.get_mut(&window_of(commands))?;
         if exposed.origins.get(&commands.sender) != Some(&node) {
-            return FirstCommand::Refused;
+            return None;
         }
-        if exposed.links.get(&commands.sender).is_some_and(WindowLink::has_failed) {
-            return FirstCommand::Ignored;
-        }
-        let link = WindowLink::new(&exposed.window);
+        let before = exposed.links.get(&commands.sender).filter(|link| link.has_failed());
+        let link = before.cloned().unwrap_or_else(|| WindowLink::new(&exposed.window));
         exposed.links.insert(commands.sender, link.clone());
-        FirstCommand::Opens(link)
+        Some(link)
     }
 
     /// Ignores a rank from here on: its node has sent what no rank sends.
-    pub(super) fn distrust(&mut self, commands: FlowId) {
+    pub(super) fn ignore(&mut self, commands: FlowId) {
         let exposed = self.all.get(&window_of(commands));
         let link = exposed.and_then(|exposed| exposed.links.get(&commands.sender));
         link.into_iter().for_each(WindowLink::fail);
@@ -122,7 +105,10 @@ impl ServedWindows {
 
     /// Forgets late commands to a rank that has exited: the report of the exit answers them.
     pub(super) fn forget_late(&mut self, rank: u32) {
-        self.late.values_mut().for_each(|late| late.retain(|id| id.receiver != rank));
+        self.late.retain(|_, late| {
+            late.retain(|id| id.receiver != rank);
+            !late.is_empty()
+        });
     }
 
     /// Forgets a node that has ended.

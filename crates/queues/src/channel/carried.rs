@@ -33,21 +33,17 @@ pub struct ChannelSource {
 }
 
 impl ChannelSource {
-    /// Connects to the receiving end of the channel at `offset`, of any type and at most so many
-    /// slots.
+    /// Connects to the receiving end of the channel at `offset`, of any type and with at most so many
+    /// bytes of slots.
     ///
     /// # Errors
-    /// Those of [`Receiver::connect`](super::Receiver::connect).
+    /// [`CreateError::Size`] if the slots have more bytes, and those of
+    /// [`Receiver::connect`](super::Receiver::connect).
     pub fn connect(segment: &Arc<Segment>, offset: Offset, most: u64) -> Result<Self, CreateError> {
         let end = End::Receiver;
         let (memory, words) = ChannelMemory::connect_any(segment, offset, end, most)?;
         let consumer = Consumer::new(memory.slots());
         Ok(ChannelSource { consumer, memory, words, request: None })
-    }
-
-    /// Returns the number of values that the ring of either node holds.
-    pub fn slots(&self) -> u64 {
-        self.memory.slots()
     }
 
     #[inline]
@@ -114,7 +110,7 @@ impl Source for ChannelSource {
     }
 
     fn announcement(&self) -> Announcement {
-        Announcement::Marked(self.memory.offset())
+        Announcement::ByMark(self.memory.offset())
     }
 }
 
@@ -136,21 +132,17 @@ pub struct ChannelSink {
 }
 
 impl ChannelSink {
-    /// Connects to the sending end of the channel at `offset`, of any type and at most so many
-    /// slots.
+    /// Connects to the sending end of the channel at `offset`, of any type and with at most so many
+    /// bytes of slots.
     ///
     /// # Errors
-    /// Those of [`Sender::connect`](super::Sender::connect).
+    /// [`CreateError::Size`] if the slots have more bytes, and those of
+    /// [`Sender::connect`](super::Sender::connect).
     pub fn connect(segment: &Arc<Segment>, offset: Offset, most: u64) -> Result<Self, CreateError> {
         let end = End::Sender;
         let (memory, words) = ChannelMemory::connect_any(segment, offset, end, most)?;
         let producer = Producer::new(memory.slots());
         Ok(ChannelSink { producer, memory, words, request: None })
-    }
-
-    /// Returns the number of values that the ring of either node holds.
-    pub fn slots(&self) -> u64 {
-        self.memory.slots()
     }
 
     /// Returns the number of values of which the receiver has released the slots.
@@ -179,7 +171,7 @@ impl Sink for ChannelSink {
         };
         let is_closed = self.memory.notify_by_service(End::Receiver);
         match outcome {
-            // The next look at what is released reports it.
+            // The next `released` reports it.
             _ if is_closed => Ok(bytes.len()),
             // There is space for the credit. So the sender has ignored it.
             Err(PutError::Full) => Err(SinkError::Invalid),
@@ -212,7 +204,7 @@ impl Sink for ChannelSink {
     }
 
     fn announcement(&self) -> Announcement {
-        Announcement::Marked(self.memory.offset())
+        Announcement::ByMark(self.memory.offset())
     }
 }
 

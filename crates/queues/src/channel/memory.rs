@@ -130,19 +130,25 @@ impl ChannelMemory {
     }
 
     /// Connects `end` of the channel at `offset` to this process, for values of any type, if it has
-    /// at most so many slots. Also returns the number of words of a value.
+    /// at most so many bytes of slots. Also returns the number of words of a value.
     pub(super) fn connect_any(
         segment: &Arc<Segment>,
         offset: Offset,
         end: End,
-        most_slots: u64,
+        most: u64,
     ) -> Result<(Self, u64), CreateError> {
         Connecting::to(segment, offset)?.take(end, |object: Object<ChannelHeader>| {
             let words = value::words_of_kind(object.parameter());
             let words = words.ok_or_else(|| Object::<ChannelHeader>::not_found(offset))?;
             let memory = Self::map_words(object, words)?;
-            if memory.count > most_slots {
-                return Err(Object::<ChannelHeader>::not_found(offset));
+            let bytes = 8 * words * memory.count;
+            if bytes > most {
+                return Err(CreateError::Size {
+                    object: ChannelHeader::NAME,
+                    requested: bytes,
+                    unit: "bytes",
+                    limits: "at most the memory that is left to its rank",
+                });
             }
             Ok((memory, words))
         })

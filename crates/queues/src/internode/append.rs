@@ -1,6 +1,6 @@
 //! Append buffers with senders on another node.
 
-use super::ends::{MAX_RECORD_BYTES, QUEUE_CREDIT, Sink, SinkError, Source};
+use super::ends::{MAX_RECORD_BYTES, Sink, SinkError, Source};
 use crate::append::{Receiver, Sender};
 use crate::error::{CreateError, RecvError, SendError};
 use crate::request::Requested;
@@ -42,10 +42,6 @@ struct AppendSource {
 }
 
 impl Source for AppendSource {
-    fn credit(&self) -> u64 {
-        QUEUE_CREDIT
-    }
-
     fn take(&mut self, limit: usize, into: &mut Vec<u8>) -> Result<(), RecvError> {
         let end = into.len() + limit;
         let mut record = Vec::new();
@@ -76,10 +72,6 @@ struct AppendSink {
 }
 
 impl Sink for AppendSink {
-    fn credit(&self) -> u64 {
-        QUEUE_CREDIT
-    }
-
     fn put(&mut self, bytes: &[u8]) -> Result<usize, SinkError> {
         let mut sent = 0;
         while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
@@ -101,6 +93,6 @@ impl Sink for AppendSink {
 
     fn request(&mut self) -> Requested {
         self.sender.request_space();
-        Requested::Again
+        Requested::Renewed
     }
 }

@@ -1,6 +1,6 @@
 //! Basic rings with a sender on another node.
 
-use super::ends::{MAX_BASIC_LINES, QUEUE_CREDIT, Sink, SinkError, Source};
+use super::ends::{MAX_BASIC_LINES, Sink, SinkError, Source};
 use crate::basic::{HeaderWord, Receiver, Sender};
 use crate::error::{CreateError, RecvError, SendError};
 use crate::one_poll::PollSet;
@@ -58,10 +58,6 @@ struct BasicSource {
 }
 
 impl Source for BasicSource {
-    fn credit(&self) -> u64 {
-        QUEUE_CREDIT
-    }
-
     fn take(&mut self, limit: usize, into: &mut Vec<u8>) -> Result<(), RecvError> {
         let Some(receiver) = &mut self.receiver else { return Ok(()) };
         match receiver.take_encoded(limit, into) {
@@ -94,10 +90,6 @@ struct BasicSink {
 }
 
 impl Sink for BasicSink {
-    fn credit(&self) -> u64 {
-        QUEUE_CREDIT
-    }
-
     fn put(&mut self, bytes: &[u8]) -> Result<usize, SinkError> {
         // Nothing follows its end, and what a receiver that has closed the ring would get is lost.
         let Some(sender) = &mut self.sender else { return Ok(bytes.len()) };
@@ -130,7 +122,7 @@ impl Sink for BasicSink {
 
     fn request(&mut self) -> Requested {
         self.sender.iter().for_each(Sender::request_space);
-        Requested::Again
+        Requested::Renewed
     }
 
     fn end(&mut self) {

@@ -5,14 +5,17 @@ use crate::request::Requested;
 use shm::segment::Offset;
 use std::fmt::Debug;
 
-/// Bytes that a queue of many senders may be sent by one node before it has taken them.
+/// Credit that a queue grants each sending node: the bytes that may be on their way to it, or wait for
+/// space in it.
 pub const QUEUE_CREDIT: u64 = 64 << 10;
 
 /// The end of a flow in the memory of the ranks that send. The node service takes bytes out of it.
 pub trait Source: Send + Debug {
     /// Returns the number of bytes that may be on their way to the other node. Its
-    /// [`Sink`] grants as many.
-    fn credit(&self) -> u64;
+    /// [`Sink`] grants as many: that of a queue [`QUEUE_CREDIT`].
+    fn credit(&self) -> u64 {
+        QUEUE_CREDIT
+    }
 
     /// Returns the length of the longest encoding of a message: at most [`MAX_MESSAGE`].
     fn longest(&self) -> usize;
@@ -33,7 +36,7 @@ pub trait Source: Send + Debug {
     fn close(&mut self);
 
     /// Requests a notification of the node service's event with the next message. The caller then
-    /// looks whether the end [is ready](Self::is_ready). A member of a poll set is announced there
+    /// checks whether the end [is ready](Self::is_ready). A member of a poll set is announced there
     /// instead.
     fn request(&mut self) -> Requested {
         Requested::Before
@@ -49,14 +52,17 @@ pub trait Source: Send + Debug {
 
     /// Returns the way in which the node service learns of messages.
     fn announcement(&self) -> Announcement {
-        Announcement::Told
+        Announcement::ByEvent
     }
 }
 
 /// The end of a flow in the memory of the rank that receives. The node service puts bytes into it.
 pub trait Sink: Send + Debug {
-    /// Returns the number of bytes that one node may send before any of them are released.
-    fn credit(&self) -> u64;
+    /// Returns the number of bytes that one node may send before any of them are released: to a
+    /// queue [`QUEUE_CREDIT`].
+    fn credit(&self) -> u64 {
+        QUEUE_CREDIT
+    }
 
     /// Puts messages, as far as there is space. Returns the number of bytes that they had; the rest
     /// is to be put later. What a receiver that takes nothing any more would have got is lost.
@@ -83,20 +89,21 @@ pub trait Sink: Send + Debug {
 
     /// Returns the way in which the node service learns of space, while no messages wait for it.
     fn announcement(&self) -> Announcement {
-        Announcement::Told
+        Announcement::ByEvent
     }
 }
 
 /// The way in which the node service learns that an end is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announcement {
-    /// Whatever makes it ready says so: a poll set, or a record that arrives.
-    Told,
-    /// A rank that finds a request [marks](crate::remote_waits::RemoteWaits::mark) the object at this
-    /// offset. Without a request the end is looked at in every turn.
-    Marked(Offset),
-    /// It is looked at in every turn.
-    Polled,
+    /// By the event that makes the end ready: a bit of a poll set, or a record that arrives.
+    ByEvent,
+    /// By a mark: a rank that finds a request
+    /// [marks](crate::remote_waits::RemoteWaits::mark) the object at this offset. Without a request
+    /// the end is polled in every turn.
+    ByMark(Offset),
+    /// By a poll in every turn.
+    ByPolling,
 }
 
 /// Reason why bytes cannot be put.

@@ -10,8 +10,9 @@
 //! commands under way. Whichever of them waits first receives the answers, also those of the
 //! others, until it has its own; the others sleep meanwhile, and one of them continues.
 //!
-//! The lines of commands without answers, and those of the answers, are bounded by less than a ring
-//! holds. So a send never waits for space, and the node service always has space for an answer.
+//! The lines of commands without answers, and those of the answers, are at most [`CAPACITY`]. The
+//! slots of a ring and the credit of its flow return in quarters, so as many are always free. So a
+//! send never waits for space, and the node service always has credit for an answer.
 
 mod answers;
 

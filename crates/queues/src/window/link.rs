@@ -5,7 +5,7 @@ use super::wire::{LINE_BYTES, MAX_LINES};
 use super::{SLOTS, served};
 use crate::error::RecvError;
 use crate::internode::{Announcement, Requested, Sink, SinkError, Source};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Access of one rank of another node to a window: the sink of its commands and the source of their
 /// answers. The commands are executed as far as they can be answered.
@@ -36,18 +36,21 @@ impl WindowLink {
 
     /// Returns true if the rank has sent what is no command. Nothing more is executed.
     pub fn has_failed(&self) -> bool {
-        self.with(|state, _| state.has_failed)
+        self.state().has_failed
     }
 
     /// Executes nothing more.
     pub fn fail(&self) {
-        self.with(|state, _| state.fail());
+        self.state().fail();
     }
 
-    fn with<R>(&self, body: impl FnOnce(&mut LinkState, &mut ServedWindow) -> R) -> R {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-        body(&mut state, &mut window)
+    fn state(&self) -> MutexGuard<'_, LinkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The window, for a caller with the [state](Self::state): always locked in this order.
+    fn window(&self) -> MutexGuard<'_, ServedWindow> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,31 +95,35 @@ impl Source for WindowLink {
 
     fn take(&mut self, limit: usize, into: &mut Vec<u8>) -> Result<(), RecvError> {
         let most = (limit / LINE_BYTES) as u64;
-        self.with(|state, window| state.execute(window, most, into))
-            .map_err(|served::NoCommand| RecvError::Corrupt)
+        let mut state = self.state();
+        let executed = state.execute(&self.window(), most, into);
+        executed.map_err(|served::NoCommand| RecvError::Corrupt)
     }
 
     fn is_ready(&self) -> bool {
-        self.with(|state, window| {
-            state.commands.waiting() > 0 && !state.is_partial || window.is_ready(&state.commands)
-        })
+        let state = self.state();
+        state.commands.waiting() > 0 && !state.is_partial
+            || state.commands.is_awaiting() && self.window().is_ready(&state.commands)
     }
 
     fn close(&mut self) {
-        self.with(|state, window| {
-            state.is_orphaned = true;
-            state.execute_unanswered(window);
-        });
+        let mut state = self.state();
+        state.is_orphaned = true;
+        state.execute_unanswered(&self.window());
     }
 
     fn request(&mut self) -> Requested {
-        self.with(|state, window| window.request(&state.commands))
+        let state = self.state();
+        self.window().request(&state.commands)
     }
 
     fn announcement(&self) -> Announcement {
         // Commands arrive as records. Ranks of this node change what the rank waits for.
-        let is_awaiting = self.with(|state, _| state.commands.is_awaiting());
-        if is_awaiting { Announcement::Polled } else { Announcement::Told }
+        if self.state().commands.is_awaiting() {
+            Announcement::ByPolling
+        } else {
+            Announcement::ByEvent
+        }
     }
 }
 
@@ -126,26 +133,24 @@ impl Sink for WindowLink {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<usize, SinkError> {
-        self.with(|state, window| {
-            if !bytes.len().is_multiple_of(LINE_BYTES) {
-                state.fail();
-            }
-            if state.has_failed {
-                return Err(SinkError::Invalid);
-            }
-            state.commands.add(bytes);
-            state.is_partial = false;
-            if state.is_orphaned {
-                state.execute_unanswered(window);
-            }
-            Ok(bytes.len())
-        })
+        let mut state = self.state();
+        if !bytes.len().is_multiple_of(LINE_BYTES) {
+            state.fail();
+        }
+        if state.has_failed {
+            return Err(SinkError::Invalid);
+        }
+        state.commands.add(bytes);
+        state.is_partial = false;
+        if state.is_orphaned {
+            state.execute_unanswered(&self.window());
+        }
+        Ok(bytes.len())
     }
 
     fn released(&mut self, _: u64) -> Result<u64, SinkError> {
-        self.with(
-            |state, _| if state.has_failed { Err(SinkError::Closed) } else { Ok(state.executed) },
-        )
+        let state = self.state();
+        if state.has_failed { Err(SinkError::Closed) } else { Ok(state.executed) }
     }
 
     fn request(&mut self) -> Requested {
@@ -158,7 +163,10 @@ impl Sink for WindowLink {
 
     fn announcement(&self) -> Announcement {
         // The source executes them.
-        let is_waiting = self.with(|state, _| state.commands.waiting() > 0);
-        if is_waiting { Announcement::Polled } else { Announcement::Told }
+        if self.state().commands.waiting() > 0 {
+            Announcement::ByPolling
+        } else {
+            Announcement::ByEvent
+        }
     }
 }

@@ -211,7 +211,7 @@ impl ServedWindow {
     }
 
     /// Requests notifications of the node service's event with the next changes of what a rank
-    /// waits for. The caller then looks whether something [is ready](Self::is_ready).
+    /// waits for. The caller then checks whether something [is ready](Self::is_ready).
     pub(super) fn request(&mut self, commands: &WindowCommands) -> Requested {
         let mut requested = Requested::Before;
         for Awaited { condition, .. } in &commands.awaited {

@@ -33,10 +33,11 @@ impl AgentClient {
     }
 
     /// Opens a port of this rank between nodes. `queue` is the offset of its receive queue in the
-    /// segment of the node's ranks, or 0 if it only sends, `table` that of a [table](crate::flows::table) of the
-    /// port's ranks. The rank of the node with the lowest number thereby opens the outgoing queues.
-    /// Once this has returned the agent delivers to the queue. It releases the count of users (u64)
-    /// at `uses` by 1 when it has closed the queue, and when it has closed the outgoing queues.
+    /// segment of the node's ranks, or 0 if it only sends, `table` that of a
+    /// [table](crate::flows::table) of the port's ranks. The rank of the node with the lowest number
+    /// thereby opens the outgoing queues. Once this has returned the agent delivers to the queue. It
+    /// releases the count of users (u64) at `uses` by 1 when it has closed the queue, and when it has
+    /// closed the outgoing queues.
     ///
     /// # Errors
     /// [`Error::TooLarge`] if the ends of this rank take too much memory of the node service; also

@@ -284,8 +284,8 @@ impl AgentState {
     pub(crate) fn next_poll(&mut self) -> Option<Duration> {
         const REPORTS: Duration = Duration::from_millis(50);
         let reports = (!self.held_reports.is_empty()).then_some(REPORTS);
-        let look = self.flows.next_look();
-        self.shutdown.next_poll().into_iter().chain(reports).chain(look).min()
+        let flows = self.flows.next_poll();
+        self.shutdown.next_poll().into_iter().chain(reports).chain(flows).min()
     }
 
     /// Keeps the agent until the ranks of all nodes have exited. `pending` is that of another

@@ -1,20 +1,18 @@
 //! One receiving end, and the flows that lead to it.
 
+use crate::flows::ends::{Activity, End};
 use crate::flows::memory::Charge;
 use crate::transport::batches::Batches;
-use crate::transport::records::flows::{Content, FlowId};
-use queues::internode::{Announcement, Sink, SinkError};
+use crate::transport::records::flows::{Content, FlowId, FlowKind};
+use queues::internode::{Announcement, Requested, Sink, SinkError};
 use std::collections::BTreeSet;
-
-/// Name of a queue in the job: its owner and its port.
-pub(in crate::flows) type QueueName = (u32, u64);
 
 /// A receiving end. Several nodes send to a queue, one to any other end.
 #[derive(Debug)]
 pub(in crate::flows) struct Inbound {
-    /// Its name, if it is a queue.
-    pub(super) queue: Option<QueueName>,
-    pub(super) sink: Box<dyn Sink>,
+    /// Its [name](super::queue_name), if it is a queue. Its flows may end; it stays open.
+    pub(in crate::flows) queue: Option<FlowId>,
+    pub(in crate::flows) sink: Box<dyn Sink>,
     /// Sorted by their names.
     pub(super) flows: Vec<InboundFlow>,
     /// Index of the flow that is served first.
@@ -22,13 +20,10 @@ pub(in crate::flows) struct Inbound {
     /// Bytes of a flow wait for space.
     pub(super) is_full: bool,
     /// Ranks of other nodes that have exited and from which nothing follows.
-    pub(super) exited: BTreeSet<u32>,
+    pub(in crate::flows) exited: BTreeSet<u32>,
     /// A sending node was lost.
     pub(super) is_lost: bool,
-    /// It is looked at in every turn.
-    pub(super) is_active: bool,
-    /// Something has arrived since the last look for ends that may rest.
-    pub(super) was_used: bool,
+    activity: Activity,
     /// Declared last: dropped when the sink is used no more.
     _charge: Option<Charge>,
 }
@@ -54,12 +49,10 @@ pub(super) struct InboundFlow {
 }
 
 impl Inbound {
-    /// An end to which these flows lead, each with its node. Ranks that have `exited` before send
-    /// nothing to it.
+    /// An end to which these flows lead, each with its node.
     pub(in crate::flows) fn new(
         sink: Box<dyn Sink>,
         flows: impl IntoIterator<Item = (FlowId, u32)>,
-        exited: BTreeSet<u32>,
         charge: Option<Charge>,
     ) -> Self {
         let mut flows: Vec<InboundFlow> =
@@ -71,22 +64,16 @@ impl Inbound {
             flows,
             next: 0,
             is_full: false,
-            exited,
+            exited: BTreeSet::new(),
             is_lost: false,
-            is_active: false,
-            was_used: true,
+            activity: Activity::default(),
             _charge: charge,
         }
     }
 
-    /// Returns the names of the flows.
-    pub(super) fn names(&self) -> Vec<FlowId> {
-        self.flows.iter().map(|flow| flow.id).collect()
-    }
-
-    /// Returns true if it is looked at in every turn although nothing waits for space.
-    pub(super) fn is_watched(&self) -> bool {
-        self.sink.announcement() != Announcement::Told
+    /// Returns true if it is the end of commands on a window.
+    pub(super) fn has_commands(&self) -> bool {
+        self.flows.first().is_some_and(|flow| flow.id.kind == FlowKind::Commands)
     }
 
     /// Returns the index of an open flow of a node.
@@ -98,7 +85,7 @@ impl Inbound {
 
     /// Takes bytes that have arrived; false if they are refused.
     pub(super) fn deliver(&mut self, at: usize, bytes: &[u8], batches: &mut Batches) -> bool {
-        self.was_used = true;
+        self.activity.was_used = true;
         let Err(why) = self.take(at, bytes, batches) else { return true };
         self.refuse(at, batches);
         why == SinkError::Closed
@@ -176,20 +163,66 @@ impl Inbound {
         is_over
     }
 
+    /// Returns true if a flow of a node may still send.
+    pub(super) fn is_open_to(&self, node: u32) -> bool {
+        self.flows.iter().any(|flow| flow.node == node && !flow.is_over)
+    }
+
+    /// Ends the flows of a node that has ended. Returns true if none is left.
+    pub(super) fn lose(&mut self, node: u32) -> bool {
+        let of_node = self.flows.iter_mut().filter(|flow| flow.node == node);
+        of_node.for_each(|flow| flow.has_ended = true);
+        self.is_lost = true;
+        self.settle()
+    }
+
     /// Returns true if nothing follows from a rank of a node that has exited.
     pub(super) fn has_last_of(&self, node: u32, rank: u32) -> bool {
-        let has_flow = self.flows.iter().any(|flow| flow.node == node && !flow.is_over);
-        !has_flow || self.exited.contains(&rank)
+        !self.is_open_to(node) || self.exited.contains(&rank)
     }
 
     #[cfg(test)]
-    pub(super) fn held(&self) -> u64 {
+    pub(in crate::flows) fn held(&self) -> u64 {
         self.flows.iter().map(|flow| flow.arrived - flow.returned).sum()
     }
 
     #[cfg(test)]
-    pub(super) fn kept_capacity(&self) -> usize {
+    pub(in crate::flows) fn kept_capacity(&self) -> usize {
         self.flows.iter().map(|flow| flow.kept.capacity()).sum()
+    }
+}
+
+impl End for Inbound {
+    fn names(&self) -> impl Iterator<Item = FlowId> {
+        self.flows.iter().map(|flow| flow.id).chain(self.queue)
+    }
+
+    fn rank(&self) -> Option<u32> {
+        self.flows.first().map(|flow| flow.id.receiver)
+    }
+
+    fn announcement(&self) -> Announcement {
+        self.sink.announcement()
+    }
+
+    fn request(&mut self) -> Requested {
+        self.sink.request()
+    }
+
+    /// Does nothing: a pending request hides no space.
+    fn withdraw(&mut self) {}
+
+    fn is_busy(&self) -> bool {
+        self.is_full
+    }
+
+    /// The caller has advanced the end after the barrier.
+    fn may_rest(&mut self) -> bool {
+        !self.is_full && self.sink.request() == Requested::Before
+    }
+
+    fn activity(&mut self) -> &mut Activity {
+        &mut self.activity
     }
 }
 

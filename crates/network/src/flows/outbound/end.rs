@@ -1,11 +1,12 @@
 //! One sending end.
 
+use crate::flows::ends::{Activity, End};
 use crate::flows::memory::Charge;
 use crate::transport::Transport;
 use crate::transport::batches::Batches;
 use crate::transport::frame::Frame;
 use crate::transport::records::flows::{Content, FlowId, HEAD_BYTES, MAX_BYTES};
-use queues::internode::{Announcement, MAX_MESSAGE, Source};
+use queues::internode::{Announcement, MAX_MESSAGE, Requested, Source};
 
 // A record contains at least one message.
 const _: () = assert!(MAX_MESSAGE <= MAX_BYTES);
@@ -13,9 +14,9 @@ const _: () = assert!(MAX_MESSAGE <= MAX_BYTES);
 /// A sending end.
 #[derive(Debug)]
 pub(in crate::flows) struct Outbound {
-    pub(super) id: FlowId,
-    pub(super) node: u32,
-    pub(super) source: Box<dyn Source>,
+    pub(in crate::flows) id: FlowId,
+    pub(in crate::flows) node: u32,
+    pub(in crate::flows) source: Box<dyn Source>,
     /// Bytes that were sent and not released yet.
     pub(in crate::flows) in_flight: u64,
     /// Exits of ranks that may have sent what the source contains.
@@ -24,13 +25,10 @@ pub(in crate::flows) struct Outbound {
     pub(super) is_closing: bool,
     /// Nothing more is sent, and the node of the receiver knows. Only a member of a set remains.
     pub(super) has_ended: bool,
-    /// It is looked at in every turn.
-    pub(super) is_active: bool,
-    /// It has sent something since the last look for ends that may rest.
-    pub(super) was_used: bool,
+    pub(super) activity: Activity,
     pub(super) set: Option<usize>,
     /// Declared last: dropped when the source is used no more.
-    _charge: Option<Charge>,
+    pub(super) _charge: Option<Charge>,
 }
 
 /// Result of an attempt to send.
@@ -45,7 +43,12 @@ pub(super) enum Sent {
 }
 
 impl Outbound {
-    pub(in crate::flows) fn new((id, node): (FlowId, u32), source: Box<dyn Source>) -> Self {
+    pub(in crate::flows) fn new(
+        id: FlowId,
+        node: u32,
+        source: Box<dyn Source>,
+        charge: Option<Charge>,
+    ) -> Self {
         Outbound {
             id,
             node,
@@ -54,34 +57,17 @@ impl Outbound {
             exits: Vec::new(),
             is_closing: false,
             has_ended: false,
-            is_active: false,
-            was_used: true,
+            activity: Activity::default(),
             set: None,
-            _charge: None,
+            _charge: charge,
         }
     }
 
-    pub(in crate::flows) fn charged(mut self, charge: Charge) -> Self {
-        self._charge = Some(charge);
-        self
-    }
-
-    /// Makes it a member of a set. These ranks have exited, and if it is closing, no rank sends.
-    pub(super) fn of_set(mut self, set: usize, exits: Vec<u32>, is_closing: bool) -> Self {
-        self.set = Some(set);
-        self.exits = exits;
-        self.is_closing = is_closing;
-        self
-    }
-
-    pub(super) fn can_send(&self, transport: &dyn Transport, limit: u64) -> bool {
+    /// Returns true if it has credit for a message, and the node's queue has less than `limit` bytes.
+    pub(in crate::flows) fn can_send(&self, transport: &dyn Transport, limit: u64) -> bool {
         !self.has_ended
             && self.in_flight + self.source.longest() as u64 <= self.source.credit()
             && transport.queued(self.node) < limit
-    }
-
-    pub(super) fn has_unsent(&self) -> bool {
-        !self.has_ended && (self.is_closing || !self.exits.is_empty() || self.source.is_ready())
     }
 
     pub(super) fn send(
@@ -116,7 +102,7 @@ impl Outbound {
         } else {
             batch[start..start + HEAD_BYTES].copy_from_slice(&self.id.head(bytes));
             self.in_flight += bytes as u64;
-            self.was_used = true;
+            self.activity.was_used = true;
         }
         if taken.is_err() {
             // The receiver waits for nothing that lies behind damage.
@@ -141,10 +127,40 @@ impl Outbound {
         self.has_ended = true;
         self.exits.clear();
     }
+}
 
-    /// Returns true if it is looked at in every turn although it has nothing to send.
-    pub(super) fn is_watched(&self) -> bool {
-        !self.has_ended && self.source.announcement() != Announcement::Told
+impl End for Outbound {
+    fn names(&self) -> impl Iterator<Item = FlowId> {
+        std::iter::once(self.id)
+    }
+
+    fn rank(&self) -> Option<u32> {
+        Some(self.id.sender)
+    }
+
+    fn announcement(&self) -> Announcement {
+        if self.has_ended { Announcement::ByEvent } else { self.source.announcement() }
+    }
+
+    fn request(&mut self) -> Requested {
+        self.source.request()
+    }
+
+    fn withdraw(&mut self) {
+        self.source.withdraw();
+    }
+
+    /// Returns true if there are messages, or reports behind messages.
+    fn is_busy(&self) -> bool {
+        !self.has_ended && (self.is_closing || !self.exits.is_empty() || self.source.is_ready())
+    }
+
+    fn may_rest(&mut self) -> bool {
+        self.source.is_requested() && !self.is_busy()
+    }
+
+    fn activity(&mut self) -> &mut Activity {
+        &mut self.activity
     }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 
 impl OutboundFlows {
     /// Polls the first source of the first set, which is empty. Then `meanwhile` runs, and the poll
-    /// looks once more. No other poll follows.
+    /// checks once more. No other poll follows.
     pub(in crate::flows) fn first_step(
         &mut self,
         batches: &mut Batches,
@@ -12,28 +12,13 @@ impl OutboundFlows {
         limit: u64,
         meanwhile: impl FnOnce(),
     ) {
-        let OutboundFlows { ends, sets, active } = self;
+        let OutboundFlows { ends, sets } = self;
         let SourceSet { poll, members, .. } = sets[0].as_mut().expect("it is open");
-        let mut serving = Serving { ends, members, active, batches, transport, limit };
+        let mut serving = Serving { ends, members, batches, transport, limit };
         assert!(serving.take(0).is_none(), "it is empty");
         meanwhile();
         assert!(!serving.is_ready(0), "there is no credit");
         while poll.poll(&mut Cleared).is_some() {}
-    }
-
-    pub(in crate::flows) fn of(&mut self, id: FlowId) -> &mut Outbound {
-        self.ends.of_mut(&id).expect("it is open")
-    }
-
-    /// Number of ends that are looked at in every turn.
-    pub(in crate::flows) fn active(&self) -> usize {
-        self.active.len()
-    }
-}
-
-impl Outbound {
-    pub(in crate::flows) fn credit(&self) -> u64 {
-        self.source.credit()
     }
 }
 

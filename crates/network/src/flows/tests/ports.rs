@@ -2,12 +2,10 @@
 
 mod irregular;
 
-use super::{LIMIT, PORT, of, sent_to};
-use crate::flows::ports::{END_BYTES, NONE, PortRequest};
-use crate::flows::table::PortTable;
-use crate::flows::{Flows, Purpose, Refusal};
-use crate::node_map::NodeMap;
-use crate::transport::memory;
+use super::{LIMIT, Node, PORT, nodes, of};
+use crate::flows::inbound::{Inbound, queue_name};
+use crate::flows::ports::{END_BYTES, NONE};
+use crate::flows::{Purpose, Refusal};
 use crate::transport::records::flows::{self as record, Content, FlowId, FlowKind};
 use queues::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineQueue};
 use queues::error::SendError;
@@ -17,12 +15,11 @@ use queues::internode::{QUEUE_CREDIT as CREDIT, outgoing};
 use queues::one_poll::PollSet;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use shm::arena::Arena;
 use shm::mapped::Mapped;
-use shm::segment::{Backing, Offset, Segment};
+use shm::segment::Offset;
 use shm::sync::AtomicU64;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
 
 const MEMORY: u64 = Purpose::Queues.limit();
 const OWN: (u32, u64) = (0, PORT);
@@ -35,88 +32,69 @@ const fn flow(sender: u32, receiver: u32, port: u64) -> FlowId {
     FlowId { kind: FlowKind::Queue, sender, receiver, port }
 }
 
-fn nodes() -> NodeMap {
-    NodeMap::new(["a", "b", "c", "a", "b"])
-}
-
-/// The flows of node 0 with ranks 0 and 3; ranks 1 and 4 are on node 1, rank 2 on node 2. Ranks 0,
-/// 1 and 2 have a port. Rank 0 has a queue, and a sender to that of rank 1.
-struct Node {
-    flows: Flows,
-    transport: memory::Memory,
-    other: memory::Memory,
-    _third: memory::Memory,
-    arena: Arena,
+/// A node on which ranks 0, 1 and 2 have a port. Rank 0 has a queue, and a sender to that of rank 1.
+struct QueueNode {
+    node: Node,
     queue: ExpressQueue,
     receiver: ExpressReceiver,
     sender: ExpressSender,
-    exited: BTreeSet<u32>,
 }
 
-fn node() -> Node {
-    let mut transports = memory::connect(3).expect("descriptors");
-    let third = transports.remove(2);
-    let other = transports.remove(1);
-    let transport = transports.remove(0);
-    let segment = Arc::new(Segment::create(4 << 20, Backing::Memory).expect("memory"));
-    let arena = Arena::new(segment, 64..4 << 20).expect("inside");
-    let queue = ExpressQueue::create(&arena, 16, None).expect("memory");
-    let mut node = Node {
-        flows: Flows::new(nodes(), &transport),
-        transport,
-        other,
-        _third: third,
-        receiver: queue.receiver().expect("the first"),
-        sender: queue.sender(),
-        queue,
-        arena,
-        exited: BTreeSet::new(),
-    };
+impl Deref for QueueNode {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
+    }
+}
+
+impl DerefMut for QueueNode {
+    fn deref_mut(&mut self) -> &mut Node {
+        &mut self.node
+    }
+}
+
+fn node() -> QueueNode {
+    let node = Node::new();
+    let queue = ExpressQueue::create(&node.arena, 16, None).expect("memory");
+    let receiver = queue.receiver().expect("the first");
+    let mut node = QueueNode { node, receiver, sender: queue.sender(), queue };
     let to = node.open(0, PORT, &[0, 1, 2]).expect("it is the first");
     node.sender = to[0].sender();
     node
 }
 
-impl Node {
+impl QueueNode {
     /// Opens a port of these ranks for a rank of the node, with the node's queue as its own.
     fn open(&mut self, rank: u32, port: u64, ranks: &[u32]) -> Result<Vec<ExpressQueue>, Refusal> {
-        let Node { flows, transport, arena, queue, exited, .. } = self;
-        let set = PollSet::create(arena, ranks.len()).expect("memory");
+        let QueueNode { node, queue, .. } = self;
+        let set = PollSet::create(&node.arena, ranks.len()).expect("memory");
         let mut to = Vec::new();
         let mut entry = |rank: &u32| {
             if nodes().of(*rank) == Some(0) {
-                return (*rank, Offset(0));
+                return (*rank, NONE);
             }
-            let one = ExpressQueue::create(arena, 1 << 14, Some((&set, to.len()))).expect("memory");
+            let member = Some((&set, to.len()));
+            let one = ExpressQueue::create(&node.arena, 1 << 14, member).expect("memory");
             to.push(one.clone());
             (*rank, one.offset())
         };
-        let ranks = ranks.iter().map(&mut entry).collect();
-        let table = PortTable { set: set.offset(), lines: 0, ranks };
-        let at = table.publish(arena).expect("memory");
-        assert_eq!(PortTable::read(arena.segment(), at, 5), Ok(table));
-        let uses = arena.allocate_zeroed(8, 64).expect("memory");
-        let request = PortRequest { port, queue: queue.offset(), table: at, uses };
-        flows.open_port(rank, request, arena.segment(), transport, exited)?;
+        let ranks: Vec<_> = ranks.iter().map(&mut entry).collect();
+        node.open_port((rank, port, queue.offset()), (set.offset(), 0), &ranks)?;
         Ok(to)
     }
 
-    fn receive(&mut self, node: u32, record: &[u8]) -> u64 {
-        self.flows.receive(node, record)
+    /// Bytes of arrived messages for which the queue has returned no credit.
+    fn held(&self) -> u64 {
+        self.flows.inbound.ends.of(&queue_name(0, PORT)).map_or(0, Inbound::held)
     }
 
-    fn serve(&mut self) -> bool {
-        self.flows.serve(&mut self.transport, LIMIT)
+    fn kept_capacity(&self) -> usize {
+        self.flows.inbound.ends.values().map(Inbound::kept_capacity).sum()
     }
 
-    fn arm(&mut self) -> bool {
-        self.flows.arm(&mut self.transport, LIMIT)
-    }
-
-    /// Returns the records that were sent to node 1.
-    fn sent(&mut self) -> Vec<(FlowId, &'static str, u64)> {
-        self.serve();
-        sent_to(&mut self.transport, &mut self.other)
+    fn set_in_flight(&mut self, id: FlowId, bytes: u64) {
+        self.flows.outbound.ends.of_mut(&id).expect("it is open").in_flight = bytes;
     }
 }
 
@@ -124,23 +102,18 @@ fn message(number: u64) -> ExpressMessage {
     ExpressMessage::of_number(SourceName::default(), 0, number).expect("five bytes")
 }
 
-/// A record of messages with these numbers.
-fn numbers(id: FlowId, numbers: std::ops::Range<u64>) -> Vec<u8> {
-    let bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
-    of(id, Content::Data(&bytes))
-}
-
-fn credit(id: FlowId, bytes: u64) -> Vec<u8> {
-    of(id, Content::Credit(bytes))
+/// Messages with these numbers, as bytes.
+fn numbers(numbers: std::ops::Range<u64>) -> Vec<u8> {
+    numbers.flat_map(u64::to_le_bytes).collect()
 }
 
 #[test]
 fn a_full_queue_takes_the_rest_when_it_has_space() {
     let mut node = node();
-    assert_eq!(node.receive(1, &numbers(IN, 0..100)), 0);
-    assert_eq!(node.receive(1, &numbers(IN, 100..4000)), 0);
-    assert_eq!(node.receive(1, &numbers(IN, 4000..8000)), 0);
-    assert_eq!(node.flows.inbound.kept_capacity() as u64, CREDIT);
+    assert_eq!(node.receive(1, IN, Content::Data(&numbers(0..100))), 0);
+    assert_eq!(node.receive(1, IN, Content::Data(&numbers(100..4000))), 0);
+    assert_eq!(node.receive(1, IN, Content::Data(&numbers(4000..8000))), 0);
+    assert_eq!(node.kept_capacity() as u64, CREDIT);
     assert!(node.arm(), "nothing can be delivered");
     for number in 0..8000 {
         let found = node.receiver.try_recv().expect("open").or_else(|| {
@@ -149,24 +122,24 @@ fn a_full_queue_takes_the_rest_when_it_has_space() {
         });
         assert_eq!(found.map(ExpressMessage::number), Some(number));
     }
-    assert!(!node.flows.advance() && node.flows.inbound.kept_capacity() == 0);
-    assert!(node.serve() && node.arm());
+    assert!(!node.flows.advance() && node.kept_capacity() == 0);
+    assert!(node.turn() && node.arm());
     assert!(node.sent().iter().any(|(id, name, _)| (*id, *name) == (IN, "credit")));
 }
 
 #[test]
 fn a_queue_without_credit_that_fills_while_its_bit_is_cleared_is_served_later() {
     let mut node = node();
-    node.flows.outbound.of(OUT).in_flight = CREDIT;
-    let Node { flows, transport, sender, .. } = &mut node;
+    node.set_in_flight(OUT, CREDIT);
+    let QueueNode { node: Node { flows, transport, .. }, sender, .. } = &mut node;
     flows.outbound.first_step(&mut flows.batches, transport, LIMIT, || {
-        // The sender has found the bit set. The poll clears it, and looks once more.
+        // The sender has found the bit set. The poll clears it, and checks once more.
         sender.try_send(&message(1)).expect("space");
     });
     assert!(node.arm(), "nothing can be sent");
-    assert_eq!(node.receive(1, &credit(OUT, CREDIT)), 0);
+    assert_eq!(node.receive(1, OUT, Content::Credit(CREDIT)), 0);
     assert!(!node.arm(), "it can be sent");
-    assert!(node.serve() && !node.flows.has_unsent());
+    assert!(node.turn() && !node.flows.has_unsent());
 }
 
 #[test]
@@ -175,26 +148,21 @@ fn a_message_behind_an_unpublished_slot_is_sent_without_its_bit() {
     let mut node = node();
     let set = PollSet::create(&node.arena, 1).expect("memory");
     let lines = CacheLineQueue::create(&node.arena, 16, Some((&set, 0))).expect("memory");
-    let ranks = vec![(0, Offset(0)), (2, lines.offset())];
-    let table =
-        PortTable { set: set.offset(), lines: 0, ranks }.publish(&node.arena).expect("memory");
-    let uses = node.arena.allocate_zeroed(8, 64).expect("memory");
-    let request = PortRequest { port: OTHER, queue: node.queue.offset(), table, uses };
-    let Node { flows, arena, transport, .. } = &mut node;
-    let opened = flows.open_port(0, request, arena.segment(), transport, &BTreeSet::new());
+    let own = (0, OTHER, node.queue.offset());
+    let opened = node.open_port(own, (set.offset(), 0), &[(0, NONE), (2, lines.offset())]);
     assert_eq!(opened, Ok(()));
     let to = flow(0, 2, OTHER);
-    flows.outbound.of(to).in_flight = CREDIT;
+    node.set_in_flight(to, CREDIT);
     let sender = lines.sender();
     // As a sender that was killed leaves it.
     std::mem::forget(sender.claim(CacheLineHeader::default()).expect("space"));
     sender.try_send(&CacheLineMessage::default()).expect("space");
-    assert!(!node.serve() && node.flows.has_unsent());
+    assert!(!node.turn() && node.flows.has_unsent());
     assert!(node.arm(), "there is no credit");
-    assert_eq!(node.receive(2, &credit(to, CREDIT)), 0);
+    assert_eq!(node.receive(2, to, Content::Credit(CREDIT)), 0);
     let turns = (0..10_000).position(|_| {
         assert!(!node.arm(), "the agent does not sleep");
-        node.serve()
+        node.turn()
     });
     assert!(turns.is_some_and(|turns| turns > 0) && !node.flows.has_unsent());
     assert!(node.arm());
@@ -205,13 +173,13 @@ fn nodes_take_turns_at_a_full_queue() {
     let mut node = node();
     let mut received = [0; 2];
     // As soon as a message of the first node has left, another one follows.
-    assert_eq!(node.receive(1, &numbers(IN, 0..1024)), 0);
+    assert_eq!(node.receive(1, IN, Content::Data(&numbers(0..1024))), 0);
     let second = flow(2, 0, PORT);
-    assert_eq!(node.receive(2, &numbers(second, 1_000_000..1_000_512)), 0);
+    assert_eq!(node.receive(2, second, Content::Data(&numbers(1_000_000..1_000_512))), 0);
     for sent in 1024..2048 {
         let number = node.receiver.try_recv().expect("open").expect("a message").number();
         received[usize::from(number >= 1_000_000)] += 1;
-        assert_eq!(node.receive(1, &numbers(IN, sent..sent + 1)), 0);
+        assert_eq!(node.receive(1, IN, Content::Data(&numbers(sent..sent + 1))), 0);
         // As in a turn of the agent.
         node.flows.advance();
         node.flows.advance();
@@ -222,12 +190,12 @@ fn nodes_take_turns_at_a_full_queue() {
 #[test]
 fn a_queue_that_has_closed_returns_the_credit() {
     let mut node = node();
-    assert_eq!(node.receive(1, &numbers(IN, 0..4000)), 0);
-    assert!(node.flows.inbound.held(OWN) > 0);
+    assert_eq!(node.receive(1, IN, Content::Data(&numbers(0..4000))), 0);
+    assert!(node.held() > 0);
     node.queue.retire();
     node.flows.advance();
     assert!(node.sent().contains(&(IN, "credit", 4000 * 8)));
-    assert_eq!(node.flows.inbound.held(OWN), 0);
+    assert_eq!(node.held(), 0);
 }
 
 #[test]
@@ -253,30 +221,30 @@ fn a_queue_admits_the_openers_of_its_port_only() {
     let mut node = node();
     let full = record::MAX_BYTES as u64 / 8;
     // Rank 4 is on node 1, too.
-    assert_eq!(node.receive(1, &numbers(flow(4, 0, PORT), 0..full)), 1);
-    assert_eq!(node.receive(2, &numbers(IN, 0..full)), 1, "not the node of rank 1");
-    assert_eq!(node.receive(2, &of(IN, Content::SenderClosed)), 1);
-    assert_eq!(node.receive(2, &of(IN, Content::Exit(1))), 1);
-    assert_eq!(node.receive(1, &of(IN, Content::Exit(2))), 1, "not a rank of the node");
-    assert_eq!(node.receive(1, &numbers(IN, 0..full)), 0);
-    assert_eq!(node.receive(1, &numbers(IN, 0..full)), 0, "its credit is its own");
+    assert_eq!(node.receive(1, flow(4, 0, PORT), Content::Data(&numbers(0..full))), 1);
+    assert_eq!(node.receive(2, IN, Content::Data(&numbers(0..full))), 1, "not the node of rank 1");
+    assert_eq!(node.receive(2, IN, Content::SenderClosed), 1);
+    assert_eq!(node.receive(2, IN, Content::Exit(1)), 1);
+    assert_eq!(node.receive(1, IN, Content::Exit(2)), 1, "not a rank of the node");
+    assert_eq!(node.receive(1, IN, Content::Data(&numbers(0..full))), 0);
+    assert_eq!(node.receive(1, IN, Content::Data(&numbers(0..full))), 0, "its credit is its own");
     assert_eq!(node.receiver.try_recv().expect("open").map(ExpressMessage::number), Some(0));
 }
 
 #[test]
 fn a_closed_queue_is_closed_for_the_senders_of_all_nodes() {
     let mut node = node();
-    assert_eq!(node.receive(1, &numbers(IN, 0..4000)), 0);
+    assert_eq!(node.receive(1, IN, Content::Data(&numbers(0..4000))), 0);
     node.flows.close_receiver(0, PORT);
-    assert!(node.flows.inbound.is_empty(), "what was kept is released");
+    assert!(node.flows.inbound.ends.values().next().is_none(), "what was kept is released");
     assert_eq!(node.sent().last(), Some(&(IN, "receiver closed", 0)));
-    assert_eq!(node.receive(1, &numbers(IN, 0..4)), 0, "it was on its way");
+    assert_eq!(node.receive(1, IN, Content::Data(&numbers(0..4))), 0, "it was on its way");
     // As the other node receives it.
-    assert_eq!(node.receive(2, &of(OUT, Content::ReceiverClosed)), 1, "rank 1 is on node 1");
+    assert_eq!(node.receive(2, OUT, Content::ReceiverClosed), 1, "rank 1 is on node 1");
     node.sender.try_send(&message(1)).expect("it is open");
-    assert_eq!(node.receive(1, &of(OUT, Content::ReceiverClosed)), 0);
+    assert_eq!(node.receive(1, OUT, Content::ReceiverClosed), 0);
     assert_eq!(node.sender.try_send(&message(2)), Err(SendError::Closed));
-    assert!(!node.serve() && !node.flows.has_unsent() && node.arm());
+    assert!(!node.turn() && !node.flows.has_unsent() && node.arm());
 }
 
 #[test]
@@ -285,17 +253,17 @@ fn queues_without_senders_are_closed_when_everything_was_sent() {
     let both = node.open(0, 7, &[0, 3, 1]).expect("the first");
     assert!(node.open(3, 7, &[0, 3, 1]).is_ok(), "it opens no flow");
     let to = flow(0, 1, 7);
-    node.flows.outbound.of(to).in_flight = CREDIT;
+    node.set_in_flight(to, CREDIT);
     both[0].sender().try_send(&message(1)).expect("space");
     node.flows.close_senders(0, 7);
     node.flows.close_senders(3, 7);
     assert_eq!(node.sent(), [], "there is no credit");
     assert!(node.flows.has_unsent());
-    assert_eq!(node.receive(1, &credit(to, 8)), 0);
-    assert_eq!(node.receive(1, &credit(to, CREDIT - 8)), 0);
+    assert_eq!(node.receive(1, to, Content::Credit(8)), 0);
+    assert_eq!(node.receive(1, to, Content::Credit(CREDIT - 8)), 0);
     assert_eq!(node.sent(), [(to, "data", 1), (to, "sender closed", 0)]);
     assert!(!node.flows.has_unsent());
-    assert_eq!(node.receive(1, &credit(to, 8)), 0, "credit for the last message");
+    assert_eq!(node.receive(1, to, Content::Credit(8)), 0, "credit for the last message");
     node.flows.close_receiver(0, 7);
     node.flows.close_receiver(3, 7);
     assert!(node.open(0, 7, &[0, 3, 1]).is_ok(), "nothing of it is left");
@@ -304,11 +272,11 @@ fn queues_without_senders_are_closed_when_everything_was_sent() {
 #[test]
 fn the_exit_of_a_rank_follows_its_messages() {
     let mut node = node();
-    node.flows.outbound.of(OUT).in_flight = CREDIT;
+    node.set_in_flight(OUT, CREDIT);
     (0..3).for_each(|number| node.sender.try_send(&message(number)).expect("space"));
     node.flows.exit(0);
     assert_eq!(node.sent(), [], "there is no credit");
-    assert_eq!(node.receive(1, &credit(OUT, 1024)), 0);
+    assert_eq!(node.receive(1, OUT, Content::Credit(1024)), 0);
     assert_eq!(node.sent(), [(OUT, "data", 3), (OUT, "exit", 0), (OUT, "sender closed", 0)]);
 }
 
@@ -335,10 +303,10 @@ fn a_rank_that_exits_before_the_port_is_open_is_reported() {
 fn an_exit_is_reported_when_the_ring_has_all_messages() {
     let mut node = node();
     assert!(!node.flows.has_last_of(OWN, 1, 1));
-    assert_eq!(node.receive(1, &numbers(IN, 0..40)), 0);
-    assert_eq!(node.receive(1, &of(IN, Content::Exit(1))), 0);
-    assert_eq!(node.receive(1, &of(IN, Content::SenderClosed)), 0);
-    assert_eq!(node.receive(1, &numbers(IN, 0..1)), 1, "nothing follows");
+    assert_eq!(node.receive(1, IN, Content::Data(&numbers(0..40))), 0);
+    assert_eq!(node.receive(1, IN, Content::Exit(1)), 0);
+    assert_eq!(node.receive(1, IN, Content::SenderClosed), 0);
+    assert_eq!(node.receive(1, IN, Content::Data(&numbers(0..1))), 1, "nothing follows");
     for number in 0..40 {
         assert!(number >= 32 || !node.flows.has_last_of(OWN, 1, 1), "{number}");
         let found = node.receiver.try_recv().expect("open");
@@ -349,7 +317,7 @@ fn an_exit_is_reported_when_the_ring_has_all_messages() {
     }
     assert!(node.flows.has_last_of(OWN, 1, 1) && !node.flows.has_last_of(OWN, 2, 2));
     // A node that is lost reports nothing.
-    assert_eq!(node.receive(2, &numbers(flow(2, 0, PORT), 0..40)), 0);
+    assert_eq!(node.receive(2, flow(2, 0, PORT), Content::Data(&numbers(0..40))), 0);
     node.flows.lose(2);
     assert!(!node.flows.has_last_of(OWN, 2, 2));
     while node.receiver.try_recv().expect("open").is_some() {
@@ -361,27 +329,24 @@ fn an_exit_is_reported_when_the_ring_has_all_messages() {
 #[test]
 fn the_queues_of_a_rank_take_a_bounded_part_of_the_memory() {
     let mut node = node();
-    let uses = node.arena.allocate_zeroed(8, 64).expect("memory");
-    let ranks = [0, 1, 3].map(|rank| (rank, Offset(0))).to_vec();
-    let table = PortTable { set: Offset(0), lines: 0, ranks }.publish(&node.arena).expect("memory");
-    let mut request = PortRequest { port: 100, queue: node.queue.offset(), table, uses };
-    let mut opened = 0;
-    let Node { flows, arena, transport, .. } = &mut node;
+    let mut port = 100;
     // Rank 3 opens no flow to others.
-    let mut open = |flows: &mut Flows| {
-        request.port += 1;
-        flows.open_port(3, request, arena.segment(), transport, &BTreeSet::new())
+    let mut open = |node: &mut QueueNode| {
+        port += 1;
+        let own = (3, port, node.queue.offset());
+        node.open_port(own, (NONE, 0), &[0, 1, 3].map(|rank| (rank, NONE)))
     };
-    while open(flows) == Ok(()) {
+    let mut opened = 0;
+    while open(&mut node) == Ok(()) {
         opened += 1;
     }
     assert_eq!(opened, MEMORY / (CREDIT + 2 * END_BYTES));
-    assert_eq!(open(flows), Err(Refusal::Memory));
-    flows.close_receiver(3, 101);
-    assert_eq!(open(flows), Ok(()));
-    assert!(open(flows).is_err());
-    flows.exit(3);
-    assert!(open(flows).is_ok());
+    assert_eq!(open(&mut node), Err(Refusal::Memory));
+    node.flows.close_receiver(3, 101);
+    assert_eq!(open(&mut node), Ok(()));
+    assert!(open(&mut node).is_err());
+    node.flows.exit(3);
+    assert!(open(&mut node).is_ok());
 }
 
 /// A node sends a million records that no agent sends, among them whole messages for queues
@@ -395,8 +360,8 @@ fn a_million_invalid_records_harm_no_other_node() {
         let [receiver, sender] = [random.random_range(0..3), random.random_range(0..4)];
         let id = flow(sender, receiver, random.random_range(4..7));
         let mut record = match random.random_range(0..5) {
-            0 => credit(id, random.random()),
-            1 => numbers(id, 0..random.random_range(0..20)),
+            0 => of(id, Content::Credit(random.random())),
+            1 => of(id, Content::Data(&numbers(0..random.random_range(0..20)))),
             2 => of(id, Content::Exit(random.random_range(0..4))),
             3 => of(id, Content::ReceiverClosed),
             _ => id.head(random.random_range(0..4)).to_vec(),
@@ -406,15 +371,15 @@ fn a_million_invalid_records_harm_no_other_node() {
             record[at] ^= 1 << random.random_range(0..8);
         }
         if record::is_valid(&record) {
-            refused += node.receive(2, &record);
+            refused += node.flows.receive(2, &record);
         } else {
             refused += 1;
         }
     }
     assert!(refused > 200_000, "{refused}");
-    assert!(node.flows.inbound.kept_capacity() as u64 <= 2 * CREDIT);
+    assert!(node.kept_capacity() as u64 <= 2 * CREDIT);
     while node.receiver.try_recv().expect("open").is_some() {}
-    assert_eq!(node.receive(1, &numbers(IN, 1000..1010)), 0);
+    assert_eq!(node.receive(1, IN, Content::Data(&numbers(1000..1010))), 0);
     let mut ours = Vec::new();
     for _ in 0..40_000 {
         match node.receiver.try_recv().expect("open").map(ExpressMessage::number) {

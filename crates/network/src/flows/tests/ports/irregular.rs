@@ -15,27 +15,20 @@ const CONTROL: u64 = 256;
 const DAMAGE: u64 = 1 << 62 | 7;
 
 /// Overwrites words of the segment.
-fn overwrite(node: &Node, at: Offset, step: usize, count: usize) {
+fn overwrite(node: &QueueNode, at: Offset, step: usize, count: usize) {
     let words = MappedSlice::<AtomicU64>::new(node.arena.segment(), at, step * count);
     let words = words.expect("inside");
     words.iter().step_by(step).for_each(|word| word.store(DAMAGE, Ordering::Relaxed));
 }
 
 /// Opens a port of ranks 0 and 1, with one outgoing queue, at an offset.
-fn open_at(node: &mut Node, set: &PollSet, at: Offset, lines: u64) {
-    let ranks = vec![(0, Offset(0)), (1, at)];
-    let table = PortTable { set: set.offset(), lines, ranks }.publish(&node.arena);
-    let uses = node.arena.allocate_zeroed(8, 64).expect("memory");
-    let table = table.expect("memory");
-    let request = PortRequest { port: NEXT, queue: NONE, table, uses };
-    let Node { flows, arena, transport, .. } = node;
-    let none = BTreeSet::new();
-    let opened = flows.open_port(0, request, arena.segment(), transport, &none);
+fn open_at(node: &mut QueueNode, set: &PollSet, at: Offset, lines: u64) {
+    let opened = node.open_port((0, NEXT, NONE), (set.offset(), lines), &[(0, NONE), (1, at)]);
     assert_eq!(opened, Ok(()));
 }
 
 /// The set is closed, and its flows have ended before.
-fn assert_ends_once(node: &mut Node) {
+fn assert_ends_once(node: &mut QueueNode) {
     node.flows.close_senders(0, NEXT);
     assert_eq!(node.sent(), [], "the flow has ended once");
     assert!(!node.flows.has_unsent() && node.arm());
@@ -114,31 +107,17 @@ const CAPACITY: usize = 4;
 
 /// Opens a port of ranks 0 and 1 with a cache-line queue of rank 0. Returns its receiver, and a
 /// message as bytes.
-fn open_lines(node: &mut Node) -> (CacheLineReceiver, Vec<u8>) {
+fn open_lines(node: &mut QueueNode) -> (CacheLineReceiver, Vec<u8>) {
     let queue = CacheLineQueue::create(&node.arena, CAPACITY, None).expect("memory");
     let spare = CacheLineQueue::create(&node.arena, CAPACITY, None).expect("memory");
-    let ranks = vec![(0, Offset(0)), (1, Offset(0))];
-    let table = PortTable { set: Offset(0), lines: 0, ranks }.publish(&node.arena);
-    let uses = node.arena.allocate_zeroed(8, 64).expect("memory");
-    let table = table.expect("memory");
-    let request = PortRequest { port: NEXT, queue: queue.offset(), table, uses };
-    let Node { flows, arena, transport, .. } = node;
-    let none = BTreeSet::new();
-    let opened = flows.open_port(0, request, arena.segment(), transport, &none);
-    assert_eq!(opened, Ok(()));
+    let own = (0, NEXT, queue.offset());
+    assert_eq!(node.open_port(own, (NONE, 0), &[(0, NONE), (1, NONE)]), Ok(()));
     let message = CacheLineMessage::new(CacheLineHeader::default(), &[1; 48]).expect("48 bytes");
     spare.sender().try_send(&message).expect("space");
     let mut bytes = Vec::new();
-    let mut end = outgoing(arena.segment(), spare.offset()).expect("it is there");
+    let mut end = outgoing(node.arena.segment(), spare.offset()).expect("it is there");
     end.take(CREDIT as usize, &mut bytes).expect("open");
     (queue.receiver().expect("the first"), bytes)
-}
-
-/// So many messages, and a last one that is cut off.
-fn cut_off(message: &[u8], whole: usize) -> Vec<u8> {
-    let mut bytes = message.repeat(whole + 1);
-    bytes.truncate(bytes.len() - 8);
-    of(LINES_IN, Content::Data(&bytes))
 }
 
 fn received(receiver: &mut CacheLineReceiver) -> usize {
@@ -146,29 +125,18 @@ fn received(receiver: &mut CacheLineReceiver) -> usize {
 }
 
 #[test]
-fn bytes_that_are_no_messages_end_their_flow() {
-    let mut node = node();
-    let (mut receiver, message) = open_lines(&mut node);
-    assert_eq!(node.receive(1, &cut_off(&message, 2)), 1, "refused");
-    let more = of(LINES_IN, Content::Data(&message));
-    assert_eq!(node.receive(1, &more), 1, "nothing is accepted behind them");
-    assert!(node.flows.has_last_of((0, NEXT), 1, 1), "and nothing awaited");
-    assert_eq!(node.sent(), [(LINES_IN, "receiver closed", 0)], "and no credit returned");
-    assert_eq!(received(&mut receiver), 2);
-}
-
-#[test]
 fn kept_bytes_that_are_no_messages_end_their_flow() {
     let mut node = node();
     let (mut receiver, message) = open_lines(&mut node);
-    let full = of(LINES_IN, Content::Data(&message.repeat(CAPACITY + 1)));
-    assert_eq!(node.receive(1, &full), 0);
-    assert_eq!(node.receive(1, &cut_off(&message, 1)), 0, "they wait for space");
+    let full = message.repeat(CAPACITY + 1);
+    assert_eq!(node.receive(1, LINES_IN, Content::Data(&full)), 0);
+    let cut_off = &full[..2 * message.len() - 8];
+    assert_eq!(node.receive(1, LINES_IN, Content::Data(cut_off)), 0, "they wait for space");
     assert_eq!((received(&mut receiver), node.flows.refused()), (CAPACITY, 0));
     assert!(!node.flows.has_last_of((0, NEXT), 1, 1));
     assert!(node.flows.advance());
     assert_eq!((received(&mut receiver), node.flows.refused()), (2, 1));
-    assert_eq!(node.flows.inbound.kept_capacity(), 0);
+    assert_eq!(node.kept_capacity(), 0);
     assert!(node.flows.has_last_of((0, NEXT), 1, 1));
     assert_eq!(node.sent(), [(LINES_IN, "receiver closed", 0)]);
     assert!(node.arm(), "nothing waits for space");
@@ -208,8 +176,8 @@ fn a_rank_that_leaves_a_port_before_it_is_open_sends_nothing_to_it() {
 fn an_exit_that_is_reported_before_the_queue_is_open_counts_for_it() {
     let mut node = node();
     let id = flow(1, 0, NEXT);
-    assert_eq!(node.receive(1, &of(id, Content::Exit(4))), 0);
-    assert_eq!(node.receive(1, &of(id, Content::Exit(2))), 1, "not a rank of the node");
+    assert_eq!(node.receive(1, id, Content::Exit(4)), 0);
+    assert_eq!(node.receive(1, id, Content::Exit(2)), 1, "not a rank of the node");
     // The report of the exit itself is held back, so the flows do not get it here.
     assert!(node.open(0, NEXT, &[0, 1, 2, 4]).is_ok());
     let queue = (0, NEXT);
