@@ -27,9 +27,9 @@
 //! What a sink has no space for is kept, at most the credit. A flow with more bytes ends.
 //!
 //! **Memory.** The ports of a rank take at most 256 MiB of its node service: the credit that a queue
-//! grants each opener, and 1 KiB for each end. Its channels and windows take at most 8 GiB: the credit
-//! of each channel, and that of the commands of each rank that may use a window. Another end is refused
-//! with an error.
+//! grants each opener, and 1 KiB for each end. Its channels take at most 1 GiB: their credit, which is no
+//! less than the words for their slots, and 1 KiB for each end. Its windows take at most 8 GiB: the
+//! credit of the commands of each rank that may use one. Another end is refused with an error.
 //!
 //! **Ends.** An end that is closed is reported to the other node, behind all bytes. What a rank has
 //! sent before its exit is sent before the end of its flows, however late its exit is known. When a

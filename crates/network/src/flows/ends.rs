@@ -205,9 +205,11 @@ impl<E: End> Ends<E> {
         free.append(removed);
     }
 
-    /// Returns true if an active end is polled without a notification.
+    /// Returns true if an active end is polled without a notification, or waits for space of which a
+    /// refused barrier may hide the notification.
     pub(super) fn is_watching(&self) -> bool {
-        self.active.iter().any(|number| self.get(*number).is_some_and(End::is_watched))
+        let is_watched = |end: &E| end.is_watched() || end.is_busy();
+        self.active.iter().any(|number| self.get(*number).is_some_and(is_watched))
     }
 
     /// Returns the active ends that may rest, each named by its number.

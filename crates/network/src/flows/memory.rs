@@ -5,6 +5,9 @@ use shm::sync::{AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Memory of an end and its entries in the tables.
+pub(super) const END_BYTES: u64 = 1 << 10;
+
 /// Reason why an end is not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -21,8 +24,10 @@ pub(crate) enum Refusal {
 pub(crate) enum Purpose {
     /// Messages to its queues that wait for space, and what its ports need.
     Queues,
-    /// Bytes that wait in its channels, and commands on its windows.
-    Rings,
+    /// The words of its channels in this process.
+    Channels,
+    /// Commands on its windows.
+    Windows,
 }
 
 /// Bytes in use, by rank of this node.
@@ -45,7 +50,8 @@ impl Purpose {
     pub(crate) const fn limit(self) -> u64 {
         match self {
             Purpose::Queues => 256 << 20,
-            Purpose::Rings => 8 << 30,
+            Purpose::Channels => 1 << 30,
+            Purpose::Windows => 8 << 30,
         }
     }
 }

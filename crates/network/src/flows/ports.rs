@@ -1,7 +1,7 @@
 //! Ports of queues: what a rank opens, and the ranks that share it.
 
 use super::inbound::{Inbound, queue_name};
-use super::memory::{Purpose, Refusal};
+use super::memory::{END_BYTES, Purpose, Refusal};
 use super::outbound::Outbound;
 use super::router::Flows;
 use super::table::PortTable;
@@ -18,9 +18,6 @@ use std::sync::Arc;
 
 /// Offset that stands for no queue.
 pub(super) const NONE: Offset = Offset(0);
-
-/// Memory of an end without messages.
-pub(super) const END_BYTES: u64 = 1 << 10;
 
 /// A port, as a rank opens it.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use super::channel_end::{ANSWERS, COMMANDS, ChannelEnd};
 use super::ends::{Candidates, End};
 use super::inbound::{Inbound, InboundFlows};
 use super::marks::{AtRest, EndNumber, MarkLine};
-use super::memory::{Charge, Purpose, RankMemory, Refusal};
+use super::memory::{Charge, END_BYTES, Purpose, RankMemory, Refusal};
 use super::outbound::{Outbound, OutboundFlows, frame};
 use super::table::PortTable;
 use super::windows::{ServedWindows, answers_to, window_of};
@@ -28,9 +28,9 @@ pub(super) const UNCERTAIN: Duration = shm::wait::UNCERTAIN_SLICE;
 /// Turns between two searches for ends without traffic.
 pub(super) const TURNS: u32 = 1024;
 
-/// Memory of the commands of one rank on a window: the credit of its flow, which is kept while there
-/// is none for the answers.
-pub(super) const COMMAND_BYTES: u64 = SLOTS * LINE_BYTES as u64;
+/// Memory of the access of one rank to a window: the credit of its commands, which are kept while
+/// there is none for the answers, and the ends of both flows.
+pub(super) const ACCESS_BYTES: u64 = SLOTS * LINE_BYTES as u64 + 2 * END_BYTES;
 
 /// Certainty of the requested notifications: ranks store a value and then load the word with the
 /// request, and a store may leave its processor after that load.
@@ -107,8 +107,8 @@ impl Flows {
             return Err(Refusal::Taken);
         }
         // A ring is connected only if the rank has memory for it: the other end finds it closed once
-        // this one is dropped.
-        let free = self.memory.free(rank, Purpose::Rings);
+        // this one is dropped. The credit is at least the words for the slots in this process.
+        let free = self.memory.free(rank, Purpose::Channels).saturating_sub(END_BYTES);
         let refusal = |error| match error {
             CreateError::Size { .. } => Refusal::Memory,
             _ => Refusal::Invalid,
@@ -116,13 +116,15 @@ impl Flows {
         match end {
             ChannelEnd::SendsTo(_) => {
                 let source = ChannelSource::connect(segment, at, free).map_err(refusal)?;
-                let charge = self.memory.charge(rank, Purpose::Rings, source.credit())?;
+                let bytes = source.credit() + END_BYTES;
+                let charge = self.memory.charge(rank, Purpose::Channels, bytes)?;
                 let opened = Outbound::new(id, node, Box::new(source), Some(charge));
                 self.outbound.ends.insert(opened);
             }
             ChannelEnd::ReceivesFrom(_) => {
                 let sink = ChannelSink::connect(segment, at, free).map_err(refusal)?;
-                let charge = self.memory.charge(rank, Purpose::Rings, sink.credit())?;
+                let bytes = sink.credit() + END_BYTES;
+                let charge = self.memory.charge(rank, Purpose::Channels, bytes)?;
                 let opened = Inbound::new(Box::new(sink), [(id, node)], Some(charge));
                 self.inbound.ends.insert(opened);
             }
@@ -150,8 +152,8 @@ impl Flows {
         }
         let origins = table.on_other_nodes(self.node, &self.nodes);
         // One for no rank takes memory, too.
-        let bytes = COMMAND_BYTES * (origins.len() as u64 + 1);
-        let charge = self.memory.charge(owner, Purpose::Rings, bytes)?;
+        let bytes = ACCESS_BYTES * (origins.len() as u64 + 1);
+        let charge = self.memory.charge(owner, Purpose::Windows, bytes)?;
         // The ends of the nodes must be noticed.
         origins.values().for_each(|node| transport.require(*node));
         self.windows.open(name, window, origins, charge);
@@ -344,17 +346,17 @@ impl Flows {
             Requests::Uncertain if self.rest(Candidates::Idle) => Requests::Certain,
             unchanged => unchanged,
         };
-        if is_renewed {
-            // Receivers release slots by plain stores. Pairs with their light fence.
-            shm::fence::heavy();
+        // Receivers release slots by plain stores. Pairs with their light fence.
+        if is_renewed && !shm::fence::heavy() {
+            self.requests = Requests::Uncertain;
         }
         !is_new
             && !self.is_ready(transport, limit)
             && self.outbound.request_of_sets(&mut self.batches, transport, limit)
     }
 
-    /// Passes a barrier, after which the candidates with nothing to do rest. Returns true if it was
-    /// passed: for [unused](Candidates::Unused) ends only if there are any.
+    /// Passes a barrier, after which the candidates with nothing to do rest. Returns true if it has
+    /// followed all requests: for [unused](Candidates::Unused) ends only if there are any.
     fn rest(&mut self, which: Candidates) -> bool {
         let Flows { at_rest, outbound, inbound, batches, requests, .. } = self;
         let mut candidates = outbound.ends.resting_candidates(which, EndNumber::Source);
@@ -368,10 +370,9 @@ impl Flows {
             return false;
         }
         let has_passed = shm::fence::heavy();
+        let mut is_certain = has_passed;
         if has_passed {
             inbound.advance(batches);
-        } else {
-            *requests = Requests::Uncertain;
         }
         for one in candidates {
             let Some(end) = end_of(outbound, inbound, one.end) else { continue };
@@ -382,11 +383,16 @@ impl Flows {
                 // What was stored before its sender could find the request is not announced, and a
                 // source with a request is not polled. No sleep follows that needs the request.
                 end.withdraw();
+                // A sink has renewed its own, which no barrier has followed.
+                is_certain &= matches!(one.end, EndNumber::Source(_));
             }
+        }
+        if !is_certain {
+            *requests = Requests::Uncertain;
         }
         outbound.ends.drop_inactive();
         inbound.ends.drop_inactive();
-        has_passed
+        is_certain
     }
 
     /// Time after which the ends are to be polled again without a notification.

@@ -18,8 +18,7 @@ pub(super) type WindowName = (u32, u64);
 pub(super) struct ServedWindows {
     all: HashMap<WindowName, Exposed>,
     /// Flows of commands on windows that ranks have closed, by the node that sends. A node that does
-    /// not read its answers delays those of no other one.
-    /// No set is empty.
+    /// not read its answers delays those of no other one. No set is empty.
     pub(super) late: HashMap<u32, HashSet<FlowId>>,
 }
 

@@ -94,25 +94,10 @@ impl Sink for BasicSink {
         // Nothing follows its end, and what a receiver that has closed the ring would get is lost.
         let Some(sender) = &mut self.sender else { return Ok(bytes.len()) };
         let mut sent = 0;
-        while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
-            let invalid = SinkError::Invalid;
-            let (word, rest) = rest.split_first_chunk().ok_or(invalid)?;
-            let decoded = HeaderWord::decode(u64::from_le_bytes(*word), 0);
-            let Ok(Some(HeaderWord::Message { header, bytes: length })) = decoded else {
-                return Err(invalid);
-            };
-            let message = rest.get(..length).ok_or(invalid)?;
-            let buffer = match sender.try_reserve(header, length) {
-                Ok(Some(buffer)) => buffer,
-                Ok(None) => break,
-                // The sender's ring is as long and would have refused it: the record is damaged.
-                Err(SendError::TooLong { .. }) => return Err(invalid),
-                Err(_) => return Ok(bytes.len()),
-            };
-            buffer.finish_with(message);
-            sent += 8 + length.next_multiple_of(8);
-        }
+        let outcome = put_messages(sender, bytes, &mut sent);
+        // Also what precedes damaged bytes: nothing else may follow that publishes it.
         sender.publish();
+        outcome?;
         if sent == bytes.len() {
             // Otherwise a request for space stays: this may be the last attempt before a sleep.
             sender.stir();
@@ -131,6 +116,32 @@ impl Sink for BasicSink {
     }
 }
 
+/// Writes messages as far as there is space, and counts their bytes.
+fn put_messages(sender: &mut Sender, bytes: &[u8], sent: &mut usize) -> Result<(), SinkError> {
+    while let Some(rest) = bytes.get(*sent..).filter(|rest| !rest.is_empty()) {
+        let invalid = SinkError::Invalid;
+        let (word, rest) = rest.split_first_chunk().ok_or(invalid)?;
+        let decoded = HeaderWord::decode(u64::from_le_bytes(*word), 0);
+        let Ok(Some(HeaderWord::Message { header, bytes: length })) = decoded else {
+            return Err(invalid);
+        };
+        let message = rest.get(..length).ok_or(invalid)?;
+        match sender.try_reserve(header, length) {
+            Ok(Some(buffer)) => buffer.finish_with(message),
+            Ok(None) => break,
+            // The sender's ring is as long and would have refused it: the record is damaged.
+            Err(SendError::TooLong { .. }) => return Err(invalid),
+            // The receiver has closed the ring and takes nothing.
+            Err(_) => {
+                *sent = bytes.len();
+                break;
+            }
+        }
+        *sent += 8 + length.next_multiple_of(8);
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,9 +150,10 @@ mod tests {
     use shm::event::Event;
     use shm::segment::Backing;
 
-    #[test]
-    fn a_request_for_space_outlives_the_last_attempt_before_a_sleep() {
-        const LINES: u64 = 16;
+    const LINES: u64 = 16;
+
+    /// A receiver, the event of its node service, and the sink to it.
+    fn ring() -> (Receiver, Event, Box<dyn Sink>) {
         let segment = Segment::create(1 << 16, Backing::Memory).expect("memory");
         let segment = Arc::new(segment);
         let arena = shm::arena::Arena::new(Arc::clone(&segment), 64..1 << 16).expect("inside");
@@ -149,10 +161,28 @@ mod tests {
         let at = arena.allocate_zeroed(bytes, 128).expect("memory");
         let event = Event::new().expect("a descriptor");
         let receiver = Receiver::connect(&segment, at, LINES).expect("a ring");
-        let mut receiver = receiver.with_remote_sender(event.clone(), Arc::new(NoWaits));
-        let mut service = incoming_basic(&segment, at, LINES).expect("a ring");
-        let header_word = HeaderWord::Message { header: BasicHeader::default(), bytes: 0 };
-        let message = header_word.encode(0).to_le_bytes();
+        let receiver = receiver.with_remote_sender(event.clone(), Arc::new(NoWaits));
+        (receiver, event, incoming_basic(&segment, at, LINES).expect("a ring"))
+    }
+
+    /// A message without bytes.
+    fn message() -> [u8; 8] {
+        HeaderWord::Message { header: BasicHeader::default(), bytes: 0 }.encode(0).to_le_bytes()
+    }
+
+    #[test]
+    fn messages_before_damaged_bytes_arrive() {
+        let (mut receiver, _event, mut service) = ring();
+        let bytes = [message(), [0xff; 8]].concat();
+        assert_eq!(service.put(&bytes), Err(SinkError::Invalid));
+        assert!(receiver.try_recv().expect("open").is_some());
+        assert!(receiver.try_recv().expect("open").is_none());
+    }
+
+    #[test]
+    fn a_request_for_space_outlives_the_last_attempt_before_a_sleep() {
+        let (mut receiver, event, mut service) = ring();
+        let message = message();
         for _ in 0..3 {
             while service.put(&message) == Ok(8) {}
             service.request();

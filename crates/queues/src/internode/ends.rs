@@ -84,6 +84,9 @@ pub trait Sink: Send + Debug {
     /// caller then tries once more.
     fn request(&mut self) -> Requested;
 
+    /// Notes that a node has sent what it may not send: nothing more of it is executed.
+    fn fail(&mut self) {}
+
     /// Notes that no message follows. A queue of many senders is not concerned.
     fn end(&mut self) {}
 

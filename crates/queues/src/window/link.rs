@@ -157,13 +157,18 @@ impl Sink for WindowLink {
         Requested::Before
     }
 
+    fn fail(&mut self) {
+        self.state().fail();
+    }
+
     fn end(&mut self) {
         Source::close(self);
     }
 
     fn announcement(&self) -> Announcement {
-        // The source executes them.
-        if self.state().commands.waiting() > 0 {
+        // The source executes them. It does not execute one of which the rest has not arrived.
+        let state = self.state();
+        if state.commands.waiting() > 0 && !state.is_partial {
             Announcement::ByPolling
         } else {
             Announcement::ByEvent

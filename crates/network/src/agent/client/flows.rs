@@ -70,7 +70,7 @@ impl AgentClient {
     pub fn open_channel(&self, port: u64, end: ChannelEnd, at: Offset) -> Result<(), Error> {
         let open = Submission::OpenChannel { port, end, at };
         let named = (format_args!("a channel of port {port:#x}"), "no such ring lies");
-        self.open_elsewhere(open, named, Purpose::Rings)
+        self.open_elsewhere(open, named, Purpose::Channels)
     }
 
     /// Opens the window of this rank at an offset of the job's segment to those of the ranks in a
@@ -84,7 +84,7 @@ impl AgentClient {
     pub fn open_window(&self, port: u64, at: Offset, table: Offset) -> Result<(), Error> {
         let open = Submission::OpenWindow { port, at, table };
         let named = (format_args!("window {port:#x}"), "no such window lies");
-        self.open_elsewhere(open, named, Purpose::Rings)
+        self.open_elsewhere(open, named, Purpose::Windows)
     }
 
     /// Closes a window for other nodes: commands of their ranks find it withdrawn.

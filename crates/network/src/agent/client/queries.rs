@@ -37,9 +37,8 @@ impl AgentClient {
                     backend: "agent",
                     what: match purpose {
                         Purpose::Queues => "the queues of this rank with other nodes".into(),
-                        Purpose::Rings => {
-                            "the channels and windows of this rank with other nodes".into()
-                        }
+                        Purpose::Channels => "the channels of this rank with other nodes".into(),
+                        Purpose::Windows => "the windows of this rank with other nodes".into(),
                     },
                     needed: purpose.limit() + 1,
                     limit: purpose.limit(),

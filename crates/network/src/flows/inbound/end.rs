@@ -87,7 +87,7 @@ impl Inbound {
     pub(super) fn deliver(&mut self, at: usize, bytes: &[u8], batches: &mut Batches) -> bool {
         self.activity.was_used = true;
         let Err(why) = self.take(at, bytes, batches) else { return true };
-        self.refuse(at, batches);
+        self.refuse(at, why, batches);
         why == SinkError::Closed
     }
 
@@ -130,7 +130,7 @@ impl Inbound {
                 }
                 Err(why) => {
                     *refused += u64::from(why == SinkError::Invalid);
-                    self.refuse(at, batches);
+                    self.refuse(at, why, batches);
                     had_any = true;
                 }
             }
@@ -140,7 +140,10 @@ impl Inbound {
 
     /// Ends a flow: its bytes are no messages, or the sink takes nothing any more. Nothing that
     /// follows is accepted, and its senders find the end closed.
-    fn refuse(&mut self, at: usize, batches: &mut Batches) {
+    fn refuse(&mut self, at: usize, why: SinkError, batches: &mut Batches) {
+        if why == SinkError::Invalid {
+            self.sink.fail();
+        }
         let InboundFlow { id, node, .. } = self.flows[at];
         id.append(Content::ReceiverClosed, batches.of(node));
         self.flows[at] = InboundFlow { has_ended: true, ..InboundFlow::new(id, node) };

@@ -1,6 +1,7 @@
 //! Flows to and from channels.
 
 use super::{Node, PORT};
+use crate::flows::memory::END_BYTES;
 use crate::flows::{ANSWERS, ChannelEnd, Purpose, Refusal};
 use crate::transport::Transport;
 use crate::transport::records::flows::{Content, FlowId, FlowKind};
@@ -86,8 +87,8 @@ fn a_channel_without_memory_is_refused_before_it_is_taken() {
     let mut sender =
         Sender::<[u64; 8]>::connect(&node.segment(), ring.offset()).expect("the first");
     // For the slots, but not for their words.
-    let most = Purpose::Rings.limit() - 8 * VALUES;
-    let used = node.flows.memory.charge(0, Purpose::Rings, most).expect("below the limit");
+    let most = Purpose::Channels.limit() - END_BYTES - 8 * VALUES;
+    let used = node.flows.memory.charge(0, Purpose::Channels, most).expect("below the limit");
     let open = |node: &mut Node| node.open_channel(PORT, ChannelEnd::SendsTo(1), ring.offset());
     assert_eq!(open(&mut node), Err(Refusal::Memory));
     assert_eq!(sender.try_send([1; 8]), Ok(()), "no end was closed");

@@ -4,7 +4,8 @@ mod irregular;
 
 use super::{LIMIT, Node, PORT, nodes, of};
 use crate::flows::inbound::{Inbound, queue_name};
-use crate::flows::ports::{END_BYTES, NONE};
+use crate::flows::memory::END_BYTES;
+use crate::flows::ports::NONE;
 use crate::flows::{Purpose, Refusal};
 use crate::transport::records::flows::{self as record, Content, FlowId, FlowKind};
 use queues::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineQueue};

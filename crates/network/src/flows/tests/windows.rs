@@ -1,7 +1,9 @@
 //! Commands on a window of rank 0 by ranks 1 and 2, each on a node of its own, as frames.
 
+mod irregular;
+
 use super::{Node, PORT, records};
-use crate::flows::router::{COMMAND_BYTES, UNCERTAIN};
+use crate::flows::router::{ACCESS_BYTES, UNCERTAIN};
 use crate::flows::table::PortTable;
 use crate::flows::windows::MOST_LATE;
 use crate::flows::{ANSWERS, Flows, Refusal};
@@ -191,14 +193,15 @@ fn a_window_is_charged_what_its_commands_may_take() {
     let mut node = node();
     assert_eq!(node.send(1, &[line(0, PUT, 0, 0, 1)]), 0);
     let credit = node.flows.inbound.ends.of(&commands(1)).expect("it is open").sink.credit();
+    assert!(credit < ACCESS_BYTES);
     // For each of two ranks, and for the window itself.
-    assert_eq!(node.flows.memory.used(0), 3 * credit);
+    assert_eq!(node.flows.memory.used(0), 3 * ACCESS_BYTES);
     node.flows.close_window(0, PORT);
     assert_eq!(node.flows.memory.used(0), 0);
     // One for no rank of another node counts, too.
     let at = node.window.offset();
     assert_eq!(node.open_window(PORT, at, &[0]), Ok(()));
-    assert_eq!(node.flows.memory.used(0), COMMAND_BYTES);
+    assert_eq!(node.flows.memory.used(0), ACCESS_BYTES);
     node.flows.close_window(0, PORT);
     node.flows.close_window(0, PORT);
     assert_eq!(node.flows.memory.used(0), 0);
