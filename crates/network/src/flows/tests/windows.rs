@@ -463,14 +463,6 @@ fn a_window_of_a_rank_that_has_exited_is_closed() {
 }
 
 #[test]
-fn a_window_that_its_owner_withdraws_first_says_so() {
-    let mut node = node();
-    node.window = Window::create(&node.arena, 8).expect("memory");
-    assert_eq!(node.send(1, &[line(0, PUT, 0, 0, 1)]), 0);
-    assert_eq!(node.received(1), [answer(0, WITHDRAWN)]);
-}
-
-#[test]
 fn commands_of_a_killed_rank_are_executed_and_not_answered() {
     let mut node = node();
     assert_eq!(node.send(1, &[line(0, AWAIT, 8, 1, 0)]), 0);

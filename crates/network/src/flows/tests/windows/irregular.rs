@@ -1,4 +1,4 @@
-//! Commands that no honest node sends.
+//! Commands that no honest node sends, and those on a window that is withdrawn.
 
 use super::*;
 
@@ -23,4 +23,12 @@ fn part_of_a_command_keeps_the_node_service_from_no_sleep() {
     assert_eq!(node.received(1), []);
     assert!(node.sleeps());
     assert_eq!(node.flows.inbound.ends.active(), 0, "its rest arrives as a record");
+}
+
+#[test]
+fn a_window_that_its_owner_withdraws_first_says_so() {
+    let mut node = node();
+    node.window = Window::create(&node.arena, 8).expect("memory");
+    assert_eq!(node.send(1, &[line(0, PUT, 0, 0, 1)]), 0);
+    assert_eq!(node.received(1), [answer(0, WITHDRAWN)]);
 }
