@@ -233,7 +233,11 @@ impl Matcher {
         let first = |sender: u32| {
             let accepted = |key: &&Key| {
                 let message = self.messages.get(**key);
-                message.is_some_and(|message| pattern.accepts(sender, &message.envelope))
+                message.is_some_and(|message| {
+                    // A refused one may not be discarded yet.
+                    pattern.accepts(sender, &message.envelope)
+                        && !self.is_refused(sender, &message.envelope)
+                })
             };
             self.unexpected[sender as usize].iter().find(accepted).copied()
         };

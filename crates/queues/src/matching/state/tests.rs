@@ -158,3 +158,17 @@ fn a_wait_for_another_node_finds_operations_on_its_own() {
         assert_eq!(state.has_pending_on_node(), is_near, "a send to rank {to}");
     }
 }
+
+#[test]
+fn a_refused_message_is_not_found_before_it_is_discarded() {
+    let from_any = Pattern { context: 0, source: None, tag: None };
+    let mut states = node(3);
+    for rank in [1, 2] {
+        send(&mut states[rank as usize], 0, rank);
+    }
+    states[0].progress(&mut None, &None).expect("nothing is damaged");
+    states[0].matcher.refuse(0, 1);
+    assert!(states[0].matcher.find_message(&Pattern { source: Some(1), ..from_any }).is_none());
+    assert_eq!(receive(&mut states[0], from_any), Some(2));
+    assert_eq!(receive(&mut states[0], from_any), None);
+}
