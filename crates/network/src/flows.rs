@@ -24,7 +24,7 @@
 //! **Credit.** The sink grants credit in bytes. The node of the receiver returns it in quarters, as
 //! they are released: when a queue has taken the messages, a receiver the values, or the node service
 //! has executed the commands. So a receiver that is behind stops its own senders, and nothing else.
-//! What a sink has no space for is kept, at most the credit. A flow with more bytes ends.
+//! Bytes without space in the sink are kept, at most the credit. A flow with more bytes ends.
 //!
 //! **Memory.** The ports of a rank take at most 256 MiB of its node service: the credit that a queue
 //! grants each opener, and 1 KiB for each end. Its channels take at most 1 GiB: their credit, which is no

@@ -246,15 +246,13 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         };
         let form = CallForm::Nonblocking;
         let mut explanation = self.selector.explain(form, operation, bytes, self.order);
-        let of_own_sizes = match call.kind {
+        let reason = match call.kind {
             CallKind::Alltoallv | CallKind::Gatherv | CallKind::Scatterv => Reason::UnknownSizes,
             _ => Reason::RankOrder,
         };
         match call.kind {
-            _ if self.started.is_flat() => explanation.replace(Algorithm::Join, of_own_sizes),
-            CallKind::Gatherv | CallKind::Scatterv => {
-                explanation.replace(Algorithm::Flat, of_own_sizes);
-            }
+            _ if self.started.is_flat() => explanation.replace(Algorithm::Join, reason),
+            CallKind::Gatherv | CallKind::Scatterv => explanation.replace(Algorithm::Flat, reason),
             _ => {}
         }
         if let Some(backend) = self.started.backend() {

@@ -63,7 +63,7 @@ pub(super) fn refusal(schedule: &Schedule) -> Option<Error> {
         view.operations().iter().map(|record| record.edge_count.max(record.start_edge_count)).max();
     let edges = u64::from(edges.unwrap_or(0));
     let operations = u64::from(view.header().operation_count);
-    let bytes = sizes.prepared + sizes.frame;
+    let bytes = sizes.prepared.saturating_add(sizes.frame);
     let limits = [
         ("an operation with its successors", edges, u64::from(LIMIT_EDGES)),
         ("a schedule's number of operations", operations, u64::from(LIMIT_OPERATIONS)),

@@ -62,8 +62,12 @@ impl Sizes {
         let header = view.header();
         let table = named_receives(view).count().max(1).next_power_of_two() as u64 * 2;
         let operations = u64::from(header.operation_count);
-        let align = |bytes: u64| bytes.next_multiple_of(u64::from(ALIGNMENT));
-        let buffers: u64 = view.buffers().iter().map(|buffer| align(buffer.length)).sum();
+        // Lengths that no memory can hold: the arena of the rank is shorter.
+        let align =
+            |bytes: u64| bytes.checked_next_multiple_of(u64::from(ALIGNMENT)).unwrap_or(u64::MAX);
+        let lengths = view.buffers().iter().map(|buffer| buffer.length);
+        let memories = lengths.chain([header.scratchpad_bytes]).map(align);
+        let memories = memories.fold(0, u64::saturating_add);
         let control = size_of::<Run>() as u64
             + operations * size_of::<Progress>() as u64
             + 4 * (u64::from(header.buffer_count) + 1);
@@ -71,7 +75,7 @@ impl Sizes {
             prepared: align(header.total_bytes)
                 + table * size_of::<NamedReceive>() as u64
                 + 4 * u64::from(header.ranks),
-            frame: align(control) + 8 * operations + buffers + align(header.scratchpad_bytes) + 8,
+            frame: memories.saturating_add(align(control) + 8 * operations + 8),
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::transport::records::flows::{FlowId, FlowKind};
 
-/// Mark in the port of the channel of the commands on a window.
+/// Bit in the port of the channel of the commands on a window.
 pub const COMMANDS: u64 = 1 << 31;
-/// Mark in the port of the channel of the answers. The ports of windows themselves, and those of all
-/// other channels, have neither mark.
+/// Bit in the port of the channel of the answers. The ports of windows themselves, and those of all
+/// other channels, have neither bit.
 pub const ANSWERS: u64 = 1 << 30;
 
 /// The end of a channel that a rank opens.
@@ -21,14 +21,14 @@ impl ChannelEnd {
     /// Returns the flow of an end that a rank opens, and the rank at the other end; `None` if a rank
     /// opens no such end: it sends commands and receives answers.
     pub(super) fn flow(self, rank: u32, port: u64) -> Option<(FlowId, u32)> {
-        let marks = COMMANDS | ANSWERS;
-        let kind = match (port & marks, self) {
+        let bits = COMMANDS | ANSWERS;
+        let kind = match (port & bits, self) {
             (0, _) => FlowKind::Channel,
             (COMMANDS, ChannelEnd::SendsTo(_)) => FlowKind::Commands,
             (ANSWERS, ChannelEnd::ReceivesFrom(_)) => FlowKind::Answers,
             _ => return None,
         };
-        let port = port & !marks;
+        let port = port & !bits;
         Some(match self {
             ChannelEnd::SendsTo(peer) => {
                 (FlowId { kind, sender: rank, receiver: peer, port }, peer)

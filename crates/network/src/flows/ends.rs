@@ -49,7 +49,7 @@ pub(super) struct Activity {
     pub(super) was_used: bool,
 }
 
-/// What happens to an end after a poll.
+/// State of an end after a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     StaysActive,

@@ -5,7 +5,7 @@ use shm::sync::{AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Memory of an end and its entries in the tables.
+/// Memory of an end without bytes, with its entries in the tables.
 pub(super) const END_BYTES: u64 = 1 << 10;
 
 /// Reason why an end is not opened.
@@ -19,12 +19,12 @@ pub(crate) enum Refusal {
     Invalid = 3,
 }
 
-/// What the memory of a rank is for.
+/// Use of the memory of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
     /// Messages to its queues that wait for space, and what its ports need.
     Queues,
-    /// The words of its channels in this process.
+    /// Words of its channels, charged by their credit, which is no less.
     Channels,
     /// Commands on its windows.
     Windows,

@@ -1,5 +1,24 @@
 //! Flows without a node service, their ends and their transport in one thread.
 
+/// Lets a node with ends in its field `node` be used as that node.
+macro_rules! derefs_to_node {
+    ($type:ident) => {
+        impl std::ops::Deref for $type {
+            type Target = Node;
+
+            fn deref(&self) -> &Node {
+                &self.node
+            }
+        }
+
+        impl std::ops::DerefMut for $type {
+            fn deref_mut(&mut self) -> &mut Node {
+                &mut self.node
+            }
+        }
+    };
+}
+
 mod channels;
 mod kinds;
 mod ports;

@@ -25,6 +25,16 @@ pub(crate) fn encode_head<const WORDS: usize, const BYTES: usize>(
     head
 }
 
+/// Returns the words of a head.
+#[inline]
+pub(crate) fn decode_head<const WORDS: usize, const BYTES: usize>(
+    head: &[u8; BYTES],
+) -> [u64; WORDS] {
+    const { assert!(BYTES == 8 * WORDS) };
+    let (words, _) = head.as_chunks::<8>();
+    std::array::from_fn(|place| u64::from_le_bytes(words[place]))
+}
+
 /// Returns true if a frame consists of whole records. `split_first` returns the rest of a frame
 /// behind its first record, or `None` if it does not begin with a whole one.
 pub(crate) fn are_whole(mut frame: &[u8], split_first: impl Fn(&[u8]) -> Option<&[u8]>) -> bool {

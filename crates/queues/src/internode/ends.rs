@@ -84,7 +84,7 @@ pub trait Sink: Send + Debug {
     /// caller then tries once more.
     fn request(&mut self) -> Requested;
 
-    /// Notes that a node has sent what it may not send: nothing more of it is executed.
+    /// Notes a violation of the protocol by the sending node: nothing more of it is executed.
     fn fail(&mut self) {}
 
     /// Notes that no message follows. A queue of many senders is not concerned.

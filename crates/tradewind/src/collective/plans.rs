@@ -202,6 +202,7 @@ impl Communicator {
                     || Ok(call.own_graph(&choice)?),
                 )
             }
+            // On one node a call with unknown sizes is a join, which has no graph.
             _ => self.path(key, |rank| Ok(call.graph(&choice, rank, sizes)?)),
         }
     }

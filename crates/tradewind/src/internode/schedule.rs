@@ -72,10 +72,10 @@ impl InternodeSchedule {
         Ok(Arc::new(InternodeSchedule { recording, ..registered }))
     }
 
-    /// Registers this rank's part of a collective with blocks whose sizes only some ranks have, at a
-    /// time at which other ranks may register none. `has_one_step` is the same on all ranks, and so
-    /// is the backend, which follows from it and from what all ranks have. Profiles have the calls and
-    /// not their operations, because the number of the schedule would differ.
+    /// Registers this rank's part of a collective with block sizes that only some ranks have, at a
+    /// time at which other ranks may register none. `has_one_step` must be the same on all ranks: the
+    /// backend follows from it and from the placement of the ranks. Profiles have the calls and not
+    /// their operations, because the number of the schedule would differ.
     pub(crate) fn register_alone(
         internode: &Arc<InternodeGroup>,
         schedule: &Schedule,
@@ -83,7 +83,7 @@ impl InternodeSchedule {
         has_one_step: bool,
     ) -> Result<Arc<Self>> {
         let general = &internode.job().backends.general;
-        let is_unattended = has_one_step && unattended::has_exchanges_of_pairs(internode);
+        let is_unattended = has_one_step && unattended::runs_unknown_sizes(internode);
         let registered = Self::add(internode, general, schedule, call, is_unattended)?;
         let recording = Recording::of_calls(internode.group(), internode.context(), call);
         Ok(Arc::new(InternodeSchedule { recording, ..registered }))

@@ -11,9 +11,9 @@
 //! part. In any other state it may be killed: what its system has is sent, because the node service
 //! has copies of its connections.
 //!
-//! An exchange whose lengths only pairs of ranks have also takes one step, and the choice must not
-//! depend on the lengths. The ranks execute it themselves if no two of them share a node. A
-//! background thread of the rank executes what the connections do not hold.
+//! Where only some ranks know the block sizes, the choice must not depend on them. The ranks execute
+//! such a collective of one step themselves if no two of them share a node. A background thread of
+//! the rank executes what the connections do not hold.
 
 use super::group::InternodeGroup;
 use crate::error::Result;
@@ -53,9 +53,9 @@ pub(crate) fn is_unattended(
     Ok(true)
 }
 
-/// Returns true if the ranks run a nonblocking exchange themselves of which only pairs of them have
-/// the lengths. The same on all ranks, which do not ask each other.
-pub(crate) fn has_exchanges_of_pairs(internode: &InternodeGroup) -> bool {
+/// Returns true if the ranks run nonblocking collectives of one step themselves where only some ranks
+/// know the block sizes. The same on all ranks, which do not ask each other.
+pub(crate) fn runs_unknown_sizes(internode: &InternodeGroup) -> bool {
     let mut nodes = internode.nodes_of_ranks();
     nodes.sort_unstable();
     backend(internode).is_some() && nodes.is_sorted_by(|one, next| one < next)

@@ -4,12 +4,12 @@ use collectives::{Algorithm, Collective, Tuning, UnknownName};
 use std::num::NonZeroU32;
 
 /// Algorithms for each collective; one with blocks of different sizes uses the algorithm of the one
-/// with equal blocks, if all ranks know the sizes.
+/// with equal blocks.
 ///
-/// Where only some ranks know them, in scatterv, gatherv, alltoallv and the neighbour collectives with
-/// blocks of different sizes, a join runs on one node. Between nodes scatterv and gatherv are flat,
-/// neighbour collectives direct, and alltoallv uses the algorithm for alltoall, or rotated-direct in
-/// place of one that forwards blocks.
+/// Only some ranks know the sizes in scatterv, gatherv, alltoallv and the neighbour collectives with
+/// blocks of different sizes. On one node these are joins. Between nodes scatterv and gatherv are
+/// flat, neighbour collectives direct, and alltoallv uses the algorithm for alltoall, or
+/// rotated-direct in place of one that forwards blocks.
 ///
 /// `None` leaves the selection to the library: the decision table or joins under the peers engine,
 /// where all ranks share a node; the classical algorithms under the caller engine, which exists to

@@ -1,6 +1,7 @@
 //! Preparations for buffers of any length.
 
-use tradewind::{Algorithms, Collective, Communicator, Error, Op, Result, local};
+use crate::job_kinds::KINDS;
+use tradewind::{Algorithms, Collective, Communicator, Error, Op, Result};
 
 testing::tests![every_algorithm_refuses_or_prepares_any_length];
 
@@ -8,8 +9,8 @@ testing::tests![every_algorithm_refuses_or_prepares_any_length];
 /// that of a flat collective, may succeed.
 fn every_algorithm_refuses_or_prepares_any_length() {
     let longest = usize::MAX / size_of::<u64>();
-    for ranks in [1, 3] {
-        local(ranks, |world| {
+    for (kind, ranks) in KINDS.iter().flat_map(|kind| [1, 3].map(|ranks| (kind, ranks))) {
+        kind.run(ranks, |world| {
             for collective in Collective::ALL {
                 for algorithm in collective.algorithms() {
                     let chosen = Algorithms::default().with(*collective, *algorithm);
@@ -24,7 +25,7 @@ fn every_algorithm_refuses_or_prepares_any_length() {
             }
             Ok(())
         })
-        .unwrap_or_else(|error| panic!("{ranks} ranks: {error}"));
+        .unwrap_or_else(|error| panic!("{kind}, {ranks} ranks: {error}"));
     }
 }
 

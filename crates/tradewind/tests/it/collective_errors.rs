@@ -470,7 +470,8 @@ fn streamed_calls_refuse_one_too() {
     let wrong = Algorithms { scatter, gather, alltoall, ..Algorithms::default() };
     local(2, |world| {
         let world = world.with_algorithms(wrong);
-        let (one, ones) = ([1u8], [1; 2]);
+        let one = [1u8];
+        let ones = [1; 2];
         let mut two = [0; 2];
         let said = [
             text(world.scatterv(&[1u8; 2], &ones, &mut [0], 0)),

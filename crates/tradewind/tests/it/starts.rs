@@ -1,10 +1,8 @@
 //! Nonblocking starts that never wait for another rank.
 
+use crate::job_kinds::KINDS;
 use std::sync::Barrier;
-use tradewind::{
-    Algorithm, Algorithms, Collective, Communicator, EngineKind, Neighbors, Op, Result,
-    local_nodes, local_with,
-};
+use tradewind::{Algorithm, Algorithms, Collective, Communicator, Neighbors, Op, Result};
 
 testing::tests![every_collective_starts_before_another_rank_does,];
 
@@ -109,43 +107,10 @@ fn check(results: &Results, rank: u32, ranks: u32) {
     assert_eq!(results.from_previous, [[previous; 2]; 2]);
 }
 
-/// A job: on one node by this engine, or on nodes with these numbers of ranks.
-#[derive(Clone, Copy, Debug)]
-enum Job {
-    OneNode(EngineKind, u32),
-    Nodes(&'static [u32]),
-}
-
-const JOBS: [Job; 7] = [
-    Job::OneNode(EngineKind::Peers, 2),
-    Job::OneNode(EngineKind::Peers, 3),
-    Job::OneNode(EngineKind::Caller, 2),
-    Job::OneNode(EngineKind::Caller, 3),
-    Job::Nodes(&[1, 1]),
-    Job::Nodes(&[2, 1]),
-    Job::Nodes(&[1, 1, 1]),
-];
-
-impl Job {
-    fn ranks(self) -> u32 {
-        match self {
-            Job::OneNode(_, ranks) => ranks,
-            Job::Nodes(nodes) => nodes.iter().sum(),
-        }
-    }
-
-    fn run(self, body: impl Fn(Communicator) -> Result<()> + Sync) -> Result<()> {
-        match self {
-            Job::OneNode(engine, ranks) => local_with(ranks, engine, body),
-            Job::Nodes(nodes) => local_nodes(nodes, body),
-        }
-    }
-}
-
 /// The ranks start one after the other: a start that waited for a later rank would never return.
 fn every_collective_starts_before_another_rank_does() {
-    for job in JOBS {
-        let turns = Barrier::new(job.ranks() as usize);
+    for (kind, ranks) in KINDS.iter().flat_map(|kind| [2, 3].map(|ranks| (kind, ranks))) {
+        let turns = Barrier::new(ranks as usize);
         let body = |world: Communicator| {
             for choice in all_choices() {
                 let world = world.with_algorithms(choice);
@@ -165,6 +130,6 @@ fn every_collective_starts_before_another_rank_does() {
             }
             Ok(())
         };
-        job.run(body).unwrap_or_else(|error| panic!("{job:?}: {error}"));
+        kind.run(ranks, body).unwrap_or_else(|error| panic!("{kind}, {ranks} ranks: {error}"));
     }
 }

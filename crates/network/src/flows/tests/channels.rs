@@ -8,7 +8,7 @@ use crate::transport::records::flows::{Content, FlowId, FlowKind};
 use queues::channel::{Channel, Receiver, SendError, Sender};
 use queues::error::RecvError;
 use shm::segment::Offset;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::Range;
 
 const VALUES: u64 = 1024;
 
@@ -26,19 +26,7 @@ pub(super) const TO: FlowId =
 pub(super) const FROM: FlowId =
     FlowId { kind: FlowKind::Channel, sender: 1, receiver: 0, port: PORT };
 
-impl Deref for ChannelNode {
-    type Target = Node;
-
-    fn deref(&self) -> &Node {
-        &self.node
-    }
-}
-
-impl DerefMut for ChannelNode {
-    fn deref_mut(&mut self) -> &mut Node {
-        &mut self.node
-    }
-}
+derefs_to_node!(ChannelNode);
 
 pub(super) fn node() -> ChannelNode {
     let mut node = Node::new();

@@ -20,7 +20,6 @@ use shm::mapped::Mapped;
 use shm::segment::Offset;
 use shm::sync::AtomicU64;
 use std::collections::BTreeSet;
-use std::ops::{Deref, DerefMut};
 
 const MEMORY: u64 = Purpose::Queues.limit();
 const OWN: (u32, u64) = (0, PORT);
@@ -41,19 +40,7 @@ struct QueueNode {
     sender: ExpressSender,
 }
 
-impl Deref for QueueNode {
-    type Target = Node;
-
-    fn deref(&self) -> &Node {
-        &self.node
-    }
-}
-
-impl DerefMut for QueueNode {
-    fn deref_mut(&mut self) -> &mut Node {
-        &mut self.node
-    }
-}
+derefs_to_node!(QueueNode);
 
 fn node() -> QueueNode {
     let node = Node::new();

@@ -14,7 +14,6 @@ use queues::window::{LINE_BYTES, MAX_LINES, RemoteWindow, SLOTS, ServedWindow, W
 use shm::arena::Arena;
 use shm::event::Event;
 use shm::segment::{Backing, Offset, Segment};
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 const BYTES: u64 = 1024;
@@ -60,19 +59,7 @@ fn line(number: u64, kind: u64, at: u64, length: u64, value: u64) -> Line {
     [number, at, length, bytes | kind << 32, value, 0, 0, 0]
 }
 
-impl Deref for WindowNode {
-    type Target = Node;
-
-    fn deref(&self) -> &Node {
-        &self.node
-    }
-}
-
-impl DerefMut for WindowNode {
-    fn deref_mut(&mut self) -> &mut Node {
-        &mut self.node
-    }
-}
+derefs_to_node!(WindowNode);
 
 fn node() -> WindowNode {
     let mut node = Node::new();

@@ -31,7 +31,7 @@ const KIND_SHIFT: u32 = 48;
 const CLASS_SHIFT: u32 = 56;
 const COUNT: u64 = (1 << KIND_SHIFT) - 1;
 
-/// What a flow carries.
+/// Kind of contents of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FlowKind {
     /// Messages of all ranks of a node to a queue.
@@ -112,8 +112,7 @@ impl FlowId {
 /// the frame does not begin with a whole record.
 pub(crate) fn split_first(frame: &[u8]) -> Option<(FlowId, Content<'_>, &[u8])> {
     let (head, rest) = frame.split_first_chunk::<HEAD_BYTES>()?;
-    let (words, _) = head.as_chunks::<8>();
-    let [ranks, port, last] = [0, 1, 2].map(|word: usize| u64::from_le_bytes(words[word]));
+    let [ranks, port, last] = records::decode_head(head);
     let kind = FlowKind::of((last >> KIND_SHIFT) as u8)?;
     let id = FlowId { kind, sender: ranks as u32, receiver: (ranks >> 32) as u32, port };
     let count = last & COUNT;

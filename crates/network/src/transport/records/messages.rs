@@ -56,16 +56,14 @@ impl Head {
     /// Reads a head; `None` if the bytes are no valid head.
     #[inline]
     pub(crate) fn decode(encoded: &[u8; HEAD_BYTES]) -> Option<Head> {
-        let (words, _) = encoded.as_chunks::<8>();
-        let word = |place: usize| u64::from_le_bytes(words[place]);
-        let class = match word(0) >> CLASS_SHIFT {
+        let [word, words @ ..] = records::decode_head::<4, _>(encoded);
+        let class = match word >> CLASS_SHIFT {
             0 => Class::Message,
             1 => Class::Exit,
             _ => return None,
         };
-        let bytes = (word(0) >> LENGTH_SHIFT) as usize & 0xff_ffff;
-        let words = [word(1), word(2), word(3)];
-        (bytes <= MAX_BYTES).then_some(Head { peer: word(0) as u32, class, bytes, words })
+        let bytes = (word >> LENGTH_SHIFT) as usize & 0xff_ffff;
+        (bytes <= MAX_BYTES).then_some(Head { peer: word as u32, class, bytes, words })
     }
 
     /// Returns the length of the whole record.
