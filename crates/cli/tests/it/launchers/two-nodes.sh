@@ -21,11 +21,14 @@ if [ -z "${INSIDE:-}" ]; then
     INSIDE=$work timeout --foreground --kill-after=5 "$limit" \
         unshare --net --mount --pid --fork --kill-child --mount-proc -- \
         bash "$0" "$proctrack" "$limit" "$@" || status=$?
-    # The directories of proctrack/cgroup, deepest first; their processes have ended.
-    for cgroup in $(ls -d /sys/fs/cgroup/freezer/slurm* 2>/dev/null || true); do
-        grep -qxF "$cgroup" <<<"$before" ||
-            find "$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null || true
-    done
+    # The directories of proctrack/cgroup, deepest first; their processes have ended. Without
+    # proctrack/cgroup there is none, and one that is there belongs to a Slurm that still runs.
+    if [ "$proctrack" = cgroup ]; then
+        for cgroup in $(ls -d /sys/fs/cgroup/freezer/slurm* 2>/dev/null || true); do
+            grep -qxF "$cgroup" <<<"$before" ||
+                find "$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null || true
+        done
+    fi
     rm -rf "$work"
     exit $status
 fi
