@@ -29,8 +29,12 @@ fn driven_sleep(waited: Duration) -> Duration {
     (waited / SHARE).clamp(LEAST, TASK_INTERVAL)
 }
 
-/// Polls between two calls that drive another runtime. Each such call takes as long as several
-/// polls.
+/// Polls before the first call that drives another runtime, which takes up to a microsecond. A rank
+/// that is behind by less must not arrive during it: both ranks would then be behind in turn, in each
+/// of many collectives that follow one another.
+const DRIVEN_FROM: u32 = 256;
+
+/// Polls between two such calls. Each takes as long as several polls.
 const DRIVEN_EVERY: u32 = 64;
 
 /// Drives another runtime, and returns whether the wait goes on.
@@ -282,7 +286,7 @@ pub(crate) fn until<A: WaitCondition>(
         // A pause takes as long as a line transfer between cores, so the first polls omit it.
         if poll >= EAGER_POLLS {
             progress()?;
-            if poll % DRIVEN_EVERY == 0 {
+            if poll >= DRIVEN_FROM && poll % DRIVEN_EVERY == 0 {
                 drive_other_runtime()?;
             }
             std::hint::spin_loop();
