@@ -62,6 +62,7 @@
 
 mod access;
 mod carried;
+mod changes;
 mod condition;
 mod error;
 mod fetch;

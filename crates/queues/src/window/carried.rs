@@ -7,41 +7,49 @@
 //!
 //! Two channels of lines connect the rank with the node service of the other node, which executes
 //! the commands in their order. They are opened with the first command. Any number of threads have
-//! commands under way. Whichever of them waits first receives the answers, also those of the
-//! others, until it has its own; the others sleep meanwhile, and one of them continues.
+//! commands under way.
 //!
-//! The lines of commands without answers, and those of the answers, are at most [`CAPACITY`]. The
-//! slots of a ring and the credit of its flow return in quarters, so as many are always free. So a
-//! send never waits for space, and the node service always has credit for an answer.
+//! A command that loads nothing has no answer of its own. The answer to any command behind it says
+//! that it was executed, or has failed: a flush is a load of no bytes, and of a blocking command the
+//! last piece is answered. Such commands wait for nothing but space in the ring.
+//!
+//! The thread that waits first receives the answers, also those of the others, until it has its own;
+//! the others sleep meanwhile, and one of them continues. The lines of answers under way are bounded,
+//! and as many always have credit. So the node service executes what arrives, and a thread that
+//! waits for space in the ring finds some, whether or not another one receives answers.
 
 mod answers;
 
 use super::condition::Condition;
 use super::error::WindowError;
-use super::progress::{Progress, State};
-use super::wire::{self, Command, Kind, Line, MAX_BYTES, MOST_AWAITED, Outcome, lines_of};
+use super::progress::State;
+use super::wire::{
+    self, Command, Kind, Line, MAX_BYTES, MOST_AWAITED, Outcome, UNANSWERED, lines_of,
+};
 use crate::channel::{Channel, Receiver, Sender, slots_for};
 use crate::error::{RecvError, SendError};
 use answers::Answers;
-use goal::arithmetic::{Arithmetic, ArithmeticError, DataType};
+use goal::arithmetic::{Arithmetic, DataType, apply_in_place_left};
 use shm::segment::Offset;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
-/// Number of lines that each of the two channels holds at least.
-pub const CAPACITY: u64 = MOST_LINES + 2 * MOST_AWAITED as u64;
+/// Number of lines that each of the two channels holds at least: of answers there are not more.
+pub const CAPACITY: u64 = MOST_LINES + MOST_AWAITED as u64;
 /// Number of slots of their rings, and so the credit of either end.
 pub const SLOTS: u64 = slots_for(CAPACITY);
-/// Most lines of commands without answers and of their answers.
+/// Most lines of answers under way, beside those of conditions.
 const MOST_LINES: u64 = 512;
-/// Pieces of one long command that are under way together.
+/// Pieces of one long command that are loaded together.
 const PIECES: usize = 3;
 
-// A command always finds space when nothing else is under way.
+// An answer always finds space when nothing else is under way.
 const _: () = assert!(MOST_LINES > wire::MAX_LINES);
+// Credit returns in quarters, and answers are sent as long as there is some for the longest one.
+const _: () = assert!(CAPACITY + SLOTS / 4 - 1 + wire::MAX_LINES <= SLOTS);
 
 /// Ends of the two channels of a rank with the window of a rank on another node.
 #[derive(Debug)]
@@ -83,10 +91,13 @@ struct Link {
 /// A piece of a command: what it does, its position, its length, and its bytes.
 type Piece<'a> = (Kind, u64, u64, Cow<'a, [u8]>);
 
-/// A command without an answer.
-struct UnderWay {
-    number: u64,
-    lines: u64,
+/// Form of a command that loads nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// It returns when it has been executed.
+    Blocking,
+    /// It returns when its bytes have been copied.
+    Nonblocking,
 }
 
 /// Returns the length of the first piece of so many bytes from `at` on. The others begin with a word of
@@ -127,106 +138,69 @@ impl CarriedWindow {
         match outcome {
             Outcome::Done | Outcome::NotTrue => Ok(()),
             Outcome::Withdrawn => Err(self.withdrawn()),
-            Outcome::DividedByZero(element) => {
-                let error = ArithmeticError::DivisionByZero { element: element as usize };
-                Err(WindowError::Arithmetic { window: self.offset, error })
-            }
             // Whatever a window refuses, this end refuses before.
             Outcome::Refused => Err(WindowError::Corrupt { window: self.offset }),
         }
     }
 
-    /// Executes pieces of a command, several of them under way together. `answered` gets the outcome
-    /// and the bytes of each, in their order. All have been answered when this returns, unless the
-    /// link has ended.
-    fn execute<'a>(
+    /// Starts the pieces of a command that loads nothing, and completes them if it is blocking.
+    fn start<'a>(
         &self,
         pieces: impl Iterator<Item = Piece<'a>>,
-        mut answered: impl FnMut(Outcome, &[u8]) -> Result<(), WindowError>,
+        form: Form,
     ) -> Result<(), WindowError> {
         let link = self.link()?;
-        let mut under_way: VecDeque<UnderWay> = VecDeque::new();
-        let mut failure = Ok(());
-        let mut finish = |one: UnderWay, failure: &mut Result<(), WindowError>| {
-            let (outcome, bytes) = self.await_answer(link, &one)?;
-            *failure = failure.and(answered(outcome, &bytes));
-            Ok::<(), WindowError>(())
-        };
-        for piece in pieces {
-            if failure.is_err() {
-                break;
+        let mut pieces = pieces.peekable();
+        while let Some(piece) = pieces.next() {
+            if form == Form::Blocking && pieces.peek().is_none() {
+                return self.answer(link, self.send(link, &piece)?).map(drop);
             }
-            if under_way.len() == PIECES
-                && let Some(first) = under_way.pop_front()
-            {
-                finish(first, &mut failure)?;
-            }
-            // A thread waits for space only when all of its commands are answered: others may wait
-            // for the same.
-            let mut sent = self.send(link, &piece, false)?;
-            if sent.is_none() {
-                while let Some(first) = under_way.pop_front() {
-                    finish(first, &mut failure)?;
-                }
-                sent = self.send(link, &piece, true)?;
-            }
-            under_way.extend(sent);
+            let (kind, at, length, bytes) = piece;
+            self.put(link, Command { number: UNANSWERED, kind, at, length }, &bytes)?;
         }
-        while let Some(first) = under_way.pop_front() {
-            finish(first, &mut failure)?;
-        }
-        failure
+        Ok(())
     }
 
-    /// Executes one command that returns no bytes.
-    fn execute_one(&self, kind: Kind, at: u64, bytes: &[u8]) -> Result<(), WindowError> {
-        let piece = (kind, at, 0, Cow::Borrowed(bytes));
-        self.execute(std::iter::once(piece), |outcome, _| self.error_of(outcome))
-    }
-
-    /// Executes pieces that load bytes into `into`, one piece into each chunk.
+    /// Executes pieces that load bytes into `into`, one piece into each chunk, several of them under way
+    /// together. All have been answered when this returns, unless the link has ended.
     fn load<'a, 'b>(
         &self,
         pieces: impl Iterator<Item = Piece<'a>>,
         mut into: impl Iterator<Item = &'b mut [u8]>,
     ) -> Result<(), WindowError> {
-        self.execute(pieces, |outcome, found| {
-            self.error_of(outcome)?;
+        let link = self.link()?;
+        let mut under_way = VecDeque::new();
+        let mut finish = |number| {
+            let (_, found) = self.answer(link, number)?;
             let into = into.next().filter(|into| into.len() == found.len());
             let into = into.ok_or(WindowError::Corrupt { window: self.offset })?;
-            into.copy_from_slice(found);
+            into.copy_from_slice(&found);
             Ok(())
-        })
+        };
+        let mut outcome = Ok(());
+        for piece in pieces {
+            if under_way.len() == PIECES {
+                outcome = under_way.pop_front().map_or(Ok(()), &mut finish);
+            }
+            if outcome.is_err() {
+                break;
+            }
+            under_way.push_back(self.send(link, &piece)?);
+        }
+        under_way.into_iter().fold(outcome, |outcome, number| outcome.and(finish(number)))
     }
 
-    /// Sends a command. Returns `None` if too much is under way and the thread shall not wait.
-    fn send(
-        &self,
-        link: &Link,
-        (kind, at, length, bytes): &Piece<'_>,
-        waits: bool,
-    ) -> Result<Option<UnderWay>, WindowError> {
+    /// Sends a command as soon as its answer has space. Returns its number.
+    fn send(&self, link: &Link, (kind, at, length, bytes): &Piece<'_>) -> Result<u64, WindowError> {
         let mut command = Command { number: 0, kind: *kind, at: *at, length: *length };
-        let lines = lines_of(bytes.len()) + lines_of(command.answer_bytes().unwrap_or(0));
-        let mut state = lock(&link.state);
-        while state.lines + lines > MOST_LINES {
-            if let Some(error) = state.ended {
-                return Err(error);
-            }
-            if !waits {
-                return Ok(None);
-            }
-            state = self.receive(link, state, None);
-        }
-        command.number = state.next;
-        state.next += 1;
-        // Counted before they are sent, so that no other thread takes the space meanwhile; recorded
-        // before, because the answer may arrive before `put` returns.
-        state.lines += lines;
-        state.commands.insert(command.number, Progress::Sent { is_test: *kind == Kind::Test });
-        drop(state);
+        let lines = lines_of(command.answer_bytes().unwrap_or(0));
+        // Noted before it is sent: no other thread takes the space, and the answer may come first.
+        command.number = self.until(link, None, |state| {
+            let has_space = state.lines + lines <= MOST_LINES;
+            has_space.then(|| state.begin(lines, *kind == Kind::Test))
+        })?;
         self.put(link, command, bytes)?;
-        Ok(Some(UnderWay { number: command.number, lines }))
+        Ok(command.number)
     }
 
     fn put(&self, link: &Link, command: Command, bytes: &[u8]) -> Result<(), WindowError> {
@@ -242,18 +216,28 @@ impl CarriedWindow {
         })
     }
 
-    fn await_answer(&self, link: &Link, one: &UnderWay) -> Result<(Outcome, Vec<u8>), WindowError> {
+    /// Waits for the answer to a command.
+    fn answer(&self, link: &Link, number: u64) -> Result<(Outcome, Vec<u8>), WindowError> {
+        let (outcome, bytes) = self.until(link, None, |state| state.take(number))?;
+        self.error_of(outcome).map(|()| (outcome, bytes))
+    }
+
+    /// Receives answers until `found` returns something, which it also may at the deadline.
+    fn until<R>(
+        &self,
+        link: &Link,
+        deadline: Option<Instant>,
+        mut found: impl FnMut(&mut State) -> Option<R>,
+    ) -> Result<R, WindowError> {
         let mut state = lock(&link.state);
         loop {
-            if let Some(found) = state.take(one.number) {
-                state.lines -= one.lines;
-                link.changed.notify_all();
+            if let Some(found) = found(&mut state) {
                 return Ok(found);
             }
             if let Some(error) = state.ended {
                 return Err(error);
             }
-            state = self.receive(link, state, None);
+            state = self.receive(link, state, deadline);
         }
     }
 
@@ -262,24 +246,24 @@ impl CarriedWindow {
     fn receive<'a>(
         &self,
         link: &'a Link,
-        mut state: MutexGuard<'a, State>,
+        state: MutexGuard<'a, State>,
         deadline: Option<Instant>,
     ) -> MutexGuard<'a, State> {
-        if state.is_receiving {
-            return match deadline {
-                None => link.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    let waited = link.changed.wait_timeout(state, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-        }
-        state.is_receiving = true;
+        // The thread that has them takes the state behind this one, and then wakes it.
+        let mut answers = match link.answers.try_lock() {
+            Ok(answers) => answers,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+                // Without a deadline it may wake without need.
+                let waited = link.changed.wait_timeout(state, left.unwrap_or(Duration::MAX));
+                return waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        };
         drop(state);
-        let received = lock(&link.answers).receive(deadline);
+        let received = answers.receive(deadline);
+        // With the answers: a thread that has not found its own cannot wait for the next one.
         let mut state = lock(&link.state);
-        state.is_receiving = false;
         match received {
             Ok(Some((answer, bytes))) => {
                 if !state.answer(answer, bytes) {
@@ -304,13 +288,12 @@ impl CarriedWindow {
     }
 
     /// Stores bytes.
-    pub(super) fn put_bytes(&self, at: u64, bytes: &[u8]) -> Result<(), WindowError> {
+    pub(super) fn put_bytes(&self, at: u64, bytes: &[u8], form: Form) -> Result<(), WindowError> {
         let (first, rest) = bytes.split_at(first_piece(at, bytes.len()));
         let starts = (at + first.len() as u64..).step_by(MAX_BYTES).zip(rest.chunks(MAX_BYTES));
         let first = Some((at, first)).filter(|(_, first)| !first.is_empty());
         let pieces = first.into_iter().chain(starts);
-        let pieces = pieces.map(|(at, piece)| (Kind::Put, at, 0, piece.into()));
-        self.execute(pieces, |outcome, _| self.error_of(outcome))
+        self.start(pieces.map(|(at, piece)| (Kind::Put, at, 0, piece.into())), form)
     }
 
     /// Loads bytes.
@@ -329,41 +312,42 @@ impl CarriedWindow {
     /// Combines whole elements with operands.
     pub(super) fn accumulate(
         &self,
-        (operation, data_type): (Arithmetic, DataType),
+        of @ (operation, data_type): (Arithmetic, DataType),
         at: u64,
         operands: &[u8],
+        form: Form,
     ) -> Result<(), WindowError> {
         let kind = Kind::Accumulate(operation, data_type);
         // Every piece has whole elements.
         let pieces = (at..).step_by(MAX_BYTES).zip(operands.chunks(MAX_BYTES));
-        let pieces = pieces.map(|(at, piece)| (kind, at, 0, piece.into()));
-        // All elements are changed, and the first division by zero is reported.
-        let mut first = None;
-        let mut before = 0;
-        self.execute(pieces, |outcome, _| {
-            match outcome {
-                Outcome::DividedByZero(element) => {
-                    first = first.or(Some(Outcome::DividedByZero(before + element)));
-                }
-                outcome => self.error_of(outcome)?,
-            }
-            before += (MAX_BYTES / data_type.bytes()) as u64;
-            Ok(())
-        })?;
-        first.map_or(Ok(()), |outcome| self.error_of(outcome))
+        self.start(pieces.map(|(at, piece)| (kind, at, 0, piece.into())), form)?;
+        self.check_divisors(of, operands)
     }
 
     /// Combines an element with an operand. Returns what it was in `previous`.
     pub(super) fn fetch_accumulate(
         &self,
-        (operation, data_type): (Arithmetic, DataType),
+        of @ (operation, data_type): (Arithmetic, DataType),
         at: u64,
         operand: &[u8],
         previous: &mut [u8],
     ) -> Result<(), WindowError> {
         let piece = (Kind::FetchAccumulate(operation, data_type), at, 0, operand.into());
-        let size = previous.len();
-        self.load(std::iter::once(piece), previous.chunks_mut(size))
+        self.load(std::iter::once(piece), std::iter::once(previous))?;
+        self.check_divisors(of, operand)
+    }
+
+    /// Finds a division by zero, which depends on no element.
+    fn check_divisors(
+        &self,
+        (operation, data_type): (Arithmetic, DataType),
+        operands: &[u8],
+    ) -> Result<(), WindowError> {
+        if operation != Arithmetic::Divide {
+            return Ok(());
+        }
+        let divided = apply_in_place_left(operation, data_type, &mut operands.to_vec(), operands);
+        divided.map_err(|error| WindowError::Arithmetic { window: self.offset, error })
     }
 
     /// Replaces an element that is equal to the first half of `elements` by the second. Returns what
@@ -376,8 +360,7 @@ impl CarriedWindow {
         previous: &mut [u8],
     ) -> Result<(), WindowError> {
         let piece = (Kind::CompareExchange(data_type), at, 0, elements.into());
-        let size = previous.len();
-        self.load(std::iter::once(piece), previous.chunks_mut(size))
+        self.load(std::iter::once(piece), std::iter::once(previous))
     }
 
     /// Stores elements at indices, which were checked.
@@ -396,7 +379,7 @@ impl CarriedWindow {
             let bytes: Vec<u8> = words.chain(elements.iter().copied()).collect();
             (Kind::Scatter(data_type), at, indices.len() as u64, bytes.into())
         };
-        self.execute(pieces.map(piece), |outcome, _| self.error_of(outcome))
+        self.start(pieces.map(piece), Form::Blocking)
     }
 
     /// Loads the elements of indices, which were checked.
@@ -418,19 +401,23 @@ impl CarriedWindow {
 
     /// Counts a notification of the owner.
     pub(super) fn notify(&self) -> Result<(), WindowError> {
-        self.execute_one(Kind::Notify, 0, &[])
+        self.start(std::iter::once((Kind::Notify, 0, 0, Cow::Borrowed(&[][..]))), Form::Blocking)
+    }
+
+    /// Waits until all commands before have been executed: those without answers, and so all.
+    pub(super) fn flush(&self) -> Result<(), WindowError> {
+        // Without a link there was none.
+        let Some(link) = self.link.get() else { return Ok(()) };
+        let link = link.as_ref().map_err(|error| *error)?;
+        self.answer(link, self.send(link, &(Kind::Get, 0, 0, Cow::Borrowed(&[])))?).map(drop)
     }
 
     /// Returns true if a condition is true.
     pub(super) fn test(&self, condition: Condition) -> Result<bool, WindowError> {
         let Condition { at, at_least } = condition;
-        let mut is_true = false;
-        let command = std::iter::once((Kind::Test, at, at_least, Cow::Borrowed(&[][..])));
-        self.execute(command, |outcome, _| {
-            is_true = outcome == Outcome::Done;
-            self.error_of(outcome)
-        })?;
-        Ok(is_true)
+        let link = self.link()?;
+        let number = self.send(link, &(Kind::Test, at, at_least, Cow::Borrowed(&[])))?;
+        Ok(self.answer(link, number)?.0 == Outcome::Done)
     }
 
     /// Waits until a condition is true, or until the deadline. A wait that finds the deadline passed
@@ -443,45 +430,33 @@ impl CarriedWindow {
         let link = self.link()?;
         let has_passed = || deadline.is_some_and(|deadline| deadline <= Instant::now());
         let Condition { at, at_least } = condition;
-        let mut state = lock(&link.state);
-        loop {
-            if has_passed() {
-                drop(state);
-                return self.test(condition);
+        let begun = self.until(link, deadline, |state| match state.awaited {
+            _ if has_passed() => Some(None),
+            MOST_AWAITED.. => None,
+            _ => {
+                state.awaited += 1;
+                Some(Some(state.begin(0, false)))
             }
-            if state.awaited < MOST_AWAITED {
-                break;
-            }
-            if let Some(error) = state.ended {
-                return Err(error);
-            }
-            state = self.receive(link, state, deadline);
-        }
-        let number = state.next;
-        state.next += 1;
-        state.awaited += 1;
-        state.commands.insert(number, Progress::Sent { is_test: false });
-        drop(state);
+        })?;
+        let Some(number) = begun else { return self.test(condition) };
         self.put(link, Command { number, kind: Kind::Await, at, length: at_least }, &[])?;
-        let mut state = lock(&link.state);
-        loop {
-            if let Some((outcome, _)) = state.take(number) {
-                state.awaited -= 1;
-                link.changed.notify_all();
-                return self.error_of(outcome).map(|()| true);
+        let in_time = self.until(link, deadline, |state| match state.take(number) {
+            None if has_passed() => {
+                state.expect_test(number);
+                Some(None)
             }
-            if let Some(error) = state.ended {
-                return Err(error);
-            }
-            if has_passed() {
-                // One answer follows: that of the condition, or of the cancellation.
-                state.commands.insert(number, Progress::GivenUp);
-                drop(state);
+            answer => answer.map(Some),
+        })?;
+        let (outcome, _) = match in_time {
+            Some(answer) => answer,
+            None => {
+                // One answer follows: that of the condition, or of the cancellation, which tests it.
                 self.put(link, Command { number, kind: Kind::Cancel, at, length: 0 }, &[])?;
-                // Its answer comes behind that one, and an end of the link is found.
-                return self.test(condition);
+                self.until(link, None, |state| state.take(number))?
             }
-            state = self.receive(link, state, deadline);
-        }
+        };
+        lock(&link.state).awaited -= 1;
+        link.changed.notify_all();
+        self.error_of(outcome).map(|()| outcome == Outcome::Done)
     }
 }

@@ -4,45 +4,52 @@ use super::error::WindowError;
 use super::wire::{Answer, Outcome};
 use std::collections::HashMap;
 
-/// Commands that are under way.
+/// Commands with answers that are under way.
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// Number of the next command. 64 bits do not wrap.
-    pub(super) next: u64,
-    /// Lines of commands without answers, and of these answers.
+    next: u64,
+    /// Lines of their answers, as far as these have not arrived.
     pub(super) lines: u64,
-    /// Conditions that are waited for, or were cancelled without an answer yet.
+    /// Conditions that are waited for.
     pub(super) awaited: usize,
     /// Commands by their numbers, until their answers are taken. An answer to any other is an error.
-    pub(super) commands: HashMap<u64, Progress>,
-    /// A thread receives answers.
-    pub(super) is_receiving: bool,
+    commands: HashMap<u64, Progress>,
     pub(super) ended: Option<WindowError>,
 }
 
 /// Progress of a command.
 #[derive(Debug)]
-pub(super) enum Progress {
+enum Progress {
     /// The answer is on its way. That of a test may be that its condition is not true.
     Sent {
+        lines: u64,
         is_test: bool,
     },
-    /// A wait was given up, and its answer is on its way.
-    GivenUp,
     Answered(Outcome, Vec<u8>),
 }
 
 impl State {
+    /// Notes a command that is about to be sent, and so many lines of its answer. Returns its number.
+    pub(super) fn begin(&mut self, lines: u64, is_test: bool) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.lines += lines;
+        self.commands.insert(number, Progress::Sent { lines, is_test });
+        number
+    }
+
+    /// Notes that a condition is waited for no longer: it may be answered that it is not true.
+    pub(super) fn expect_test(&mut self, number: u64) {
+        self.commands.insert(number, Progress::Sent { lines: 0, is_test: true });
+    }
+
     /// Notes an answer. Returns false if no command expects it.
     pub(super) fn answer(&mut self, Answer { number, outcome }: Answer, bytes: Vec<u8>) -> bool {
         match self.commands.get(&number) {
-            Some(Progress::Sent { is_test }) if *is_test || outcome != Outcome::NotTrue => {
+            Some(Progress::Sent { lines, is_test }) if *is_test || outcome != Outcome::NotTrue => {
+                self.lines -= lines;
                 self.commands.insert(number, Progress::Answered(outcome, bytes));
-                true
-            }
-            Some(Progress::GivenUp) => {
-                self.commands.remove(&number);
-                self.awaited -= 1;
                 true
             }
             _ => false,

@@ -100,23 +100,6 @@ impl RemoteWindow {
         }
     }
 
-    /// Stores `bytes` from byte `at` of the window on.
-    ///
-    /// # Errors
-    /// [`WindowError::OutOfRange`], [`WindowError::Withdrawn`].
-    pub fn put(&self, at: u64, bytes: &[u8]) -> Result<(), WindowError> {
-        self.check(at, bytes.len() as u64)?;
-        let memory = match &self.place {
-            Place::Here(memory, _) => memory,
-            Place::Elsewhere(window) => return window.put_bytes(at, bytes),
-        };
-        // Writes before wake-ups: a wait that is woken, or that checks last before it sleeps, sees
-        // the bytes. A process killed in between leaves the wait to its slice.
-        access::write(memory.words(), at, bytes);
-        wake(memory, at, bytes.len() as u64);
-        Ok(())
-    }
-
     /// Loads bytes from byte `at` of the window on.
     ///
     /// # Errors
@@ -136,23 +119,6 @@ impl RemoteWindow {
         Ok(())
     }
 
-    /// Stores one element at byte `at`, a multiple of its size, in one step.
-    ///
-    /// # Errors
-    /// [`WindowError::OutOfRange`], [`WindowError::Misaligned`], [`WindowError::Withdrawn`].
-    #[inline]
-    pub fn put_value<T: Element>(&self, at: u64, value: T) -> Result<(), WindowError> {
-        self.check_elements(at, T::DATA_TYPE, size_of::<T>() as u64)?;
-        let value = bytemuck::bytes_of(&value);
-        let memory = match &self.place {
-            Place::Here(memory, _) => memory,
-            Place::Elsewhere(window) => return window.put_bytes(at, value),
-        };
-        access::write_element(memory.words(), at, value);
-        memory.wake_one(at / 8);
-        Ok(())
-    }
-
     /// Loads one element at byte `at`, a multiple of its size, in one step.
     ///
     /// # Errors
@@ -167,86 +133,6 @@ impl RemoteWindow {
             Place::Elsewhere(window) => window.get_bytes(at, bytes)?,
         }
         Ok(value)
-    }
-
-    /// Combines the elements from byte `at` on with those in `operands` (little-endian, back to
-    /// back): each becomes *element* `operation` *operand* in one step, so that any number of
-    /// origins can accumulate into the same elements.
-    ///
-    /// # Errors
-    /// [`WindowError::OutOfRange`], [`WindowError::Misaligned`], [`WindowError::Withdrawn`], and
-    /// [`WindowError::Arithmetic`]. Only after a division by zero has anything been changed.
-    ///
-    /// # Examples
-    /// ```
-    /// # use queues::window::{WindowError, Window};
-    /// # use shm::{arena::Arena, segment::{Backing, Segment}};
-    /// # use std::sync::Arc;
-    /// use goal::arithmetic::{Arithmetic, DataType};
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let segment = Arc::new(Segment::create(1 << 20, Backing::Memory)?);
-    /// # let arena = Arc::new(Arena::new(Arc::clone(&segment), 0..1 << 20)?);
-    /// let window = Window::create(&arena, 64)?;
-    /// let remote = window.local();
-    /// remote.put(0, &[1, 2, 3, 255])?;
-    /// remote.accumulate(Arithmetic::Add, DataType::U8, 0, &[10, 10, 10, 10])?;
-    /// let mut bytes = [0; 4];
-    /// remote.get(0, &mut bytes)?;
-    /// assert_eq!(bytes, [11, 12, 13, 9], "integers wrap");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn accumulate(
-        &self,
-        operation: Arithmetic,
-        data_type: DataType,
-        at: u64,
-        operands: &[u8],
-    ) -> Result<(), WindowError> {
-        let length = operands.len() as u64;
-        self.check_elements(at, data_type, length)?;
-        if !length.is_multiple_of(data_type.bytes() as u64) {
-            return Err(self.arithmetic(ArithmeticError::NotWholeElements {
-                bytes: operands.len(),
-                data_type,
-            }));
-        }
-        let memory = match &self.place {
-            Place::Here(memory, _) => memory,
-            Place::Elsewhere(window) => {
-                self.check_operation(operation, data_type)?;
-                return window.accumulate((operation, data_type), at, operands);
-            }
-        };
-        let outcome = access::accumulate(memory.words(), operation, data_type, at, operands);
-        // Also after a division by zero: elements may have changed.
-        wake(memory, at, length);
-        outcome.map_err(|error| self.arithmetic(error))
-    }
-
-    /// Combines one element with one operand: [`RemoteWindow::accumulate`] of a single value.
-    ///
-    /// # Errors
-    /// Those of [`RemoteWindow::accumulate`].
-    #[inline]
-    pub fn accumulate_value<T: Element>(
-        &self,
-        operation: Arithmetic,
-        at: u64,
-        operand: T,
-    ) -> Result<(), WindowError> {
-        self.check_elements(at, T::DATA_TYPE, size_of::<T>() as u64)?;
-        let operand = bytemuck::bytes_of(&operand);
-        let memory = match &self.place {
-            Place::Here(memory, _) => memory,
-            Place::Elsewhere(window) => {
-                self.check_operation(operation, T::DATA_TYPE)?;
-                return window.accumulate((operation, T::DATA_TYPE), at, operand);
-            }
-        };
-        let outcome = access::accumulate(memory.words(), operation, T::DATA_TYPE, at, operand);
-        memory.wake_one(at / 8);
-        outcome.map_err(|error| self.arithmetic(error))
     }
 
     /// Combines one element with one operand, as [`accumulate_value`](Self::accumulate_value) does,
@@ -424,7 +310,7 @@ impl RemoteWindow {
     }
 
     #[inline]
-    fn check_operation(
+    pub(super) fn check_operation(
         &self,
         operation: Arithmetic,
         data_type: DataType,
@@ -461,7 +347,7 @@ impl RemoteWindow {
     }
 
     #[cold]
-    fn arithmetic(&self, error: ArithmeticError) -> WindowError {
+    pub(super) fn arithmetic(&self, error: ArithmeticError) -> WindowError {
         WindowError::Arithmetic { window: self.offset(), error }
     }
 }
@@ -471,13 +357,5 @@ impl Drop for RemoteWindow {
         if let Place::Here(memory, Some(entry)) = &self.place {
             memory.processes().detach(entry);
         }
-    }
-}
-
-/// Wakes waits for a word of the range, which was just changed.
-fn wake(memory: &WindowMemory, at: u64, length: u64) {
-    if length > 0 {
-        let first = at / 8;
-        memory.wake(first, (at + length - 1) / 8 - first + 1);
     }
 }

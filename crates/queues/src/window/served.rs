@@ -5,7 +5,7 @@ use super::error::WindowError;
 use super::memory::WAKEUPS;
 use super::remote::RemoteWindow;
 use super::wire::{
-    self, Answer, Command, Kind, LINE_BYTES, Line, MAX_BYTES, MOST_AWAITED, Outcome, lines_of,
+    self, Answer, Command, Kind, LINE_BYTES, Line, MOST_AWAITED, Outcome, UNANSWERED, lines_of,
 };
 use crate::request::{self, Requested};
 use goal::arithmetic::{ArithmeticError, DataType};
@@ -30,6 +30,9 @@ pub(super) struct WindowCommands {
     kept: Vec<u8>,
     start: usize,
     awaited: Vec<Awaited>,
+    /// Outcome of a command without an answer that has failed. Nothing behind it is executed, and all
+    /// answers report it.
+    failure: Option<Outcome>,
 }
 
 /// A condition that a rank waits for.
@@ -97,15 +100,15 @@ impl ServedWindow {
         into: &mut Vec<u8>,
     ) -> Result<Executed, NoCommand> {
         let mut done = Executed::default();
-        let WindowCommands { kept, start, awaited } = commands;
+        let WindowCommands { kept, start, awaited, failure } = commands;
         while let Some(read) = wire::command(&kept[*start..]).map_err(|_| NoCommand)? {
             // What a command is not answered with counts as well: the bound is one of the space.
             let lines = lines_of(read.head.answer_bytes().ok_or(NoCommand)?);
-            if done.answers + lines > most {
+            if read.head.number != UNANSWERED && done.answers + lines > most {
                 // It stays the first one, so commands are executed in their order later, too.
                 break;
             }
-            done.answers += self.execute_one(read.head, read.bytes, awaited, into)?;
+            done.answers += self.execute_one(read.head, read.bytes, (awaited, failure), into)?;
             *start += read.length;
             done.commands += (read.length / LINE_BYTES) as u64;
         }
@@ -124,69 +127,84 @@ impl ServedWindow {
         &self,
         command: Command,
         bytes: &[u8],
-        awaited: &mut Vec<Awaited>,
+        (awaited, failure): (&mut Vec<Awaited>, &mut Option<Outcome>),
         into: &mut Vec<u8>,
     ) -> Result<u64, NoCommand> {
         let Command { number, kind, at, length } = command;
-        let mut loaded = [0; MAX_BYTES];
+        if kind == Kind::Cancel {
+            // One that was answered before has its answer.
+            let Some(index) = awaited.iter().position(|one| one.number == number) else {
+                return Ok(0);
+            };
+            let Awaited { condition, .. } = awaited.swap_remove(index);
+            append(Answer { number, outcome: self.test(condition) }, &[], into);
+            return Ok(lines_of(0));
+        }
         // Lengths come from another node; `answer_bytes` returns none above `MAX_BYTES`.
-        let loaded = &mut loaded[..command.answer_bytes().ok_or(NoCommand)?];
-        let window = &self.window;
-        let done = |()| Outcome::Done;
-        let outcome = match kind {
-            Kind::Put => window.put(at, bytes).map(done),
-            Kind::Get => window.get(at, loaded).map(done),
-            Kind::Accumulate(operation, data_type) => {
-                window.accumulate(operation, data_type, at, bytes).map(done)
-            }
-            Kind::FetchAccumulate(operation, data_type) => {
-                let of = (operation, data_type);
-                are_elements(data_type, 1, bytes)?;
-                window.fetch_accumulate(of, at, bytes, loaded).map(done)
-            }
-            Kind::CompareExchange(data_type) => {
-                are_elements(data_type, 2, bytes)?;
-                window.compare_exchange(data_type, at, bytes, loaded).map(done)
-            }
-            Kind::Scatter(data_type) => {
-                let (indices, elements) = indices(bytes, length)?;
-                window.scatter(data_type, at, &indices, elements).map(done)
-            }
-            Kind::Gather(data_type) => {
-                let (indices, _) = indices(bytes, length)?;
-                window.gather(data_type, at, &indices, loaded).map(done)
-            }
-            Kind::Notify => window.notify().map(done),
-            Kind::Test => self.test(Condition { at, at_least: length }),
-            Kind::Await if awaited.len() == MOST_AWAITED => return Err(NoCommand),
-            Kind::Await => {
-                let condition = Condition { at, at_least: length };
-                let found = self.test(condition);
-                if found == Ok(Outcome::NotTrue) {
-                    awaited.push(Awaited { number, condition });
-                    return Ok(0);
-                }
-                found
-            }
-            Kind::Cancel => {
-                // One that was answered before has its answer.
-                let Some(index) = awaited.iter().position(|one| one.number == number) else {
-                    return Ok(0);
-                };
-                awaited.swap_remove(index);
-                Ok(Outcome::NotTrue)
-            }
+        let mut loaded = vec![0; command.answer_bytes().ok_or(NoCommand)?];
+        let outcome = match *failure {
+            Some(failure) => failure,
+            None => self.outcome(command, bytes, &mut loaded)?,
         };
-        let outcome = outcome.unwrap_or_else(outcome_of);
+        if number == UNANSWERED {
+            *failure = Some(outcome).filter(|outcome| *outcome != Outcome::Done);
+            return Ok(0);
+        }
+        if kind == Kind::Await && outcome == Outcome::NotTrue {
+            if awaited.len() == MOST_AWAITED {
+                return Err(NoCommand);
+            }
+            awaited.push(Awaited { number, condition: Condition { at, at_least: length } });
+            return Ok(0);
+        }
         // An answer of another outcome has no bytes, so it may be shorter than it was counted.
-        let loaded = if outcome == Outcome::Done { &*loaded } else { &[] };
+        let loaded = if outcome == Outcome::Done { &loaded[..] } else { &[] };
         append(Answer { number, outcome }, loaded, into);
         Ok(lines_of(loaded.len()))
     }
 
-    fn test(&self, condition: Condition) -> Result<Outcome, WindowError> {
-        let is_true = self.window.reaches(condition)?;
-        Ok(if is_true { Outcome::Done } else { Outcome::NotTrue })
+    fn outcome(
+        &self,
+        command: Command,
+        bytes: &[u8],
+        loaded: &mut [u8],
+    ) -> Result<Outcome, NoCommand> {
+        let Command { kind, at, length, .. } = command;
+        let window = &self.window;
+        let done = match kind {
+            Kind::Put => window.put(at, bytes),
+            Kind::Get => window.get(at, loaded),
+            Kind::Accumulate(operation, data_type) => {
+                window.accumulate(operation, data_type, at, bytes)
+            }
+            Kind::FetchAccumulate(operation, data_type) => {
+                are_elements(data_type, 1, bytes)?;
+                window.fetch_accumulate((operation, data_type), at, bytes, loaded)
+            }
+            Kind::CompareExchange(data_type) => {
+                are_elements(data_type, 2, bytes)?;
+                window.compare_exchange(data_type, at, bytes, loaded)
+            }
+            Kind::Scatter(data_type) => {
+                let (indices, elements) = indices(bytes, length)?;
+                window.scatter(data_type, at, &indices, elements)
+            }
+            Kind::Gather(data_type) => {
+                let (indices, _) = indices(bytes, length)?;
+                window.gather(data_type, at, &indices, loaded)
+            }
+            Kind::Notify => window.notify(),
+            Kind::Test | Kind::Await | Kind::Cancel => {
+                return Ok(self.test(Condition { at, at_least: length }));
+            }
+        };
+        Ok(done.map_or_else(outcome_of, |()| Outcome::Done))
+    }
+
+    fn test(&self, condition: Condition) -> Outcome {
+        let is_true = self.window.reaches(condition);
+        let outcome = |is_true| if is_true { Outcome::Done } else { Outcome::NotTrue };
+        is_true.map_or_else(outcome_of, outcome)
     }
 
     /// Answers what a rank waits for and what has become true, with at most so many lines. Returns
@@ -194,7 +212,7 @@ impl ServedWindow {
     fn complete(&self, awaited: &mut Vec<Awaited>, most: u64, into: &mut Vec<u8>) -> u64 {
         let mut answers = 0;
         awaited.retain(|Awaited { number, condition }| {
-            let outcome = self.test(*condition).unwrap_or_else(outcome_of);
+            let outcome = self.test(*condition);
             if outcome == Outcome::NotTrue || answers == most {
                 return true;
             }
@@ -207,7 +225,7 @@ impl ServedWindow {
 
     /// Returns true if something that a rank waits for has become true.
     pub(super) fn is_ready(&self, commands: &WindowCommands) -> bool {
-        commands.awaited.iter().any(|one| self.test(one.condition) != Ok(Outcome::NotTrue))
+        commands.awaited.iter().any(|one| self.test(one.condition) != Outcome::NotTrue)
     }
 
     /// Requests notifications of the node service's event with the next changes of what a rank
@@ -255,8 +273,9 @@ fn indices(bytes: &[u8], count: u64) -> Result<(Vec<u64>, &[u8]), NoCommand> {
 fn outcome_of(error: WindowError) -> Outcome {
     match error {
         WindowError::Withdrawn { .. } => Outcome::Withdrawn,
-        WindowError::Arithmetic { error: ArithmeticError::DivisionByZero { element }, .. } => {
-            Outcome::DividedByZero(element as u64)
+        // The origin finds it in its operands.
+        WindowError::Arithmetic { error: ArithmeticError::DivisionByZero { .. }, .. } => {
+            Outcome::Done
         }
         _ => Outcome::Refused,
     }

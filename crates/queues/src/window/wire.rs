@@ -5,8 +5,8 @@
 //!
 //! | word | of a command | of an answer |
 //! |---|---|---|
-//! | 0 | its number | the number of its command |
-//! | 1 | first byte in the window | element that was divided by zero |
+//! | 0 | its number; 2⁶⁴ − 1: no answer | the number of its command |
+//! | 1 | first byte in the window | 0 |
 //! | 2 | length: bytes of the window, or indices | 0 |
 //! | 3 | u32 bytes, u8 kind, u8 data type, u8 operation | u32 bytes, u8 outcome |
 //! | 4 to 7 | the bytes, if there are at most 32 | the same |
@@ -26,6 +26,8 @@ pub(super) const MAX_BYTES: usize = 8 << 10;
 pub(super) const MOST_AWAITED: usize = 128;
 /// Most lines of a command or an answer.
 pub const MAX_LINES: u64 = lines_of(MAX_BYTES);
+/// Number of all commands that are not answered.
+pub(super) const UNANSWERED: u64 = u64::MAX;
 /// Bytes in a head.
 const INLINE: usize = 32;
 
@@ -57,7 +59,7 @@ pub(super) enum Kind {
     Test,
     /// Answers when a condition is true.
     Await,
-    /// Cancels the [`Kind::Await`] of the same number.
+    /// Answers the [`Kind::Await`] of the same number, whether its condition is true or not.
     Cancel,
 }
 
@@ -74,12 +76,10 @@ pub(super) struct Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
-    /// A condition is not true, or its wait was cancelled.
+    /// A condition is not true.
     NotTrue,
     /// The window was withdrawn.
     Withdrawn,
-    /// The integer at this element was divided by zero.
-    DividedByZero(u64),
     /// The command is none that a window executes.
     Refused,
 }
@@ -160,25 +160,12 @@ impl Answer {
         bytes: &[u8],
         put: impl FnMut(Line) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (code, element) = match self.outcome {
-            Outcome::Done => (0, 0),
-            Outcome::NotTrue => (1, 0),
-            Outcome::Withdrawn => (2, 0),
-            Outcome::DividedByZero(element) => (3, element),
-            Outcome::Refused => (4, 0),
-        };
-        encode([self.number, element, 0], code, bytes, put)
+        encode([self.number, 0, 0], self.outcome as u64, bytes, put)
     }
 
-    fn of_words([number, element, _]: [u64; 3], codes: u32) -> Option<Answer> {
-        let outcome = match codes as u8 {
-            0 => Outcome::Done,
-            1 => Outcome::NotTrue,
-            2 => Outcome::Withdrawn,
-            3 => Outcome::DividedByZero(element),
-            4 => Outcome::Refused,
-            _ => return None,
-        };
+    fn of_words([number, ..]: [u64; 3], codes: u32) -> Option<Answer> {
+        let outcomes = [Outcome::Done, Outcome::NotTrue, Outcome::Withdrawn, Outcome::Refused];
+        let outcome = *outcomes.get(usize::from(codes as u8))?;
         Some(Answer { number, outcome })
     }
 }
@@ -289,7 +276,7 @@ mod tests {
 
         #[test]
         fn commands_and_answers_survive(
-            number: u64, kind in kinds(), at: u64, length: u64, code in 0..5_u8,
+            number: u64, kind in kinds(), at: u64, length: u64, code in 0..4_u32,
             bytes in proptest::collection::vec(any::<u8>(), 0..300),
         ) {
             let sent = Command { number, kind, at, length };
@@ -298,9 +285,8 @@ mod tests {
             let read = command(&encoded).expect("valid").expect("complete");
             prop_assert_eq!((read.head, read.bytes, read.length), (sent, &bytes[..], encoded.len()));
             prop_assert!(command(&encoded[..encoded.len() - 1]).expect("valid").is_none());
-            let outcome = [Outcome::Done, Outcome::NotTrue, Outcome::Withdrawn, Outcome::Refused];
-            let outcome = outcome.get(usize::from(code)).copied();
-            let sent = Answer { number, outcome: outcome.unwrap_or(Outcome::DividedByZero(at)) };
+            let sent = Answer::of_words([number, 0, 0], code).expect("an outcome");
+            prop_assert_eq!(sent.outcome as u32, code);
             let encoded = lines(|put| sent.encode(&bytes, put));
             let read = answer(&encoded).expect("valid").expect("complete");
             prop_assert_eq!((read.head, read.bytes, read.length), (sent, &bytes[..], encoded.len()));

@@ -1,6 +1,7 @@
 //! Commands on a window of rank 0 by ranks 1 and 2, each on a node of its own, as frames.
 
 mod irregular;
+mod unanswered;
 
 use super::{Node, PORT, records};
 use crate::flows::router::{ACCESS_BYTES, UNCERTAIN};
@@ -26,7 +27,7 @@ const CANCEL: u64 = 8;
 const DONE: u64 = 0;
 const NOT_TRUE: u64 = 1;
 const WITHDRAWN: u64 = 2;
-const REFUSED: u64 = 4;
+const REFUSED: u64 = 3;
 
 type Line = [u64; 8];
 

@@ -1,16 +1,17 @@
 //! A window of another node. A thread is both node services: it executes the commands at once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::child::memory;
+use goal::arithmetic::{Arithmetic, ArithmeticError, DataType};
 use queues::channel::{Channel, OtherNode, Receiver, Sender};
 use queues::error::RecvError;
 use queues::internode::{Sink, Source};
 use queues::remote_waits::RemoteWaits;
 use queues::window::{
-    CAPACITY, Condition, Fetch, LINE_BYTES, RemoteWindow, ServedWindow, Window, WindowEnds,
+    CAPACITY, Condition, Fetch, LINE_BYTES, RemoteWindow, SLOTS, ServedWindow, Window, WindowEnds,
     WindowError, WindowLink, WindowRoute,
 };
 use shm::event::Event;
@@ -22,6 +23,10 @@ testing::tests![
     zero_timeouts_report_that_the_owner_has_failed,
     long_commands_tear_no_aligned_element,
     answers_that_no_command_expects_end_the_link,
+    commands_without_answers_are_executed_in_their_order,
+    threads_that_share_a_handle_flush_what_they_have_started,
+    a_wait_for_space_ends_with_its_owner,
+    a_dropped_handle_has_started_its_commands,
 ];
 
 type Line = [u64; 8];
@@ -241,4 +246,120 @@ fn answers_that_no_command_expects_end_the_link() {
             assert_eq!(put(&node.there), corrupt(&node), "and so are later ones");
         }
     }
+}
+
+/// Number of all commands without answers.
+const UNANSWERED: u64 = u64::MAX;
+
+fn commands_without_answers_are_executed_in_their_order() {
+    const MOST: u64 = 8 << 10;
+    let Node { window, there, service, .. } = Node::new(4 * MOST);
+    let lines = std::thread::scope(|scope| {
+        let service = scope.spawn(|| service.run());
+        assert_eq!(there.flush(), Ok(()), "nothing was started");
+        // Several times what the ring holds, of any length, each over the one before.
+        for (number, length) in (0..3 * SLOTS).map(|number| (number as u8, number % 40)) {
+            there.iput(number as u64 % 3, &vec![number; length as usize]).expect("inside");
+        }
+        there.iput(0, &[]).expect("inside");
+        there.iput(7, &vec![5; 3 * MOST as usize]).expect("inside");
+        there.iput_value(8, 9_u32).expect("inside");
+        there.iaccumulate_value(Arithmetic::Multiply, 8, 3_u32).expect("inside");
+        // A blocking command finds what was started before.
+        assert_eq!(there.get_value::<u32>(8), Ok(27));
+        there.iput_signal(100, b"signal", 16, 4).expect("inside");
+        there.iaccumulate(Arithmetic::Add, DataType::U8, 100, &[1; 6]).expect("inside");
+        assert_eq!(there.flush(), Ok(()));
+        let mut found = [0; 6];
+        window.local().get(100, &mut found).expect("inside");
+        assert_eq!(&found, b"tjhobm");
+        let signal = u64::from_le_bytes([5; 8]) + 4;
+        assert_eq!(window.local().get_value::<u64>(16), Ok(signal));
+        let answered = Err(WindowError::Arithmetic {
+            window: window.offset(),
+            error: ArithmeticError::DivisionByZero { element: 1 },
+        });
+        let divided = there.iaccumulate(Arithmetic::Divide, DataType::U8, 100, &[2, 0, 2]);
+        assert_eq!(divided, answered);
+        let outside = there.iput_signal(4 * MOST - 2, b"abc", 24, 1);
+        assert!(matches!(outside, Err(WindowError::OutOfRange { .. })));
+        let misaligned = there.iput_signal(0, b"abc", 20, 1);
+        assert!(matches!(misaligned, Err(WindowError::Misaligned { at: 20, .. })));
+        assert_eq!(there.flush(), Ok(()));
+        assert_eq!(window.local().get_value::<u64>(24), Ok(u64::from_le_bytes([5; 8])));
+        drop(there);
+        service.join().expect("no panic")
+    });
+    let mut rest = &lines[..];
+    let mut answered = 0;
+    while let Some(([number, _, _, bytes, ..], _)) = rest.split_first() {
+        let bytes = *bytes as u32 as usize;
+        answered += u64::from(*number != UNANSWERED);
+        rest = &rest[1 + if bytes > 32 { bytes.div_ceil(LINE_BYTES) } else { 0 }..];
+    }
+    assert_eq!(answered, 3, "a load and two flushes");
+}
+
+fn threads_that_share_a_handle_flush_what_they_have_started() {
+    const THREADS: u64 = 5;
+    const EACH: u64 = 2000;
+    let Node { window, there, service, .. } = Node::new(8 + 8 * THREADS);
+    std::thread::scope(|scope| {
+        scope.spawn(|| service.run());
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let there = &there;
+                let window = &window;
+                scope.spawn(move || {
+                    for number in 1..=EACH {
+                        there.iaccumulate_value(Arithmetic::Add, 0, 1_u64).expect("inside");
+                        there.iput_value(8 + 8 * thread, number).expect("inside");
+                        if number % 200 == thread {
+                            there.flush().expect("it is open");
+                            let found = window.local().get_value::<u64>(8 + 8 * thread);
+                            assert_eq!(found, Ok(number));
+                        }
+                    }
+                    there.flush().expect("it is open");
+                });
+            }
+        });
+        assert_eq!(window.local().get_value::<u64>(0), Ok(THREADS * EACH));
+        drop(there);
+    });
+}
+
+fn a_wait_for_space_ends_with_its_owner() {
+    let Node { there, service, owner, window: _window } = Node::new(64);
+    let failed = Err(WindowError::RankExited { rank: 7 });
+    let started = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let start = |number| {
+                started.store(number, Ordering::Release);
+                there.iput_value(0, number)
+            };
+            (0..).map(start).find(Result::is_err)
+        });
+        // No space is left for what is started now.
+        while started.load(Ordering::Acquire) < SLOTS {
+            std::thread::yield_now();
+        }
+        owner.0.store(true, Ordering::Release);
+        drop(service);
+        assert_eq!(thread.join().expect("no panic"), Some(failed));
+    });
+    assert_eq!(started.load(Ordering::Acquire), SLOTS);
+    assert_eq!(there.flush(), failed);
+    assert_eq!(there.iput_value(0, 1_u64), failed, "and so are later ones");
+}
+
+fn a_dropped_handle_has_started_its_commands() {
+    let Node { window, there, service, .. } = Node::new(64);
+    for number in 1..SLOTS {
+        there.iput_value(0, number).expect("inside");
+    }
+    drop(there);
+    service.run();
+    assert_eq!(window.local().get_value::<u64>(0), Ok(SLOTS - 1));
 }
