@@ -25,6 +25,8 @@ collectives::named_enum! {
         Channel = "channel",
         /// A remote write of eight bytes; the target polls its own window, or waits between nodes.
         Write = "write",
+        /// Remote writes of eight bytes that are under way together; one flush completes a stream.
+        Iput = "iput",
         /// A remote read of eight bytes that their owner has changed; the reader polls.
         Read = "read",
         /// A remote accumulate of eight bytes; the target polls its own window, or waits between nodes.

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 /// Measures overhead, latency and gap of queues, channels, remote memory and bulk transfers.
 ///
-/// All of it is 241 rows and takes about a minute; --row-ms sets the time of a row; --mechanisms,
+/// All of it is 242 rows and takes about a minute; --row-ms sets the time of a row; --mechanisms,
 /// --sizes and --threads leave rows out.
 ///
 /// Starts two rank processes, each bound to a core of its own where there are two. Every row

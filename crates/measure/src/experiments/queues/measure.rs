@@ -45,6 +45,7 @@ pub(super) fn measure(
         }
         Mechanism::Channel => trial::measure(here, case, extent, open::doubles(world)?),
         Mechanism::Write => remote(Command::Write),
+        Mechanism::Iput => remote(Command::Iput),
         Mechanism::Read => remote(Command::Read),
         Mechanism::Accumulate => remote(Command::Accumulate),
         Mechanism::Fetch => remote(Command::Fetch),

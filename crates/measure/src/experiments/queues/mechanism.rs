@@ -41,6 +41,7 @@ impl Mechanism {
         match self {
             Mechanism::Channel
             | Mechanism::Write
+            | Mechanism::Iput
             | Mechanism::Read
             | Mechanism::Accumulate
             | Mechanism::Fetch => Some(8),

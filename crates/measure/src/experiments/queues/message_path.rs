@@ -42,6 +42,19 @@ pub(super) trait MessagePath: Send {
     /// sent it.
     fn receive(&mut self, received: &mut Vec<u8>) -> Result<usize, Error>;
 
+    /// Returns true if the sender completes a stream, and the receiver takes none of it.
+    fn is_flushed(&self) -> bool {
+        false
+    }
+
+    /// Completes all that was sent.
+    fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Counts so many messages of a stream as received.
+    fn skip(&mut self, _count: u64) {}
+
     /// Returns true if the message received last is right. [`receive`](Self::receive) has filled
     /// `received`.
     fn is_right(&self, received: &[u8], message: &[u8]) -> bool {

@@ -49,6 +49,8 @@ impl MessagePath for Doubles {
 pub(super) enum Command {
     /// The sender writes into the receiver's window.
     Write,
+    /// The same without a wait for each.
+    Iput,
     /// The receiver reads from the sender's window, where the sender has written.
     Read,
     /// The sender adds one to a word of the receiver's window.
@@ -82,6 +84,7 @@ impl MessagePath for Remote {
         let there = &self.windows.all[self.other];
         match self.command {
             Command::Write => there.put_value(at, self.sent)?,
+            Command::Iput => there.iput_value(at, self.sent)?,
             Command::Read | Command::Fetch => self.windows.own.local().put_value(at, self.sent)?,
             Command::Accumulate => there.accumulate_value(Op::Sum.into(), at, 1_u64)?,
         }
@@ -94,7 +97,7 @@ impl MessagePath for Remote {
         let lap = self.seen / WORDS + 1;
         self.seen += 1;
         let (window, awaited) = match self.command {
-            Command::Write => (self.windows.own.local(), self.seen),
+            Command::Write | Command::Iput => (self.windows.own.local(), self.seen),
             Command::Read | Command::Fetch => (&self.windows.all[self.other], self.seen),
             Command::Accumulate => (self.windows.own.local(), lap),
         };
@@ -105,7 +108,7 @@ impl MessagePath for Remote {
                 black_box(word);
                 return Ok(0);
             }
-            Command::Write | Command::Accumulate if self.is_between_nodes => {
+            Command::Write | Command::Iput | Command::Accumulate if self.is_between_nodes => {
                 window.fetch_when(condition, 0, [])?.wait()?;
                 return Ok(0);
             }
@@ -114,6 +117,18 @@ impl MessagePath for Remote {
         // A stream may be laps ahead: senders do not wait.
         while window.get_value::<u64>(at)? < awaited {}
         Ok(0)
+    }
+
+    fn is_flushed(&self) -> bool {
+        matches!(self.command, Command::Iput)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        Ok(self.windows.all[self.other].flush()?)
+    }
+
+    fn skip(&mut self, count: u64) {
+        self.seen += count;
     }
 
     fn is_right(&self, _received: &[u8], _message: &[u8]) -> bool {
