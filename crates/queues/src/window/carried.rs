@@ -34,6 +34,7 @@ use shm::segment::Offset;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -100,10 +101,15 @@ pub(super) enum Form {
     Nonblocking,
 }
 
-/// Returns the length of the first piece of so many bytes from `at` on. The others begin with a word of
-/// the window, so no aligned element lies in two of them.
-fn first_piece(at: u64, bytes: usize) -> usize {
-    bytes.min(MAX_BYTES - (at % 8) as usize)
+/// Splits so many bytes from `at` on into pieces. Each but the first begins with a word of the window,
+/// so no aligned element lies in two of them.
+fn pieces(at: u64, bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut end = 0;
+    std::iter::from_fn(move || {
+        let start = end;
+        end = bytes.min(start + MAX_BYTES - (at + start as u64) as usize % 8);
+        (start < bytes).then_some(start..end)
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -161,20 +167,19 @@ impl CarriedWindow {
         Ok(())
     }
 
-    /// Executes pieces that load bytes into `into`, one piece into each chunk, several of them under way
+    /// Executes pieces that load bytes into `into`, one behind the other, several of them under way
     /// together. All have been answered when this returns, unless the link has ended.
-    fn load<'a, 'b>(
+    fn load<'a>(
         &self,
         pieces: impl Iterator<Item = Piece<'a>>,
-        mut into: impl Iterator<Item = &'b mut [u8]>,
+        mut into: &mut [u8],
     ) -> Result<(), WindowError> {
         let link = self.link()?;
         let mut under_way = VecDeque::new();
         let mut finish = |number| {
             let (_, found) = self.answer(link, number)?;
-            let into = into.next().filter(|into| into.len() == found.len());
-            let into = into.ok_or(WindowError::Corrupt { window: self.offset })?;
-            into.copy_from_slice(&found);
+            let place = into.split_off_mut(..found.len());
+            place.ok_or(WindowError::Corrupt { window: self.offset })?.copy_from_slice(&found);
             Ok(())
         };
         let mut outcome = Ok(());
@@ -187,7 +192,8 @@ impl CarriedWindow {
             }
             under_way.push_back(self.send(link, &piece)?);
         }
-        under_way.into_iter().fold(outcome, |outcome, number| outcome.and(finish(number)))
+        under_way.into_iter().fold(outcome, |outcome, number| outcome.and(finish(number)))?;
+        if into.is_empty() { Ok(()) } else { Err(WindowError::Corrupt { window: self.offset }) }
     }
 
     /// Sends a command as soon as its answer has space. Returns its number.
@@ -289,24 +295,26 @@ impl CarriedWindow {
 
     /// Stores bytes.
     pub(super) fn put_bytes(&self, at: u64, bytes: &[u8], form: Form) -> Result<(), WindowError> {
-        let (first, rest) = bytes.split_at(first_piece(at, bytes.len()));
-        let starts = (at + first.len() as u64..).step_by(MAX_BYTES).zip(rest.chunks(MAX_BYTES));
-        let first = Some((at, first)).filter(|(_, first)| !first.is_empty());
-        let pieces = first.into_iter().chain(starts);
-        self.start(pieces.map(|(at, piece)| (Kind::Put, at, 0, piece.into())), form)
+        self.start_with_bytes(Kind::Put, at, bytes, form)
+    }
+
+    fn start_with_bytes(
+        &self,
+        kind: Kind,
+        at: u64,
+        bytes: &[u8],
+        form: Form,
+    ) -> Result<(), WindowError> {
+        let piece = |piece: Range<usize>| (kind, at + piece.start as u64, 0, bytes[piece].into());
+        self.start(pieces(at, bytes.len()).map(piece), form)
     }
 
     /// Loads bytes.
     pub(super) fn get_bytes(&self, at: u64, bytes: &mut [u8]) -> Result<(), WindowError> {
-        let end = at + bytes.len() as u64;
-        let (first, rest) = bytes.split_at_mut(first_piece(at, bytes.len()));
-        let starts = (at + first.len() as u64..end).step_by(MAX_BYTES);
-        let piece = |at: u64| {
-            let length = first_piece(at, (end - at) as usize) as u64;
-            (Kind::Get, at, length, Cow::Borrowed(&[][..]))
+        let piece = |piece: Range<usize>| {
+            (Kind::Get, at + piece.start as u64, piece.len() as u64, Cow::Borrowed(&[][..]))
         };
-        let pieces = Some(at).filter(|at| *at < end).into_iter().chain(starts).map(piece);
-        self.load(pieces, std::iter::once(first).chain(rest.chunks_mut(MAX_BYTES)))
+        self.load(pieces(at, bytes.len()).map(piece), bytes)
     }
 
     /// Combines whole elements with operands.
@@ -317,10 +325,7 @@ impl CarriedWindow {
         operands: &[u8],
         form: Form,
     ) -> Result<(), WindowError> {
-        let kind = Kind::Accumulate(operation, data_type);
-        // Every piece has whole elements.
-        let pieces = (at..).step_by(MAX_BYTES).zip(operands.chunks(MAX_BYTES));
-        self.start(pieces.map(|(at, piece)| (kind, at, 0, piece.into())), form)?;
+        self.start_with_bytes(Kind::Accumulate(operation, data_type), at, operands, form)?;
         self.check_divisors(of, operands)
     }
 
@@ -333,7 +338,7 @@ impl CarriedWindow {
         previous: &mut [u8],
     ) -> Result<(), WindowError> {
         let piece = (Kind::FetchAccumulate(operation, data_type), at, 0, operand.into());
-        self.load(std::iter::once(piece), std::iter::once(previous))?;
+        self.load(std::iter::once(piece), previous)?;
         self.check_divisors(of, operand)
     }
 
@@ -360,7 +365,7 @@ impl CarriedWindow {
         previous: &mut [u8],
     ) -> Result<(), WindowError> {
         let piece = (Kind::CompareExchange(data_type), at, 0, elements.into());
-        self.load(std::iter::once(piece), std::iter::once(previous))
+        self.load(std::iter::once(piece), previous)
     }
 
     /// Stores elements at indices, which were checked.
@@ -395,8 +400,7 @@ impl CarriedWindow {
             let bytes: Vec<u8> = indices.iter().flat_map(|index| index.to_le_bytes()).collect();
             (Kind::Gather(data_type), at, indices.len() as u64, bytes.into())
         };
-        let into = elements.chunks_mut(most * data_type.bytes());
-        self.load(indices.chunks(most).map(piece), into)
+        self.load(indices.chunks(most).map(piece), elements)
     }
 
     /// Counts a notification of the owner.

@@ -1,8 +1,8 @@
 //! The end of a flow of commands on a window, and of the flow of their answers.
 
-use super::served::{ServedWindow, WindowCommands};
+use super::SLOTS;
+use super::served::{NoCommand, ServedWindow, WindowCommands};
 use super::wire::{LINE_BYTES, MAX_LINES};
-use super::{SLOTS, served};
 use crate::error::RecvError;
 use crate::internode::{Announcement, Requested, Sink, SinkError, Source};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,8 +18,6 @@ pub struct WindowLink {
 #[derive(Debug, Default)]
 struct LinkState {
     commands: WindowCommands,
-    /// Bytes of commands that were executed.
-    executed: u64,
     /// The rest of the first command has not arrived.
     is_partial: bool,
     /// The rank takes no answers any more; what it has sent is executed.
@@ -55,17 +53,17 @@ impl WindowLink {
 }
 
 impl LinkState {
-    /// Executes commands, with answers of at most so many lines.
+    /// Executes commands, with answers of at most so many bytes.
     fn execute(
         &mut self,
         window: &ServedWindow,
-        most: u64,
+        limit: usize,
         into: &mut Vec<u8>,
-    ) -> Result<(), served::NoCommand> {
-        let done = window.execute(&mut self.commands, most, into).inspect_err(|_| self.fail())?;
-        self.executed += done.commands * LINE_BYTES as u64;
+    ) -> Result<(), NoCommand> {
+        let before = (self.commands.executed, into.len());
+        window.execute(&mut self.commands, limit, into).inspect_err(|_| self.fail())?;
         // As many answers as any command needs were admitted, so only its own rest is missing.
-        self.is_partial = done.commands + done.answers == 0;
+        self.is_partial = before == (self.commands.executed, into.len());
         Ok(())
     }
 
@@ -73,7 +71,7 @@ impl LinkState {
     fn execute_unanswered(&mut self, window: &ServedWindow) {
         while self.commands.waiting() > 0 && !self.is_partial && !self.has_failed {
             // A failure is reported by the sink.
-            let _ = self.execute(window, SLOTS, &mut Vec::new());
+            let _ = self.execute(window, SLOTS as usize * LINE_BYTES, &mut Vec::new());
         }
         self.commands.forget_awaited();
     }
@@ -94,10 +92,8 @@ impl Source for WindowLink {
     }
 
     fn take(&mut self, limit: usize, into: &mut Vec<u8>) -> Result<(), RecvError> {
-        let most = (limit / LINE_BYTES) as u64;
-        let mut state = self.state();
-        let executed = state.execute(&self.window(), most, into);
-        executed.map_err(|served::NoCommand| RecvError::Corrupt)
+        let executed = self.state().execute(&self.window(), limit, into);
+        executed.map_err(|NoCommand| RecvError::Corrupt)
     }
 
     fn is_ready(&self) -> bool {
@@ -150,7 +146,7 @@ impl Sink for WindowLink {
 
     fn released(&mut self, _: u64) -> Result<u64, SinkError> {
         let state = self.state();
-        if state.has_failed { Err(SinkError::Closed) } else { Ok(state.executed) }
+        if state.has_failed { Err(SinkError::Closed) } else { Ok(state.commands.executed) }
     }
 
     fn request(&mut self) -> Requested {

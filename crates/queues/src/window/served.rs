@@ -29,6 +29,8 @@ pub(super) struct WindowCommands {
     /// Lines that were not executed, from `start` on.
     kept: Vec<u8>,
     start: usize,
+    /// Bytes of those that were.
+    pub(super) executed: u64,
     awaited: Vec<Awaited>,
     /// Outcome of a command without an answer that has failed. Nothing behind it is executed, and all
     /// answers report it.
@@ -40,15 +42,6 @@ pub(super) struct WindowCommands {
 struct Awaited {
     number: u64,
     condition: Condition,
-}
-
-/// Lines of commands that were executed, and of answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Executed {
-    /// Lines of commands.
-    pub(super) commands: u64,
-    /// Lines of answers.
-    pub(super) answers: u64,
 }
 
 /// The lines are no commands on a window.
@@ -89,56 +82,62 @@ impl ServedWindow {
     }
 
     /// Executes the commands of a rank in their order, and then answers the conditions that have
-    /// become true. Appends the lines of the answers, at most so many.
+    /// become true. Appends the lines of the answers, at most so many bytes.
     ///
     /// # Errors
     /// [`NoCommand`].
     pub(super) fn execute(
         &self,
         commands: &mut WindowCommands,
-        most: u64,
+        limit: usize,
         into: &mut Vec<u8>,
-    ) -> Result<Executed, NoCommand> {
-        let mut done = Executed::default();
-        let WindowCommands { kept, start, awaited, failure } = commands;
+    ) -> Result<(), NoCommand> {
+        let end = into.len().saturating_add(limit);
+        let WindowCommands { kept, start, executed, awaited, failure } = commands;
         while let Some(read) = wire::command(&kept[*start..]).map_err(|_| NoCommand)? {
             // What a command is not answered with counts as well: the bound is one of the space.
-            let lines = lines_of(read.head.answer_bytes().ok_or(NoCommand)?);
-            if read.head.number != UNANSWERED && done.answers + lines > most {
+            let lines = lines_of(read.head.answer_bytes().ok_or(NoCommand)?) as usize;
+            if read.head.number != UNANSWERED && into.len() + lines * LINE_BYTES > end {
                 // It stays the first one, so commands are executed in their order later, too.
                 break;
             }
-            done.answers += self.execute_one(read.head, read.bytes, (awaited, failure), into)?;
+            self.execute_one(read.head, read.bytes, (awaited, failure), into)?;
             *start += read.length;
-            done.commands += (read.length / LINE_BYTES) as u64;
+            *executed += read.length as u64;
         }
         if *start == kept.len() {
             // An idle rank takes no memory.
             *kept = Vec::new();
             *start = 0;
         }
-        // Not negative: each command was admitted with the most lines that its answer may take.
-        done.answers += self.complete(awaited, most - done.answers, into);
-        Ok(done)
+        awaited.retain(|Awaited { number, condition }| {
+            let outcome = self.test(*condition);
+            let is_answered = outcome != Outcome::NotTrue && into.len() + LINE_BYTES <= end;
+            if is_answered {
+                append(Answer { number: *number, outcome }, &[], into);
+            }
+            !is_answered
+        });
+        Ok(())
     }
 
-    /// Executes a command. Returns the number of lines of its answer.
+    /// Executes a command, and appends its answer.
     fn execute_one(
         &self,
         command: Command,
         bytes: &[u8],
         (awaited, failure): (&mut Vec<Awaited>, &mut Option<Outcome>),
         into: &mut Vec<u8>,
-    ) -> Result<u64, NoCommand> {
+    ) -> Result<(), NoCommand> {
         let Command { number, kind, at, length } = command;
         if kind == Kind::Cancel {
             // One that was answered before has its answer.
             let Some(index) = awaited.iter().position(|one| one.number == number) else {
-                return Ok(0);
+                return Ok(());
             };
             let Awaited { condition, .. } = awaited.swap_remove(index);
             append(Answer { number, outcome: self.test(condition) }, &[], into);
-            return Ok(lines_of(0));
+            return Ok(());
         }
         // Lengths come from another node; `answer_bytes` returns none above `MAX_BYTES`.
         let mut loaded = vec![0; command.answer_bytes().ok_or(NoCommand)?];
@@ -148,19 +147,19 @@ impl ServedWindow {
         };
         if number == UNANSWERED {
             *failure = Some(outcome).filter(|outcome| *outcome != Outcome::Done);
-            return Ok(0);
+            return Ok(());
         }
         if kind == Kind::Await && outcome == Outcome::NotTrue {
             if awaited.len() == MOST_AWAITED {
                 return Err(NoCommand);
             }
             awaited.push(Awaited { number, condition: Condition { at, at_least: length } });
-            return Ok(0);
+            return Ok(());
         }
         // An answer of another outcome has no bytes, so it may be shorter than it was counted.
         let loaded = if outcome == Outcome::Done { &loaded[..] } else { &[] };
         append(Answer { number, outcome }, loaded, into);
-        Ok(lines_of(loaded.len()))
+        Ok(())
     }
 
     fn outcome(
@@ -205,22 +204,6 @@ impl ServedWindow {
         let is_true = self.window.reaches(condition);
         let outcome = |is_true| if is_true { Outcome::Done } else { Outcome::NotTrue };
         is_true.map_or_else(outcome_of, outcome)
-    }
-
-    /// Answers what a rank waits for and what has become true, with at most so many lines. Returns
-    /// their number.
-    fn complete(&self, awaited: &mut Vec<Awaited>, most: u64, into: &mut Vec<u8>) -> u64 {
-        let mut answers = 0;
-        awaited.retain(|Awaited { number, condition }| {
-            let outcome = self.test(*condition);
-            if outcome == Outcome::NotTrue || answers == most {
-                return true;
-            }
-            append(Answer { number: *number, outcome }, &[], into);
-            answers += 1;
-            false
-        });
-        answers
     }
 
     /// Returns true if something that a rank waits for has become true.
