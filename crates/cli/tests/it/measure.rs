@@ -96,7 +96,7 @@ fn every_mechanism_has_a_row_for_each_size_that_it_carries() {
     for (name, sizes) in before.into_iter().chain(alone).chain(shared) {
         add(name, 1, sizes);
     }
-    for name in ["channel", "write", "read", "accumulate", "fetch"] {
+    for name in ["channel", "write", "iput", "read", "accumulate", "fetch"] {
         add(name, 1, &[8]);
     }
     add("bulk", 1, &[0, 8, 48, 1024, 1 << 20]);

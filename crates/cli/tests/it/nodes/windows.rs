@@ -102,10 +102,14 @@ fn work_until_it_fails(window: &RemoteWindow) {
     std::thread::scope(|scope| {
         let wait = || window.fetch_when(Condition { at: 8, at_least: 1 }, 0, [])?.wait();
         let wait = scope.spawn(wait);
+        let stream =
+            scope.spawn(|| (0..).find_map(|number: u64| window.iput_value(16, number).err()));
         let mut puts = (0..).map(|number: u64| window.put_value(0, number));
         assert_eq!(puts.find_map(std::result::Result::err), Some(failed));
         assert_eq!(wait.join().expect("no panic"), Err(failed));
+        assert_eq!(stream.join().expect("no panic"), Some(failed));
         assert_eq!(window.get_value::<u64>(0), Err(failed), "later, too");
+        assert_eq!(window.flush(), Err(failed));
     });
 }
 

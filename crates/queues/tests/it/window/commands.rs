@@ -14,6 +14,8 @@ pub(crate) enum Command {
     CompareExchange(u64, u16, u16),
     Scatter(DataType, u64, Vec<u64>, Vec<u8>),
     Gather(DataType, u64, Vec<u64>),
+    /// Only started, if it has such a form.
+    Started(Box<Command>),
 }
 
 /// Bytes of the window.
@@ -30,7 +32,7 @@ pub(crate) fn commands() -> impl Strategy<Value = Command> {
         (0..BYTES / 8, prop::bool::weighted(0.9), 0..8u64)
             .prop_map(|(word, whole, byte)| word * 8 + if whole { 0 } else { byte })
     };
-    prop_oneof![
+    let one = prop_oneof![
         (at(), bytes(60)).prop_map(|(at, bytes)| Command::Put(at, bytes)),
         (at(), 0..60usize).prop_map(|(at, length)| Command::Get(at, length)),
         (operation, data_type(), element_at(), bytes(9), any::<bool>()).prop_map(
@@ -54,7 +56,11 @@ pub(crate) fn commands() -> impl Strategy<Value = Command> {
         ),
         (data_type(), element_at(), indices())
             .prop_map(|(data_type, at, indices)| Command::Gather(data_type, at, indices)),
-    ]
+    ];
+    (one, any::<bool>()).prop_map(|(one, is_started)| match is_started {
+        true => Command::Started(Box::new(one)),
+        false => one,
+    })
 }
 
 impl Command {
@@ -74,6 +80,7 @@ impl Command {
             places.filter(|_| at.is_multiple_of(size as u64) && at <= BYTES)
         };
         match self {
+            Command::Started(one) => one.apply(memory),
             Command::Put(at, bytes) => {
                 memory[range(*at, bytes.len())?].copy_from_slice(bytes);
                 Some(Vec::new())
@@ -120,6 +127,13 @@ impl Command {
     pub(crate) fn execute(&self, window: &RemoteWindow) -> Result<Vec<u8>, WindowError> {
         let none = |()| Vec::new();
         match self {
+            Command::Started(one) => match &**one {
+                Command::Put(at, bytes) => window.iput(*at, bytes).map(none),
+                Command::Accumulate(operation, data_type, at, operands) => {
+                    window.iaccumulate(*operation, *data_type, *at, operands).map(none)
+                }
+                other => other.execute(window),
+            },
             Command::Put(at, bytes) => window.put(*at, bytes).map(none),
             Command::Get(at, length) => {
                 let mut bytes = vec![0; *length];

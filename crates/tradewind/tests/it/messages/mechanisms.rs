@@ -302,8 +302,8 @@ fn of_window(outcome: std::result::Result<bool, WindowError>) -> std::result::Re
 }
 
 /// A mailbox of one message in a window: its owner empties it and counts the word at 0 up, the sender
-/// waits for that, fills it and counts the word at 8 up.
-fn window_sender(from: u32, window: RemoteWindow) -> mechanism::Sender<'static> {
+/// waits for that, fills it and counts the word at 8 up, or starts to.
+fn window_sender(from: u32, window: RemoteWindow, is_blocking: bool) -> mechanism::Sender<'static> {
     Box::new(move |number, wait| {
         let send = || {
             let emptied = window.fetch_when(Condition { at: 0, at_least: number }, 0, [])?;
@@ -316,11 +316,14 @@ fn window_sender(from: u32, window: RemoteWindow) -> mechanism::Sender<'static> 
                 }
             };
             let is_empty = matches!(fetched, Fetch::Complete(_));
-            if is_empty {
-                let bytes = content(from, number, 0, MAILBOX);
+            let bytes = content(from, number, 0, MAILBOX);
+            if is_empty && is_blocking {
                 window.put_value(16, bytes.len() as u64)?;
                 window.put(24, &bytes)?;
                 window.accumulate_value(Op::Sum.into(), 8, 1_u64)?;
+            } else if is_empty {
+                window.iput_value(16, bytes.len() as u64)?;
+                window.iput_signal(24, &bytes, 8, 1)?;
             }
             Ok(is_empty)
         };
@@ -353,28 +356,36 @@ fn window_receiver(from: u32, window: Window) -> mechanism::Receiver<'static> {
     })
 }
 
+fn windows(world: &Communicator, to: u32, is_blocking: bool) -> Ends {
+    of_pairs(world, to, |from| {
+        let mut windows = world.windows(24 + MAILBOX as u64)?;
+        let there = windows.all.swap_remove(to as usize);
+        Ok(Ends {
+            sender: (world.rank() == from).then(|| window_sender(from, there, is_blocking)),
+            receiver: (world.rank() == to).then(|| window_receiver(from, windows.own)),
+        })
+    })
+}
+
 const WINDOW: Mechanism<Rank> = Mechanism {
     name: "window",
-    open: |Rank(world), to| {
-        of_pairs(world, to, |from| {
-            let mut windows = world.windows(24 + MAILBOX as u64)?;
-            let there = windows.all.swap_remove(to as usize);
-            Ok(Ends {
-                sender: (world.rank() == from).then(|| window_sender(from, there)),
-                receiver: (world.rank() == to).then(|| window_receiver(from, windows.own)),
-            })
-        })
-    },
+    open: |Rank(world), to| windows(world, to, true),
     reports_closed_senders: false,
     bytes: 2 * 3 * 16_384,
+};
+
+const NONBLOCKING_WINDOW: Mechanism<Rank> = Mechanism {
+    name: "window, nonblocking",
+    open: |Rank(world), to| windows(world, to, false),
+    ..WINDOW
 };
 
 /// All mechanisms whose receivers find out that their senders have gone.
 pub(crate) const QUEUES: [Mechanism<Rank>; 7] =
     [EXPRESS, CACHE_LINE, BASIC, APPEND, TAG_ON, CHANNEL, BULK_CONNECTION];
 
-/// A window, whose owner finds out nothing about the ranks that work on it.
-pub(crate) const WINDOWS: [Mechanism<Rank>; 1] = [WINDOW];
+/// Windows, whose owner finds out nothing about the ranks that work on them.
+pub(crate) const WINDOWS: [Mechanism<Rank>; 2] = [WINDOW, NONBLOCKING_WINDOW];
 
 /// All mechanisms.
 pub(crate) fn all() -> impl Iterator<Item = Mechanism<Rank>> {

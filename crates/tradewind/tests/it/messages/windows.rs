@@ -3,6 +3,7 @@
 #[path = "../../../../queues/tests/it/window/commands.rs"]
 mod commands;
 mod lifetimes;
+mod nonblocking;
 
 /// Types in the commands, which other crates name differently.
 mod names {

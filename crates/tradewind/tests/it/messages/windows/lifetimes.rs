@@ -2,7 +2,7 @@
 //! communicators.
 
 use crate::messages::everywhere;
-use tradewind::messages::{Condition, WindowError};
+use tradewind::messages::{Condition, RemoteWindow, WindowError};
 use tradewind::{Op, local_nodes};
 
 testing::tests![
@@ -11,6 +11,13 @@ testing::tests![
     a_rank_without_memory_for_a_way_is_told,
     windows_are_those_of_their_communicator,
 ];
+
+/// A use of a window.
+type Use = fn(&RemoteWindow) -> Result<(), WindowError>;
+
+fn until_it_fails(there: &RemoteWindow, one: Use) -> Option<WindowError> {
+    std::iter::repeat_with(|| one(there)).find_map(Result::err)
+}
 
 /// The other rank may still be about to connect.
 fn a_window_that_is_dropped_at_once_is_withdrawn() {
@@ -21,11 +28,14 @@ fn a_window_that_is_dropped_at_once_is_withdrawn() {
                 drop(windows);
             } else {
                 let there = &windows.all[0];
-                let error = if round % 2 == 0 {
-                    std::iter::repeat_with(|| there.get_value::<u64>(0)).find_map(|one| one.err())
-                } else {
-                    let condition = Condition { at: 0, at_least: 1 };
-                    there.fetch_when(condition, 0, []).and_then(|request| request.wait()).err()
+                let error = match round % 4 {
+                    0 => until_it_fails(there, |there| there.get_value::<u64>(0).map(drop)),
+                    1 => until_it_fails(there, |there| there.iput_value(0, 1_u64)),
+                    2 => until_it_fails(there, |there| there.iput(0, &[1]).and(there.flush())),
+                    _ => {
+                        let condition = Condition { at: 0, at_least: 1 };
+                        there.fetch_when(condition, 0, []).and_then(|request| request.wait()).err()
+                    }
                 };
                 assert!(matches!(error, Some(WindowError::Withdrawn { .. })), "{error:?}");
             }
@@ -36,7 +46,11 @@ fn a_window_that_is_dropped_at_once_is_withdrawn() {
 }
 
 fn a_window_of_a_rank_that_has_left_is_an_error() {
-    for is_used_before in [false, true] {
+    let load: Use = |there| there.get_value::<u64>(0).map(drop);
+    let start: Use = |there| there.iput_value(0, 1_u64);
+    let flush: Use = |there| there.iput_value(0, 1_u64).and_then(|()| there.flush());
+    let uses = [load, start, flush].into_iter().flat_map(|one| [(one, false), (one, true)]);
+    for (one, is_used_before) in uses {
         local_nodes(&[1, 1], |world| {
             let windows = world.windows(8)?;
             if world.rank() == 0 {
@@ -48,8 +62,8 @@ fn a_window_of_a_rank_that_has_left_is_an_error() {
             if is_used_before {
                 let _ = there.put_value(0, 1_u64);
             }
-            let error =
-                std::iter::repeat_with(|| there.get_value::<u64>(0)).find_map(|one| one.err());
+            let error = until_it_fails(there, one);
+            assert_eq!(there.flush().err(), error, "it is reported again");
             let is_right = matches!(
                 error,
                 Some(WindowError::Withdrawn { .. } | WindowError::RankExited { rank: 0 })
