@@ -13,6 +13,7 @@
 //! | [`fetch_accumulate_value`](RemoteWindow::fetch_accumulate_value), [`compare_exchange_value`](RemoteWindow::compare_exchange_value) | change an element in one step, and load what it was |
 //! | [`scatter`](RemoteWindow::scatter), [`gather`](RemoteWindow::gather) | stores or loads elements at the indices of an array |
 //! | [`fetch_when`](RemoteWindow::fetch_when) | loads bytes as soon as a word has reached a value |
+//! | [`flush`](RemoteWindow::flush) | completes the nonblocking forms of put and accumulate |
 //! | [`notify`](RemoteWindow::notify) | increments a counter of the owner, and wakes the owner if it waits for it |
 //!
 //! (For appends to a buffer see [`crate::append`].)
@@ -26,6 +27,14 @@
 //! The command returns with the answer, so it is complete at the origin and at the target, too.
 //! Long ones are several commands of 8 KiB, which the node service executes in their order.
 //! Commands that several threads have under way share frames.
+//!
+//! Put and accumulate have nonblocking forms: [`iput`](RemoteWindow::iput),
+//! [`iput_value`](RemoteWindow::iput_value), [`iaccumulate`](RemoteWindow::iaccumulate),
+//! [`iaccumulate_value`](RemoteWindow::iaccumulate_value), and
+//! [`iput_signal`](RemoteWindow::iput_signal), which adds to a word behind the bytes. They return when
+//! the bytes are copied, any number of them may be under way, and they are executed in the order of
+//! their starts. A [`flush`](RemoteWindow::flush) completes them, and reports the first error. On the
+//! owner's node they are the blocking ones.
 //!
 //! Order: a process that observes an effect of a command observes the effects of all commands, and of
 //! all other operations, that its origin had completed before. So data stored before a flag are visible

@@ -203,7 +203,7 @@ impl CarriedWindow {
         // Noted before it is sent: no other thread takes the space, and the answer may come first.
         command.number = self.until(link, None, |state| {
             let has_space = state.lines + lines <= MOST_LINES;
-            has_space.then(|| state.begin(lines, *kind == Kind::Test))
+            has_space.then(|| state.begin(lines))
         })?;
         self.put(link, command, bytes)?;
         Ok(command.number)
@@ -293,22 +293,6 @@ impl CarriedWindow {
         state
     }
 
-    /// Stores bytes.
-    pub(super) fn put_bytes(&self, at: u64, bytes: &[u8], form: Form) -> Result<(), WindowError> {
-        self.start_with_bytes(Kind::Put, at, bytes, form)
-    }
-
-    fn start_with_bytes(
-        &self,
-        kind: Kind,
-        at: u64,
-        bytes: &[u8],
-        form: Form,
-    ) -> Result<(), WindowError> {
-        let piece = |piece: Range<usize>| (kind, at + piece.start as u64, 0, bytes[piece].into());
-        self.start(pieces(at, bytes.len()).map(piece), form)
-    }
-
     /// Loads bytes.
     pub(super) fn get_bytes(&self, at: u64, bytes: &mut [u8]) -> Result<(), WindowError> {
         let piece = |piece: Range<usize>| {
@@ -317,16 +301,22 @@ impl CarriedWindow {
         self.load(pieces(at, bytes.len()).map(piece), bytes)
     }
 
-    /// Combines whole elements with operands.
-    pub(super) fn accumulate(
+    /// Stores bytes, or combines whole elements with them.
+    pub(super) fn change(
         &self,
-        of @ (operation, data_type): (Arithmetic, DataType),
+        kind: Kind,
         at: u64,
-        operands: &[u8],
+        bytes: &[u8],
         form: Form,
     ) -> Result<(), WindowError> {
-        self.start_with_bytes(Kind::Accumulate(operation, data_type), at, operands, form)?;
-        self.check_divisors(of, operands)
+        let piece = |piece: Range<usize>| (kind, at + piece.start as u64, 0, bytes[piece].into());
+        self.start(pieces(at, bytes.len()).map(piece), form)?;
+        match kind {
+            Kind::Accumulate(operation, data_type) => {
+                self.check_divisors((operation, data_type), bytes)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Combines an element with an operand. Returns what it was in `previous`.
@@ -418,10 +408,9 @@ impl CarriedWindow {
 
     /// Returns true if a condition is true.
     pub(super) fn test(&self, condition: Condition) -> Result<bool, WindowError> {
-        let Condition { at, at_least } = condition;
-        let link = self.link()?;
-        let number = self.send(link, &(Kind::Test, at, at_least, Cow::Borrowed(&[])))?;
-        Ok(self.answer(link, number)?.0 == Outcome::Done)
+        let mut word = [0; 8];
+        self.get_bytes(condition.at, &mut word)?;
+        Ok(u64::from_le_bytes(word) >= condition.at_least)
     }
 
     /// Waits until a condition is true, or until the deadline. A wait that finds the deadline passed
@@ -439,14 +428,14 @@ impl CarriedWindow {
             MOST_AWAITED.. => None,
             _ => {
                 state.awaited += 1;
-                Some(Some(state.begin(0, false)))
+                Some(Some(state.begin(0)))
             }
         })?;
         let Some(number) = begun else { return self.test(condition) };
         self.put(link, Command { number, kind: Kind::Await, at, length: at_least }, &[])?;
         let in_time = self.until(link, deadline, |state| match state.take(number) {
             None if has_passed() => {
-                state.expect_test(number);
+                state.give_up(number);
                 Some(None)
             }
             answer => answer.map(Some),

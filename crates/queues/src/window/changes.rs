@@ -6,6 +6,7 @@ use super::carried::Form;
 use super::error::WindowError;
 use super::memory::WindowMemory;
 use super::remote::{Place, RemoteWindow};
+use super::wire::Kind;
 use crate::sync::{Ordering, fence};
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, Element};
 
@@ -60,7 +61,7 @@ impl RemoteWindow {
         self.check(at, bytes.len() as u64)?;
         let memory = match self.place() {
             Place::Here(memory, _) => memory,
-            Place::Elsewhere(window) => return window.put_bytes(at, bytes, form),
+            Place::Elsewhere(window) => return window.change(Kind::Put, at, bytes, form),
         };
         // Writes before wake-ups: a wait that is woken, or that checks last before it sleeps, sees
         // the bytes. A process killed in between leaves the wait to its slice.
@@ -93,7 +94,7 @@ impl RemoteWindow {
         let value = bytemuck::bytes_of(&value);
         let memory = match self.place() {
             Place::Here(memory, _) => memory,
-            Place::Elsewhere(window) => return window.put_bytes(at, value, form),
+            Place::Elsewhere(window) => return window.change(Kind::Put, at, value, form),
         };
         access::write_element(memory.words(), at, value);
         memory.wake_one(at / 8);
@@ -185,7 +186,7 @@ impl RemoteWindow {
     #[inline]
     fn combine(
         &self,
-        of @ (operation, data_type): (Arithmetic, DataType),
+        (operation, data_type): (Arithmetic, DataType),
         at: u64,
         operands: &[u8],
         form: Form,
@@ -200,7 +201,8 @@ impl RemoteWindow {
             Place::Here(memory, _) => memory,
             Place::Elsewhere(window) => {
                 self.check_operation(operation, data_type)?;
-                return window.accumulate(of, at, operands, form);
+                let kind = Kind::Accumulate(operation, data_type);
+                return window.change(kind, at, operands, form);
             }
         };
         let outcome = access::accumulate(memory.words(), operation, data_type, at, operands);

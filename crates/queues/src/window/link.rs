@@ -67,9 +67,14 @@ impl LinkState {
         Ok(())
     }
 
+    /// Returns true if a command has arrived.
+    fn has_work(&self) -> bool {
+        self.commands.waiting() > 0 && !self.is_partial
+    }
+
     /// Executes the commands of a rank that takes no answers. It waits for nothing.
     fn execute_unanswered(&mut self, window: &ServedWindow) {
-        while self.commands.waiting() > 0 && !self.is_partial && !self.has_failed {
+        while self.has_work() && !self.has_failed {
             // A failure is reported by the sink.
             let _ = self.execute(window, SLOTS as usize * LINE_BYTES, &mut Vec::new());
         }
@@ -98,8 +103,7 @@ impl Source for WindowLink {
 
     fn is_ready(&self) -> bool {
         let state = self.state();
-        state.commands.waiting() > 0 && !state.is_partial
-            || state.commands.is_awaiting() && self.window().is_ready(&state.commands)
+        state.has_work() || state.commands.is_awaiting() && self.window().is_ready(&state.commands)
     }
 
     fn close(&mut self) {
@@ -163,11 +167,6 @@ impl Sink for WindowLink {
 
     fn announcement(&self) -> Announcement {
         // The source executes them. It does not execute one of which the rest has not arrived.
-        let state = self.state();
-        if state.commands.waiting() > 0 && !state.is_partial {
-            Announcement::ByPolling
-        } else {
-            Announcement::ByEvent
-        }
+        if self.state().has_work() { Announcement::ByPolling } else { Announcement::ByEvent }
     }
 }

@@ -21,33 +21,35 @@ pub(super) struct State {
 /// Progress of a command.
 #[derive(Debug)]
 enum Progress {
-    /// The answer is on its way. That of a test may be that its condition is not true.
+    /// So many lines are on their way. Only a wait that was given up may end without its condition.
     Sent {
         lines: u64,
-        is_test: bool,
+        is_given_up: bool,
     },
     Answered(Outcome, Vec<u8>),
 }
 
 impl State {
     /// Notes a command that is about to be sent, and so many lines of its answer. Returns its number.
-    pub(super) fn begin(&mut self, lines: u64, is_test: bool) -> u64 {
+    pub(super) fn begin(&mut self, lines: u64) -> u64 {
         let number = self.next;
         self.next += 1;
         self.lines += lines;
-        self.commands.insert(number, Progress::Sent { lines, is_test });
+        self.commands.insert(number, Progress::Sent { lines, is_given_up: false });
         number
     }
 
-    /// Notes that a condition is waited for no longer: it may be answered that it is not true.
-    pub(super) fn expect_test(&mut self, number: u64) {
-        self.commands.insert(number, Progress::Sent { lines: 0, is_test: true });
+    /// Notes that a condition is waited for no longer.
+    pub(super) fn give_up(&mut self, number: u64) {
+        self.commands.insert(number, Progress::Sent { lines: 0, is_given_up: true });
     }
 
     /// Notes an answer. Returns false if no command expects it.
     pub(super) fn answer(&mut self, Answer { number, outcome }: Answer, bytes: Vec<u8>) -> bool {
         match self.commands.get(&number) {
-            Some(Progress::Sent { lines, is_test }) if *is_test || outcome != Outcome::NotTrue => {
+            Some(Progress::Sent { lines, is_given_up })
+                if *is_given_up || outcome != Outcome::NotTrue =>
+            {
                 self.lines -= lines;
                 self.commands.insert(number, Progress::Answered(outcome, bytes));
                 true

@@ -193,7 +193,7 @@ impl ServedWindow {
                 window.gather(data_type, at, &indices, loaded)
             }
             Kind::Notify => window.notify(),
-            Kind::Test | Kind::Await | Kind::Cancel => {
+            Kind::Await | Kind::Cancel => {
                 return Ok(self.test(Condition { at, at_least: length }));
             }
         };

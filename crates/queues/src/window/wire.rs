@@ -55,8 +55,6 @@ pub(super) enum Kind {
     Gather(DataType),
     /// Counts a notification of the owner.
     Notify,
-    /// Tests a condition.
-    Test,
     /// Answers when a condition is true.
     Await,
     /// Answers the [`Kind::Await`] of the same number, whether its condition is true or not.
@@ -100,11 +98,10 @@ impl Command {
             Kind::Scatter(data_type) => (3, data_type as u8, 0),
             Kind::Gather(data_type) => (4, data_type as u8, 0),
             Kind::Notify => (5, 0, 0),
-            Kind::Test => (6, 0, 0),
-            Kind::Await => (7, 0, 0),
-            Kind::Cancel => (8, 0, 0),
-            Kind::FetchAccumulate(operation, data_type) => (9, data_type as u8, operation as u8),
-            Kind::CompareExchange(data_type) => (10, data_type as u8, 0),
+            Kind::Await => (6, 0, 0),
+            Kind::Cancel => (7, 0, 0),
+            Kind::FetchAccumulate(operation, data_type) => (8, data_type as u8, operation as u8),
+            Kind::CompareExchange(data_type) => (9, data_type as u8, 0),
         }
     }
 
@@ -129,11 +126,10 @@ impl Command {
             3 => Kind::Scatter(data_type?),
             4 => Kind::Gather(data_type?),
             5 => Kind::Notify,
-            6 => Kind::Test,
-            7 => Kind::Await,
-            8 => Kind::Cancel,
-            9 => Kind::FetchAccumulate(operation?, data_type?),
-            10 => Kind::CompareExchange(data_type?),
+            6 => Kind::Await,
+            7 => Kind::Cancel,
+            8 => Kind::FetchAccumulate(operation?, data_type?),
+            9 => Kind::CompareExchange(data_type?),
             _ => return None,
         };
         Some(Command { number, kind, at, length })
@@ -265,7 +261,6 @@ mod tests {
             Just(Kind::Scatter(DataType::F32)),
             Just(Kind::Gather(DataType::Bit)),
             Just(Kind::Notify),
-            Just(Kind::Test),
             Just(Kind::Await),
             Just(Kind::Cancel),
         ]

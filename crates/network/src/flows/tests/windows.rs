@@ -21,8 +21,8 @@ const BYTES: u64 = 1024;
 /// Kinds of commands.
 const PUT: u64 = 0;
 const GET: u64 = 1;
-const AWAIT: u64 = 7;
-const CANCEL: u64 = 8;
+const AWAIT: u64 = 6;
+const CANCEL: u64 = 7;
 /// Outcomes.
 const DONE: u64 = 0;
 const NOT_TRUE: u64 = 1;
@@ -246,7 +246,7 @@ fn damaged_commands_end_the_link_of_their_rank_only() {
         line(0, 99, 0, 0, 0),
         [0, 0, 0, u64::from(u32::MAX), 0, 0, 0, 0],
         line(0, GET, 0, u64::MAX, 0),
-        [0, 0, 0, 5 | 9 << 32, 0, 0, 0, 0],
+        [0, 0, 0, 5 | 8 << 32, 0, 0, 0, 0],
         [0, 0, 1 << 61, 3 << 32, 0, 0, 0, 0],
     ];
     for line in damaged {

@@ -216,29 +216,29 @@ fn long_commands_tear_no_aligned_element() {
 fn answers_that_no_command_expects_end_the_link() {
     // Number and outcome: done, or not true.
     let forged = |number, outcome: u64| -> Line { [number, 0, 0, outcome << 32, 0, 0, 0, 0] };
-    type Use = fn(&RemoteWindow) -> Result<bool, WindowError>;
-    let put: Use = |there| there.put_value(0, 1_u64).map(|()| true);
-    let test: Use = |there| {
-        let found = there.fetch_when(TRUE, 0, []).and_then(|request| request.test())?;
-        Ok(matches!(found, Fetch::Complete(_)))
-    };
+    type Use = fn(&RemoteWindow) -> Result<(), WindowError>;
+    let put: Use = |there| there.put_value(0, 1_u64);
+    let flush: Use = |there| there.iput_value(0, 1_u64).and_then(|()| there.flush());
+    let load: Use = |there| there.get_value::<u64>(0).map(drop);
     let wait: Use =
-        |there| there.fetch_when(TRUE, 0, []).and_then(|request| request.wait()).map(|_| true);
+        |there| there.fetch_when(TRUE, 0, []).and_then(|request| request.wait()).map(|_| ());
     let corrupt = |node: &Node| Err(WindowError::Corrupt { window: node.window.offset() });
-    let expected: [(Use, Line, bool); 6] = [
+    let expected: [(Use, Line, bool); 8] = [
         (put, forged(0, 0), true),
-        (test, forged(0, 1), true),
+        (flush, forged(0, 0), true),
+        (wait, forged(0, 0), true),
         (put, forged(0, 1), false),
+        (load, forged(0, 1), false),
         (wait, forged(0, 1), false),
         (put, forged(1, 0), false),
-        (wait, forged(u64::MAX, 0), false),
+        (flush, forged(u64::MAX, 0), false),
     ];
     for (command, answer, is_valid) in expected {
         let mut node = Node::new(64);
         node.service.answers.send(answer).expect("space");
         let found = command(&node.there);
         if is_valid {
-            assert_eq!(found, Ok(answer[3] == 0));
+            assert_eq!(found, Ok(()));
             node.service.answers.send(answer).expect("space");
             assert_eq!(put(&node.there), corrupt(&node), "it was answered before");
         } else {
