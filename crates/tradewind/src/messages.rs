@@ -183,8 +183,8 @@ impl Communicator {
     /// between ranks.
     ///
     /// The ranks may be on several nodes. The node service of the target executes the commands of
-    /// ranks on other nodes, whether the target computes, sleeps or is stopped. A command returns when
-    /// it is complete at the target, as on one node, so its cost is a round trip between the node
+    /// ranks on other nodes, whether the target computes, sleeps or is stopped. A blocking command returns
+    /// when it is complete at the target, as on one node, so its cost is a round trip between the node
     /// services; commands of several threads share frames. The first command of a rank on a window of
     /// another node opens the way there, which takes 128 KiB of the rank's part of the segment. If the
     /// target or its node has failed, commands return [`WindowError::RankExited`].
@@ -200,6 +200,25 @@ impl Communicator {
     ///     world.barrier()?;
     ///     assert_eq!(windows.own.local().get_value::<u64>(0)?, 3);
     ///     // A window is freed only after all ranks have read theirs.
+    ///     world.barrier()
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// Nonblocking commands wait for no answers. Between nodes, where a command takes a round trip,
+    /// they are executed a hundred times as often, and a [flush](RemoteWindow::flush) completes them:
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local_nodes(&[1, 1], |world| {
+    ///     let windows = world.windows(8 * 1000)?;
+    ///     let there = &windows.all[1 - world.rank() as usize];
+    ///     for number in 0..1000_u64 {
+    ///         there.iput_value(8 * number, number)?;
+    ///     }
+    ///     there.flush()?; // From here on every rank finds them.
+    ///     world.barrier()?;
+    ///     assert_eq!(windows.own.local().get_value::<u64>(8 * 999)?, 999);
     ///     world.barrier()
     /// })
     /// # }

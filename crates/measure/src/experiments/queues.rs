@@ -30,10 +30,11 @@
 //! own copies of earlier ones. The records of an append buffer begin with the name of their sender.
 //! Receivers look for about a microsecond and then sleep: senders always pay for the check for
 //! sleeping receivers. The windows' remote memory commands are the exception, there the receiver
-//! polls a word: write and accumulate its own, read the sender's; only fetch waits. A stream of these
-//! has no flow control; the receiver passes words over which others were written meanwhile. Between
-//! nodes each of these commands is a round trip: `send_ns` of write and accumulate, and `receive_ns`
-//! of read and fetch, are its whole time.
+//! polls a word: write, iput and accumulate its own, read the sender's; only fetch waits. A stream of
+//! these has no flow control; the receiver passes words over which others were written meanwhile.
+//! Between nodes each of these commands but iput is a round trip: `send_ns` of write and accumulate,
+//! and `receive_ns` of read and fetch, are its whole time. A stream of iput is complete with the
+//! sender's flush, and the receiver takes no part in it.
 
 mod append;
 mod bulk;

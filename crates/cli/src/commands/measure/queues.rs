@@ -30,10 +30,11 @@ use std::process::ExitCode;
 /// with tag-on-resident once; tag-on-multicast sends them to both ranks, and a send receives the own
 /// copy of the one before. Basic is the unshared ring, with messages of up to a quarter of it, and
 /// basic-locked the same with a lock around each send and each receive. Append is a record in a
-/// buffer of the receiver. Channel, write, read, accumulate and fetch move 8 bytes, whatever sizes are
-/// given; fetch is a conditional one, which waits for the sender's store. Bulk moves private buffers,
-/// on the path that the library chooses or on one that is prescribed. Receivers look for a microsecond
-/// and then sleep; with write, read and accumulate they poll. Express, one-poll, wide, tag-on,
+/// buffer of the receiver. Channel, write, iput, read, accumulate and fetch move 8 bytes, also where
+/// other sizes are given; iput is a nonblocking write, and a flush ends its stream; fetch is a conditional
+/// one, which waits for the sender's store. Bulk moves private buffers, on the path that the library
+/// chooses or on one that is prescribed. Receivers look for a microsecond and then sleep; with write,
+/// iput, read and accumulate they poll. Express, one-poll, wide, tag-on,
 /// tag-on-resident, basic-locked and append are measured with several threads, too, which send through
 /// one queue from the first rank's core and get their answers in a queue each.
 ///
