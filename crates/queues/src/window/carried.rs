@@ -311,51 +311,28 @@ impl CarriedWindow {
     ) -> Result<(), WindowError> {
         let piece = |piece: Range<usize>| (kind, at + piece.start as u64, 0, bytes[piece].into());
         self.start(pieces(at, bytes.len()).map(piece), form)?;
-        match kind {
-            Kind::Accumulate(operation, data_type) => {
-                self.check_divisors((operation, data_type), bytes)
-            }
-            _ => Ok(()),
-        }
+        self.check_divisors(kind, bytes)
     }
 
-    /// Combines an element with an operand. Returns what it was in `previous`.
-    pub(super) fn fetch_accumulate(
+    /// Changes an element, and returns what it was in `previous`.
+    pub(super) fn exchange(
         &self,
-        of @ (operation, data_type): (Arithmetic, DataType),
+        kind: Kind,
         at: u64,
-        operand: &[u8],
+        operands: &[u8],
         previous: &mut [u8],
     ) -> Result<(), WindowError> {
-        let piece = (Kind::FetchAccumulate(operation, data_type), at, 0, operand.into());
-        self.load(std::iter::once(piece), previous)?;
-        self.check_divisors(of, operand)
+        self.load(std::iter::once((kind, at, 0, operands.into())), previous)?;
+        self.check_divisors(kind, operands)
     }
 
     /// Finds a division by zero, which depends on no element.
-    fn check_divisors(
-        &self,
-        (operation, data_type): (Arithmetic, DataType),
-        operands: &[u8],
-    ) -> Result<(), WindowError> {
-        if operation != Arithmetic::Divide {
-            return Ok(());
-        }
-        let divided = apply_in_place_left(operation, data_type, &mut operands.to_vec(), operands);
+    fn check_divisors(&self, kind: Kind, operands: &[u8]) -> Result<(), WindowError> {
+        use Arithmetic::Divide;
+        use Kind::{Accumulate, FetchAccumulate};
+        let (Accumulate(Divide, of) | FetchAccumulate(Divide, of)) = kind else { return Ok(()) };
+        let divided = apply_in_place_left(Divide, of, &mut operands.to_vec(), operands);
         divided.map_err(|error| WindowError::Arithmetic { window: self.offset, error })
-    }
-
-    /// Replaces an element that is equal to the first half of `elements` by the second. Returns what
-    /// it was in `previous`.
-    pub(super) fn compare_exchange(
-        &self,
-        data_type: DataType,
-        at: u64,
-        elements: &[u8],
-        previous: &mut [u8],
-    ) -> Result<(), WindowError> {
-        let piece = (Kind::CompareExchange(data_type), at, 0, elements.into());
-        self.load(std::iter::once(piece), previous)
     }
 
     /// Stores elements at indices, which were checked.

@@ -5,6 +5,7 @@ use super::carried::{CarriedWindow, WindowRoute};
 use super::condition::Condition;
 use super::error::WindowError;
 use super::memory::WindowMemory;
+use super::wire::Kind;
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, Element};
 use shm::event::Event;
 use shm::object::CreateError;
@@ -186,7 +187,10 @@ impl RemoteWindow {
         let of = (operation, data_type);
         let memory = match &self.place {
             Place::Here(memory, _) => memory,
-            Place::Elsewhere(window) => return window.fetch_accumulate(of, at, operand, previous),
+            Place::Elsewhere(window) => {
+                let kind = Kind::FetchAccumulate(operation, data_type);
+                return window.exchange(kind, at, operand, previous);
+            }
         };
         let outcome = access::fetch_accumulate(memory.words(), of, at, operand, previous);
         memory.wake_one(at / 8);
@@ -242,7 +246,7 @@ impl RemoteWindow {
         let memory = match &self.place {
             Place::Here(memory, _) => memory,
             Place::Elsewhere(window) => {
-                return window.compare_exchange(data_type, at, elements, previous);
+                return window.exchange(Kind::CompareExchange(data_type), at, elements, previous);
             }
         };
         access::compare_exchange(memory.words(), at, elements, previous);
