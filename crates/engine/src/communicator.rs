@@ -8,7 +8,7 @@ pub(crate) mod linked_schedule;
 mod placement;
 mod remnant;
 pub(crate) mod request;
-mod split;
+pub mod split;
 mod stream;
 
 use crate::argument::Argument;

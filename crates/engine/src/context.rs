@@ -159,6 +159,11 @@ impl Context {
         sequence
     }
 
+    /// The sequence number of the last call.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.sequence.load(Ordering::Relaxed).saturating_sub(1)
+    }
+
     /// As [`begin`](Self::begin), for a link: the rank then looks its block up.
     pub(crate) fn begin_link(&self, call: Signature) -> u64 {
         let mut pending = self.pending_links.lock();

@@ -105,6 +105,7 @@ mod deferred;
 mod error;
 mod failure;
 mod forms;
+mod group;
 mod internode;
 #[doc(hidden)]
 pub mod interop;

@@ -7,6 +7,26 @@ use crate::signature::{CallKind, Signature};
 use crate::state::StateLayout;
 use std::sync::Arc;
 
+/// State of a new communicator, which its first rank has allocated for all.
+#[derive(Debug)]
+pub struct GroupOffer {
+    offer: Offer,
+    /// Name of the communicator in a profile.
+    name: u64,
+}
+
+impl GroupOffer {
+    /// The offer of another rank.
+    pub fn none() -> Self {
+        GroupOffer { offer: Offer::none(), name: 0 }
+    }
+
+    /// Returns what the other ranks need.
+    pub fn words(&self) -> [u64; 2] {
+        [self.offer.word(), self.name]
+    }
+}
+
 impl Communicator {
     /// Creates a communicator for each colour, with ranks ordered by key, then by rank in this
     /// communicator. A rank without a colour is a member of none.
@@ -21,7 +41,6 @@ impl Communicator {
         key: i64,
     ) -> Result<Option<Arc<Communicator>>, Error> {
         let context = &self.context;
-        let member = &context.member;
         let call = Signature::new(CallKind::Split, 0, 0);
         let sequence = context.begin(call);
         let mut exchanges = context.exchanges();
@@ -32,24 +51,47 @@ impl Communicator {
             .filter(|rank| color.is_some() && all[*rank as usize][..2] == mine[..2])
             .collect();
         chosen.sort_by_key(|rank| (all[*rank as usize][2].cast_signed(), *rank));
-        let is_leader = chosen.first() == Some(&self.rank());
-        let bytes = StateLayout::new(chosen.len().max(1) as u32).bytes();
-        let offer = match is_leader {
-            true => context.offer_to_all(bytes, sequence),
-            false => Offer::none(),
+        let offer = match chosen.first() == Some(&self.rank()) {
+            true => self.offer_group(chosen.len()),
+            false => GroupOffer::none(),
         };
-        // The leader names the communicator for the profile, so all its ranks use one name.
-        let trace = member.trace().filter(|_| is_leader);
-        let name = trace.map_or(0, |trace| trace.name_communicator(member.rank()));
+        let [state, name] = offer.words();
         // All ranks take part, also those without a colour and leaders without memory: the others
         // would wait for them.
-        let answers = exchanges.run([offer.word(), name, 0, 0, 0, 0], sequence, call)?;
+        let answers = exchanges.run([state, name, 0, 0, 0, 0], sequence, call)?;
         let Some(leader) = chosen.first() else { return Ok(None) };
         let [state, name, ..] = answers[*leader as usize];
-        let purpose = || format!("one of {} ranks ({bytes} bytes)", chosen.len());
-        let state = offer.accept((*leader, state), purpose)?;
-        let rank = chosen.iter().position(|rank| *rank == self.rank()).unwrap_or(0) as u32;
-        let members = chosen.iter().map(|rank| context.members[*rank as usize]).collect();
-        Communicator::new(Arc::clone(member), members, rank, state, name).map(Some)
+        self.of_group(&chosen, offer, [state, name]).map(Some)
+    }
+
+    /// Allocates the state of a communicator of this many ranks of this one, for all of them. Its first
+    /// rank calls it, and gives the words to the others.
+    pub fn offer_group(&self, ranks: usize) -> GroupOffer {
+        let bytes = StateLayout::new(ranks.max(1) as u32).bytes();
+        let offer = self.context.offer_to_all(bytes, self.context.last_sequence());
+        // The leader names the communicator for the profile, so all its ranks use one name.
+        let member = self.member();
+        let name = member.trace().map_or(0, |trace| trace.name_communicator(member.rank()));
+        GroupOffer { offer, name }
+    }
+
+    /// Opens the communicator of `ranks` of this one, of which this is one, in this order. `offer` is what
+    /// this rank has offered, `words` are those of the first rank's offer.
+    ///
+    /// # Errors
+    /// Returns an error if the first rank has no memory for it. Another error of that rank is its own,
+    /// and the others are told that it has one.
+    pub fn of_group(
+        self: &Arc<Self>,
+        ranks: &[u32],
+        offer: GroupOffer,
+        [state, name]: [u64; 2],
+    ) -> Result<Arc<Communicator>, Error> {
+        let leader = ranks.first().copied().unwrap_or(0);
+        let purpose = || format!("one of {} ranks", ranks.len());
+        let state = offer.offer.accept((leader, state), purpose)?;
+        let rank = ranks.iter().position(|rank| *rank == self.rank()).unwrap_or(0) as u32;
+        let members = ranks.iter().map(|rank| self.context.members[*rank as usize]).collect();
+        Communicator::new(Arc::clone(self.member()), members, rank, state, name)
     }
 }

@@ -8,6 +8,7 @@ mod conformance;
 mod decisions;
 mod every_collective;
 mod examples;
+mod groups;
 mod growth;
 mod inputs_in_place;
 mod job_kinds;

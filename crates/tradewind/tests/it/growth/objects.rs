@@ -13,6 +13,7 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "dup with a message", round: dup_and_message },
     Row { name: "dup of dup", round: dup_of_dup },
     Row { name: "split", round: split },
+    Row { name: "group", round: group },
     Row { name: "split by node", round: |world, _| world.split_by_node()?.barrier() },
     Row { name: "dropped requests", round: dropped_requests },
     Row { name: "dropped requests with shared buffers", round: dropped_shared },
@@ -113,6 +114,16 @@ fn split(world: &Communicator, round: usize) -> Result<()> {
         Some(part) => allgather(&part, LONG),
         None => Ok(()),
     }
+}
+
+fn group(world: &Communicator, round: usize) -> Result<()> {
+    // Without another rank in each round.
+    let without = round as u32 % world.size();
+    if without == world.rank() {
+        return Ok(());
+    }
+    let ranks: Vec<u32> = (0..world.size()).rev().filter(|rank| *rank != without).collect();
+    allgather(&world.create_from_group(&ranks, 9)?, LONG)
 }
 
 fn dropped_requests(world: &Communicator, round: usize) -> Result<()> {
