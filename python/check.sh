@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the wheel as `pip install .` does, installs it in a fresh environment beside mpi4py and MPICH,
-# and runs a small program there, whose collectives must run on tradewind.
+# Builds the wheel as `pip install .` does, installs it in a fresh environment beside numpy, mpi4py and
+# MPICH, and runs small programs there: with the module, and one of MPI. The collectives of that must
+# run on tradewind.
 #
 #     python/check.sh [PROFILE]
 #
@@ -12,19 +13,32 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/environment"
 export PATH=$work/environment/bin:$PATH
-pip install --quiet mpi4py mpich
+pip install --quiet numpy mpi4py mpich
 pip wheel --quiet --no-deps --wheel-dir "$work" "$root"
 wheel=$(echo "$work"/tradewind-*.whl)
 pip install --quiet "$wheel"
 
-# The tag is that of the command; the library needs no later glibc.
+# The command and the library need no later glibc than the tag says. maturin has checked the module.
 tagged=$(basename "$wheel" | sed 's/.*manylinux_\([0-9]*\)_\([0-9]*\)_.*/\1.\2/')
-needed=$(objdump -T "$(tradewind mpi --library)" | grep --only-matching 'GLIBC_[0-9.]*' |
-    sed s/GLIBC_// | sort --version-sort | tail --lines 1)
-[ "$(printf '%s\n' "$needed" "$tagged" | sort --version-sort | tail --lines 1)" = "$tagged" ] || {
-    echo "the library needs glibc $needed, but the wheel is tagged $(basename "$wheel")" >&2
-    exit 1
-}
+for file in "$(command -v tradewind)" "$(tradewind mpi --library)"; do
+    needed=$(objdump -T "$file" | grep --only-matching 'GLIBC_[0-9.]*' |
+        sed s/GLIBC_// | sort --version-sort | tail --lines 1)
+    [ "$(printf '%s\n' "$needed" "$tagged" | sort --version-sort | tail --lines 1)" = "$tagged" ] || {
+        echo "$file needs glibc $needed, but the wheel is tagged $(basename "$wheel")" >&2
+        exit 1
+    }
+done
+
+cat > "$work/module.py" << 'PROGRAM'
+import numpy as np
+import tradewind as tw
+
+world = tw.world()
+request = world.iallreduce(np.full(3, world.rank + 1.0))
+total = request.wait()
+assert list(total) == [world.size * (world.size + 1) / 2] * 3, total
+PROGRAM
+(cd "$work" && timeout 60 tradewind run -n 2 -- python module.py)
 
 cat > "$work/program.py" << 'PROGRAM'
 from array import array

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from tradewind import command
+from tradewind._command import command
 
 if __name__ == "__main__":
     path = command()

@@ -66,7 +66,7 @@ mod runner;
 pub mod traffic;
 
 pub use forbidden::{forbid, forbid_process_memory};
-pub use need::{Need, allocators};
+pub use need::{Need, allocators, python};
 pub use part::{part, part_by};
 pub use runner::{run, run_in_processes, run_on_threads};
 

@@ -137,6 +137,14 @@ needs! {
     /// Other [allocators] than that of the C library.
     Allocators, "other allocators", "apt-get install libjemalloc2 libtcmalloc-minimal4",
         || !allocators().is_empty();
+    /// Python with numpy, see [`python`].
+    Python, "Python 3.11 with numpy",
+        "python3 -m venv target/python && target/python/bin/pip install numpy",
+        || python("numpy").is_some();
+    /// Python with PyTorch.
+    Torch after Python, "PyTorch 2.15",
+        "python3 -m venv target/python && target/python/bin/pip install numpy torch",
+        || python("torch._C._distributed_c10d").is_some();
     /// The libraries of the compiler's sanitizers.
     Sanitizers, "the libraries of the compiler's sanitizers", "apt-get install gcc libc6-dev",
         has_sanitizers;
@@ -176,6 +184,14 @@ pub fn allocators() -> &'static [PathBuf] {
         paths.filter(|path| path.is_file()).collect()
     });
     &ALL
+}
+
+/// Returns a Python of version 3.11 or later that imports a module: of target/python, or of `PATH`.
+pub fn python(module: &str) -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/python/bin/python");
+    let imports = format!("import sys, {module}; sys.exit(sys.version_info < (3, 11))");
+    let is_right = |path: &PathBuf| path.to_str().is_some_and(|path| runs(&[path, "-c", &imports]));
+    [Some(root), find("python3")].into_iter().flatten().find(is_right)
 }
 
 /// A compiler prints the path of a library that it has, and the mere name of another.

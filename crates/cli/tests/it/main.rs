@@ -14,6 +14,7 @@ mod nodes;
 mod overlap;
 mod pages;
 mod plogp;
+mod python;
 mod report;
 mod schedule;
 mod suite;

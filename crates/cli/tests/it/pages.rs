@@ -48,7 +48,12 @@ fn code(text: &str) -> Vec<&str> {
 /// The words behind each `tradewind` in a piece of code, up to a program that it would start.
 fn calls(piece: &str) -> Vec<Vec<&str>> {
     let mut calls = Vec::new();
-    for rest in piece.split("tradewind ").skip(1) {
+    for (at, name) in piece.match_indices("tradewind ") {
+        // A statement of Python names the module.
+        if piece[..at].ends_with("import ") || piece[..at].ends_with("from ") {
+            continue;
+        }
+        let rest = piece[at + name.len()..].split("tradewind ").next().unwrap_or_default();
         let words = rest.split([' ', ')', '|', ',']).filter(|word| !word.is_empty());
         calls.push(words.take_while(|word| !["--", "#", "&"].contains(word)).collect());
     }
