@@ -31,10 +31,10 @@
 //! Put and accumulate have nonblocking forms: [`iput`](RemoteWindow::iput),
 //! [`iput_value`](RemoteWindow::iput_value), [`iaccumulate`](RemoteWindow::iaccumulate),
 //! [`iaccumulate_value`](RemoteWindow::iaccumulate_value), and
-//! [`iput_signal`](RemoteWindow::iput_signal), which adds to a word behind the bytes. They return when
-//! the bytes are copied, any number of them may be under way, and they are executed in the order of
-//! their starts. A [`flush`](RemoteWindow::flush) completes them, and reports the first error. On the
-//! owner's node they are the blocking ones.
+//! [`iput_signal`](RemoteWindow::iput_signal), which adds to a word after the bytes are stored. They
+//! return when the bytes are copied, any number of them may be under way, and they are executed in the
+//! order of their starts. A [`flush`](RemoteWindow::flush) completes them, and reports the first error.
+//! On the owner's node they are the blocking ones.
 //!
 //! Order: a process that observes an effect of a command observes the effects of all commands, and of
 //! all other operations, that its origin had completed before. So data stored before a flag are visible

@@ -38,7 +38,7 @@ use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Number of lines that each of the two channels holds at least: of answers there are not more.
+/// Number of lines that each of the two channels holds at least: as many answers as can be under way.
 pub const CAPACITY: u64 = MOST_LINES + MOST_AWAITED as u64;
 /// Number of slots of their rings, and so the credit of either end.
 pub const SLOTS: u64 = slots_for(CAPACITY);
@@ -209,16 +209,28 @@ impl CarriedWindow {
         Ok(command.number)
     }
 
+    /// Puts the lines of a command into the ring.
     fn put(&self, link: &Link, command: Command, bytes: &[u8]) -> Result<(), WindowError> {
+        if let Some(error) = lock(&link.state).ended {
+            return Err(error);
+        }
         // Held for all lines of the command: those of another one must not come between them.
         let mut commands = lock(&link.commands);
-        command.encode(bytes, |line| commands.send(line)).map_err(|error| match error {
-            SendError::RankExited { rank } => WindowError::RankExited { rank },
-            SendError::NodeServiceEnded | SendError::ProcessExited { .. } => {
-                WindowError::NodeServiceEnded
-            }
-            SendError::Corrupt => WindowError::Corrupt { window: self.offset },
-            _ => self.withdrawn(),
+        let sent = command.encode(bytes, |line| commands.send(line));
+        drop(commands);
+        sent.map_err(|error| {
+            let error = match error {
+                SendError::RankExited { rank } => WindowError::RankExited { rank },
+                SendError::NodeServiceEnded | SendError::ProcessExited { .. } => {
+                    WindowError::NodeServiceEnded
+                }
+                SendError::Corrupt => WindowError::Corrupt { window: self.offset },
+                _ => self.withdrawn(),
+            };
+            // The first error is that of all later calls.
+            let first = *lock(&link.state).ended.get_or_insert(error);
+            link.changed.notify_all();
+            first
         })
     }
 
@@ -273,12 +285,12 @@ impl CarriedWindow {
         match received {
             Ok(Some((answer, bytes))) => {
                 if !state.answer(answer, bytes) {
-                    state.ended = Some(WindowError::Corrupt { window: self.offset });
+                    state.ended.get_or_insert(WindowError::Corrupt { window: self.offset });
                 }
             }
             Ok(None) => {}
             Err(error) => {
-                state.ended = Some(match error {
+                state.ended.get_or_insert(match error {
                     RecvError::RankExited { rank } => WindowError::RankExited { rank },
                     RecvError::NodeServiceEnded | RecvError::ProcessExited { .. } => {
                         WindowError::NodeServiceEnded
@@ -403,10 +415,7 @@ impl CarriedWindow {
         let begun = self.until(link, deadline, |state| match state.awaited {
             _ if has_passed() => Some(None),
             MOST_AWAITED.. => None,
-            _ => {
-                state.awaited += 1;
-                Some(Some(state.begin(0)))
-            }
+            _ => Some(Some(state.begin_wait())),
         })?;
         let Some(number) = begun else { return self.test(condition) };
         self.put(link, Command { number, kind: Kind::Await, at, length: at_least }, &[])?;
@@ -425,8 +434,6 @@ impl CarriedWindow {
                 self.until(link, None, |state| state.take(number))?
             }
         };
-        lock(&link.state).awaited -= 1;
-        link.changed.notify_all();
         self.error_of(outcome).map(|()| outcome == Outcome::Done)
     }
 }

@@ -28,17 +28,19 @@ impl RemoteWindow {
     /// of more than 8 KiB is executed in pieces, and those of another thread may come between them.
     ///
     /// A handle that is dropped, and a rank that leaves or dies, take nothing back: what was started is
-    /// executed, unless the window is withdrawn before. No call reports that, so flush first.
+    /// executed, unless the window is withdrawn before or the rank's node is lost. No call reports that, so
+    /// flush first.
     ///
     /// # Errors
-    /// [`WindowError::OutOfRange`]. Those of an earlier command may be found here:
-    /// [`WindowError::Withdrawn`], [`WindowError::RankExited`], [`WindowError::NodeServiceEnded`].
+    /// [`WindowError::OutOfRange`], and [`WindowError::NotOpened`] from the first command on. Those of an
+    /// earlier command may be found here: [`WindowError::Withdrawn`], [`WindowError::RankExited`],
+    /// [`WindowError::NodeServiceEnded`], [`WindowError::Corrupt`].
     pub fn iput(&self, at: u64, bytes: &[u8]) -> Result<(), WindowError> {
         self.store(at, bytes, Form::Nonblocking)
     }
 
-    /// Starts a [`put`](Self::put) as [`iput`](Self::iput) does, and adds `add` to the word at byte
-    /// `signal_at` behind it. A rank that finds the sum there finds the bytes, too: the target waits for
+    /// Starts a [`put`](Self::put) as [`iput`](Self::iput) does. Adds `add` to the word at byte `signal_at`
+    /// after the bytes are stored. A rank that finds the sum there finds the bytes, too: the target waits for
     /// it with [`fetch_when`](Self::fetch_when), and needs no flush of the origin.
     ///
     /// # Errors
@@ -213,12 +215,13 @@ impl RemoteWindow {
 
     /// Completes the nonblocking commands that this handle has started before, by any thread that has
     /// returned from their starts: they have been executed, and every rank sees their effects. To
-    /// another node it is one round trip, and on the owner's node a memory fence.
+    /// another node it is one round trip, and on the owner's node a memory fence, which never fails.
     ///
     /// # Errors
     /// The first error of these commands: [`WindowError::Withdrawn`], [`WindowError::RankExited`] if the
-    /// owner has died or its node was lost, [`WindowError::NodeServiceEnded`]. Some of the commands may
-    /// have been executed then. Later commands and flushes return it, too.
+    /// owner has died or its node was lost, [`WindowError::NodeServiceEnded`]. Some or all of the commands
+    /// may have been executed then: also if the owner withdraws its window behind them. Later commands and
+    /// flushes return it, too.
     pub fn flush(&self) -> Result<(), WindowError> {
         match self.place() {
             // SeqCst: what this rank has stored is visible before it loads what others have stored behind
@@ -226,7 +229,7 @@ impl RemoteWindow {
             Place::Here(..) => fence(Ordering::SeqCst),
             Place::Elsewhere(window) => window.flush()?,
         }
-        self.check(0, 0)
+        Ok(())
     }
 }
 

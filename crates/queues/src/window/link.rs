@@ -73,7 +73,7 @@ impl LinkState {
     }
 
     /// Executes the commands of a rank that takes no answers. It waits for nothing.
-    fn execute_unanswered(&mut self, window: &ServedWindow) {
+    fn execute_orphaned(&mut self, window: &ServedWindow) {
         while self.has_work() && !self.has_failed {
             // A failure is reported by the sink.
             let _ = self.execute(window, SLOTS as usize * LINE_BYTES, &mut Vec::new());
@@ -109,7 +109,7 @@ impl Source for WindowLink {
     fn close(&mut self) {
         let mut state = self.state();
         state.is_orphaned = true;
-        state.execute_unanswered(&self.window());
+        state.execute_orphaned(&self.window());
     }
 
     fn request(&mut self) -> Requested {
@@ -143,7 +143,7 @@ impl Sink for WindowLink {
         state.commands.add(bytes);
         state.is_partial = false;
         if state.is_orphaned {
-            state.execute_unanswered(&self.window());
+            state.execute_orphaned(&self.window());
         }
         Ok(bytes.len())
     }

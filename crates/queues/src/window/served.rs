@@ -130,6 +130,11 @@ impl ServedWindow {
         into: &mut Vec<u8>,
     ) -> Result<(), NoCommand> {
         let Command { number, kind, at, length } = command;
+        use Kind::{Accumulate, Notify, Put, Scatter};
+        if number == UNANSWERED && !matches!(kind, Put | Accumulate(..) | Scatter(_) | Notify) {
+            // The space of its answer bounds what a command loads.
+            return Err(NoCommand);
+        }
         if kind == Kind::Cancel {
             // One that was answered before has its answer.
             let Some(index) = awaited.iter().position(|one| one.number == number) else {

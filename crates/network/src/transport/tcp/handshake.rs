@@ -23,7 +23,7 @@ const MAGIC: [u8; 4] = *b"TWN1";
 /// Version of the protocol between nodes: of the handshake and of all frames behind it. A new kind
 /// of frame, or another layout of an old one, raises it, because an agent ends the connection over
 /// which a frame of an unknown kind arrives.
-const VERSION: u16 = 5;
+const VERSION: u16 = 6;
 pub(super) const HELLO_BYTES: usize = 32;
 pub(super) const ANSWER_BYTES: usize = 32;
 pub(super) const PROOF_BYTES: usize = 16;

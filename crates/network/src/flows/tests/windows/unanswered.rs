@@ -80,10 +80,19 @@ fn nothing_is_executed_behind_a_command_that_has_failed_without_an_answer() {
     assert_eq!(node.window.local().get_value::<u64>(0), Ok(1));
     assert_eq!(node.send(2, &[put(0, 5), flush(0)]), 0, "the other rank goes on");
     assert_eq!(node.received(2), [answer(0, DONE)]);
-    // A wait without an answer is none.
-    assert_eq!(node.send(2, &[line(UNANSWERED, AWAIT, 8, 1, 0), flush(1)]), 0);
-    assert_eq!(node.received(2), [answer(1, NOT_TRUE)]);
-    assert!(node.sleeps());
+}
+
+/// The space of its answer bounds what a load costs the node service.
+#[test]
+fn a_load_or_a_wait_without_an_answer_ends_the_link() {
+    for command in [line(UNANSWERED, AWAIT, 8, 1, 0), line(UNANSWERED, GET, 0, 8, 0)] {
+        let mut node = node();
+        assert_eq!(node.send(2, &[put(0, 5), command, put(0, 6), flush(1)]), 0);
+        assert!(is_end(&node.received(2)));
+        assert_eq!(node.window.local().get_value::<u64>(0), Ok(5));
+        assert_eq!(node.send(1, &[put(0, 7), flush(0)]), 0, "the other rank goes on");
+        assert_eq!(node.received(1), [answer(0, DONE)]);
+    }
 }
 
 #[test]
