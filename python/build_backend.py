@@ -46,6 +46,9 @@ def build(package, target, place, profile):
         # The command has an executable, the package a library of its name.
         libraries = [name for name in message["filenames"] if name.endswith(".so")]
         built_files = [message["executable"]] if message["executable"] else libraries
+        if not built_files:
+            # The library of this name, which the command uses.
+            continue
         place.mkdir(parents=True, exist_ok=True)
         return [Path(shutil.copy(file, place)) for file in built_files]
     raise RuntimeError(f"cargo has built no {target} of {package}")
