@@ -8,12 +8,17 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::PanicHookInfo;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// Variable that turns missing tools into failures.
 const REQUIRE_TOOLS: &str = "TRADEWIND_REQUIRE_TOOLS";
+
+/// Time after which a test hangs. No test takes a tenth of it on an idle machine.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Number of ignored tests by reason.
 type Ignored = Arc<Mutex<BTreeMap<String, usize>>>;
@@ -132,20 +137,39 @@ thread_local! {
     static PANICS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Runs a test on a new thread with its name, as libtest does.
+/// Runs a test on a new thread with its name, as libtest does. A test that hangs ends the run.
 fn run_on_thread(test: &'static Test) -> Result<(), Failed> {
+    let (ended, end) = mpsc::channel();
     let body = move || {
         PANICS.set(Some(Vec::new()));
         let result = std::panic::catch_unwind(test.run);
-        (result, PANICS.take().unwrap_or_default())
+        // Fails only if the run is about to end.
+        let _ = ended.send((result, PANICS.take().unwrap_or_default()));
     };
     let spawned = thread::Builder::new().name(name(test.path).to_owned()).spawn(body);
-    let joined = spawned.map_err(|error| format!("no thread for the test: {error}"))?.join();
-    match joined {
-        Ok((Ok(()), _)) => Ok(()),
-        Ok((Err(_), messages)) => Err(messages.join("\n").into()),
-        Err(_) => Err("the thread of the test panicked while it ended".into()),
+    let thread = spawned.map_err(|error| format!("no thread for the test: {error}"))?;
+    let limit = if test.slow.is_empty() { LIMIT } else { Duration::MAX };
+    let result = match end.recv_timeout(limit) {
+        Err(RecvTimeoutError::Timeout) => end_hanging_run(test),
+        received => received,
+    };
+    // The destructors of its thread are part of the test.
+    match (thread.join(), result) {
+        (Ok(()), Ok((Ok(()), _))) => Ok(()),
+        (Ok(()), Ok((Err(_), messages))) => Err(messages.join("\n").into()),
+        _ => Err("the thread of the test panicked while it ended".into()),
     }
+}
+
+/// Ends the run because of a test that does not end, with the stacks of all threads if gdb is there.
+fn end_hanging_run(test: &Test) -> ! {
+    eprintln!("test {} has not ended after {LIMIT:?}; the stacks of all threads:", name(test.path));
+    let process = std::process::id().to_string();
+    let commands = ["--batch", "--nx", "-ex", "thread apply all backtrace 40", "-p", &process];
+    if let Err(error) = Command::new("gdb").args(commands).status() {
+        eprintln!("none without gdb: {error}");
+    }
+    std::process::exit(1)
 }
 
 /// Runs a test as a process. If it fails, its output is the reason.
