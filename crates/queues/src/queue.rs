@@ -148,9 +148,7 @@ impl<K: QueueKind> Queue<K> {
     /// message is received; if a receiver was active at that moment and the queue is still open,
     /// close it again.
     pub fn close(&self) -> Closing {
-        let closing = K::close(&self.ring);
-        self.ring.announce_end();
-        closing
+        K::close_for_all(&self.ring)
     }
 
     /// Closes a queue after its receivers were killed. All senders, also waiting ones, find it

@@ -51,6 +51,12 @@ pub(crate) mod sealed {
         fn is_ready(ring: &RingMemory<Self::RingSlot>) -> bool;
         fn holds(ring: &RingMemory<Self::RingSlot>, count: u64) -> bool;
         fn close(ring: &RingMemory<Self::RingSlot>) -> Closing;
+        /// Closes the ring and wakes all that wait for it.
+        fn close_for_all(ring: &RingMemory<Self::RingSlot>) -> Closing {
+            let closing = Self::close(ring);
+            ring.announce_end();
+            closing
+        }
         fn reopen(ring: &RingMemory<Self::RingSlot>) -> Option<u32>;
         fn generation(ring: &RingMemory<Self::RingSlot>) -> u32;
         fn of_empty(message: ExpressMessage) -> Self::Item;

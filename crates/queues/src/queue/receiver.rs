@@ -1,7 +1,7 @@
 //! Receiving end of a queue.
 
 use super::flow::Flow;
-use super::kind::QueueKind;
+use super::kind::{Closing, QueueKind};
 use super::memory::RingMemory;
 use crate::consumers::{Consumers, Multi};
 use crate::error::RecvError;
@@ -180,6 +180,12 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
     /// [`RecvError`].
     pub fn recv_deadline(&mut self, deadline: Instant) -> Result<Option<K::Item>, RecvError> {
         self.wait(Some(deadline)).transpose()
+    }
+
+    /// Closes the queue to senders, as [`Queue::close`](crate::queue::Queue::close) does: what it
+    /// holds can still be received, and then [`RecvError::Closed`] is returned.
+    pub fn close(&self) -> Closing {
+        K::close_for_all(&self.ring)
     }
 
     /// Returns whether a message waits, or an unpublished slot that blocks later messages and that

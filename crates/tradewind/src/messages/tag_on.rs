@@ -289,8 +289,16 @@ impl TagOnReceiver {
 impl Drop for TagOnReceiver {
     /// Releases the data of the messages that were not received.
     fn drop(&mut self) {
-        while let Ok(Some(message)) = self.try_recv() {
-            drop(message);
+        // A message that entered an open queue behind the last look would keep its buffer for ever,
+        // and a sender without buffers sends nothing that finds the queue closed.
+        self.receiver.close();
+        loop {
+            match self.receiver.try_recv() {
+                Ok(Some(message)) => drop(self.open(message)),
+                // A sender composes in a slot. Polls void it if that takes long.
+                Ok(None) => std::hint::spin_loop(),
+                Err(_) => break,
+            }
         }
         if let Some(pools) = self.pools.take() {
             pools.end();

@@ -11,6 +11,7 @@ testing::tests![
     a_receiver_that_holds_a_buffer_blocks_its_sender_only,
     a_receiver_that_is_gone_keeps_the_others_from_nothing,
     data_of_a_rank_that_drops_its_port_are_freed_for_the_others,
+    a_receiver_dropped_amid_messages_keeps_no_buffer,
     data_that_a_rank_holds_stay_when_it_drops_its_port,
     a_rank_that_is_named_twice_gets_two_messages,
     tag_on_is_refused_on_all_ranks,
@@ -229,6 +230,34 @@ fn data_of_a_rank_that_drops_its_port_are_freed_for_the_others() {
         Ok(())
     })
     .expect("the job succeeds");
+}
+
+/// Messages enter until the queue is closed, also between the last look of the receiver and its end.
+fn a_receiver_dropped_amid_messages_keeps_no_buffer() {
+    const BUFFERS: u64 = 48;
+    let body = |world: Communicator| {
+        for round in 0..200 {
+            let TagOnPort { pool, sender, mut receiver } = world.tag_on(64, BUFFERS, 8)?;
+            if world.rank() == 0 {
+                for _ in 0..round % 8 {
+                    receiver.recv()?;
+                }
+                drop(receiver);
+            } else {
+                let mut sent = Ok(());
+                while !matches!(sent, Err(TagOnError::Send(SendError::Closed))) {
+                    if let Ok(buffer) = pool.take() {
+                        sent = sender.try_send(&buffer.finish(8), 0, header(1, 0), &[]);
+                    }
+                }
+            }
+            world.barrier()?;
+            let free: std::result::Result<Vec<_>, _> = (0..BUFFERS).map(|_| pool.take()).collect();
+            assert!(free.is_ok(), "round {round}: {free:?}");
+        }
+        Ok(())
+    };
+    local_nodes(&[2], body).expect("on one node");
 }
 
 fn data_that_a_rank_holds_stay_when_it_drops_its_port() {
