@@ -2,10 +2,8 @@
 
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
-use crate::internode::group::InternodeGroup;
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::communicator::split::GroupOffer;
-use network::backend::CommunicatorContext;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -58,15 +56,8 @@ impl Communicator {
         let new = self.message_context().begin()?;
         let offers = self.exchange_words(ranks, tag, [u64::from(new.offer()), 0])?;
         let group = self.group_on_node((&chosen, &places), tag)?;
-        let members = &internode.context().members;
-        let own = ranks.iter().position(|rank| *rank == self.rank());
-        let context = CommunicatorContext {
-            number: new.take(offers.iter().map(|[number, _]| *number as u32))?,
-            members: ranks.iter().map(|rank| members[*rank as usize]).collect(),
-            rank: own.unwrap_or(0) as u32,
-        };
-        let job = Arc::clone(internode.job());
-        let subset = InternodeGroup::of(job, Arc::clone(&group), context);
+        let number = new.take(offers.iter().map(|[number, _]| *number as u32))?;
+        let subset = internode.subset(&group, ranks, number);
         drop(creation);
         self.subset(group, Some(subset))
     }

@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::internode::group::InternodeGroup;
 use crate::placement::Placement;
 use engine::signature::{CallKind, Signature};
-use network::backend::CommunicatorContext;
 use std::sync::Arc;
 
 /// # New communicators
@@ -107,21 +106,14 @@ impl Communicator {
         // The rank decides between equal keys, so all ranks compute the same order.
         chosen.sort_by_key(|rank| (gathered[*rank as usize][2].cast_signed(), *rank));
         let own = chosen.iter().position(|rank| *rank == internode.rank());
-        let rank = own.unwrap_or(0) as u32;
-        let group = self.group().split(color, i64::from(rank))?;
+        let group = self.group().split(color, own.unwrap_or(0) as i64)?;
         let Some(group) = group else { return Ok(None) };
         // All of them are on this node: the group alone is the communicator.
         if group.size() as usize == chosen.len() {
             return self.subset(group, None).map(Some);
         }
-        let members = &internode.context().members;
-        let context = CommunicatorContext {
-            number: new.take(chosen.iter().map(|rank| gathered[*rank as usize][3] as u32))?,
-            members: chosen.iter().map(|rank| members[*rank as usize]).collect(),
-            rank,
-        };
-        let job = Arc::clone(internode.job());
-        let subset = InternodeGroup::of(job, Arc::clone(&group), context);
+        let number = new.take(chosen.iter().map(|rank| gathered[*rank as usize][3] as u32))?;
+        let subset = internode.subset(&group, &chosen, number);
         drop(creation);
         self.subset(group, Some(subset)).map(Some)
     }

@@ -192,8 +192,22 @@ impl InternodeGroup {
         InternodeGroup::of(job, Arc::clone(group), CommunicatorContext { number: 0, members, rank })
     }
 
+    /// Some of these ranks, in the order of the list and with the number that they have agreed on. This rank
+    /// is one of them, and `group` has those on this node.
+    pub(crate) fn subset(
+        &self,
+        group: &Arc<NodeCommunicator>,
+        ranks: &[u32],
+        number: u32,
+    ) -> Arc<Self> {
+        let members = ranks.iter().map(|rank| self.context.members[*rank as usize]).collect();
+        let rank = ranks.iter().position(|rank| *rank == self.rank()).unwrap_or(0) as u32;
+        let context = CommunicatorContext { number, members, rank };
+        InternodeGroup::of(Arc::clone(&self.job), Arc::clone(group), context)
+    }
+
     /// The ranks of a context; `group` has those on this node.
-    pub(crate) fn of(
+    fn of(
         job: Arc<InternodeJob>,
         group: Arc<NodeCommunicator>,
         context: CommunicatorContext,
