@@ -318,6 +318,12 @@ impl Offer {
         self.word
     }
 
+    /// Returns the memory that this rank has offered.
+    pub(crate) fn memory(&self) -> Option<Offset> {
+        let is_allocated = self.word != 0 && self.failure.is_none();
+        is_allocated.then_some(Offset(self.word))
+    }
+
     /// Returns the memory of the `word` that `rank` has offered. If that rank is short of memory, all
     /// get the same error of this purpose; if something else has failed there, only the others do.
     pub(crate) fn accept(

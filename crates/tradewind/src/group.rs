@@ -7,8 +7,17 @@ use engine::communicator::split::GroupOffer;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Words that a rank of a new communicator tells the others.
-type Words = [u64; 2];
+/// Words that a rank of a new communicator tells the others: the number that it offers for it, and from
+/// the first rank on each node the words of its [`GroupOffer`].
+type Words = [u64; 3];
+
+/// The ranks of a list that are on this node.
+struct PartOnNode {
+    /// Index in the list of the first of them.
+    first: usize,
+    /// Their ranks in the communicator of the node.
+    places: Vec<u32>,
+}
 
 impl Communicator {
     /// Makes a communicator of some ranks of this one, in the order of the list, like
@@ -37,27 +46,16 @@ impl Communicator {
     /// [`split`](Self::split) does.
     pub fn create_from_group(&self, ranks: &[u32], tag: u32) -> Result<Communicator> {
         self.check_group(ranks)?;
-        let Some(internode) = self.internode() else {
-            let group = self.group_on_node((ranks, ranks), tag)?;
+        let part = self.part_on_node(ranks);
+        let internode = self.internode().filter(|_| part.places.len() < ranks.len());
+        let Some(internode) = internode else {
+            let (group, _) = self.agree(ranks, &part, tag, 0)?;
             return self.subset(group, None);
         };
-        let node_of = |rank: u32| internode.node_of(rank);
-        let own_node = node_of(self.rank());
-        // The communicator of this node has its ranks in this order.
-        let here: Vec<u32> = (0..self.size()).filter(|rank| node_of(*rank) == own_node).collect();
-        let place = |rank: &u32| here.iter().position(|one| one == rank).map(|place| place as u32);
-        let chosen: Vec<u32> = ranks.iter().copied().filter(|rank| here.contains(rank)).collect();
-        let places: Vec<u32> = chosen.iter().filter_map(place).collect();
-        if chosen.len() == ranks.len() {
-            let group = self.group_on_node((ranks, &places), tag)?;
-            return self.subset(group, None);
-        }
         let creation = internode.job().begin_creation();
         let new = self.message_context().begin()?;
-        let offers = self.exchange_words(ranks, tag, [u64::from(new.offer()), 0])?;
-        let group = self.group_on_node((&chosen, &places), tag)?;
-        let number = new.take(offers.iter().map(|[number, _]| *number as u32))?;
-        let subset = internode.subset(&group, ranks, number);
+        let (group, numbers) = self.agree(ranks, &part, tag, new.offer())?;
+        let subset = internode.subset(&group, ranks, new.take(numbers)?);
         drop(creation);
         self.subset(group, Some(subset))
     }
@@ -84,62 +82,94 @@ impl Communicator {
         Ok(())
     }
 
-    /// The communicator of ranks of this node, by their ranks here and in the communicator of the node.
-    fn group_on_node(
-        &self,
-        (ranks, places): (&[u32], &[u32]),
-        tag: u32,
-    ) -> Result<Arc<NodeCommunicator>> {
-        let offer = match ranks.first() == Some(&self.rank()) {
-            true => self.group().offer_group(ranks.len()),
-            false => GroupOffer::none(),
+    fn part_on_node(&self, ranks: &[u32]) -> PartOnNode {
+        let Some(internode) = self.internode() else {
+            return PartOnNode { first: 0, places: ranks.to_vec() };
         };
-        // Also without memory, so that the others learn of it.
-        let all = self.exchange_words(ranks, tag, offer.words())?;
-        let first = all.first().copied().unwrap_or_default();
-        Ok(self.group().of_group(places, offer, first)?)
+        let own_node = internode.node_of(self.rank());
+        let is_here = |rank: &u32| internode.node_of(*rank) == own_node;
+        // The communicator of this node has its ranks in this order.
+        let here: Vec<u32> = (0..self.size()).filter(is_here).collect();
+        let places = ranks.iter().filter_map(|rank| here.binary_search(rank).ok());
+        PartOnNode {
+            first: ranks.iter().position(is_here).unwrap_or(0),
+            places: places.map(|place| place as u32).collect(),
+        }
     }
 
-    /// Returns the words of the ranks of the list, in its order: its first rank collects and sends them.
+    /// Makes the communicator of the ranks of the list that are on this node, once all ranks have the same
+    /// list. Returns it with the numbers that they have offered.
+    fn agree(
+        &self,
+        ranks: &[u32],
+        part: &PartOnNode,
+        tag: u32,
+        number: u32,
+    ) -> Result<(Arc<NodeCommunicator>, Vec<u32>)> {
+        let offer = match ranks.get(part.first) == Some(&self.rank()) {
+            true => self.group().offer_group(part.places.len()),
+            false => GroupOffer::none(),
+        };
+        let [state, name] = offer.words();
+        // Also without memory, so that the others learn of it.
+        let all = match self.exchange_words(ranks, tag, [number.into(), state, name])? {
+            Ok(all) => all,
+            Err(refused) => {
+                self.group().take_back(offer);
+                return Err(refused);
+            }
+        };
+        let [_, state, name] = all.get(part.first).copied().unwrap_or_default();
+        let group = self.group().of_group(&part.places, offer, [state, name])?;
+        Ok((group, all.iter().map(|[number, ..]| *number as u32).collect()))
+    }
+
+    /// Returns the words of the ranks of the list, in its order. Its first rank collects them, compares the
+    /// lists, and sends all words to the others.
     ///
     /// # Errors
-    /// Fails on all ranks of the list if one of them is gone, or has another list with the same first rank.
-    fn exchange_words(&self, ranks: &[u32], tag: u32, own: Words) -> Result<Vec<Words>> {
-        let list = [ranks.len() as u64, digest(ranks)];
+    /// The inner error is that of all ranks: one of them is gone, or has another list with the same first
+    /// rank. None has got any words. With the outer error, some ranks may have got them.
+    fn exchange_words(
+        &self,
+        ranks: &[u32],
+        tag: u32,
+        own: Words,
+    ) -> Result<std::result::Result<Vec<Words>, Error>> {
+        let list: Vec<u64> = ranks.iter().map(|rank| u64::from(*rank)).collect();
         let mut all = vec![own; ranks.len()];
-        let Some((first, others)) = ranks.split_first() else { return Ok(all) };
+        let Some((first, others)) = ranks.split_first() else { return Ok(Ok(all)) };
         if *first != self.rank() {
-            self.send(&[list, own], *first, tag)?;
+            self.send(&[&own[..], &list].concat(), *first, tag)?;
             let status = self.recv(&mut all, *first, tag)?;
-            return match status.bytes() == size_of_val(&all[..]) as u64 {
-                true => Ok(all),
-                false => Err(other_list(*first)),
-            };
+            let is_refused = status.bytes() != size_of_val(&all[..]) as u64;
+            return Ok(if is_refused { Err(other_list(*first)) } else { Ok(all) });
         }
         let mut outcome = Ok(());
+        // With space for the longest list, so that none is cut off where it differs.
+        let mut message = vec![0; own.len() + self.size() as usize];
         for (rank, words) in others.iter().zip(&mut all[1..]) {
-            let mut theirs = [[0; 2]; 2];
-            let received = match self.recv(&mut theirs, *rank, tag) {
-                Ok(_) if theirs[0] != list => Err(other_list(*rank)),
-                received => received.map(drop),
-            };
-            *words = theirs[1];
+            let received = self.recv(&mut message, *rank, tag).and_then(|status| {
+                let count = status.count::<u64>().unwrap_or(0);
+                let found = message[..count].split_first_chunk();
+                let (theirs, _) =
+                    found.filter(|(_, same)| *same == list).ok_or_else(|| other_list(*rank))?;
+                *words = *theirs;
+                Ok(())
+            });
             outcome = outcome.and(received);
         }
         // Nothing, which no rank takes for the words, after a failure. All get it: they wait for it.
         let answer = if outcome.is_ok() { &all[..] } else { &[] };
+        let mut sent = Ok(());
         for rank in others {
-            outcome = outcome.and(self.send(answer, *rank, tag));
+            sent = sent.and(self.send(answer, *rank, tag));
         }
-        outcome.map(|()| all)
+        match outcome {
+            Ok(()) => sent.map(|()| Ok(all)),
+            Err(refused) => Ok(Err(refused)),
+        }
     }
-}
-
-/// A number that differs for different lists, in all likelihood (FNV-1a).
-fn digest(ranks: &[u32]) -> u64 {
-    ranks.iter().fold(0xcbf2_9ce4_8422_2325, |digest: u64, rank| {
-        (digest ^ u64::from(*rank)).wrapping_mul(0x100_0000_01b3)
-    })
 }
 
 #[cold]

@@ -21,7 +21,7 @@ impl GroupOffer {
         GroupOffer { offer: Offer::none(), name: 0 }
     }
 
-    /// Returns what the other ranks need.
+    /// Returns the words for the other ranks.
     pub fn words(&self) -> [u64; 2] {
         [self.offer.word(), self.name]
     }
@@ -64,8 +64,8 @@ impl Communicator {
         self.of_group(&chosen, offer, [state, name]).map(Some)
     }
 
-    /// Allocates the state of a communicator of this many ranks of this one, for all of them. Its first
-    /// rank calls it, and gives the words to the others.
+    /// Allocates the state of a communicator of this many ranks of this one. Its first rank calls this for
+    /// all of them, and gives the words to the others.
     pub fn offer_group(&self, ranks: usize) -> GroupOffer {
         let bytes = StateLayout::new(ranks.max(1) as u32).bytes();
         let offer = self.context.offer_to_all(bytes, self.context.last_sequence());
@@ -75,8 +75,8 @@ impl Communicator {
         GroupOffer { offer, name }
     }
 
-    /// Opens the communicator of `ranks` of this one, of which this is one, in this order. `offer` is what
-    /// this rank has offered, `words` are those of the first rank's offer.
+    /// Opens the communicator of `ranks` of this one, in this order. This rank is one of them. `offer` is
+    /// its own offer, the words are from the offer of the first rank.
     ///
     /// # Errors
     /// Returns an error if the first rank has no memory for it. Another error of that rank is its own,
@@ -93,5 +93,15 @@ impl Communicator {
         let rank = ranks.iter().position(|rank| *rank == self.rank()).unwrap_or(0) as u32;
         let members = ranks.iter().map(|rank| self.context.members[*rank as usize]).collect();
         Communicator::new(Arc::clone(self.member()), members, rank, state, name)
+    }
+
+    /// Frees the state that this rank has offered. No other rank has got the words of the offer, so none
+    /// opens the state.
+    pub fn take_back(&self, offer: GroupOffer) {
+        if let Some(at) = offer.offer.memory() {
+            // This rank is its only user.
+            self.member().release_shared(at, 1, true);
+            self.member().end_some();
+        }
     }
 }

@@ -60,7 +60,7 @@ fn groups_are_made_of_groups() {
         let made = kind.run(5, |world| {
             let (rank, all) = (world.rank(), [4, 1, 3, 0, 2]);
             let turned = world.create_from_group(&all, 1)?;
-            // Ranks of the group: those of the job are 3, 4 and 2.
+            // Ranks of the group. Their ranks in the job are 3, 4 and 2.
             let part = [2, 0, 4];
             if part.contains(&turned.rank()) {
                 check(&turned.create_from_group(&part, 1)?, &part, turned.rank())?;
@@ -120,20 +120,29 @@ fn lists_that_are_no_group_are_refused() {
     .expect("the job is sound");
 }
 
-/// No rank opens a state that was allocated for fewer ranks.
+/// No rank opens a state that was allocated for fewer ranks, and nothing of it is left.
 fn lists_that_differ_are_refused() {
-    for kind in KINDS {
+    let cases: [[&[u32]; 4]; 3] = [
+        [&[0, 1, 3], &[0, 1, 2, 3], &[], &[0, 1, 3]],
+        [&[0, 1, 2, 3], &[0, 1, 3], &[0, 1, 2, 3], &[0, 1, 2, 3]],
+        [&[0, 1, 2, 3], &[0, 1, 2, 3], &[0, 1, 3, 2], &[0, 1, 2, 3]],
+    ];
+    for (kind, lists) in KINDS.iter().flat_map(|kind| cases.map(|lists| (kind, lists))) {
         let made = kind.run(4, |world| {
-            let lists: [&[u32]; 4] = [&[0, 1, 3], &[0, 1, 2, 3], &[], &[0, 1, 3]];
             let list = lists[world.rank() as usize];
             if list.is_empty() {
                 return Ok(());
             }
-            let error = world.create_from_group(list, 5).expect_err("no group").to_string();
-            assert!(error.contains("must be the same on all"), "{error}");
-            // Nothing of it is left.
-            let same = [0, 1, 3];
-            check(&world.create_from_group(&same, 5)?, &same, world.rank())
+            let refuse = || {
+                let error = world.create_from_group(list, 5).expect_err("no group").to_string();
+                assert!(error.contains("must be the same on all"), "{error}");
+                world.allocated_bytes()
+            };
+            let first = refuse();
+            let all: Vec<u64> = (0..20).map(|_| refuse()).collect();
+            assert_eq!(all, [first; 20], "{kind}: bytes of rank {}", world.rank());
+            let same = lists[0];
+            check(&world.create_from_group(same, 5)?, same, world.rank())
         });
         made.unwrap_or_else(|error| panic!("{kind}: {error}"));
     }
