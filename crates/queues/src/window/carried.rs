@@ -15,7 +15,7 @@
 //!
 //! The thread that waits first receives the answers, also those of the others, until it has its own;
 //! the others sleep meanwhile, and one of them continues. The lines of answers under way are bounded,
-//! and as many always have credit. So the node service executes what arrives, and a thread that
+//! and as many always have credit. So the node service executes all that arrives, and a thread that
 //! waits for space in the ring finds some, whether or not another one receives answers.
 
 mod answers;
@@ -101,7 +101,7 @@ pub(super) enum Form {
     Nonblocking,
 }
 
-/// Splits so many bytes from `at` on into pieces. Each but the first begins with a word of the window,
+/// Splits bytes from `at` on into pieces. Each but the first begins with a word of the window,
 /// so no aligned element lies in two of them.
 fn pieces(at: u64, bytes: usize) -> impl Iterator<Item = Range<usize>> {
     let mut end = 0;
@@ -326,7 +326,7 @@ impl CarriedWindow {
         self.check_divisors(kind, bytes)
     }
 
-    /// Changes an element, and returns what it was in `previous`.
+    /// Changes an element, and returns its previous value in `previous`.
     pub(super) fn exchange(
         &self,
         kind: Kind,

@@ -24,15 +24,16 @@ impl RemoteWindow {
     /// number of commands may be under way. While the way to the other node is full, the call waits.
     ///
     /// Commands of one handle are executed in the order of their starts, blocking ones included, with
-    /// any operations, places and lengths. So a later [`get`](Self::get) loads what was put. A command
-    /// of more than 8 KiB is executed in pieces, and those of another thread may come between them.
+    /// any operations, places and lengths. So a later [`get`](Self::get) loads the bytes of an earlier put.
+    /// A command of more than 8 KiB is executed in pieces, and commands of other threads may come between
+    /// them.
     ///
-    /// A handle that is dropped, and a rank that leaves or dies, take nothing back: what was started is
+    /// A handle that is dropped, and a rank that leaves or dies, take nothing back: started commands are
     /// executed, unless the window is withdrawn before or the rank's node is lost. No call reports that, so
     /// flush first.
     ///
     /// # Errors
-    /// [`WindowError::OutOfRange`], and [`WindowError::NotOpened`] from the first command on. Those of an
+    /// [`WindowError::OutOfRange`], and [`WindowError::NotOpened`] from the first command on. Errors of an
     /// earlier command may be found here: [`WindowError::Withdrawn`], [`WindowError::RankExited`],
     /// [`WindowError::NodeServiceEnded`], [`WindowError::Corrupt`].
     pub fn iput(&self, at: u64, bytes: &[u8]) -> Result<(), WindowError> {
@@ -166,8 +167,7 @@ impl RemoteWindow {
         at: u64,
         operand: T,
     ) -> Result<(), WindowError> {
-        let operand = bytemuck::bytes_of(&operand);
-        self.combine((operation, T::DATA_TYPE), at, operand, Form::Blocking)
+        self.combine_value(operation, at, operand, Form::Blocking)
     }
 
     /// Starts an [`accumulate_value`](Self::accumulate_value), as [`iput`](Self::iput) does.
@@ -181,8 +181,18 @@ impl RemoteWindow {
         at: u64,
         operand: T,
     ) -> Result<(), WindowError> {
-        let operand = bytemuck::bytes_of(&operand);
-        self.combine((operation, T::DATA_TYPE), at, operand, Form::Nonblocking)
+        self.combine_value(operation, at, operand, Form::Nonblocking)
+    }
+
+    #[inline]
+    fn combine_value<T: Element>(
+        &self,
+        operation: Arithmetic,
+        at: u64,
+        operand: T,
+        form: Form,
+    ) -> Result<(), WindowError> {
+        self.combine((operation, T::DATA_TYPE), at, bytemuck::bytes_of(&operand), form)
     }
 
     #[inline]
@@ -224,8 +234,8 @@ impl RemoteWindow {
     /// flushes return it, too.
     pub fn flush(&self) -> Result<(), WindowError> {
         match self.place() {
-            // SeqCst: what this rank has stored is visible before it loads what others have stored behind
-            // their own flush.
+            // SeqCst: the stores of this rank are visible before it loads words that others have stored
+            // before their own flush.
             Place::Here(..) => fence(Ordering::SeqCst),
             Place::Elsewhere(window) => window.flush()?,
         }

@@ -53,7 +53,7 @@ impl WindowLink {
 }
 
 impl LinkState {
-    /// Executes commands, with answers of at most so many bytes.
+    /// Executes commands, with answers of at most this many bytes.
     fn execute(
         &mut self,
         window: &ServedWindow,

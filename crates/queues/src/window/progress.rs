@@ -21,7 +21,7 @@ pub(super) struct State {
 /// Progress of a command.
 #[derive(Debug)]
 enum Progress {
-    /// So many lines are on their way. Only a wait that was given up may end without its condition.
+    /// Lines of answers are on their way. Only a wait that was given up may end without its condition.
     Sent {
         lines: u64,
         is_condition: bool,
@@ -31,7 +31,7 @@ enum Progress {
 }
 
 impl State {
-    /// Notes a command that is about to be sent, and so many lines of its answer. Returns its number.
+    /// Notes a command that is about to be sent, and the lines of its answer. Returns its number.
     pub(super) fn begin(&mut self, lines: u64) -> u64 {
         self.lines += lines;
         self.insert(Progress::Sent { lines, is_condition: false, is_given_up: false })

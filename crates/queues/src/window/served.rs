@@ -95,7 +95,7 @@ impl ServedWindow {
         let end = into.len().saturating_add(limit);
         let WindowCommands { kept, start, executed, awaited, failure } = commands;
         while let Some(read) = wire::command(&kept[*start..]).map_err(|_| NoCommand)? {
-            // What a command is not answered with counts as well: the bound is one of the space.
+            // Answers that are not sent count as well: the bound is one of the space.
             let lines = lines_of(read.head.answer_bytes().ok_or(NoCommand)?) as usize;
             if read.head.number != UNANSWERED && into.len() + lines * LINE_BYTES > end {
                 // It stays the first one, so commands are executed in their order later, too.
@@ -132,7 +132,7 @@ impl ServedWindow {
         let Command { number, kind, at, length } = command;
         use Kind::{Accumulate, Notify, Put, Scatter};
         if number == UNANSWERED && !matches!(kind, Put | Accumulate(..) | Scatter(_) | Notify) {
-            // The space of its answer bounds what a command loads.
+            // The space of its answer bounds the bytes that a command loads.
             return Err(NoCommand);
         }
         if kind == Kind::Cancel {

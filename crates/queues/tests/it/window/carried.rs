@@ -257,7 +257,7 @@ fn commands_without_answers_are_executed_in_their_order() {
     let lines = std::thread::scope(|scope| {
         let service = scope.spawn(|| service.run());
         assert_eq!(there.flush(), Ok(()), "nothing was started");
-        // Several times what the ring holds, of any length, each over the one before.
+        // Several times the capacity of the ring, of any length, each over the one before.
         for (number, length) in (0..3 * SLOTS).map(|number| (number as u8, number % 40)) {
             there.iput(number as u64 % 3, &vec![number; length as usize]).expect("inside");
         }
@@ -265,7 +265,7 @@ fn commands_without_answers_are_executed_in_their_order() {
         there.iput(7, &vec![5; 3 * MOST as usize]).expect("inside");
         there.iput_value(8, 9_u32).expect("inside");
         there.iaccumulate_value(Arithmetic::Multiply, 8, 3_u32).expect("inside");
-        // A blocking command finds what was started before.
+        // A blocking command finds the effects of those started before.
         assert_eq!(there.get_value::<u32>(8), Ok(27));
         there.iput_signal(100, b"signal", 16, 4).expect("inside");
         there.iaccumulate(Arithmetic::Add, DataType::U8, 100, &[1; 6]).expect("inside");
@@ -341,7 +341,7 @@ fn a_wait_for_space_ends_with_its_owner() {
             };
             (0..).map(start).find(Result::is_err)
         });
-        // No space is left for what is started now.
+        // No space is left for a command that is started now.
         while started.load(Ordering::Acquire) < SLOTS {
             std::thread::yield_now();
         }
