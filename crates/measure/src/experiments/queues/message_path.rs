@@ -52,7 +52,7 @@ pub(super) trait MessagePath: Send {
         Ok(())
     }
 
-    /// Counts so many messages of a stream as received.
+    /// Counts messages of a stream as received.
     fn skip(&mut self, _count: u64) {}
 
     /// Returns true if the message received last is right. [`receive`](Self::receive) has filled

@@ -103,11 +103,10 @@ pub(super) fn stream<W: MessagePath>(
 ) -> Result<f64, Error> {
     let messages = count * threads as u64;
     world.barrier()?;
-    if ways.iter().any(|way| way.path.is_flushed()) {
-        return flushed_stream(world, ways, count, messages);
-    }
-    if world.nodes() > 1 {
-        return answered_stream(world, ways, count, messages);
+    let is_flushed = ways.iter().any(|way| way.path.is_flushed());
+    // Nodes have a clock each.
+    if is_flushed || world.nodes() > 1 {
+        return stream_by_sender(world, ways, count, messages, is_flushed);
     }
     let mut ends = [i64::MIN; 2];
     if world.rank() == 0 {
@@ -121,41 +120,29 @@ pub(super) fn stream<W: MessagePath>(
     Ok((all[0] + all[1]) as f64 / messages as f64)
 }
 
-/// The same between nodes, which have a clock each: to the arrival of an answer to the last message.
-fn answered_stream<W: MessagePath>(
+/// The same by the clock of the sender alone: to the end of its flush, in which the receiver takes no part,
+/// or to the arrival of an answer to the last message.
+fn stream_by_sender<W: MessagePath>(
     world: &Communicator,
     ways: &mut [End<W>],
     count: u64,
     messages: u64,
+    is_flushed: bool,
 ) -> Result<f64, Error> {
     let mut time = 0;
     if world.rank() == 0 {
         let Span { begin, .. } = whole(&send(ways, count)?);
-        if let Some(first) = ways.first_mut() {
+        if is_flushed {
+            ways.iter_mut().try_for_each(|way| way.path.flush())?;
+        } else if let Some(first) = ways.first_mut() {
             first.receive()?;
         }
         time = now_ns() - begin;
+    } else if is_flushed {
+        ways.iter_mut().for_each(|way| way.path.skip(messages));
     } else {
         receive(ways, messages)?;
         send(ways, 1)?;
-    }
-    Ok(agreement::largest(world, &[time as f64])?[0] / messages as f64)
-}
-
-/// The same where the receiver takes no part: to the end of the sender's flush.
-fn flushed_stream<W: MessagePath>(
-    world: &Communicator,
-    ways: &mut [End<W>],
-    count: u64,
-    messages: u64,
-) -> Result<f64, Error> {
-    let mut time = 0;
-    if world.rank() == 0 {
-        let Span { begin, .. } = whole(&send(ways, count)?);
-        ways.iter_mut().try_for_each(|way| way.path.flush())?;
-        time = now_ns() - begin;
-    } else {
-        ways.iter_mut().for_each(|way| way.path.skip(messages));
     }
     Ok(agreement::largest(world, &[time as f64])?[0] / messages as f64)
 }

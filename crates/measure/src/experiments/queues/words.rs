@@ -49,7 +49,7 @@ impl MessagePath for Doubles {
 pub(super) enum Command {
     /// The sender writes into the receiver's window.
     Write,
-    /// The same without a wait for each.
+    /// The sender starts to write, without a wait for each message.
     Iput,
     /// The receiver reads from the sender's window, where the sender has written.
     Read,
