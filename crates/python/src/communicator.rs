@@ -69,15 +69,15 @@ collectives! {
         }
 
         /// Splits the communicator: the ranks with the same `color` form a new one, ordered by `key`,
-        /// then by rank. Returns `None` to a rank whose color is `None`. Waits for all ranks.
+        /// then by rank. A rank with the color `None` gets `None`. Waits for all ranks.
         #[pyo3(signature = (color, key=0))]
         fn split(&self, py: Python<'_>, color: Option<u32>, key: i64) -> PyResult<Option<Communicator>> {
             let part = self.derive(py, |communicator| communicator.split(color, key))?;
             Ok(part.map(Communicator::new))
         }
 
-        /// Makes a communicator of the same ranks, whose operations match none of this one. Waits for all
-        /// ranks.
+        /// Makes a communicator of the same ranks. Operations of the two do not match each other. Waits for
+        /// all ranks.
         fn dup(&self, py: Python<'_>) -> PyResult<Communicator> {
             Ok(Communicator::new(self.derive(py, |communicator| communicator.dup())?))
         }
@@ -113,8 +113,8 @@ collectives! {
             Ok(Neighbors::new(made))
         }
 
-        /// Makes a communicator in which the neighbours are those of a grid: dimension by dimension the
-        /// previous and the next rank. The last dimension varies fastest.
+        /// Makes a communicator with the neighbours of a grid: dimension by dimension the previous and the
+        /// next rank. The last dimension varies fastest.
         fn cartesian(
             &self,
             py: Python<'_>,
@@ -176,7 +176,7 @@ collectives! {
 
         /// Sends one message and receives another one, without a deadlock in any order of the ranks.
         #[pyo3(signature = (data, to, out, source=None, tag=0, recv_tag=None))]
-        #[expect(clippy::too_many_arguments, reason = "those of MPI")]
+        #[expect(clippy::too_many_arguments, reason = "the arguments of MPI_Sendrecv")]
         fn sendrecv(
             &self,
             py: Python<'_>,

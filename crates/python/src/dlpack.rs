@@ -31,8 +31,8 @@ struct Tensor {
     byte_offset: u64,
 }
 
-/// Devices of which this process reaches the memory: the processor, and memory that is pinned for
-/// CUDA or ROCm.
+/// Devices with memory that this process reaches: the processor, and memory that is pinned for CUDA or
+/// ROCm.
 const REACHABLE: [i32; 3] = [1, 3, 11];
 
 /// Memory of an array.

@@ -1,4 +1,4 @@
-//! Handles to what belongs to the job: they end when the process leaves it, and in forked processes.
+//! Handles to objects of the job. They end when the process leaves the job, and in forked processes.
 
 use crate::errors::error;
 use pyo3::prelude::*;
@@ -43,7 +43,7 @@ impl<T: Send + Sync> End for Slot<T> {
     }
 
     fn leak(&self) {
-        // A lock that is taken belongs to a thread that the fork has not.
+        // A lock that is taken belongs to a thread that the fork lacks.
         if let Ok(value) = self.0.try_lock() {
             std::mem::forget(value.clone());
         }

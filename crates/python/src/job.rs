@@ -137,53 +137,70 @@ pub(crate) fn local_nodes(
 /// The body of a rank, as the library calls it.
 type Body<'a> = &'a (dyn Fn(tradewind::Communicator) -> tradewind::Result<()> + Sync);
 
+/// Results and the first exception of ranks that are threads.
+#[derive(Default)]
+struct Outcomes {
+    results: Mutex<BTreeMap<u32, Py<PyAny>>>,
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl Outcomes {
+    fn raise(&self, error: PyErr) {
+        let mut first = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
+        let later = if first.is_none() { first.replace(error) } else { Some(error) };
+        // Dropped without the lock: it may execute Python.
+        drop(first);
+        drop(later);
+    }
+
+    /// Calls the function of a rank, and keeps its result or exception.
+    fn run_rank(
+        &self,
+        py: Python<'_>,
+        body: &Py<PyAny>,
+        communicator: tradewind::Communicator,
+    ) -> tradewind::Result<()> {
+        let place = communicator.rank();
+        let communicator = Py::new(py, Communicator::new(communicator));
+        let result = communicator.and_then(|communicator| {
+            let result = body.call1(py, (&communicator,));
+            // The rank has left when its function returns, although Python may keep the object.
+            communicator.get().end();
+            result
+        });
+        match result {
+            Ok(result) => {
+                let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+                results.insert(place, result);
+                Ok(())
+            }
+            Err(error) => {
+                let text = error.to_string();
+                self.raise(error);
+                Err(Error::Internal(text))
+            }
+        }
+    }
+}
+
 /// Runs a job of threads, and returns their results.
 fn run_threads(
     py: Python<'_>,
     body: Py<PyAny>,
     run: impl FnOnce(Body<'_>) -> tradewind::Result<()> + Send,
 ) -> PyResult<Vec<Py<PyAny>>> {
-    let results: Mutex<BTreeMap<u32, Py<PyAny>>> = Mutex::default();
-    let raised: Mutex<Option<PyErr>> = Mutex::new(None);
-    let raise = |error: PyErr| {
-        let mut first = raised.lock().unwrap_or_else(PoisonError::into_inner);
-        let later = if first.is_none() { first.replace(error) } else { Some(error) };
-        // Dropped without the lock: it may execute Python.
-        drop(first);
-        drop(later);
-    };
+    let outcomes = Outcomes::default();
     let interrupt = Arc::new(AtomicBool::new(false));
     let rank = |communicator: tradewind::Communicator| {
         interrupts::end_waits_by(&interrupt);
-        Python::attach(|py| {
-            let place = communicator.rank();
-            let communicator = Py::new(py, Communicator::new(communicator));
-            let result = communicator.and_then(|communicator| {
-                let result = body.call1(py, (&communicator,));
-                // The rank has left when its function returns, although Python may keep the object.
-                communicator.get().end();
-                result
-            });
-            match result {
-                Ok(result) => {
-                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                    results.insert(place, result);
-                    Ok(())
-                }
-                Err(error) => {
-                    let text = error.to_string();
-                    raise(error);
-                    Err(Error::Internal(text))
-                }
-            }
-        })
+        Python::attach(|py| outcomes.run_rank(py, &body, communicator))
     };
-    let outcome = std::thread::scope(|scope| {
+    let ended = std::thread::scope(|scope| {
         let job = scope.spawn(|| run(&rank));
         while !job.is_finished() {
             py.detach(|| std::thread::sleep(interrupts::INTERVAL_OF_LOCAL));
             if let Err(error) = py.check_signals() {
-                raise(error);
+                outcomes.raise(error);
                 // Relaxed: the threads look again and again.
                 interrupt.store(true, Ordering::Relaxed);
             }
@@ -194,10 +211,11 @@ fn run_threads(
         }
         job.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
+    let Outcomes { results, raised } = outcomes;
     if let Some(error) = raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
-    outcome.map_err(|error| exception(&error))?;
+    ended.map_err(|error| exception(&error))?;
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(results.into_values().collect())
 }

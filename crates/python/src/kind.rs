@@ -1,10 +1,10 @@
-//! The kinds of collectives, and what follows from a kind alone.
+//! The kinds of collectives, and the facts that follow from a kind alone.
 
 use crate::errors::ArgumentError;
 use pyo3::prelude::*;
 use std::fmt;
 
-/// Calls a macro with all collectives that have an input and an output: kind, what has its methods, the
+/// Calls a macro with all collectives that have an input and an output: kind, object with its methods, the
 /// three methods, and the arguments before the output, behind it, and in front of them in the persistent
 /// form.
 macro_rules! with_collectives {

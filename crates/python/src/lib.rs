@@ -1,6 +1,6 @@
 //! The Python module `tradewind._native`, over the interface of the crate [`tradewind`].
 //!
-//! `python/tradewind/__init__.py` is what programs import. An array is any object with the buffer
+//! Programs import `python/tradewind/__init__.py`. An array is any object with the buffer
 //! protocol or DLPack; its memory is used in place, and a request keeps it. Waits release the
 //! interpreter's lock and end with the exception of a signal.
 

@@ -7,7 +7,7 @@ use crate::export::Export;
 use pyo3::prelude::*;
 use std::ptr::NonNull;
 
-/// What keeps memory valid.
+/// Owner of memory, which keeps it valid.
 enum Owner {
     /// An export by the buffer protocol, which also hinders the array from changing its size.
     Buffer { _buffer: Export },
@@ -158,8 +158,8 @@ impl Memory {
     /// # Safety
     /// The memory outlives the slice, and this call has no other slice of these bytes.
     pub(crate) unsafe fn slice_mut<'a>(&self) -> &'a mut [u8] {
-        // SAFETY: as above. Other threads of Python access the bytes only if the program, which knows
-        // that the operation writes them, does not mind.
+        // SAFETY: as above. Other threads of Python access the bytes only if the program lets them, and it
+        // knows that the operation writes them.
         unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.bytes) }
     }
 }

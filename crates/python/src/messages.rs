@@ -22,13 +22,13 @@ fn tag_of(tag: Option<u32>) -> Tag {
 /// Starts an operation on the memory of a message.
 ///
 /// # Safety
-/// `start` keeps slices of the memory only in what it returns.
+/// `start` keeps slices of the memory only in its result.
 unsafe fn begin(
     communicator: Arc<Communicator>,
     memory: Memory,
     start: impl FnOnce(&'static Communicator, &Memory) -> tradewind::Result<Started>,
 ) -> PyResult<Request> {
-    // SAFETY: the request keeps the communicator, and drops what has borrowed it before.
+    // SAFETY: the request keeps the communicator, and drops the operation that borrows it before.
     let borrowed = unsafe { &*Arc::as_ptr(&communicator) };
     let started = start(borrowed, &memory).map_err(|error| exception(&error))?;
     Ok(Request::new(started, Used::Message { _communicator: communicator, _memory: memory }))

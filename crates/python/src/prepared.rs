@@ -1,4 +1,4 @@
-//! A call with its buffers, ready to run: what is common to the three forms of a collective.
+//! A call with its buffers, ready to run. The three forms of a collective share it.
 
 use crate::arrays;
 use crate::elements::Op;
@@ -33,9 +33,55 @@ impl Ranks {
             None => unreachable!("a collective between neighbours is a method of neighbours"),
         }
     }
+
+    /// The shape of the output of a call with this input.
+    fn shape_of_output(
+        &self,
+        kind: Kind,
+        arguments: &Arguments,
+        input: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<usize>> {
+        let neighbors = self.neighbors.as_ref();
+        let numbers = Numbers {
+            rank: self.communicator.rank() as usize,
+            ranks: self.communicator.size() as usize,
+            sources: neighbors.map_or(0, |one| one.sources().len()),
+            destinations: neighbors.map_or(0, |one| one.destinations().len()),
+            counts: &arguments.counts,
+            received: &arguments.received,
+        };
+        let shape: Vec<usize> = input.getattr("shape")?.extract()?;
+        kind.shape_of_output(&numbers, &shape)
+    }
+
+    /// Returns whether the input of a call is the part of the output that it is combined with or copied to.
+    ///
+    /// # Errors
+    /// It overlaps the output in another way, or has other elements.
+    fn is_in_output(&self, kind: Kind, input: &Memory, output: &Memory) -> PyResult<bool> {
+        if input.elements() != output.elements() {
+            let text =
+                format!("the input has {}, the output {}", input.elements(), output.elements());
+            return Err(ArrayError::new_err(text));
+        }
+        let rank = self.communicator.rank() as usize;
+        let size = self.communicator.size() as usize;
+        let has_own_block = kind == Kind::Allgather || kind == Kind::Gather;
+        if (input.is_same(output) && kind.allows_same_array())
+            || (has_own_block && input.is_block(output, rank, size))
+        {
+            return Ok(true);
+        }
+        if input.overlaps(output) {
+            let text =
+                "the input and the output overlap: pass two arrays, or tradewind.IN_PLACE as input";
+            return Err(ArrayError::new_err(text));
+        }
+        Ok(false)
+    }
 }
 
-/// Arguments of a collective besides its arrays. Numbers of elements are those of whole blocks.
+/// Arguments of a collective besides its arrays. Numbers of elements count whole blocks.
 #[derive(Default)]
 pub(crate) struct Arguments {
     pub(crate) root: u32,
@@ -44,6 +90,48 @@ pub(crate) struct Arguments {
     pub(crate) counts: Vec<usize>,
     /// Elements of blocks that are received, if they are others.
     pub(crate) received: Vec<usize>,
+}
+
+/// The arrays of a call.
+struct Arrays<'py> {
+    /// `None` if the program says that the input lies in the output, or if this rank has none.
+    input: Option<Bound<'py, PyAny>>,
+    is_in_place: bool,
+    output: Option<Bound<'py, PyAny>>,
+    /// The output is one element without a dimension, made for the call.
+    is_scalar: bool,
+}
+
+impl<'py> Arrays<'py> {
+    /// Takes the arrays that this rank uses, and makes the output if it needs one and `out` is `None`.
+    fn of(
+        ranks: &Ranks,
+        kind: Kind,
+        arguments: &Arguments,
+        input: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Self> {
+        let is_root = arguments.root == ranks.communicator.rank();
+        let is_in_place = input.is_some_and(|input| input.is_exact_instance_of::<InPlace>());
+        let given = input.filter(|input| !is_in_place && !input.is_none());
+        let given = given.filter(|_| kind.reads_input(is_root));
+        if given.is_none() && kind.reads_input(is_root) && !is_in_place {
+            return Err(ArgumentError::new_err(format!("this rank has no input in {kind}")));
+        }
+        let writes = kind.writes_output(is_root);
+        let output = out.filter(|_| writes).cloned();
+        if !writes || output.is_some() {
+            return Ok(Arrays { input: given.cloned(), is_in_place, output, is_scalar: false });
+        }
+        let Some(input) = given else {
+            let text = format!("this rank needs an output in {kind}: pass out=");
+            return Err(ArgumentError::new_err(text));
+        };
+        let input = arrays::as_array(input)?;
+        let shape = ranks.shape_of_output(kind, arguments, &input)?;
+        let output = Some(arrays::new(&input, &shape, kind == Kind::Exscan)?);
+        Ok(Arrays { input: Some(input), is_in_place, output, is_scalar: shape.is_empty() })
+    }
 }
 
 /// A call of a collective.
@@ -74,58 +162,16 @@ impl Prepared {
         input: Option<&Bound<'_, PyAny>>,
         out: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let is_root = arguments.root == ranks.communicator.rank();
-        let is_in_place = input.is_some_and(|input| input.is_exact_instance_of::<InPlace>());
-        let given = input.filter(|input| !is_in_place && !input.is_none());
-        let given = given.filter(|_| kind.reads_input(is_root));
-        if given.is_none() && kind.reads_input(is_root) && !is_in_place {
-            return Err(ArgumentError::new_err(format!("this rank has no input in {kind}")));
-        }
-        let writes = kind.writes_output(is_root);
-        let (mut source, mut result) = (given.cloned(), out.filter(|_| writes).cloned());
-        let mut is_scalar = false;
-        if writes && result.is_none() {
-            let Some(input) = given else {
-                let text = format!("this rank needs an output in {kind}: pass out=");
-                return Err(ArgumentError::new_err(text));
-            };
-            let like = arrays::as_array(input)?;
-            let shape: Vec<usize> = like.getattr("shape")?.extract()?;
-            let neighbors = ranks.neighbors.as_ref();
-            let numbers = Numbers {
-                rank: ranks.communicator.rank() as usize,
-                ranks: ranks.communicator.size() as usize,
-                sources: neighbors.map_or(0, |one| one.sources().len()),
-                destinations: neighbors.map_or(0, |one| one.destinations().len()),
-                counts: &arguments.counts,
-                received: &arguments.received,
-            };
-            let shape = kind.shape_of_output(&numbers, &shape)?;
-            is_scalar = shape.is_empty();
-            result = Some(arrays::new(&like, &shape, kind == Kind::Exscan)?);
-            source = Some(like);
-        }
-        let mut input = source.as_ref().map(Memory::of).transpose()?;
-        let read_only = kind == Kind::Bcast && is_root;
-        let memory = if read_only { Memory::of } else { Memory::of_output };
+        let arrays = Arrays::of(&ranks, kind, &arguments, input, out)?;
+        let Arrays { input, mut is_in_place, output: result, is_scalar } = arrays;
+        let mut input = input.as_ref().map(Memory::of).transpose()?;
+        let is_read_only = kind == Kind::Bcast && arguments.root == ranks.communicator.rank();
+        let memory = if is_read_only { Memory::of } else { Memory::of_output };
         let output = result.as_ref().map(memory).transpose()?;
-        let mut is_in_place = is_in_place;
-        if let (Some(one), Some(other)) = (&input, &output) {
-            if one.elements() != other.elements() {
-                let text =
-                    format!("the input has {}, the output {}", one.elements(), other.elements());
-                return Err(ArrayError::new_err(text));
-            }
-            let is_own_block = kind == Kind::Allgather || kind == Kind::Gather;
-            let (rank, size) = (ranks.communicator.rank(), ranks.communicator.size());
-            if (one.is_same(other) && kind.allows_same_array())
-                || (is_own_block && one.is_block(other, rank as usize, size as usize))
-            {
-                is_in_place = true;
-            } else if one.overlaps(other) {
-                let text = "the input and the output overlap: pass two arrays, or tradewind.IN_PLACE as input";
-                return Err(ArrayError::new_err(text));
-            }
+        if let Some(one) = &input
+            && let Some(other) = &output
+        {
+            is_in_place = ranks.is_in_output(kind, one, other)?;
         }
         if is_in_place {
             input = None;
@@ -184,7 +230,8 @@ impl Prepared {
     /// Bytes of the block that a persistent form is prepared for.
     pub(crate) fn block(&self) -> usize {
         let bytes = |memory: &Option<Memory>| memory.as_ref().map_or(0, Memory::bytes);
-        let (input, output) = (bytes(&self.input), bytes(&self.output));
+        let input = bytes(&self.input);
+        let output = bytes(&self.output);
         let size = self.ranks.communicator.size() as usize;
         let own = self.counts.get(self.ranks.communicator.rank() as usize).copied().unwrap_or(0);
         match self.kind {
@@ -209,7 +256,7 @@ impl Prepared {
         self.ranks.neighbors.as_ref().map_or(0, |neighbors| neighbors.destinations().len())
     }
 
-    /// What the call returns in Python, once the collective is complete.
+    /// The value that the call returns in Python, once the collective is complete.
     pub(crate) fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match &self.result {
             Some(result) if self.is_scalar => Ok(result.bind(py).get_item(())?.unbind()),

@@ -26,7 +26,7 @@ impl Request {
         &self.0
     }
 
-    /// What a complete request returns.
+    /// The result of a complete request.
     fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let status = self.0.outcome().map_err(|error| exception(&error))?;
         match (self.0.call(), status) {
@@ -86,7 +86,7 @@ impl Request {
         waiter::watch(shared, limit_of(timeout)?, slf.into_any(), function)
     }
 
-    /// `await request` returns what `wait` does, and lets other tasks of asyncio run meanwhile.
+    /// `await request` returns the same as `wait`, and lets other tasks of asyncio run meanwhile.
     fn __await__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
         static AWAIT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         Ok(AWAIT.import(py, "tradewind._asyncio", "iterator")?.call1((slf,))?.unbind())

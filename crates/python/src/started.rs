@@ -1,4 +1,4 @@
-//! Requests of the library with what they use.
+//! Requests of the library with the objects that they use.
 
 use crate::handle;
 use crate::memory::Memory;
@@ -34,7 +34,7 @@ impl Started {
     }
 }
 
-/// What a request uses until it is complete.
+/// Objects that a request uses until it is complete.
 pub(crate) enum Used {
     Collective(Arc<Prepared>),
     Message { _communicator: Arc<Communicator>, _memory: Memory },
@@ -50,9 +50,9 @@ enum Stage {
     Over,
 }
 
-/// A request with what it uses, for the object in Python and for the thread that waits.
+/// A request with the objects that it uses, for the object in Python and for the thread that waits.
 pub(crate) struct Shared {
-    // Before what it uses, so that it is dropped first. A thread that waits holds it, so it is locked
+    // Before the objects that it uses, so that it is dropped first. A thread that waits holds it, so it is locked
     // without the interpreter's lock, until the operation has ended.
     stage: Mutex<Stage>,
     /// `None` in a fork.
@@ -144,7 +144,7 @@ impl Shared {
         }
     }
 
-    /// What a complete operation leaves: the status of a receive.
+    /// The status of a receive, once the operation is complete.
     ///
     /// # Errors
     /// Its failure.

@@ -1,9 +1,9 @@
 //! Threads that wait for requests and call functions of the program.
 //!
 //! The collectives of a communicator end in about the order of their starts, so one thread sleeps until
-//! the oldest is complete, and looks at the others at times. Messages do not, so one looks at all of them
-//! at intervals. A thread that calls a function leaves its
-//! place to another one before: the function may wait for another request.
+//! the oldest is complete, and tests the others at times. Messages end in any order, so another thread
+//! tests all of them at intervals. Before a thread calls a function, it leaves its place to another thread:
+//! the function may wait for another request.
 
 use crate::errors::error;
 use crate::started::Shared;
@@ -60,7 +60,7 @@ struct Waiters {
     shared: Arc<Threads>,
 }
 
-/// What these threads share.
+/// State that these threads share.
 struct Threads {
     place: Mutex<Place>,
     state: Mutex<State>,
@@ -73,7 +73,7 @@ struct State {
     at_place: usize,
 }
 
-/// Those of collectives, and those of messages.
+/// The threads of collectives, and the threads of messages.
 static WAITERS: [Mutex<Option<Waiters>>; 2] = [const { Mutex::new(None) }; 2];
 
 /// Calls the function when the request has ended, or after `limit`.
