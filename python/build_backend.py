@@ -23,7 +23,7 @@ __all__ = [
 # The directory that pyproject.toml names.
 DATA = Path("target/wheel/tradewind.data")
 
-# What is packed beside the module: package of cargo, target, and place in the wheel.
+# Files beside the module: package of cargo, target, and place in the wheel.
 FILES = [
     ("tradewind-mpi", "tradewind_mpi", DATA / "data/lib"),
     ("tradewind-cli", "tradewind", DATA / "scripts"),

@@ -13,7 +13,7 @@ from tradewind.errors import RankFailedError as RankFailedError
 from tradewind.errors import TruncatedError as TruncatedError
 from tradewind.errors import WaitTimeoutError as WaitTimeoutError
 
-# An object with the buffer protocol or DLPack, or a number that numpy makes an array of.
+# An object with the buffer protocol or DLPack, or a number, which numpy converts to an array.
 Array = Any
 
 class Op:

@@ -3,6 +3,7 @@
 Long buffers, such as the elements of an array, are messages of their own, without a copy in the pickle.
 """
 
+import itertools
 import pickle
 import struct
 
@@ -16,6 +17,41 @@ WHOLE, PARTS = b"\0", b"\1"
 MOST_BUFFERS = 256
 
 
+def pack(value, takes=None):
+    """The pickle of a value, without the buffers that `takes` returns false for."""
+    return pickle.dumps(value, protocol=5, buffer_callback=takes)
+
+
+def pack_numbers(numbers):
+    return struct.pack(f"<{len(numbers)}Q", *numbers)
+
+
+def unpack_numbers(data):
+    return [number for (number,) in struct.iter_unpack("<Q", data)]
+
+
+def pack_for_ranks(communicator, values, call):
+    """The pickles of a value for each rank, one behind the other, and their lengths."""
+    if len(values) != communicator.size:
+        text = f"{call} has {len(values)} values for {communicator.size} ranks: pass one for each"
+        raise ValueError(text)
+    parts = [pack(value) for value in values]
+    return b"".join(parts), [len(part) for part in parts]
+
+
+def space_for(lengths):
+    """The lengths of pickles, which are packed, and space for all of them."""
+    counts = unpack_numbers(lengths)
+    return counts, bytearray(sum(counts))
+
+
+def unpack_all(data, counts):
+    """The values of pickles that lie one behind the other."""
+    view = memoryview(data)
+    ends = itertools.accumulate(counts)
+    return [pickle.loads(view[end - count : end]) for count, end in zip(counts, ends)]
+
+
 def split(value):
     """The pickle of a value, and the buffers that it lacks."""
     buffers = []
@@ -27,7 +63,7 @@ def split(value):
         buffers.append(buffer.raw())
         return False
 
-    return pickle.dumps(value, protocol=5, buffer_callback=takes), buffers
+    return pack(value, takes), buffers
 
 
 def send_object(self, value, to, tag=0):
@@ -36,7 +72,7 @@ def send_object(self, value, to, tag=0):
     if not buffers and len(data) < FIRST:
         return self.send(WHOLE + data, to, tag)
     lengths = [len(data), *(buffer.nbytes for buffer in buffers)]
-    self.send(PARTS + struct.pack(f"<{len(lengths)}Q", *lengths), to, tag)
+    self.send(PARTS + pack_numbers(lengths), to, tag)
     requests = [self.isend(part, to, tag) for part in (data, *buffers)]
     for request in requests:
         request.wait()
@@ -52,7 +88,7 @@ def recv_object(self, source=None, tag=None):
     content = memoryview(first)[1 : status.bytes]
     if first[:1] == WHOLE:
         return pickle.loads(content), status
-    parts = [bytearray(length) for (length,) in struct.iter_unpack("<Q", content)]
+    parts = [bytearray(length) for length in unpack_numbers(content)]
     requests = [self.irecv(part, status.source, status.tag) for part in parts]
     for request in requests:
         request.wait()
@@ -61,81 +97,57 @@ def recv_object(self, source=None, tag=None):
 
 def bcast_object(self, value, root=0):
     """Sends the root's object to all ranks, and returns it."""
-    data = pickle.dumps(value, protocol=5) if self.rank == root else b""
-    length = bytearray(struct.pack("<Q", len(data)))
+    is_root = self.rank == root
+    data = pack(value) if is_root else b""
+    length = bytearray(pack_numbers([len(data)]))
     self.bcast(length, root)
-    data = data or bytearray(struct.unpack("<Q", length)[0])
+    if not is_root:
+        _, data = space_for(length)
     self.bcast(data, root)
-    return value if self.rank == root else pickle.loads(data)
-
-
-def unpacked(data, counts, received, run):
-    """Runs a collective of blocks of bytes, and returns the values of the received ones."""
-    whole = bytearray(sum(received))
-    run(data, counts, received, whole)
-    values, view, begin = [], memoryview(whole), 0
-    for length in received:
-        values.append(pickle.loads(view[begin : begin + length]))
-        begin += length
-    return values
+    return value if is_root else pickle.loads(data)
 
 
 def alltoall_object(self, values):
-    """Sends value r of a sequence to rank r, and returns those of all ranks for this one."""
-    if len(values) != self.size:
-        raise ValueError(f"alltoall_object has {len(values)} values for {self.size} ranks: pass one for each")
-    parts = [pickle.dumps(value, protocol=5) for value in values]
-    counts = [len(part) for part in parts]
+    """Sends value r of a sequence to rank r, and returns the values that all ranks have sent to this one."""
+    data, counts = pack_for_ranks(self, values, "alltoall_object")
     lengths = bytearray(8 * self.size)
-    self.alltoall(struct.pack(f"<{self.size}Q", *counts), lengths)
-    received = list(struct.unpack(f"<{self.size}Q", lengths))
-    return unpacked(b"".join(parts), counts, received, self.alltoallv)
+    self.alltoall(pack_numbers(counts), lengths)
+    received, whole = space_for(lengths)
+    self.alltoallv(data, counts, received, whole)
+    return unpack_all(whole, received)
 
 
 def allgather_object(self, value):
     """Returns the values of all ranks, in a list."""
-    data = pickle.dumps(value, protocol=5)
+    data = pack(value)
     lengths = bytearray(8 * self.size)
-    self.allgather(struct.pack("<Q", len(data)), lengths)
-    counts = list(struct.unpack(f"<{self.size}Q", lengths))
-
-    def gather(data, _counts, received, whole):
-        self.allgatherv(data, received, whole)
-
-    return unpacked(data, [], counts, gather)
+    self.allgather(pack_numbers([len(data)]), lengths)
+    counts, whole = space_for(lengths)
+    self.allgatherv(data, counts, whole)
+    return unpack_all(whole, counts)
 
 
 def gather_object(self, value, root=0):
     """Returns the values of all ranks at the root, in a list, and `None` elsewhere."""
-    data = pickle.dumps(value, protocol=5)
+    data = pack(value)
     is_root = self.rank == root
     lengths = bytearray(8 * self.size) if is_root else None
-    self.gather(struct.pack("<Q", len(data)), lengths, root)
-    if not is_root:
-        self.gatherv(data, root=root)
-        return None
-
-    def gather(data, _counts, received, whole):
-        self.gatherv(data, received, whole, root)
-
-    return unpacked(data, [], list(struct.unpack(f"<{self.size}Q", lengths)), gather)
+    self.gather(pack_numbers([len(data)]), lengths, root)
+    counts, whole = space_for(lengths) if is_root else (None, None)
+    self.gatherv(data, counts, whole, root)
+    return unpack_all(whole, counts) if is_root else None
 
 
 def scatter_object(self, values, root=0):
     """Sends value r of the root's sequence to rank r, and returns it there."""
-    parts = counts = None
+    data = counts = None
     if self.rank == root:
-        if len(values) != self.size:
-            text = f"scatter_object has {len(values)} values for {self.size} ranks: pass one for each"
-            raise ValueError(text)
-        parts = [pickle.dumps(value, protocol=5) for value in values]
-        counts = [len(part) for part in parts]
+        data, counts = pack_for_ranks(self, values, "scatter_object")
     length = bytearray(8)
-    packed = struct.pack(f"<{self.size}Q", *counts) if counts else None
-    self.scatter(packed, length, root)
-    own = bytearray(struct.unpack("<Q", length)[0])
-    self.scatterv(b"".join(parts) if parts else None, counts, own, root)
-    return pickle.loads(own)
+    self.scatter(pack_numbers(counts) if counts else None, length, root)
+    _, space = space_for(length)
+    self.scatterv(data, counts, space, root)
+    return pickle.loads(space)
 
 
 METHODS = [

@@ -19,80 +19,15 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend as _Backend
 from torch._C._distributed_c10d import Work as _Work
-from torch.distributed import ReduceOp
 
 import tradewind
-from tradewind import IN_PLACE, Memory
+from tradewind import IN_PLACE
+from tradewind._tensors import Output, Reduction, beside, contiguous, flattened, memory_of, rows_of
 
 __all__ = ["Backend", "Work"]
 
-_NAMES = {
-    torch.bool: "bool8",
-    torch.uint8: "uint8",
-    torch.int8: "int8",
-    torch.int16: "int16",
-    torch.int32: "int32",
-    torch.int64: "int64",
-    torch.float32: "float32",
-    torch.float64: "float64",
-    torch.complex64: "complex64",
-    torch.complex128: "complex128",
-}
-
-_OPS = {
-    ReduceOp.SUM: tradewind.SUM,
-    ReduceOp.AVG: tradewind.SUM,
-    ReduceOp.PREMUL_SUM: tradewind.SUM,
-    ReduceOp.PRODUCT: tradewind.PRODUCT,
-    ReduceOp.MIN: tradewind.MIN,
-    ReduceOp.MAX: tradewind.MAX,
-    ReduceOp.BAND: tradewind.AND,
-    ReduceOp.BOR: tradewind.OR,
-    ReduceOp.BXOR: tradewind.XOR,
-}
-
-# Types that older versions lack.
-for _bits in (16, 32, 64):
-    if hasattr(torch, f"uint{_bits}"):
-        _NAMES[getattr(torch, f"uint{_bits}")] = f"uint{_bits}"
-
-# A sum of booleans is whether one of them is true.
-_OPS_ON_BOOL = {tradewind.SUM: tradewind.OR, tradewind.PRODUCT: tradewind.AND}
-
-# Types that are combined in single precision.
-_HALF = (torch.float16, torch.bfloat16)
-
 # Groups are made with tags from here on. Programs use small ones.
 _GROUP_TAGS = 1 << 31
-
-
-def _memory(tensor):
-    """The memory of a contiguous tensor."""
-    size = tensor.element_size()
-    name = _NAMES.get(tensor.dtype) or f"bytes{8 * size}"
-    return Memory(tensor.data_ptr(), tensor.numel() * size, name, tensor)
-
-
-def _check(tensor):
-    if tensor.device.type != "cpu":
-        text = f"tradewind has no operations on tensors of {tensor.device}: copy them to the processor"
-        raise ValueError(text)
-    if tensor.layout != torch.strided:
-        raise ValueError(f"tradewind has no operations on {tensor.layout} tensors: make them dense")
-    return tensor
-
-
-def _input(tensor):
-    """The tensor, or a contiguous copy."""
-    return _check(tensor).detach().contiguous()
-
-
-def _beside(tensor, output):
-    """A contiguous tensor that shares no memory with an output."""
-    tensor = _input(tensor)
-    begin, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
-    other = output.flat.data_ptr(), output.flat.data_ptr() + output.flat.nbytes
-    return tensor.clone() if begin < other[1] and other[0] < end else tensor
 
 
 def _failure(error):
@@ -103,7 +38,7 @@ def _failure(error):
 
 
 class _Completion:
-    """The requests of a work, and what remains to be done when they are complete: once, by any thread."""
+    """The requests of a work, and a function that finishes it once they are complete: once, by any thread."""
 
     def __init__(self, requests, finish):
         self.requests, self.finish = requests, finish
@@ -111,7 +46,7 @@ class _Completion:
         self.lock = threading.Lock()
 
     def wait(self, timeout):
-        """Waits for the requests, and raises the error of one of them or of what remained to be done."""
+        """Waits for the requests, finishes the work, and raises the first error."""
         try:
             # Without the lock: another thread may wait for a shorter time.
             for request in self.requests:
@@ -162,8 +97,8 @@ class Work(_Work):
     def get_future(self):
         if self._future is None:
             ended = torch.futures.Future()
-            # The exception of a function is an error of its future also for the parts of torch in C++, which
-            # take one that is set for a result.
+            # A function that raises gives its future an error. The parts of torch in C++ would take an
+            # exception that is set for a result.
             self._future = ended.then(lambda _: self._value())
             self._completion.when_over(lambda: ended.set_result(None), self._timeout)
         return self._future
@@ -182,8 +117,8 @@ class Work(_Work):
         return self._result
 
     def __del__(self):
-        # Without a wait nothing is written to the tensors, and programs may know by a barrier that the
-        # operation is complete. A future does the same.
+        # Only a wait or a future writes to the tensors, but a program may know by a barrier that the
+        # operation is complete.
         if getattr(self, "_is_waited_for", True) or self._future is not None:
             return
         try:
@@ -214,69 +149,8 @@ def _raises(method):
     return call
 
 
-class _Output:
-    """Contiguous memory for the results of some tensors, which are copied to them if it is not theirs."""
-
-    def __init__(self, tensors, dtype=None):
-        self.tensors = [_check(tensor).detach() for tensor in tensors]
-        first = self.tensors[0]
-        dtype = dtype or first.dtype
-        self.is_own = len(self.tensors) == 1 and first.is_contiguous() and dtype == first.dtype
-        count = sum(tensor.numel() for tensor in self.tensors)
-        self.flat = first if self.is_own else torch.empty(count, dtype=dtype)
-        self.memory = _memory(self.flat)
-
-    def fill(self):
-        """Copies the tensors into the memory."""
-        if not self.is_own:
-            for tensor, part in self._parts():
-                part.copy_(tensor)
-        return self
-
-    def finish(self):
-        """Copies the results to the tensors."""
-        if not self.is_own:
-            for tensor, part in self._parts():
-                tensor.copy_(part)
-
-    def _parts(self):
-        sizes = [tensor.numel() for tensor in self.tensors]
-        return [(tensor, part.view_as(tensor)) for tensor, part in zip(self.tensors, self.flat.split(sizes))]
-
-
-class _Reduction:
-    """The operation of a reduction on tensors of a type."""
-
-    def __init__(self, op, dtype, size):
-        kind = op.op if hasattr(op, "op") else op
-        kind = next((known for known in _OPS if known == kind), None)
-        if kind is None:
-            raise ValueError(f"tradewind has no operation {op}")
-        self.op = _OPS[kind]
-        if dtype == torch.bool:
-            self.op = _OPS_ON_BOOL.get(self.op, self.op)
-        self.dtype = torch.float32 if dtype in _HALF else dtype
-        self.divisor = size if kind == ReduceOp.AVG else None
-        self.factor = op.__getstate__()[1] if kind == ReduceOp.PREMUL_SUM else None
-        is_integer = not (dtype.is_floating_point or dtype.is_complex)
-        if (self.divisor and dtype == torch.bool) or (self.factor is not None and is_integer):
-            raise ValueError(f"{kind} does not apply to {dtype}: convert the tensor to a floating-point type")
-
-    def input(self, tensor):
-        """A contiguous tensor with what is combined."""
-        tensor = _input(tensor).to(self.dtype)
-        return tensor if self.factor is None else tensor * self.factor
-
-    def finish(self, output):
-        """Finishes a result."""
-        if self.divisor is not None:
-            rounding = None if output.flat.is_floating_point() or output.flat.is_complex() else "trunc"
-            output.flat.div_(self.divisor, rounding_mode=rounding)
-        output.finish()
-
-
 class Backend(_Backend):
-    """A process group whose operations run on tradewind."""
+    """A process group with its operations on tradewind."""
 
     def __init__(self, communicator, timeout, is_world):
         super().__init__(communicator.rank, communicator.size)
@@ -309,7 +183,7 @@ class Backend(_Backend):
         timeout = seconds if seconds > 0 else self._seconds
         return Work(requests, result, finish, timeout)
 
-    # torch asks an object of Python for these, and the inherited ones would ask it again, without an end.
+    # torch asks objects of Python for these. The inherited properties would ask again, without an end.
     supports_splitting = property(lambda self: False)
     supports_coalescing = property(lambda self: False)
     supports_shrinking = property(lambda self: False)
@@ -325,7 +199,7 @@ class Backend(_Backend):
 
     @_raises
     def broadcast(self, tensors, options):
-        output = _Output(tensors)
+        output = Output(tensors)
         if options.rootRank == self.rank():
             output.fill()
         request = self._communicator.ibcast(output.memory, options.rootRank)
@@ -342,37 +216,37 @@ class Backend(_Backend):
         groups = [[tensor for tensor in tensors if tensor.dtype == dtype] for dtype in dtypes]
         return self._work_of([self._reduce_everywhere(group, options) for group in groups], tensors, options)
 
+    def _reduction(self, tensor, options):
+        return Reduction(options.reduceOp, tensor.dtype, self.size())
+
     def _reduce_everywhere(self, tensors, options):
-        """The request of an allreduce of tensors of one type, and what remains to be done."""
-        reduction = _Reduction(options.reduceOp, tensors[0].dtype, self.size())
-        output = _Output(tensors, reduction.dtype).fill()
-        if reduction.factor is not None:
-            output.flat.mul_(reduction.factor)
+        """The request of an allreduce of tensors of one type, and the function that finishes it."""
+        reduction = self._reduction(tensors[0], options)
+        output = reduction.output(tensors)
         request = self._communicator.iallreduce(IN_PLACE, output.memory, reduction.op)
         return request, functools.partial(reduction.finish, output)
 
     @_raises
     def reduce(self, tensors, options):
         root = options.rootRank
-        reduction = _Reduction(options.reduceOp, tensors[0].dtype, self.size())
+        reduction = self._reduction(tensors[0], options)
         if self.rank() != root:
-            own = _memory(reduction.input(tensors[0]))
-            return self._work([self._communicator.ireduce(own, None, reduction.op, root)], tensors, None, options)
-        output = _Output(tensors, reduction.dtype).fill()
-        if reduction.factor is not None:
-            output.flat.mul_(reduction.factor)
+            own = memory_of(reduction.input(tensors[0]))
+            request = self._communicator.ireduce(own, None, reduction.op, root)
+            return self._work([request], tensors, None, options)
+        output = reduction.output(tensors)
         request = self._communicator.ireduce(IN_PLACE, output.memory, reduction.op, root)
-        return self._work([request], tensors, lambda: reduction.finish(output), options)
+        return self._work([request], tensors, functools.partial(reduction.finish, output), options)
 
     def _gather_everywhere(self, outputs, tensor):
-        output, own = _Output(outputs), _input(tensor)
+        output, own = Output(outputs), contiguous(tensor)
         # The module finds out that a block of the output is this rank's; any other part is copied.
         if own.data_ptr() != output.flat.data_ptr() + self.rank() * own.nbytes:
-            own = _beside(own, output)
-        return self._communicator.iallgather(_memory(own), output.memory), output.finish
+            own = beside(own, output)
+        return self._communicator.iallgather(memory_of(own), output.memory), output.finish
 
     def _work_of(self, pairs, result, options):
-        """One work of several requests, each with what remains to be done."""
+        """One work of several requests, each with the function that finishes it."""
         requests, finishes = zip(*pairs)
 
         def finish():
@@ -403,87 +277,75 @@ class Backend(_Backend):
 
     @_raises
     def gather(self, outputs, inputs, options):
-        own = _memory(_input(inputs[0]))
+        own = memory_of(contiguous(inputs[0]))
         if self.rank() != options.rootRank:
             return self._work([self._communicator.igather(own, None, options.rootRank)], [], None, options)
-        output = _Output(outputs[0])
+        output = Output(outputs[0])
         request = self._communicator.igather(own, output.memory, options.rootRank)
         return self._work([request], outputs[0], output.finish, options)
 
     @_raises
     def scatter(self, outputs, inputs, options):
-        output = _Output(outputs)
+        output = Output(outputs)
         is_root = self.rank() == options.rootRank
-        own = _memory(torch.cat([_input(tensor).view(-1) for tensor in inputs[0]])) if is_root else None
+        own = memory_of(flattened(inputs[0])) if is_root else None
         request = self._communicator.iscatter(own, output.memory, options.rootRank)
         return self._work([request], outputs, output.finish, options)
 
-    def _reduce_and_scatter(self, output, tensor, op):
-        reduction = _Reduction(op, output.dtype, self.size())
-        result = _Output([output], reduction.dtype)
-        own = _memory(_beside(reduction.input(tensor), result))
+    def _reduce_and_scatter(self, output, tensor, options):
+        reduction = self._reduction(output, options)
+        result = Output([output], reduction.dtype)
+        own = memory_of(beside(reduction.input(tensor), result))
         request = self._communicator.ireduce_scatter_block(own, result.memory, reduction.op)
-        return request, lambda: reduction.finish(result)
+        return request, functools.partial(reduction.finish, result)
 
     @_raises
     def reduce_scatter(self, outputs, inputs, options):
-        flat = [torch.cat([_input(tensor).view(-1) for tensor in tensors]) for tensors in inputs]
-        pairs = [self._reduce_and_scatter(*pair, options.reduceOp) for pair in zip(outputs, flat)]
+        flat = map(flattened, inputs)
+        pairs = [self._reduce_and_scatter(*pair, options) for pair in zip(outputs, flat)]
         return self._work_of(pairs, outputs, options)
 
     @_raises
     def reduce_scatter_single(self, output, tensor, options):
-        return self._work_of([self._reduce_and_scatter(output, tensor, options.reduceOp)], [output], options)
+        return self._work_of([self._reduce_and_scatter(output, tensor, options)], [output], options)
 
     @_raises
     def reduce_scatter_single_coalesced(self, outputs, inputs, options):
-        pairs = [self._reduce_and_scatter(*pair, options.reduceOp) for pair in zip(outputs, inputs)]
+        pairs = [self._reduce_and_scatter(*pair, options) for pair in zip(outputs, inputs)]
         return self._work_of(pairs, outputs, options)
 
     @_raises
     def all_to_all_single(self, output, tensor, received, sent, options=None):
-        result = _Output([output])
-        own = _memory(_beside(tensor, result))
+        result = Output([output])
+        own = memory_of(beside(tensor, result))
         # One call for equal parts and for others, which other ranks may have.
-        counts = [_rows(tensor, sent, self.size()), _rows(output, received, self.size())]
+        counts = [rows_of(tensor, sent, self.size()), rows_of(output, received, self.size())]
         request = self._communicator.ialltoallv(own, *counts, result.memory)
         return self._work([request], [output], result.finish, options)
 
     @_raises
     def alltoall(self, outputs, inputs, options=None):
-        result = _Output(outputs)
+        result = Output(outputs)
         # A copy, so that inputs may be outputs.
-        own = torch.cat([_input(tensor).view(-1) for tensor in inputs])
+        own = flattened(inputs)
         counts = [[tensor.numel() for tensor in tensors] for tensors in (inputs, outputs)]
-        request = self._communicator.ialltoallv(_memory(own), *counts, result.memory)
+        request = self._communicator.ialltoallv(memory_of(own), *counts, result.memory)
         return self._work([request], outputs, result.finish, options)
 
     # Messages.
 
     @_raises
     def send(self, tensors, to, tag):
-        return self._work([self._communicator.isend(_memory(_input(tensors[0])), to, tag)], tensors)
+        return self._work([self._communicator.isend(memory_of(contiguous(tensors[0])), to, tag)], tensors)
 
     @_raises
     def recv(self, tensors, source, tag):
-        output = _Output(tensors)
+        output = Output(tensors)
         request = self._communicator.irecv(output.memory, source, tag)
         return self._work([request], tensors, output.finish)
 
-    @_raises
     def recv_anysource(self, tensors, tag):
-        output = _Output(tensors)
-        request = self._communicator.irecv(output.memory, None, tag)
-        return self._work([request], tensors, output.finish)
-
-
-def _rows(tensor, splits, size):
-    """Numbers of elements of blocks of rows."""
-    rows = tensor.shape[0]
-    if not splits and rows % size != 0:
-        raise ValueError(f"a tensor of {rows} rows has no equal parts for {size} ranks: pass the sizes of parts")
-    row = tensor.numel() // rows if rows else 0
-    return [count * row for count in splits or [rows // size] * size]
+        return self.recv(tensors, None, tag)
 
 
 # The group that uses the communicator of all ranks itself.

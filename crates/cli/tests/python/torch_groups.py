@@ -71,7 +71,7 @@ def reductions():
     equal(mixed[1], SUM + SIZE / 2)
 
 
-def blocks():
+def gathers():
     tensor = torch.full((2, 3), float(RANK))
     dist.broadcast(tensor, src=SIZE - 1)
     equal(tensor, SIZE - 1)
@@ -101,6 +101,10 @@ def blocks():
     dist.gather(torch.full((2,), float(RANK)), parts, dst=root)
     for rank, part in enumerate(parts or []):
         equal(part, rank)
+
+
+def scatters():
+    root = SIZE - 1
     tensor = torch.zeros(2)
     dist.scatter(tensor, [torch.full((2,), float(to)) for to in range(SIZE)] if RANK == root else None, src=root)
     equal(tensor, RANK)
@@ -111,6 +115,9 @@ def blocks():
     equal(tensor, [2 * RANK * SIZE, (2 * RANK + 1) * SIZE])
     dist.reduce_scatter_tensor(whole[2 * RANK : 2 * RANK + 2], whole)
     equal(whole[2 * RANK : 2 * RANK + 2], [2 * RANK * SIZE, (2 * RANK + 1) * SIZE])
+
+
+def exchanges():
     tensor = torch.zeros(SIZE)
     dist.all_to_all_single(tensor, torch.arange(float(SIZE)) + 10 * RANK)
     equal(tensor, RANK + 10.0 * torch.arange(SIZE))
@@ -123,9 +130,12 @@ def blocks():
     dist.all_to_all(parts, [torch.full((to + 1,), float(RANK)) for to in range(SIZE)])
     for rank, part in enumerate(parts):
         equal(part, rank)
-    objects = [None] * SIZE
-    dist.all_gather_object(objects, {"rank": RANK})
-    assert objects == [{"rank": rank} for rank in range(SIZE)]
+
+
+def objects():
+    gathered = [None] * SIZE
+    dist.all_gather_object(gathered, {"rank": RANK})
+    assert gathered == [{"rank": rank} for rank in range(SIZE)]
     values = [RANK, "text"]
     dist.broadcast_object_list(values, src=0)
     assert values == [0, "text"]
@@ -219,7 +229,7 @@ def errors():
         except ValueError:
             continue
         raise AssertionError("no error")
-    # The time of the group bounds waits, and those of futures.
+    # The time of the group bounds waits, also those for futures.
     short = dist.new_group(list(range(SIZE)), timeout=datetime.timedelta(seconds=0.2))
     if RANK == 0 and SIZE > 1:
         for wait in (
@@ -235,7 +245,7 @@ def errors():
     dist.barrier()
 
 
-for part in (reductions, blocks, messages, groups, futures, training, errors):
+for part in (reductions, gathers, scatters, exchanges, objects, messages, groups, futures, training, errors):
     part()
 dist.barrier()
 dist.destroy_process_group()
