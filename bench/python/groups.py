@@ -4,12 +4,11 @@ line of JSON a row. To be started as torchrun does.
     torchrun --nproc-per-node 2 bench/python/groups.py tradewind
 """
 
-import json
 import sys
-from time import perf_counter
 
 import torch
 import torch.distributed as dist
+from timer import BATCHES, Timer, median
 from torch.nn.parallel import DistributedDataParallel
 
 BACKEND = sys.argv[1]
@@ -17,7 +16,9 @@ if BACKEND == "tradewind":
     import tradewind.torch  # noqa: F401
 
 SIZES = (8, 1024, 32768, 1 << 20, 4 << 20)
-SECONDS, BATCHES = 0.3, 5
+
+# Seconds of a row.
+SECONDS = 0.3
 
 # Width of six square layers, and the steps that are timed.
 MODELS = ((64, 60), (256, 40), (1024, 8), (2896, 3))
@@ -32,28 +33,7 @@ def largest(seconds):
     return value.item()
 
 
-def median(values):
-    return sorted(values)[len(values) // 2]
-
-
-def batches(call, count=4):
-    times = []
-    while len(times) < BATCHES:
-        dist.barrier()
-        begun = perf_counter()
-        for _ in range(count):
-            call()
-        taken = largest(perf_counter() - begun)
-        if taken < SECONDS / BATCHES / 2:
-            count *= 2
-            continue
-        times.append(taken / count)
-    return median(times)
-
-
-def show(what, size, seconds):
-    if dist.get_rank() == 0:
-        print(json.dumps({"what": what, "bytes": size, "form": "torch", "us": seconds * 1e6}), flush=True)
+timer = Timer(dist.get_rank(), dist.barrier, largest, SECONDS)
 
 
 def training(width, steps):
@@ -77,21 +57,18 @@ def training(width, steps):
     for _ in range(BATCHES):
         for call, of_call in times.items():
             call()
-            dist.barrier()
-            begun = perf_counter()
-            for _ in range(steps):
-                call()
-            of_call.append(largest(perf_counter() - begun) / steps)
+            of_call.append(timer.batch(call, steps))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return parameters, *map(median, times.values())
 
 
-show("barrier", 0, batches(dist.barrier))
+timer.show("barrier", 0, "torch", timer.batches(dist.barrier))
 for size in SIZES:
     tensor = torch.ones(size // 4)
-    show("all_reduce", size, batches(lambda tensor=tensor: (dist.all_reduce(tensor), tensor.fill_(1))))
+    seconds = timer.batches(lambda tensor=tensor: (dist.all_reduce(tensor), tensor.fill_(1)))
+    timer.show("all_reduce", size, "torch", seconds)
 for width, steps in MODELS:
     parameters, step, alone = training(width, steps)
-    show("training step", 4 * parameters, step)
-    show("training step, communication", 4 * parameters, step - alone)
+    timer.show("training step", 4 * parameters, "torch", step)
+    timer.show("training step, communication", 4 * parameters, "torch", step - alone)
 dist.destroy_process_group()
