@@ -12,13 +12,13 @@ ROWS, COLUMNS, STEPS = 64, 128, 200
 world = tw.world()
 above, below = (world.rank - 1) % world.size, (world.rank + 1) % world.size
 
-# A hot spot on rank 0. The first and the last row are those of the neighbours.
+# A hot spot on rank 0. The first and the last row belong to the neighbours.
 plate = np.zeros((ROWS + 2, COLUMNS))
 if world.rank == 0:
     plate[ROWS // 2, COLUMNS // 2] = 1000.0
 
-# What goes to the rank below and to the one above, and what comes from the one above and from the one below:
-# in this order it is right also where both are one rank.
+# The rows for the rank below and for the rank above, and the rows of the rank above and of the rank below.
+# This order is right also where both neighbours are one rank.
 border, halo = np.empty((2, COLUMNS)), np.empty((2, COLUMNS))
 ring = world.neighbors([above, below], [below, above])
 exchange = ring.neighbor_alltoall_init(border, halo)

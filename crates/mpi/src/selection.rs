@@ -36,10 +36,10 @@ pub(crate) enum Decisive {
     Rooted(c_int, [Block; 2]),
 }
 
-/// [`Reason`] of the calls that are left, for kinds of which none runs here.
+/// [`Reason`] of the calls that are left, for kinds that never run here.
 static REASON_OF_OTHERS: AtomicUsize = AtomicUsize::new(Reason::Job as usize);
 
-/// Sets the reason of the calls that are left, for kinds of which none runs here.
+/// Sets the reason of the calls that are left, for kinds that never run here.
 pub(crate) fn leave_others(reason: Reason) {
     // Relaxed: calls of the program follow the initialization, which sets it.
     REASON_OF_OTHERS.store(reason as usize, Ordering::Relaxed);

@@ -67,7 +67,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
-/// Runs a program on ranks that are processes, and returns what they print.
+/// Runs a program on ranks that are processes, and returns their output.
 fn run(ranks: u32, program: &Path, arguments: &[&str]) -> Output {
     let mut job = with_package(env!("CARGO_BIN_EXE_tradewind"));
     job.args(["run", "-n", &ranks.to_string(), "--"])
@@ -77,7 +77,7 @@ fn run(ranks: u32, program: &Path, arguments: &[&str]) -> Output {
     job.output().expect("every system has timeout")
 }
 
-/// Runs a program, of which `ranks` ranks find all right.
+/// Runs a program on `ranks` ranks. `right` of them print that all is right.
 fn check(ranks: u32, name: &str, arguments: &[&str], right: usize) {
     let output = run(ranks, &program(name), arguments);
     let text = text(&output);

@@ -50,7 +50,7 @@ def interrupted(world):
 
 
 def raised(_world):
-    """With threads as ranks the first exception is raised, not what it causes on the others."""
+    """With threads as ranks the first exception is raised, and not its consequence on the others."""
 
     def body(world):
         if world.rank == 1:

@@ -78,7 +78,7 @@ def run(world):
     world.allgather(named)
     for count in (2**61 + 1, 2**63):
         refused(argument, "impossible", lambda: world.allgatherv(flat, [count] * size, out=np.zeros(12 * size)))
-    # What is refused starts nothing.
+    # A refused call starts nothing.
     world.barrier()
     total = np.zeros(12)
     world.allreduce(Exported(flat + 1), out=total)

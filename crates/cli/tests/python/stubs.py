@@ -1,4 +1,4 @@
-"""The stubs declare what the module has, with the same parameters."""
+"""The stubs declare the methods of the module, with the same parameters."""
 
 import ast
 import inspect

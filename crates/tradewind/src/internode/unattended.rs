@@ -11,9 +11,9 @@
 //! part. In any other state it may be killed: what its system has is sent, because the node service
 //! has copies of its connections.
 //!
-//! Where only some ranks know the block sizes, the choice must not depend on them. The ranks execute
-//! such a collective of one step themselves if no two of them share a node. A background thread of
-//! the rank executes what the connections do not hold.
+//! The choice must not depend on block sizes that only some ranks know. The ranks execute a collective of
+//! one step with such sizes themselves if no two of them share a node. A background thread of the rank
+//! sends the bytes that the connections do not hold.
 
 use super::group::InternodeGroup;
 use crate::error::Result;
@@ -54,7 +54,7 @@ pub(crate) fn is_unattended(
 }
 
 /// Returns true if the ranks run nonblocking collectives of one step themselves where only some ranks
-/// know the block sizes. The same on all ranks, which do not ask each other.
+/// know the block sizes. The result is the same on all ranks, although they exchange nothing.
 pub(crate) fn runs_unknown_sizes(internode: &InternodeGroup) -> bool {
     let mut nodes = internode.nodes_of_ranks();
     nodes.sort_unstable();

@@ -301,8 +301,8 @@ fn of_window(outcome: std::result::Result<bool, WindowError>) -> std::result::Re
     }
 }
 
-/// A mailbox of one message in a window: its owner empties it and counts the word at 0 up, the sender
-/// waits for that, fills it and counts the word at 8 up, or starts to.
+/// A mailbox of one message in a window. Its owner empties it and increments the word at 0. The sender
+/// waits for that, fills it and increments the word at 8, or starts to.
 fn window_sender(from: u32, window: RemoteWindow, is_blocking: bool) -> mechanism::Sender<'static> {
     Box::new(move |number, wait| {
         let send = || {
@@ -384,7 +384,7 @@ const NONBLOCKING_WINDOW: Mechanism<Rank> = Mechanism {
 pub(crate) const QUEUES: [Mechanism<Rank>; 7] =
     [EXPRESS, CACHE_LINE, BASIC, APPEND, TAG_ON, CHANNEL, BULK_CONNECTION];
 
-/// Windows, whose owner finds out nothing about the ranks that work on them.
+/// Windows. Their owners learn nothing about the ranks that work on them.
 pub(crate) const WINDOWS: [Mechanism<Rank>; 2] = [WINDOW, NONBLOCKING_WINDOW];
 
 /// All mechanisms.

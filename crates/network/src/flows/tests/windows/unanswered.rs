@@ -82,7 +82,7 @@ fn nothing_is_executed_behind_a_command_that_has_failed_without_an_answer() {
     assert_eq!(node.received(2), [answer(0, DONE)]);
 }
 
-/// The space of its answer bounds what a load costs the node service.
+/// The space of its answer bounds the cost of a load for the node service.
 #[test]
 fn a_load_or_a_wait_without_an_answer_ends_the_link() {
     for command in [line(UNANSWERED, AWAIT, 8, 1, 0), line(UNANSWERED, GET, 0, 8, 0)] {
@@ -112,7 +112,7 @@ fn a_window_that_is_withdrawn_ends_what_follows() {
     let mut node = node();
     assert_eq!(node.send(1, &[put(0, 1)]), 0);
     node.turn();
-    // What has arrived and was not executed is lost.
+    // Commands that have arrived and were not executed are lost.
     assert_eq!(node.send(1, &[put(0, 2), flush(0)]), 0);
     node.flows.close_window(0, PORT);
     assert!(is_end(&node.received(1)));

@@ -14,7 +14,7 @@ testing::tests![
     windows_that_are_withdrawn_in_the_midst_end_the_stream,
 ];
 
-/// Runs it on one node, and with the first rank alone, with another one, and with none.
+/// Runs the body on one node, and on nodes of one and two ranks, of two and one, and of one each.
 fn on_all_placements(body: impl Fn(Communicator) -> Result<()> + Sync) {
     local(3, &body).expect("the job succeeds");
     for ranks in [&[1, 2][..], &[2, 1], &[1, 1, 1]] {
@@ -35,7 +35,7 @@ fn puts_of_any_number_are_complete_behind_a_flush() {
         let there = next(&world, &windows.all);
         (0..ALL).try_for_each(|number| there.iput_value(number % WORDS * 8, number))?;
         there.flush()?;
-        // The rank before has its own complete, too.
+        // The commands of the rank before are complete, too.
         world.barrier()?;
         let own = windows.own.local();
         for word in 0..WORDS {
@@ -64,7 +64,7 @@ fn commands_of_all_threads_of_all_ranks_add_up() {
                         if number.is_multiple_of(500) {
                             all[number as usize % all.len()].flush()?;
                         } else if number % 500 == thread {
-                            // Loads find what this thread has started before.
+                            // Loads find the values that this thread has stored before.
                             let found = all[thread as usize % all.len()].get_value::<u64>(own)?;
                             assert_eq!(found, number);
                         }
@@ -117,7 +117,7 @@ fn lengths_of_all_kinds_are_stored_in_their_order() {
 
 fn signals_follow_their_bytes() {
     const ROUNDS: u64 = 2000;
-    /// Places, each of which is used again when the receiver has counted it.
+    /// Places. Each is used again when the receiver has counted it.
     const PLACES: u64 = 16;
     on_all_placements(|world| {
         let windows = world.windows(16 + PLACES * 100)?;
@@ -127,7 +127,7 @@ fn signals_follow_their_bytes() {
         let reached = |at, at_least| own.fetch_when(Condition { at, at_least }, 0, [])?.wait();
         for round in 0..ROUNDS {
             let place = 16 + round % PLACES * 100;
-            // The next rank has taken what was there.
+            // The next rank has taken the value before.
             reached(8, (round + 1).saturating_sub(PLACES))?;
             there.iput_signal(place, &[round as u8; 99], 0, 1)?;
             reached(0, round + 1)?;
