@@ -126,6 +126,17 @@ collectives! {
             Ok(Neighbors::new(made))
         }
 
+        /// Ends the job: this process exits at once with the status, or with 1 if that would be success.
+        /// Waits of other ranks raise `RankFailedError`, and the launcher ends the job.
+        #[pyo3(signature = (status=1))]
+        fn abort(&self, py: Python<'_>, status: u8) -> PyResult<()> {
+            // The exit does not flush what Python has buffered.
+            for stream in ["stdout", "stderr"] {
+                let _ = py.import("sys")?.getattr(stream)?.call_method0("flush");
+            }
+            self.0.get()?.abort(status)
+        }
+
         /// Starts collectives of this rank that are queued. Never waits. Returns whether some are still
         /// queued.
         fn progress(&self) -> PyResult<bool> {

@@ -12,7 +12,7 @@ testing::tests![needs(Python):
     collectives_of_threads,
     collectives_of_processes,
     calls_are_refused_with_their_reason,
-    a_rank_that_was_killed_is_named,
+    a_rank_that_was_killed_or_aborts_is_named,
     signals_end_waits,
     exceptions_of_threads_are_raised,
     tasks_await_requests,
@@ -104,8 +104,9 @@ fn calls_are_refused_with_their_reason() {
     }
 }
 
-fn a_rank_that_was_killed_is_named() {
+fn a_rank_that_was_killed_or_aborts_is_named() {
     check(3, "failures.py", &["died"], 2);
+    check(3, "failures.py", &["aborted"], 2);
 }
 
 fn signals_end_waits() {

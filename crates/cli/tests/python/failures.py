@@ -11,8 +11,18 @@ import tradewind as tw
 
 def died(world):
     """The others get the rank that was killed."""
+    without(world, lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def aborted(world):
+    """The others get the rank that has ended the job."""
+    without(world, lambda: world.abort(3))
+
+
+def without(world, end):
+    """Rank 1 ends; calls of the others that wait for it raise an error that names it."""
     if world.rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
+        end()
     for call in (
         lambda: world.allreduce(np.ones(4)),
         lambda: world.recv(np.ones(4), 1),

@@ -1,5 +1,6 @@
 //! Integration tests of the crate `tradewind`.
 
+mod aborts;
 mod any_length;
 mod coherence;
 mod collective_errors;
