@@ -52,7 +52,10 @@ pub enum CollectiveError {
         data_type: DataType,
     },
     /// The operation is not defined on the data type.
-    #[error("{operation} is not defined on {data_type}: use an integer data type")]
+    #[error(
+        "{operation} is not defined on {data_type}: use one of {}",
+        Arithmetic::names_for(*.data_type)
+    )]
     NotApplicable {
         /// The operation.
         operation: Arithmetic,

@@ -14,18 +14,27 @@
 //! * **Minimum and maximum** of floating-point numbers are the operations `minimum` and `maximum`
 //!   of IEEE 754-2019, section 9.6: a NaN on either side yields a NaN, and −0 is less than +0.
 //! * **A NaN result is always the canonical one**: quiet, positive, without payload (`0x7fc00000`
-//!   for `f32`, `0x7ff8000000000000` for `f64`). Without this rule the payload would depend on the
+//!   for `f32`, `0x7ff8000000000000` for `f64`, `0x7e00` for `f16`, `0x7fc0` for `bf16`), also in the
+//!   parts of complex numbers and in values with an index. Without this rule the payload would depend on the
 //!   machine and on operand order.
 //! * **And, or and xor** are defined on integers and bits, and are the only operations on bits.
+//! * **Numbers of 16 bits** are rounded after each operation: a sum of many ones in `bf16` stays at 256.
+//! * **Complex numbers** have sums, differences and products: (a + bi)(c + di) is computed as
+//!   (ac − bd) + (ad + bc)i, each step rounded.
+//! * **Values with an index** ([`F64At`] and others) have minimum and maximum: that of the values,
+//!   with its index, the lowest of equal values.
 
 mod data_type;
 mod error;
 mod kernels;
+mod numbers;
 mod operation;
 mod unknown_name;
 
-pub use data_type::{DataType, Element};
+pub use data_type::{DataType, Element, F32At, F64At, I32At, I64At};
 pub use error::ArithmeticError;
+pub use half::{bf16, f16};
+pub use num_complex::Complex;
 pub use operation::Arithmetic;
 pub use unknown_name::UnknownName;
 

@@ -4,8 +4,8 @@
 //! [`goal::schedule::Schedule`] unchanged. A collective between nodes therefore advances while no
 //! process of the job runs (Schneider, Eckelmann, Hoefler, Rehm, "Kernel-Based Offload of
 //! Collective Operations", 2011), without a kernel module. `interpreter` specifies the effect of a
-//! schedule. [`Rank`] rejects schedules with joins, computations without a result, and large
-//! schedules.
+//! schedule. [`Rank`] rejects schedules with joins, computations without a result, arithmetic on other
+//! than the [basic types](goal::arithmetic::DataType::is_basic), and large schedules.
 //!
 //! # Components
 //! * [`Loader`] has rights (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON). It loads the program of one job

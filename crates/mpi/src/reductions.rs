@@ -6,7 +6,7 @@ use crate::buffers::{Area, Staging, TypeInfo};
 use crate::host::{Aint, Handle, Pointer, call};
 use crate::kept::{self, Object};
 use std::ffi::c_int;
-use tradewind::{DataType, Op, OpOnBytes};
+use tradewind::{Op, OpOnBytes};
 
 /// Executor of a reduction.
 pub(crate) enum Computed {
@@ -26,7 +26,7 @@ pub(crate) fn computed(abi: &Abi, operation: Handle, element: TypeInfo) -> Compu
     };
     let is_bitwise = matches!(op, Op::And | Op::Or | Op::Xor);
     match element.element {
-        Some(DataType::F32 | DataType::F64) if is_bitwise => Computed::Never,
+        Some(data_type) if is_bitwise && data_type.is_float() => Computed::Never,
         Some(data_type) => Computed::Here(op.on_bytes(data_type)),
         None if element.handle == abi.byte && !is_bitwise => Computed::Never,
         None if abi.moved.contains(&element.handle) => Computed::Never,

@@ -8,11 +8,10 @@ use tradewind::{DataType, OpOnBytes};
 /// Type of the elements of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// An integer, a floating-point or a complex number.
     Number(DataType),
     /// A byte that is 0 or 1.
     Bool,
-    /// Two numbers of this type.
-    Complex(DataType),
     /// Any other: it is moved, never combined.
     Other,
 }
@@ -24,13 +23,19 @@ pub(crate) struct Elements {
     pub(crate) size: usize,
 }
 
-fn number(is_float: bool, is_signed: bool, size: usize) -> Kind {
-    let types = match (is_float, is_signed) {
-        (true, _) => &[DataType::F32, DataType::F64][..],
-        (false, true) => &[DataType::I8, DataType::I16, DataType::I32, DataType::I64],
-        (false, false) => &[DataType::U8, DataType::U16, DataType::U32, DataType::U64],
-    };
-    types.iter().find(|kind| kind.bytes() == size).map_or(Kind::Other, |kind| Kind::Number(*kind))
+/// Types of numbers, by the kind that their names have.
+const NUMBERS: [(&str, &[DataType]); 4] = [
+    ("int", &[DataType::I8, DataType::I16, DataType::I32, DataType::I64]),
+    ("uint", &[DataType::U8, DataType::U16, DataType::U32, DataType::U64]),
+    ("float", &[DataType::F16, DataType::F32, DataType::F64]),
+    ("complex", &[DataType::ComplexF32, DataType::ComplexF64]),
+];
+
+/// The number of a kind with this size.
+fn number(kind: &str, size: usize) -> Kind {
+    let types = NUMBERS.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, types)| types);
+    let found = types.iter().find(|one| one.bytes() == size);
+    found.map_or(Kind::Other, |found| Kind::Number(*found))
 }
 
 impl Elements {
@@ -50,10 +55,10 @@ impl Elements {
         let kind = match format {
             _ if is_swapped => Kind::Other,
             b"?" => Kind::Bool,
-            b"b" | b"h" | b"i" | b"l" | b"q" | b"n" => number(false, true, size),
-            b"B" | b"H" | b"I" | b"L" | b"Q" | b"N" => number(false, false, size),
-            b"f" | b"d" => number(true, true, size),
-            b"Zf" | b"Zd" => complex(size),
+            b"b" | b"h" | b"i" | b"l" | b"q" | b"n" => number("int", size),
+            b"B" | b"H" | b"I" | b"L" | b"Q" | b"N" => number("uint", size),
+            b"e" | b"f" | b"d" => number("float", size),
+            b"Zf" | b"Zd" => number("complex", size),
             _ => Kind::Other,
         };
         Elements { kind, size }
@@ -67,10 +72,11 @@ impl Elements {
         }
         let kind = match code {
             _ if lanes != 1 => Kind::Other,
-            0 => number(false, true, size),
-            1 => number(false, false, size),
-            2 => number(true, true, size),
-            5 => complex(size),
+            0 => number("int", size),
+            1 => number("uint", size),
+            2 => number("float", size),
+            4 if size == 2 => Kind::Number(DataType::Bf16),
+            5 => number("complex", size),
             6 => Kind::Bool,
             _ => Kind::Other,
         };
@@ -82,22 +88,13 @@ impl Elements {
         let (kind, bits) = name.split_at(name.find(|letter: char| letter.is_ascii_digit())?);
         let size = bits.parse::<usize>().ok().filter(|bits| bits.is_multiple_of(8))? / 8;
         let kind = match kind {
-            "int" => number(false, true, size),
-            "uint" => number(false, false, size),
-            "float" => number(true, true, size),
-            "complex" => complex(size),
             "bool" => Kind::Bool,
             "bytes" => Kind::Other,
+            "bfloat" if size == 2 => Kind::Number(DataType::Bf16),
+            kind if NUMBERS.iter().any(|(name, _)| *name == kind) => number(kind, size),
             _ => return None,
         };
         Some(Elements { kind, size })
-    }
-}
-
-fn complex(size: usize) -> Kind {
-    match number(true, true, size / 2) {
-        Kind::Number(part) => Kind::Complex(part),
-        _ => Kind::Other,
     }
 }
 
@@ -105,15 +102,11 @@ impl fmt::Display for Elements {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             Kind::Number(number) => {
-                let kind = match number {
-                    DataType::F32 | DataType::F64 => "float",
-                    DataType::I8 | DataType::I16 | DataType::I32 | DataType::I64 => "int",
-                    _ => "uint",
-                };
+                let kind = NUMBERS.iter().find(|(_, types)| types.contains(&number));
+                let kind = kind.map_or("bfloat", |(name, _)| name);
                 write!(formatter, "{kind}{}", 8 * self.size)
             }
             Kind::Bool => formatter.write_str("bool"),
-            Kind::Complex(_) => write!(formatter, "complex{}", 8 * self.size),
             Kind::Other => write!(formatter, "elements of {} bytes", self.size),
         }
     }
@@ -121,8 +114,8 @@ impl fmt::Display for Elements {
 
 /// Operation of a reduction.
 ///
-/// On arrays of bool AND, OR, XOR, MIN and MAX are the logical operations. Complex numbers have SUM.
-/// AND, OR and XOR are bitwise on integers.
+/// On arrays of bool AND, OR, XOR, MIN and MAX are the logical operations. Complex numbers have SUM
+/// and PRODUCT. AND, OR and XOR are bitwise on integers.
 #[pyclass(eq, eq_int, frozen, hash, module = "tradewind", rename_all = "UPPERCASE", from_py_object)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
@@ -143,24 +136,25 @@ impl Op {
             let text = format!("{name} does not apply to {elements}: {why}");
             Err(ArrayError::new_err(text))
         };
+        let is_bitwise = matches!(self, Op::And | Op::Or | Op::Xor);
         let data_type = match (elements.kind, self) {
+            (Kind::Number(DataType::ComplexF32 | DataType::ComplexF64), Op::Min | Op::Max) => {
+                return refused("complex numbers have SUM and PRODUCT");
+            }
+            (Kind::Number(number), _) if is_bitwise && number.is_float() => {
+                return refused("use an array of integers or of bool");
+            }
             (Kind::Number(number), _) => number,
             (Kind::Bool, Op::Sum | Op::Product) => {
                 return refused("use OR or AND, or an array of integers");
             }
             (Kind::Bool, _) => DataType::U8,
-            (Kind::Complex(part), Op::Sum) => part,
-            (Kind::Complex(_), _) => {
-                return refused("SUM is the only operation on complex numbers");
-            }
             (Kind::Other, _) => {
-                return refused("use integers of 8 to 64 bits, float32, float64, bool or complex");
+                return refused(
+                    "use integers of 8 to 64 bits, float16 to float64, bfloat16, bool or complex",
+                );
             }
         };
-        let is_float = matches!(data_type, DataType::F32 | DataType::F64);
-        if is_float && matches!(self, Op::And | Op::Or | Op::Xor) {
-            return refused("use an array of integers or of bool");
-        }
         Ok(tradewind::Op::from(self).on_bytes(data_type))
     }
 }

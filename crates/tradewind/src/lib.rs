@@ -141,7 +141,7 @@ pub use communicator::Communicator;
 pub use engine::node::EngineKind;
 pub use error::{Error, Result};
 pub use failure::{Exit, Straggler};
-pub use goal::arithmetic::{DataType, Element};
+pub use goal::arithmetic::{Complex, DataType, Element, F32At, F64At, I32At, I64At, bf16, f16};
 pub use goal::check::Problem;
 pub use goal::compile::CompileError;
 pub use goal::graph;

@@ -8,16 +8,31 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// A built-in reduction operation. [`goal::arithmetic`] defines each on every type: integers wrap,
-/// and a NaN result is the canonical NaN.
+/// and a NaN result is the canonical NaN. Minimum and maximum of values with an index, such as
+/// [`F64At`](crate::F64At), also find where the value is:
+///
+/// ```
+/// use tradewind::{F64At, Op};
+/// # fn main() -> Result<(), tradewind::Error> {
+/// tradewind::local(4, |world| {
+///     let error = [0.1, 0.7, 0.2, 0.7][world.rank() as usize];
+///     let mine = [F64At { value: error, index: world.rank().into() }];
+///     let mut worst = [F64At::default()];
+///     world.allreduce(&mine, &mut worst, Op::Maximum)?;
+///     assert_eq!(worst, [F64At { value: 0.7, index: 1 }]);
+///     Ok(())
+/// })
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// a + b
+    /// a + b; not of values with an index.
     Sum,
-    /// a · b
+    /// a · b; not of values with an index.
     Product,
-    /// The smaller; NaN if either is.
+    /// The smaller; NaN if either is. Not of complex numbers.
     Minimum,
-    /// The larger; NaN if either is.
+    /// The larger; NaN if either is. Not of complex numbers.
     Maximum,
     /// Bitwise and, on integers and bits.
     And,
@@ -137,17 +152,16 @@ impl<T, F> std::fmt::Debug for Fold<T, F> {
 /// ```
 /// use tradewind::fold;
 /// # fn main() -> Result<(), tradewind::Error> {
-/// // Where the largest value is: pairs of value and rank.
-/// tradewind::local(4, |world| {
-///     let mine = [[(7 * world.rank()) % 5, world.rank()]];
-///     let mut largest = [[0; 2]];
-///     let larger = fold(|found: &mut [u32; 2], next: &[u32; 2]| {
-///         if next[0] > found[0] {
-///             *found = *next;
-///         }
+/// // Functions x ↦ ax + b, composed in rank order.
+/// tradewind::local(3, |world| {
+///     let mine = [[2, i64::from(world.rank())]];
+///     let mut all = [[0; 2]];
+///     let after = fold(|[a, b]: &mut [i64; 2], [next_a, next_b]: &[i64; 2]| {
+///         *b += *a * next_b;
+///         *a *= next_a;
 ///     });
-///     world.allreduce(&mine, &mut largest, larger)?;
-///     assert_eq!(largest, [[4, 2]]);
+///     world.allreduce(&mine, &mut all, after)?;
+///     assert_eq!(all, [[8, 2 * 1 + 4 * 2]]);
 ///     Ok(())
 /// })
 /// # }
@@ -244,7 +258,8 @@ fn built_in(op: Op, data_type: DataType) -> Result<Combination> {
     let arithmetic = Arithmetic::from(op);
     if !arithmetic.applies_to(data_type) {
         let found = format!("{arithmetic} on {data_type}");
-        return Err(argument("the operation", found, "one that the type has"));
+        let expected = format!("one of {}", Arithmetic::names_for(data_type));
+        return Err(argument("the operation", found, expected));
     }
     Ok(Combination::BuiltIn(BuiltInReduction { op, data_type }))
 }

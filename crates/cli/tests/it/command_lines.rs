@@ -82,7 +82,11 @@ const FAILED: &[Line] = &[
         1,
         &["12 bytes are not a whole number of f64 elements"],
     ),
-    ("schedule reduce -a flat --operation xor --type f64", 1, &["use an integer data type"]),
+    (
+        "schedule reduce -a flat --operation xor --type f64",
+        1,
+        &["use one of add, sub, mul, div, min, max"],
+    ),
     ("schedule allreduce -a ring --operation sub", 1, &["such as join"]),
     ("schedule bcast -a segmented-chain -b 1000000000 --segment 1", 1, &["or more"]),
     ("schedule bcast -a join --goal -", 1, &["use another algorithm"]),

@@ -15,7 +15,7 @@ def equal(found, expected):
 def reductions(world):
     rank, size = world.rank, world.size
     sum_of_ranks = size * (size - 1) // 2
-    for kind in ("i1", "u2", "i4", "u8", "f4", "f8", "c8", "c16"):
+    for kind in ("i1", "u2", "i4", "u8", "f2", "f4", "f8", "c8", "c16"):
         own = (np.arange(6).reshape(2, 3) + rank).astype(kind)
         total = world.allreduce(own)
         assert total.dtype == own.dtype and total.shape == (2, 3)
@@ -26,6 +26,7 @@ def reductions(world):
     equal(world.allreduce(np.full(2, 2), op=tw.PRODUCT), [2**size] * 2)
     equal(world.allreduce(np.array([1 << rank]), op=tw.OR), [(1 << size) - 1])
     equal(world.allreduce(np.array([1 << rank]), op=tw.XOR), [(1 << size) - 1])
+    equal(world.allreduce(np.full(2, 1j), op=tw.PRODUCT), [1j**size] * 2)
     flags = np.array([True, rank == 0])
     equal(world.allreduce(flags, op=tw.AND), [True, size == 1])
     equal(world.allreduce(flags, op=tw.OR), [True, True])

@@ -2,7 +2,7 @@
 
 use crate::evaluator::Apply;
 use collectives::Reduction;
-use goal::arithmetic::{Arithmetic, DataType};
+use goal::arithmetic::{Arithmetic, DataType, bf16, f16};
 
 pub(crate) const SUM: Reduction =
     Reduction { operation: Arithmetic::Add, data_type: DataType::I64 };
@@ -67,14 +67,30 @@ pub(crate) fn fold(apply: Apply, reduction: Reduction, inputs: &[Vec<u8>]) -> Ve
 }
 
 /// Little-endian bytes of small integers in the given type, with which floating-point arithmetic is
-/// exact: their sum and product stay below 2^24 for up to 33 ranks.
+/// exact: their sum stays below 2^8 for up to 33 ranks, and their product is a power of two.
 pub(crate) fn exact(data_type: DataType, rank: u32, elements: u64) -> Vec<u8> {
     let number = |element: u64| match (u64::from(rank) * 7 + element * 5) % 11 {
         0 | 4 => 2,
-        7 if data_type.is_float() || data_type >= DataType::I8 => -1,
+        // Products of negative complex numbers have zeros of a sign that depends on the order.
+        7 if data_type >= DataType::I8
+            && ![DataType::U128, DataType::ComplexF32, DataType::ComplexF64]
+                .contains(&data_type) =>
+        {
+            -1
+        }
         _ => 1,
     };
+    let pair = |first: &[u8], second: &[u8]| [first, second].concat();
     let bytes = |number: i64| match data_type {
+        DataType::F16 => f16::from_f64(number as f64).to_le_bytes().to_vec(),
+        DataType::Bf16 => bf16::from_f64(number as f64).to_le_bytes().to_vec(),
+        DataType::ComplexF32 => pair(&(number as f32).to_le_bytes(), &0f32.to_le_bytes()),
+        DataType::ComplexF64 => pair(&(number as f64).to_le_bytes(), &0f64.to_le_bytes()),
+        DataType::I32At => pair(&(number as i32).to_le_bytes(), &rank.to_le_bytes()),
+        DataType::I64At => pair(&number.to_le_bytes(), &u64::from(rank).to_le_bytes()),
+        DataType::F32At => pair(&(number as f32).to_le_bytes(), &rank.to_le_bytes()),
+        DataType::F64At => pair(&(number as f64).to_le_bytes(), &u64::from(rank).to_le_bytes()),
+        DataType::U128 | DataType::I128 => i128::from(number).to_le_bytes().to_vec(),
         DataType::F32 => (number as f32).to_le_bytes().to_vec(),
         DataType::F64 => (number as f64).to_le_bytes().to_vec(),
         _ => number.to_le_bytes()[..data_type.bytes()].to_vec(),

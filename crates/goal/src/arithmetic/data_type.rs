@@ -13,7 +13,8 @@ use super::unknown_name::UnknownName;
 ///
 /// assert_eq!(DataType::F32.bytes(), 4);
 /// assert_eq!("i16".parse(), Ok(DataType::I16));
-/// assert_eq!(DataType::from_u8(11), None);
+/// assert_eq!(DataType::ComplexF32.bytes(), 8);
+/// assert_eq!(DataType::from_u8(21), None);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -41,11 +42,62 @@ pub enum DataType {
     /// One bit, with the logical operations only. Eight of them are packed in each byte, the first one
     /// in its lowest bit.
     Bit = 10,
+    /// Unsigned integer of 128 bits.
+    U128 = 11,
+    /// Signed integer of 128 bits, two's complement.
+    I128 = 12,
+    /// Floating-point number, IEEE 754 binary16. Each operation is rounded to it.
+    F16 = 13,
+    /// Floating-point number with the exponent of an `f32` and 8 bits of precision, bfloat16. Each
+    /// operation is rounded to it.
+    Bf16 = 14,
+    /// Complex number: the real and the imaginary part as `f32`. Sums, differences and products
+    /// only.
+    ComplexF32 = 15,
+    /// Complex number: the real and the imaginary part as `f64`. Sums, differences and products
+    /// only.
+    ComplexF64 = 16,
+    /// [`I32At`]. Minimum and maximum only, as of the other values with an index.
+    I32At = 17,
+    /// [`I64At`].
+    I64At = 18,
+    /// [`F32At`].
+    F32At = 19,
+    /// [`F64At`].
+    F64At = 20,
+}
+
+/// Defines values with their indices.
+macro_rules! located {
+    ($($(#[$note:meta])* $name:ident: $value:ty, $index:ty;)+) => {$(
+        $(#[$note])*
+        #[derive(Debug, Clone, Copy, PartialEq, Default, bytemuck::Pod, bytemuck::Zeroable)]
+        #[repr(C)]
+        pub struct $name {
+            /// The value, which is compared.
+            pub value: $value,
+            /// The number of its rank, or of its place in an array.
+            pub index: $index,
+        }
+    )+};
+}
+
+located! {
+    /// An `i32` and its index, for the minimum or maximum and where it is, as `MPI_MINLOC` and
+    /// `MPI_MAXLOC` find it. Of equal values the one with the lowest index is the result.
+    I32At: i32, u32;
+    /// An `i64` and its index; see [`I32At`].
+    I64At: i64, u64;
+    /// An `f32` and its index; see [`I32At`]. −0 is less than +0, and a NaN is both the minimum and the
+    /// maximum.
+    F32At: f32, u32;
+    /// An `f64` and its index; see [`F32At`].
+    F64At: f64, u64;
 }
 
 impl DataType {
     /// All data types; each stands at the index that is its discriminant.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 21] = [
         Self::U8,
         Self::U16,
         Self::U32,
@@ -57,6 +109,16 @@ impl DataType {
         Self::F32,
         Self::F64,
         Self::Bit,
+        Self::U128,
+        Self::I128,
+        Self::F16,
+        Self::Bf16,
+        Self::ComplexF32,
+        Self::ComplexF64,
+        Self::I32At,
+        Self::I64At,
+        Self::F32At,
+        Self::F64At,
     ];
 
     /// The data type with this discriminant, if there is one.
@@ -69,7 +131,7 @@ impl DataType {
         }
     }
 
-    /// The name: that of the Rust type, `u8` … `f64`, or `bit`.
+    /// The name: that of the Rust type in lower case, such as `u8` or `f64at`, or `bit`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::U8 => "u8",
@@ -83,24 +145,53 @@ impl DataType {
             Self::F32 => "f32",
             Self::F64 => "f64",
             Self::Bit => "bit",
+            Self::U128 => "u128",
+            Self::I128 => "i128",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::ComplexF32 => "complexf32",
+            Self::ComplexF64 => "complexf64",
+            Self::I32At => "i32at",
+            Self::I64At => "i64at",
+            Self::F32At => "f32at",
+            Self::F64At => "f64at",
         }
     }
 
-    /// The size of one element in bytes: 1, 2, 4 or 8. Bits come in whole bytes, so theirs is 1.
+    /// The size of one element in bytes: 1, 2, 4, 8 or 16. Bits come in whole bytes, so theirs is 1.
     #[inline]
     pub const fn bytes(self) -> usize {
         match self {
             Self::U8 | Self::I8 | Self::Bit => 1,
-            Self::U16 | Self::I16 => 2,
+            Self::U16 | Self::I16 | Self::F16 | Self::Bf16 => 2,
             Self::U32 | Self::I32 | Self::F32 => 4,
             Self::U64 | Self::I64 | Self::F64 => 8,
+            Self::ComplexF32 | Self::I32At | Self::F32At => 8,
+            Self::U128 | Self::I128 => 16,
+            Self::ComplexF64 | Self::I64At | Self::F64At => 16,
         }
     }
 
-    /// Returns `true` if the elements are floating-point numbers.
+    /// Returns `true` if the elements are floating-point numbers, complex ones included: sums and
+    /// products are rounded.
     #[inline]
     pub const fn is_float(self) -> bool {
-        matches!(self, Self::F32 | Self::F64)
+        matches!(
+            self,
+            Self::F16 | Self::Bf16 | Self::F32 | Self::F64 | Self::ComplexF32 | Self::ComplexF64
+        )
+    }
+
+    /// Returns `true` for bits, integers of up to 64 bits, `f32` and `f64`. Every engine has these.
+    #[inline]
+    pub const fn is_basic(self) -> bool {
+        self as u8 <= Self::Bit as u8
+    }
+
+    /// Returns `true` for the values with an index.
+    #[inline]
+    pub const fn is_located(self) -> bool {
+        matches!(self, Self::I32At | Self::I64At | Self::F32At | Self::F64At)
     }
 }
 
@@ -132,8 +223,9 @@ mod sealed {
 
 /// A Rust type for the elements of a [`DataType`].
 ///
-/// Implemented by `u8` … `u64`, `i8` … `i64`, `f32` and `f64`, and sealed: engines support no
-/// others.
+/// Implemented by the integers, `f32` and `f64`, [`half::f16`] and [`half::bf16`],
+/// [`num_complex::Complex`] of `f32` and `f64`, and [`I32At`] … [`F64At`], and sealed: engines
+/// support no others.
 ///
 /// ```
 /// use goal::arithmetic::{DataType, Element};
@@ -161,5 +253,8 @@ macro_rules! elements {
 elements! {
     u8 => U8, u16 => U16, u32 => U32, u64 => U64,
     i8 => I8, i16 => I16, i32 => I32, i64 => I64,
-    f32 => F32, f64 => F64,
+    f32 => F32, f64 => F64, u128 => U128, i128 => I128,
+    half::f16 => F16, half::bf16 => Bf16,
+    num_complex::Complex<f32> => ComplexF32, num_complex::Complex<f64> => ComplexF64,
+    I32At => I32At, I64At => I64At, F32At => F32At, F64At => F64At,
 }

@@ -34,7 +34,10 @@ pub enum ArithmeticError {
         data_type: DataType,
     },
     /// The operation is not defined on the data type; see [`Arithmetic::applies_to`].
-    #[error("{operation} is not defined on {data_type}; use an integer data type")]
+    #[error(
+        "{operation} is not defined on {data_type}; use one of {}",
+        Arithmetic::names_for(*.data_type)
+    )]
     NotApplicable {
         /// The requested operation.
         operation: Arithmetic,

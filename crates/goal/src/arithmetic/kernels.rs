@@ -1,13 +1,16 @@
 //! The loops behind the local operations: each operation is written once, each arrangement of the
 //! blocks is one loop.
 //!
-//! A kernel is the product of a [`Number`], one of its operations and an arrangement of [`Blocks`].
+//! A kernel is the product of a type of [`numbers`](super::numbers), one of its operations and an
+//! arrangement of [`Blocks`].
 //! All three are chosen before the loop starts, so that the compiler sees a loop without branches
-//! and vectorises it.
+//! and vectorises it. Loops over IEEE numbers of 16 bits remain scalar: each conversion is a call.
 
-use super::data_type::DataType;
+use super::data_type::{DataType, F32At, F64At, I32At, I64At};
 use super::error::ArithmeticError;
+use super::numbers::{BFloat, Float, Half, Integer, Number, Ordered, Stored};
 use super::operation::Arithmetic;
+use num_complex::Complex;
 
 /// Computes an operation over blocks that are known to be equally long and to hold whole elements.
 pub(super) fn run<B: Blocks>(
@@ -15,30 +18,41 @@ pub(super) fn run<B: Blocks>(
     data_type: DataType,
     blocks: B,
 ) -> Result<(), ArithmeticError> {
-    match data_type {
-        DataType::U8 => integers::<u8, 1>(operation, blocks),
-        DataType::U16 => integers::<u16, 2>(operation, blocks),
-        DataType::U32 => integers::<u32, 4>(operation, blocks),
-        DataType::U64 => integers::<u64, 8>(operation, blocks),
-        DataType::I8 => integers::<i8, 1>(operation, blocks),
-        DataType::I16 => integers::<i16, 2>(operation, blocks),
-        DataType::I32 => integers::<i32, 4>(operation, blocks),
-        DataType::I64 => integers::<i64, 8>(operation, blocks),
-        DataType::F32 => floats::<f32, 4>(operation, data_type, blocks),
-        DataType::F64 => floats::<f64, 8>(operation, data_type, blocks),
-        DataType::Bit if operation.is_bitwise() => integers::<u8, 1>(operation, blocks),
-        DataType::Bit => Err(ArithmeticError::NotApplicable { operation, data_type }),
+    if !operation.applies_to(data_type) {
+        return Err(ArithmeticError::NotApplicable { operation, data_type });
     }
+    match data_type {
+        DataType::U8 | DataType::Bit => return integers::<u8, 1>(operation, blocks),
+        DataType::U16 => return integers::<u16, 2>(operation, blocks),
+        DataType::U32 => return integers::<u32, 4>(operation, blocks),
+        DataType::U64 => return integers::<u64, 8>(operation, blocks),
+        DataType::U128 => return integers::<u128, 16>(operation, blocks),
+        DataType::I8 => return integers::<i8, 1>(operation, blocks),
+        DataType::I16 => return integers::<i16, 2>(operation, blocks),
+        DataType::I32 => return integers::<i32, 4>(operation, blocks),
+        DataType::I64 => return integers::<i64, 8>(operation, blocks),
+        DataType::I128 => return integers::<i128, 16>(operation, blocks),
+        DataType::F16 => floats::<Half, 2>(operation, blocks),
+        DataType::Bf16 => floats::<BFloat, 2>(operation, blocks),
+        DataType::F32 => floats::<f32, 4>(operation, blocks),
+        DataType::F64 => floats::<f64, 8>(operation, blocks),
+        DataType::ComplexF32 => numbers::<Complex<f32>, 8>(operation, blocks),
+        DataType::ComplexF64 => numbers::<Complex<f64>, 16>(operation, blocks),
+        DataType::I32At => ordered::<I32At, 8>(operation, blocks),
+        DataType::I64At => ordered::<I64At, 16>(operation, blocks),
+        DataType::F32At => ordered::<F32At, 8>(operation, blocks),
+        DataType::F64At => ordered::<F64At, 16>(operation, blocks),
+    }
+    Ok(())
 }
+
+// In the following functions the operation is one that applies to the type.
 
 fn integers<T: Integer<N>, const N: usize>(
     operation: Arithmetic,
     blocks: impl Blocks,
 ) -> Result<(), ArithmeticError> {
     match operation {
-        Arithmetic::Add => blocks.combine(T::add),
-        Arithmetic::Subtract => blocks.combine(T::subtract),
-        Arithmetic::Multiply => blocks.combine(T::multiply),
         Arithmetic::Divide => {
             // Looked for beforehand, because the divisors may lie in the block that is about to be
             // overwritten.
@@ -48,32 +62,36 @@ fn integers<T: Integer<N>, const N: usize>(
                 return Err(ArithmeticError::DivisionByZero { element });
             }
         }
-        Arithmetic::Minimum => blocks.combine(T::minimum),
-        Arithmetic::Maximum => blocks.combine(T::maximum),
+        Arithmetic::Minimum | Arithmetic::Maximum => ordered::<T, N>(operation, blocks),
         Arithmetic::And => blocks.combine(T::and),
         Arithmetic::Or => blocks.combine(T::or),
         Arithmetic::Xor => blocks.combine(T::xor),
+        _ => numbers::<T, N>(operation, blocks),
     }
     Ok(())
 }
 
-fn floats<T: Number<N>, const N: usize>(
-    operation: Arithmetic,
-    data_type: DataType,
-    blocks: impl Blocks,
-) -> Result<(), ArithmeticError> {
+fn floats<T: Float<N>, const N: usize>(operation: Arithmetic, blocks: impl Blocks) {
     match operation {
-        Arithmetic::Add => blocks.combine(T::add),
+        Arithmetic::Divide => blocks.combine(T::divide),
+        Arithmetic::Minimum | Arithmetic::Maximum => ordered::<T, N>(operation, blocks),
+        _ => numbers::<T, N>(operation, blocks),
+    }
+}
+
+fn numbers<T: Number<N>, const N: usize>(operation: Arithmetic, blocks: impl Blocks) {
+    match operation {
         Arithmetic::Subtract => blocks.combine(T::subtract),
         Arithmetic::Multiply => blocks.combine(T::multiply),
-        Arithmetic::Divide => blocks.combine(T::divide),
-        Arithmetic::Minimum => blocks.combine(T::minimum),
-        Arithmetic::Maximum => blocks.combine(T::maximum),
-        Arithmetic::And | Arithmetic::Or | Arithmetic::Xor => {
-            return Err(ArithmeticError::NotApplicable { operation, data_type });
-        }
+        _ => blocks.combine(T::add),
     }
-    Ok(())
+}
+
+fn ordered<T: Ordered<N>, const N: usize>(operation: Arithmetic, blocks: impl Blocks) {
+    match operation {
+        Arithmetic::Maximum => blocks.combine(T::maximum),
+        _ => blocks.combine(T::minimum),
+    }
 }
 
 /// Returns the index of the first integer with all bytes zero.
@@ -88,7 +106,7 @@ pub(super) trait Blocks {
 
     /// Replaces every element of the destination by what `rule` makes of the left and the right
     /// one.
-    fn combine<T: Number<N>, const N: usize>(self, rule: impl Fn(T, T) -> T);
+    fn combine<T: Stored<N>, const N: usize>(self, rule: impl Fn(T, T) -> T);
 }
 
 /// Three blocks, none of which overlap.
@@ -115,7 +133,7 @@ impl Blocks for ThreeAddress<'_> {
         self.right
     }
 
-    fn combine<T: Number<N>, const N: usize>(self, rule: impl Fn(T, T) -> T) {
+    fn combine<T: Stored<N>, const N: usize>(self, rule: impl Fn(T, T) -> T) {
         let ThreeAddress { left, right, destination } = self;
         let bytes = destination.len();
         widest(bytes, || {
@@ -134,7 +152,7 @@ impl Blocks for InPlaceLeft<'_> {
         self.right
     }
 
-    fn combine<T: Number<N>, const N: usize>(self, rule: impl Fn(T, T) -> T) {
+    fn combine<T: Stored<N>, const N: usize>(self, rule: impl Fn(T, T) -> T) {
         let InPlaceLeft { accumulator, right } = self;
         let bytes = accumulator.len();
         widest(bytes, || in_place(accumulator.as_chunks_mut().0, right.as_chunks().0, rule));
@@ -146,7 +164,7 @@ impl Blocks for InPlaceRight<'_> {
         self.accumulator
     }
 
-    fn combine<T: Number<N>, const N: usize>(self, rule: impl Fn(T, T) -> T) {
+    fn combine<T: Stored<N>, const N: usize>(self, rule: impl Fn(T, T) -> T) {
         let InPlaceRight { left, accumulator } = self;
         let bytes = accumulator.len();
         let turned = |right, left| rule(left, right);
@@ -177,7 +195,7 @@ fn widest(bytes: usize, body: impl FnOnce()) {
 // compiler can assume only for parameters that the destination overlaps no operand.
 
 #[inline(always)]
-fn three_address<T: Number<N>, const N: usize>(
+fn three_address<T: Stored<N>, const N: usize>(
     left: &[[u8; N]],
     right: &[[u8; N]],
     destination: &mut [[u8; N]],
@@ -189,7 +207,7 @@ fn three_address<T: Number<N>, const N: usize>(
 }
 
 #[inline(always)]
-fn in_place<T: Number<N>, const N: usize>(
+fn in_place<T: Stored<N>, const N: usize>(
     accumulator: &mut [[u8; N]],
     operand: &[[u8; N]],
     rule: impl Fn(T, T) -> T,
@@ -198,149 +216,3 @@ fn in_place<T: Number<N>, const N: usize>(
         *accumulator = rule(T::from_memory(*accumulator), T::from_memory(*operand)).to_memory();
     }
 }
-
-/// A type of `N` bytes with the operations that all data types have. None of them panics.
-pub(super) trait Number<const N: usize>: Copy {
-    fn from_memory(bytes: [u8; N]) -> Self;
-    fn to_memory(self) -> [u8; N];
-    fn add(self, right: Self) -> Self;
-    fn subtract(self, right: Self) -> Self;
-    fn multiply(self, right: Self) -> Self;
-    fn divide(self, right: Self) -> Self;
-    fn minimum(self, right: Self) -> Self;
-    fn maximum(self, right: Self) -> Self;
-}
-
-/// A [`Number`] with the bitwise operations.
-trait Integer<const N: usize>: Number<N> {
-    fn and(self, right: Self) -> Self;
-    fn or(self, right: Self) -> Self;
-    fn xor(self, right: Self) -> Self;
-}
-
-macro_rules! integers {
-    ($($integer:ty),+) => {$(
-        impl Number<{ size_of::<$integer>() }> for $integer {
-            #[inline(always)]
-            fn from_memory(bytes: [u8; size_of::<$integer>()]) -> Self {
-                Self::from_le_bytes(bytes)
-            }
-
-            #[inline(always)]
-            fn to_memory(self) -> [u8; size_of::<$integer>()] {
-                self.to_le_bytes()
-            }
-
-            #[inline(always)]
-            fn add(self, right: Self) -> Self {
-                self.wrapping_add(right)
-            }
-
-            #[inline(always)]
-            fn subtract(self, right: Self) -> Self {
-                self.wrapping_sub(right)
-            }
-
-            #[inline(always)]
-            fn multiply(self, right: Self) -> Self {
-                self.wrapping_mul(right)
-            }
-
-            /// Zero when divided by zero.
-            #[inline(always)]
-            fn divide(self, right: Self) -> Self {
-                if right == 0 { 0 } else { self.wrapping_div(right) }
-            }
-
-            #[inline(always)]
-            fn minimum(self, right: Self) -> Self {
-                self.min(right)
-            }
-
-            #[inline(always)]
-            fn maximum(self, right: Self) -> Self {
-                self.max(right)
-            }
-        }
-
-        impl Integer<{ size_of::<$integer>() }> for $integer {
-            #[inline(always)]
-            fn and(self, right: Self) -> Self {
-                self & right
-            }
-
-            #[inline(always)]
-            fn or(self, right: Self) -> Self {
-                self | right
-            }
-
-            #[inline(always)]
-            fn xor(self, right: Self) -> Self {
-                self ^ right
-            }
-        }
-    )+};
-}
-
-integers!(u8, u16, u32, u64, i8, i16, i32, i64);
-
-macro_rules! floats {
-    ($($float:ident with canonical NaN $canonical:literal),+) => {$(
-        impl Number<{ size_of::<$float>() }> for $float {
-            #[inline(always)]
-            fn from_memory(bytes: [u8; size_of::<$float>()]) -> Self {
-                Self::from_le_bytes(bytes)
-            }
-
-            /// Makes every NaN the canonical one.
-            #[inline(always)]
-            fn to_memory(self) -> [u8; size_of::<$float>()] {
-                // Chosen among bit patterns, since arithmetic may change which NaN a number is.
-                let bits = if self.is_nan() { $canonical } else { self.to_bits() };
-                bits.to_le_bytes()
-            }
-
-            #[inline(always)]
-            fn add(self, right: Self) -> Self {
-                self + right
-            }
-
-            #[inline(always)]
-            fn subtract(self, right: Self) -> Self {
-                self - right
-            }
-
-            #[inline(always)]
-            fn multiply(self, right: Self) -> Self {
-                self * right
-            }
-
-            #[inline(always)]
-            fn divide(self, right: Self) -> Self {
-                self / right
-            }
-
-            #[inline(always)]
-            fn minimum(self, right: Self) -> Self {
-                // Two selections and a disjunction cost less than branches. The selections differ
-                // in two cases only: −0 and +0 have the disjunction −0, and beside a NaN
-                // any disjunction is a NaN.
-                let one = if self < right { self } else { right };
-                let other = if right < self { right } else { self };
-                Self::from_bits(one.to_bits() | other.to_bits())
-            }
-
-            #[inline(always)]
-            fn maximum(self, right: Self) -> Self {
-                // As in `minimum`: the conjunction of −0 and +0 is +0. That of a NaN and a number
-                // may be a number, though.
-                let one = if self > right { self } else { right };
-                let other = if right > self { right } else { self };
-                let greater = Self::from_bits(one.to_bits() & other.to_bits());
-                if self.is_nan() | right.is_nan() { Self::NAN } else { greater }
-            }
-        }
-    )+};
-}
-
-floats!(f32 with canonical NaN 0x7fc0_0000, f64 with canonical NaN 0x7ff8_0000_0000_0000);

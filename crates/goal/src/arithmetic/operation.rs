@@ -81,14 +81,25 @@ impl Arithmetic {
     }
 
     /// Returns `true` if the operation is defined on the data type: all are on integers, the bitwise
-    /// ones alone on bits, the others on floating-point numbers.
+    /// ones alone on bits, sums, differences and products on complex numbers, minimum and maximum on
+    /// values with an index, all but the bitwise ones on floating-point numbers.
     #[inline]
     pub const fn applies_to(self, data_type: DataType) -> bool {
         match data_type {
-            DataType::F32 | DataType::F64 => !self.is_bitwise(),
             DataType::Bit => self.is_bitwise(),
+            DataType::ComplexF32 | DataType::ComplexF64 => {
+                matches!(self, Self::Add | Self::Subtract | Self::Multiply)
+            }
+            _ if data_type.is_located() => matches!(self, Self::Minimum | Self::Maximum),
+            _ if data_type.is_float() => !self.is_bitwise(),
             _ => true,
         }
+    }
+
+    /// The names of the operations that are defined on a data type, with commas.
+    pub fn names_for(data_type: DataType) -> String {
+        let defined = Self::ALL.into_iter().filter(|operation| operation.applies_to(data_type));
+        defined.map(Self::name).collect::<Vec<_>>().join(", ")
     }
 
     /// Returns `true` for and, or and xor.

@@ -197,7 +197,7 @@ pub enum Problem {
         data_type: DataType,
     },
     /// The arithmetic is not defined on the type.
-    #[error("{at}: {operation} is not defined on {data_type}: use an integer type")]
+    #[error("{at}: {operation} is not defined on {data_type}: use one of {}", Arithmetic::names_for(*.data_type))]
     NotApplicable {
         /// The local operation or reducing join.
         at: VertexLocation,

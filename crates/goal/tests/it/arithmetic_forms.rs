@@ -28,7 +28,7 @@ proptest! {
     fn all_forms_agree(
         operation in prop::sample::select(Arithmetic::ALL.to_vec()),
         data_type in prop::sample::select(DataType::ALL.to_vec()),
-        pairs in prop::collection::vec(any::<([u8; 8], [u8; 8])>(), 0..40),
+        pairs in prop::collection::vec(any::<([u8; 16], [u8; 16])>(), 0..40),
         // Rarely drawn by chance in wide types, and what all forms must look at before they
         // overwrite it.
         zero_divisor in any::<Option<prop::sample::Index>>(),
@@ -59,7 +59,7 @@ proptest! {
         data_type in prop::sample::select(DataType::ALL.to_vec()),
         // From blocks that are computed element by element to such as take the widest vectors, with
         // a rest.
-        pairs in prop::collection::vec(any::<([u8; 8], [u8; 8])>(), 0..200),
+        pairs in prop::collection::vec(any::<([u8; 16], [u8; 16])>(), 0..200),
         misalignment in 0_usize..8,
     ) {
         prop_assume!(operation.applies_to(data_type));
@@ -83,22 +83,24 @@ proptest! {
 }
 
 #[test]
-fn floats_have_no_bitwise_operations_and_bits_no_others_and_a_refusal_writes_nothing() {
+fn each_type_has_the_operations_of_its_kind_and_a_refusal_writes_nothing() {
     for operation in Arithmetic::ALL {
         for data_type in DataType::ALL {
             let bitwise = ["and", "or", "xor"].contains(&operation.name());
             let is_defined = match data_type.name() {
-                "f32" | "f64" => !bitwise,
+                "f16" | "bf16" | "f32" | "f64" => !bitwise,
                 "bit" => bitwise,
+                "complexf32" | "complexf64" => ["add", "sub", "mul"].contains(&operation.name()),
+                name if name.ends_with("at") => ["min", "max"].contains(&operation.name()),
                 _ => true,
             };
             assert_eq!(operation.applies_to(data_type), is_defined);
-            let [three, in_left, in_right] = all_forms(operation, data_type, &[1; 8], &[2; 8]);
+            let [three, in_left, in_right] = all_forms(operation, data_type, &[1; 16], &[2; 16]);
             if !is_defined {
                 let refused = Err(ArithmeticError::NotApplicable { operation, data_type });
-                assert_eq!(three, (refused, vec![0x5a; 8]));
-                assert_eq!(in_left, (refused, vec![1; 8]));
-                assert_eq!(in_right, (refused, vec![2; 8]));
+                assert_eq!(three, (refused, vec![0x5a; 16]));
+                assert_eq!(in_left, (refused, vec![1; 16]));
+                assert_eq!(in_right, (refused, vec![2; 16]));
             } else {
                 assert_eq!((three.0, in_left.0, in_right.0), (Ok(()), Ok(()), Ok(())));
             }
@@ -131,13 +133,13 @@ fn blocks_of_different_lengths_are_refused() {
 #[test]
 fn broken_elements_are_refused() {
     for data_type in DataType::ALL {
-        for bytes in 0..=17 {
+        for bytes in 0..=33 {
             let whole = bytes % data_type.bytes() == 0;
-            let of_all = [Arithmetic::Add, Arithmetic::And];
+            let of_all = [Arithmetic::Add, Arithmetic::And, Arithmetic::Minimum];
             let operation = of_all.into_iter().find(|one| one.applies_to(data_type));
             let operation = operation.expect("every type has one of them");
             for (outcome, _) in
-                all_forms(operation, data_type, &[0; 17][..bytes], &[0; 17][..bytes])
+                all_forms(operation, data_type, &[0; 33][..bytes], &[0; 33][..bytes])
             {
                 let refused = Err(ArithmeticError::NotWholeElements { bytes, data_type });
                 assert_eq!(outcome, if whole { Ok(()) } else { refused });
@@ -176,7 +178,8 @@ fn unknown_names_are_refused_with_the_known_ones() {
     let error = "int".parse::<DataType>().expect_err("not a data type");
     assert_eq!(
         error.to_string(),
-        "`int` is no data type; use one of u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, bit"
+        "`int` is no data type; use one of u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, bit, u128, i128, \
+         f16, bf16, complexf32, complexf64, i32at, i64at, f32at, f64at"
     );
     let error = "ADD".parse::<Arithmetic>().expect_err("names are in lower case");
     assert_eq!(
@@ -212,4 +215,14 @@ fn elements_are_as_large_as_their_data_type() {
     check::<i64>("i64");
     check::<f32>("f32");
     check::<f64>("f64");
+    check::<u128>("u128");
+    check::<i128>("i128");
+    check::<goal::arithmetic::f16>("f16");
+    check::<goal::arithmetic::bf16>("bf16");
+    check::<goal::arithmetic::Complex<f32>>("complexf32");
+    check::<goal::arithmetic::Complex<f64>>("complexf64");
+    check::<goal::arithmetic::I32At>("i32at");
+    check::<goal::arithmetic::I64At>("i64at");
+    check::<goal::arithmetic::F32At>("f32at");
+    check::<goal::arithmetic::F64At>("f64at");
 }

@@ -5,6 +5,7 @@
 mod arithmetic_floats;
 mod arithmetic_forms;
 mod arithmetic_integers;
+mod arithmetic_other;
 mod binary;
 mod check_global;
 mod check_race;

@@ -126,7 +126,7 @@ fn damage_in_an_operation_is_named() {
         (0, peer, &[4], "the peer is not one of the ranks"),
         (4, 1, &[9], "unknown arithmetic operation"),
         (4, 2, &[10], "the arithmetic operation does not apply to the data type"),
-        (4, 2, &[11], "unknown data type"),
+        (4, 2, &[DataType::ALL.len() as u8], "unknown data type"),
         (4, 1, &[8], ""),
         (2, mode, &[5], "unknown join mode"),
         (1, bytes, &[15], "the lengths of its block lists contradict each other"),

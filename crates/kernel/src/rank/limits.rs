@@ -53,6 +53,10 @@ pub(super) fn refusal(schedule: &Schedule) -> Option<Error> {
         Kind::Calc if record.bytes != 0 => {
             Some("a computation without a result, which only takes time")
         }
+        Kind::Local if record.arithmetic().is_none_or(|(_, of)| !of.is_basic()) => Some(
+            "arithmetic on types of more than 64 bits, of 16-bit floating-point or complex \
+                  numbers, or of values with an index",
+        ),
         _ => None,
     };
     if let Some(what) = view.operations().iter().find_map(unknown) {

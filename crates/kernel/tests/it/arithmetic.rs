@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 testing::tests![needs(Nodes, Bpf):
     arithmetic_is_that_of_goal,
+    other_types_are_refused,
 ];
 
 /// Elements of a run: more than one piece, and a part of a word at the end.
@@ -131,7 +132,7 @@ fn arithmetic_is_that_of_goal() {
     let seed = rand::random();
     println!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    for data_type in DataType::ALL {
+    for data_type in DataType::ALL.into_iter().filter(|one| one.is_basic()) {
         let peculiar = peculiar(data_type);
         let applies = |operation: &Arithmetic| operation.applies_to(data_type);
         for operation in Arithmetic::ALL.into_iter().filter(applies) {
@@ -142,6 +143,19 @@ fn arithmetic_is_that_of_goal() {
                 compare(&world, (operation, data_type), Form::ALL[case % 4], (left, right));
             }
         }
+    }
+}
+
+/// The program takes the codes of types that it does not know for those of numbers that it knows.
+fn other_types_are_refused() {
+    let world = World::new(1, 1, 1500);
+    for data_type in DataType::ALL {
+        let operation = Arithmetic::ALL.into_iter().find(|one| one.applies_to(data_type));
+        let mut graph = Graph::new(0, 1);
+        let [left, right, destination] = [(); 3].map(|()| graph.buffer(Access::InOut, 16));
+        graph.local(operation.expect("each has one"), data_type, left, right, destination);
+        let schedule = goal::compile::compile(&graph).expect("the graph is right");
+        assert_eq!(world.ranks[0].supports(&schedule), data_type.is_basic(), "{data_type}");
     }
 }
 

@@ -76,7 +76,8 @@ impl RemoteWindow {
     /// Stores one element at byte `at`, a multiple of its size, in one step.
     ///
     /// # Errors
-    /// [`WindowError::OutOfRange`], [`WindowError::Misaligned`], [`WindowError::Withdrawn`].
+    /// [`WindowError::OutOfRange`], [`WindowError::Misaligned`], [`WindowError::ElementTooLong`],
+    /// [`WindowError::Withdrawn`].
     #[inline]
     pub fn put_value<T: Element>(&self, at: u64, value: T) -> Result<(), WindowError> {
         self.store_value(at, value, Form::Blocking)
@@ -85,7 +86,7 @@ impl RemoteWindow {
     /// Starts a [`put_value`](Self::put_value), as [`iput`](Self::iput) does.
     ///
     /// # Errors
-    /// Those of [`iput`](Self::iput), and [`WindowError::Misaligned`].
+    /// Those of [`iput`](Self::iput), [`WindowError::Misaligned`] and [`WindowError::ElementTooLong`].
     #[inline]
     pub fn iput_value<T: Element>(&self, at: u64, value: T) -> Result<(), WindowError> {
         self.store_value(at, value, Form::Nonblocking)
@@ -109,7 +110,8 @@ impl RemoteWindow {
     /// origins can accumulate into the same elements.
     ///
     /// # Errors
-    /// [`WindowError::OutOfRange`], [`WindowError::Misaligned`], [`WindowError::Withdrawn`], and
+    /// [`WindowError::OutOfRange`], [`WindowError::Misaligned`], [`WindowError::ElementTooLong`],
+    /// [`WindowError::Withdrawn`], and
     /// [`WindowError::Arithmetic`]. Only after a division by zero has anything been changed.
     ///
     /// # Examples
@@ -144,7 +146,8 @@ impl RemoteWindow {
     /// Starts an [`accumulate`](Self::accumulate), as [`iput`](Self::iput) does.
     ///
     /// # Errors
-    /// Those of [`iput`](Self::iput), [`WindowError::Misaligned`] and [`WindowError::Arithmetic`]. After a
+    /// Those of [`iput`](Self::iput), [`WindowError::Misaligned`], [`WindowError::ElementTooLong`] and
+    /// [`WindowError::Arithmetic`]. After a
     /// division by zero all elements are changed as well.
     pub fn iaccumulate(
         &self,

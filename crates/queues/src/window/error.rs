@@ -39,6 +39,16 @@ pub enum WindowError {
         /// Size of an element in bytes.
         size: u64,
     },
+    /// The elements are longer than the words that a window changes in one step.
+    #[error(
+        "an element of {data_type} has {} bytes, but a window changes at most 8 in one step: use \
+         shorter elements, or put and get",
+        .data_type.bytes()
+    )]
+    ElementTooLong {
+        /// Type of the elements.
+        data_type: DataType,
+    },
     /// An index of a scatter or gather exceeds the window.
     #[error(
         "index {index}, number {position} of the index array, exceeds the window at {window}: from \

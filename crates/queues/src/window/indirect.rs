@@ -13,7 +13,7 @@ impl RemoteWindow {
     /// # Errors
     /// [`WindowError::Index`] (all indices are checked before the first store),
     /// [`WindowError::IndicesAndDataDiffer`], [`WindowError::OutOfRange`],
-    /// [`WindowError::Misaligned`], [`WindowError::Withdrawn`].
+    /// [`WindowError::Misaligned`], [`WindowError::ElementTooLong`], [`WindowError::Withdrawn`].
     ///
     /// # Examples
     /// ```
@@ -64,7 +64,7 @@ impl RemoteWindow {
     /// # Errors
     /// [`WindowError::Index`] (all indices are checked before the first load),
     /// [`WindowError::IndicesAndDataDiffer`], [`WindowError::OutOfRange`],
-    /// [`WindowError::Misaligned`], [`WindowError::Withdrawn`].
+    /// [`WindowError::Misaligned`], [`WindowError::ElementTooLong`], [`WindowError::Withdrawn`].
     pub fn gather(
         &self,
         data_type: DataType,

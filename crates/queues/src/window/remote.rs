@@ -123,7 +123,8 @@ impl RemoteWindow {
     /// Loads one element at byte `at`, a multiple of its size, in one step.
     ///
     /// # Errors
-    /// [`WindowError::OutOfRange`], [`WindowError::Misaligned`], [`WindowError::Withdrawn`].
+    /// [`WindowError::OutOfRange`], [`WindowError::Misaligned`], [`WindowError::ElementTooLong`],
+    /// [`WindowError::Withdrawn`].
     #[inline]
     pub fn get_value<T: Element>(&self, at: u64) -> Result<T, WindowError> {
         self.check_elements(at, T::DATA_TYPE, size_of::<T>() as u64)?;
@@ -201,7 +202,8 @@ impl RemoteWindow {
     /// `expected`, in one step. Returns what it was.
     ///
     /// # Errors
-    /// [`WindowError::OutOfRange`], [`WindowError::Misaligned`], [`WindowError::Withdrawn`].
+    /// [`WindowError::OutOfRange`], [`WindowError::Misaligned`], [`WindowError::ElementTooLong`],
+    /// [`WindowError::Withdrawn`].
     ///
     /// # Examples
     /// ```
@@ -325,7 +327,8 @@ impl RemoteWindow {
         Err(self.arithmetic(ArithmeticError::NotApplicable { operation, data_type }))
     }
 
-    /// Checks the range as `check` does, and the alignment of `at` for elements of this type.
+    /// Checks the range as `check` does, and the length of elements of this type and their alignment
+    /// at `at`.
     #[inline]
     pub(super) fn check_elements(
         &self,
@@ -334,6 +337,9 @@ impl RemoteWindow {
         length: u64,
     ) -> Result<(), WindowError> {
         let size = data_type.bytes() as u64;
+        if size > 8 {
+            return Err(WindowError::ElementTooLong { data_type });
+        }
         if at & (size - 1) != 0 {
             return Err(WindowError::Misaligned { window: self.offset(), at, size });
         }

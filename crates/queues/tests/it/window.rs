@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::child::{Child, memory, segment_and_offsets};
 use commands::{BYTES, commands};
-use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply_in_place_left};
+use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, F64At, apply_in_place_left};
 use proptest::prelude::*;
 use queues::append;
 use queues::error::CreateError;
@@ -87,6 +87,13 @@ fn errors_name_the_range_and_the_position() {
         Err(WindowError::OutOfRange { window, at: 96, length: 8, bytes: 100 })
     );
     assert_eq!(remote.put_value(4, 1_u64), Err(WindowError::Misaligned { window, at: 4, size: 8 }));
+    let too_long = |data_type| WindowError::ElementTooLong { data_type };
+    assert_eq!(remote.put_value(0, 1_u128), Err(too_long(DataType::U128)));
+    assert_eq!(remote.get_value::<F64At>(0), Err(too_long(DataType::F64At)));
+    let added = remote.fetch_accumulate_value(Arithmetic::Add, 0, 1_i128);
+    assert_eq!(added, Err(too_long(DataType::I128)));
+    let exchanged = remote.compare_exchange_value(0, 0_u128, 1);
+    assert_eq!(exchanged, Err(too_long(DataType::U128)));
     assert_eq!(remote.put(100, &[]), Ok(()), "nothing at the end lies inside");
     let index = remote.scatter(DataType::U32, 4, &[0, 23, 24], &[0; 12]);
     assert_eq!(

@@ -47,6 +47,8 @@ pub struct Capabilities {
     pub wildcards: bool,
     /// Support for joins.
     pub joins: bool,
+    /// Support for all data types, not only the [basic](goal::arithmetic::DataType::is_basic) ones.
+    pub all_types: bool,
     /// Largest number of ranks.
     pub max_ranks: u32,
     /// Number of random programs to run: fewer where starting a job takes long.
@@ -56,7 +58,13 @@ pub struct Capabilities {
 impl Default for Capabilities {
     /// All capabilities, up to eight ranks, 64 random programs.
     fn default() -> Self {
-        Capabilities { wildcards: true, joins: true, max_ranks: 8, random_programs: 64 }
+        Capabilities {
+            wildcards: true,
+            joins: true,
+            all_types: true,
+            max_ranks: 8,
+            random_programs: 64,
+        }
     }
 }
 

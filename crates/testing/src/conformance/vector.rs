@@ -1,7 +1,7 @@
 //! Program with its expected result.
 
 use crate::conformance::engine::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
-use goal::graph::{Graph, Operation};
+use goal::graph::{Graph, JoinMode, Operation};
 
 /// Checks the outcomes of all rounds; its error describes the first defect.
 pub type Check = Box<dyn Fn(&[RoundOutcome]) -> Result<(), String> + Send + Sync>;
@@ -43,9 +43,18 @@ impl Vector {
             )
         });
         let joins = operations().any(|operation| matches!(operation, Operation::Join { .. }));
+        let other_types = operations().any(|operation| {
+            let data_type = match operation {
+                Operation::Local { data_type, .. } => data_type,
+                Operation::Join { mode: JoinMode::Reduce { data_type, .. }, .. } => data_type,
+                _ => return false,
+            };
+            !data_type.is_basic()
+        });
         self.program.len() <= capabilities.max_ranks as usize
             && (capabilities.wildcards || !wildcards)
             && (capabilities.joins || !joins)
+            && (capabilities.all_types || !other_types)
     }
 
     /// Runs it.

@@ -7,6 +7,7 @@ mod collective_errors;
 mod collectives;
 mod conformance;
 mod decisions;
+mod element_types;
 mod every_collective;
 mod examples;
 mod groups;

@@ -198,7 +198,12 @@ impl Engine for World {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { joins: false, max_ranks: self.ranks.len() as u32, ..Capabilities::default() }
+        Capabilities {
+            joins: false,
+            all_types: false,
+            max_ranks: self.ranks.len() as u32,
+            ..Capabilities::default()
+        }
     }
 
     fn run(&self, program: &[Graph], inputs: &[Round]) -> Result<Vec<RoundOutcome>, Failure> {

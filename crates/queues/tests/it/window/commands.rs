@@ -71,13 +71,13 @@ impl Command {
             Some(at as usize..at as usize + length).filter(|range| range.end <= BYTES as usize)
         };
         let element = |at: u64, length: usize, size: usize| {
-            range(at, length).filter(|_| at.is_multiple_of(size as u64))
+            range(at, length).filter(|_| size <= 8 && at.is_multiple_of(size as u64))
         };
         let places = |data_type: DataType, at: u64, indices: &[u64]| -> Option<Vec<usize>> {
             let size = data_type.bytes();
             let place = |index: &u64| Some(range(at + index * size as u64, size)?.start);
             let places = indices.iter().map(place).collect::<Option<Vec<_>>>();
-            places.filter(|_| at.is_multiple_of(size as u64) && at <= BYTES)
+            places.filter(|_| size <= 8 && at.is_multiple_of(size as u64) && at <= BYTES)
         };
         match self {
             Command::Started(one) => one.apply(memory),

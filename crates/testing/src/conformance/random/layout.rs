@@ -189,16 +189,17 @@ fn add_join(plan: &Plan, ranks: &mut [RankDraft], number: usize, step: &Step) {
     }
 }
 
-/// Returns the operation and its type with three exceptions. Addition replaces integer division,
-/// since engines may report a division by zero in different rounds. Another operation replaces one
-/// that does not apply to the type: maximum, or exclusive or for bits.
+/// Returns the operation and its type with two exceptions. Addition replaces integer division,
+/// since engines may report a division by zero in different rounds. The last operation of the type
+/// replaces one that does not apply to it.
 fn allowed(operation: Arithmetic, data_type: DataType) -> (Arithmetic, DataType) {
     let operation = match operation {
         Arithmetic::Divide if !data_type.is_float() => Arithmetic::Add,
         other => other,
     };
-    let instead = if data_type == DataType::Bit { Arithmetic::Xor } else { Arithmetic::Maximum };
-    (if operation.applies_to(data_type) { operation } else { instead }, data_type)
+    let applies = |one: &Arithmetic| one.applies_to(data_type);
+    let last = Arithmetic::ALL.into_iter().rfind(applies).unwrap_or(operation);
+    (if applies(&operation) { operation } else { last }, data_type)
 }
 
 /// Key by which operations are paired in vertex order.

@@ -16,7 +16,7 @@ const STEPS: usize = 48;
 pub struct Plan {
     /// Number of ranks.
     pub ranks: u32,
-    /// Bytes of a slot, the unit in which memory is used; a multiple of 8, and at least 8 for each
+    /// Bytes of a slot, the unit in which memory is used; a multiple of 16, and at least 8 for each
     /// rank.
     pub slot: u64,
     /// Steps in their global order.
@@ -53,7 +53,7 @@ pub enum Step {
         rank: u32,
         /// Operation; divisions of integers become additions, since random divisors are often zero.
         operation: Arithmetic,
-        /// Type; bitwise operations on floating-point numbers become maxima.
+        /// Type; an operation that does not apply to it becomes one that does.
         data_type: DataType,
         /// Operand that is the destination: left (1) or right (2).
         in_place: u8,
@@ -110,9 +110,9 @@ pub struct ExtraEdge {
 
 /// Returns plans within an engine's capabilities.
 pub fn plans(capabilities: &Capabilities) -> impl Strategy<Value = Plan> + use<> {
-    let slots = prop_oneof![6 => Just(48u64), 3 => Just(104), 2 => Just(1000), 1 => Just(9000), 1 => Just(30_000)];
+    let slots = prop_oneof![6 => Just(48u64), 3 => Just(112), 2 => Just(1008), 1 => Just(9008), 1 => Just(30_000)];
     let ranks = 1..=capabilities.max_ranks.clamp(1, RANKS);
-    let steps = vec(step(capabilities.joins), 0..STEPS);
+    let steps = vec(step(capabilities), 0..STEPS);
     (ranks, slots, steps, any::<u64>(), any::<u64>(), 2..=4u64).prop_map(
         |(ranks, slot, steps, shuffle, seed, rounds)| Plan {
             ranks,
@@ -125,11 +125,14 @@ pub fn plans(capabilities: &Capabilities) -> impl Strategy<Value = Plan> + use<>
     )
 }
 
-fn step(joins: bool) -> impl Strategy<Value = Step> {
+fn step(capabilities: &Capabilities) -> impl Strategy<Value = Step> + use<> {
     let rank = || 0..RANKS;
     let memory = || 0..1000u32;
     let operation = || prop::sample::select(Arithmetic::ALL.to_vec());
-    let data_type = || prop::sample::select(DataType::ALL.to_vec());
+    let Capabilities { joins, all_types, .. } = *capabilities;
+    let types = DataType::ALL.into_iter().filter(|one| all_types || one.is_basic());
+    let types: Vec<_> = types.collect();
+    let data_type = || prop::sample::select(types.clone());
     let length = || any::<u64>();
     let message = (rank(), rank(), 0..3u32, length(), [memory(), memory()], [edges(), edges()])
         .prop_map(|(from, to, tag, length, memory, edges)| Step::Message {

@@ -2,7 +2,7 @@
 
 use super::build::{blank, chain, exact, world};
 use crate::conformance::vector::Vector;
-use goal::arithmetic::{Arithmetic, DataType, Element};
+use goal::arithmetic::{Arithmetic, Complex, DataType, Element, F64At, bf16, f16};
 use goal::graph::{Access, Graph};
 
 pub(super) fn vectors() -> Vec<Vector> {
@@ -15,9 +15,15 @@ pub(super) fn vectors() -> Vec<Vector> {
         integers::i16(),
         integers::i32(),
         integers::i64(),
+        integers::u128(),
+        integers::i128(),
         floats::f32(),
         floats::f64(),
         by_hand(),
+        floats_of_16_bits(f16::from_f32),
+        floats_of_16_bits(bf16::from_f32),
+        complex(),
+        located(),
         zeros_and_nan(),
     ];
     vectors.extend(Arithmetic::ALL.map(in_place));
@@ -81,7 +87,7 @@ mod integers {
         )+};
     }
 
-    table_of!(u8, u16, u32, u64, i8, i16, i32, i64);
+    table_of!(u8, u16, u32, u64, i8, i16, i32, i64, u128, i128);
 }
 
 /// The rules of floating-point numbers: a NaN result is the canonical one.
@@ -147,6 +153,51 @@ fn by_hand() -> Vector {
     let mut vector = table(DataType::U8, vec![200, 7], vec![100, 2], results.to_vec());
     vector.name = "arithmetic: by hand".into();
     vector
+}
+
+/// A table with results as elements.
+fn table_of<T: Element, const N: usize>(
+    left: [T; N],
+    right: [T; N],
+    results: &[(Arithmetic, [T; N])],
+) -> Vector {
+    let bytes = |values: &[T]| bytemuck::cast_slice(values).to_vec();
+    let results = results.iter().map(|(operation, values)| (*operation, bytes(values)));
+    table(T::DATA_TYPE, bytes(&left), bytes(&right), results.collect())
+}
+
+/// Numbers whose results both types round alike.
+fn floats_of_16_bits<T: Element>(of: fn(f32) -> T) -> Vector {
+    let results = [
+        (Arithmetic::Add, [4.0, 4096.0, -2.0]),
+        (Arithmetic::Subtract, [-1.0, 4096.0, -6.0]),
+        (Arithmetic::Multiply, [3.75, 4096.0, -8.0]),
+        (Arithmetic::Divide, [0.6, 4096.0, -2.0]),
+        (Arithmetic::Minimum, [1.5, 1.0, -4.0]),
+        (Arithmetic::Maximum, [2.5, 4096.0, 2.0]),
+    ];
+    let results = results.map(|(operation, values)| (operation, values.map(of)));
+    table_of([1.5, 4096.0, -4.0].map(of), [2.5, 1.0, 2.0].map(of), &results)
+}
+
+fn complex() -> Vector {
+    let of = |re, im| Complex::<f64>::new(re, im);
+    let results = [
+        (Arithmetic::Add, [of(4.0, 6.0), of(0.0, 0.0)]),
+        (Arithmetic::Subtract, [of(-2.0, -2.0), of(0.0, -2.0)]),
+        (Arithmetic::Multiply, [of(-5.0, 10.0), of(1.0, 0.0)]),
+    ];
+    table_of([of(1.0, 2.0), of(0.0, -1.0)], [of(3.0, 4.0), of(0.0, 1.0)], &results)
+}
+
+/// Of equal values the one with the lower index.
+fn located() -> Vector {
+    let of = |value, index| F64At { value, index };
+    let results = [
+        (Arithmetic::Minimum, [of(1.0, 7), of(-2.0, 3)]),
+        (Arithmetic::Maximum, [of(1.5, 2), of(-2.0, 3)]),
+    ];
+    table_of([of(1.0, 7), of(-2.0, 4)], [of(1.5, 2), of(-2.0, 3)], &results)
 }
 
 /// Minimum and maximum of zeros of both signs and of a NaN, bit by bit.
