@@ -6,6 +6,7 @@
 #ifndef COLLECTIVES_H
 #define COLLECTIVES_H
 
+#include "measure.h"
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ enum { OPERATIONS = 17, NEIGHBORS = 4 };
 struct collective {
     enum operation operation;
     int bytes;               /* as given on the command line */
-    uint64_t iterations;     /* of the computation it runs under; 0 measures it alone only */
+    struct computation computation; /* that it runs under; none measures it alone only */
     int rank, ranks;
     int elements;            /* doubles in a block */
     int sends, receives;     /* blocks in the buffers, on a rank that is the root */
@@ -67,23 +68,21 @@ static inline void count_blocks(struct collective *c) {
     }
 }
 
-/* Reads OPERATION:BYTES:ITERATIONS and makes everything the calls need. */
+/* Reads OPERATION:BYTES:COMPUTATION and makes everything the calls need. A computation is as measure.h reads it. */
 static inline struct collective open_collective(const char *text) {
     struct collective c = {.communicator = MPI_COMM_WORLD};
-    char name[16];
-    unsigned long long iterations = 0;
+    char name[16], amount[32];
     MPI_Comm_rank(MPI_COMM_WORLD, &c.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &c.ranks);
-    int found = sscanf(text, "%15[a-z]:%d:%llu", name, &c.bytes, &iterations);
+    int found = sscanf(text, "%15[a-z]:%d:%31s", name, &c.bytes, amount);
     int operation = 0;
     while (found == 3 && operation < OPERATIONS && strcmp(name, operation_names[operation]))
         operation++;
-    if (found != 3 || operation == OPERATIONS) {
-        fprintf(stderr, "'%s' is no row: give OPERATION:BYTES:ITERATIONS, such as allreduce:8:0\n", text);
+    if (found != 3 || operation == OPERATIONS || !read_computation(amount, &c.computation)) {
+        fprintf(stderr, "'%s' is no row: give OPERATION:BYTES:COMPUTATION, such as allreduce:8:0\n", text);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     c.operation = (enum operation)operation;
-    c.iterations = iterations;
     c.elements = c.bytes / (int)sizeof(double);
     if (is_of_grid(c.operation)) {
         int dimensions[2] = {0, 0}, periodic[2] = {1, 1};

@@ -5,8 +5,10 @@
 #ifndef MEASURE_H
 #define MEASURE_H
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* Microseconds on the monotonic clock. */
@@ -23,9 +25,23 @@ static inline double processor_us(void) {
     return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
 }
 
+/* What a rank does between start and wait: iterations in registers, or, as if an accelerator computed, nanoseconds of sleep. */
+struct computation {
+    uint64_t amount; /* 0: none */
+    int is_idle;
+};
+
+/* Reads an amount, such as 300000 or, of sleep, 8000000ns. Returns whether it is one. */
+static inline int read_computation(const char *text, struct computation *computation) {
+    char *end;
+    *computation = (struct computation){strtoull(text, &end, 10), 0};
+    computation->is_idle = end != text && strcmp(end, "ns") == 0;
+    return end != text && (*end == 0 || computation->is_idle);
+}
+
 /* A fixed amount of work, in registers only. The count is fixed once for all ranks, so that a processor stolen meanwhile shows
  * as time. Each step depends on the one before: no compiler makes it shorter, no vector unit makes it faster. */
-static __attribute__((noinline)) void compute(uint64_t iterations) {
+static __attribute__((noinline)) void iterate(uint64_t iterations) {
     uint64_t x = 88172645463325252u;
     for (uint64_t i = 0; i < iterations; i++) {
         x ^= x << 13;
@@ -33,6 +49,15 @@ static __attribute__((noinline)) void compute(uint64_t iterations) {
         x ^= x << 17;
     }
     __asm__ volatile("" : : "r"(x));
+}
+
+static inline void compute(struct computation computation) {
+    struct timespec left = {(time_t)(computation.amount / 1000000000u), (long)(computation.amount % 1000000000u)};
+    if (!computation.is_idle)
+        iterate(computation.amount);
+    else
+        while (nanosleep(&left, &left) && errno == EINTR)
+            continue;
 }
 
 /* The next number of a splitmix64 sequence (Steele, Lea, Flood 2014, figure 16). */
@@ -44,8 +69,9 @@ static inline uint64_t next_random(uint64_t *state) {
 }
 
 /* A delay of up to `percent` of the computation, so that no library profits from ranks that start in step. */
-static inline void skew(uint64_t *random, uint64_t iterations, int percent) {
-    compute(next_random(random) % (iterations * (uint64_t)percent / 100 + 1));
+static inline void skew(uint64_t *random, struct computation computation, int percent) {
+    computation.amount = next_random(random) % (computation.amount * (uint64_t)percent / 100 + 1);
+    compute(computation);
 }
 
 static int ascending(const void *left, const void *right) {

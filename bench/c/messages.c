@@ -133,23 +133,23 @@ static void measure_posted(const struct row *row, struct options *options) {
     enum { LEAST = 20, MOST = 2000 };
     size_t words = (size_t)row->bytes / 8;
     double start_us = wall_us();
-    compute(row->iterations);
+    compute(row->computation);
     double computation_us = agree(wall_us() - start_us);
     int repetitions = repetitions_within(options->budget_us, 3 * computation_us, LEAST, MOST);
     double *computation = malloc(sizeof(double) * (size_t)repetitions), *total = malloc(sizeof(double) * (size_t)repetitions);
     for (int r = 0; r < repetitions; r++) {
         MPI_Barrier(MPI_COMM_WORLD);
-        skew(&options->random, row->iterations, options->skew_percent);
+        skew(&options->random, row->computation, options->skew_percent);
         start_us = wall_us();
-        compute(row->iterations);
+        compute(row->computation);
         computation[r] = wall_us() - start_us;
         fill(sent, words, (uint64_t)r * 3 + (uint64_t)row->rank);
         MPI_Barrier(MPI_COMM_WORLD);
-        skew(&options->random, row->iterations, options->skew_percent);
+        skew(&options->random, row->computation, options->skew_percent);
         MPI_Request requests[2];
         start_us = wall_us();
         exchange(row, requests);
-        compute(row->iterations);
+        compute(row->computation);
         MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
         total[r] = wall_us() - start_us;
         if (sum(received, words) != words * ((uint64_t)r * 3 + 1 - (uint64_t)row->rank) + words * (words - 1) / 2)
@@ -189,7 +189,7 @@ int main(int count, char **arguments) {
         size_t size = (size_t)row.bytes * WINDOW;
         sent = memory(&row, size);
         received = memory(&row, size);
-        if (row.iterations > 0)
+        if (row.computation.amount > 0)
             measure_posted(&row, &options);
         else
             measure_batches(&row, "messages", of_name(&row), options.budget_us);

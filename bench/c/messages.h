@@ -5,15 +5,14 @@
 #define MESSAGES_H
 
 #include "report.h"
-#include <inttypes.h>
 
 enum { PING = 1, PONG = 2, GO_ON = 3 };
 
-/* OPERATION:BYTES:ITERATIONS; only posted messages have a computation. */
+/* OPERATION:BYTES:COMPUTATION; only posted messages have a computation. */
 struct row {
     char op[16];
     int bytes;
-    uint64_t iterations;
+    struct computation computation;
     int rank, ranks;
 };
 
@@ -24,9 +23,11 @@ static inline void stop(const struct row *row, const char *what) {
 
 static inline struct row read_row(const char *text) {
     struct row row;
+    char amount[32];
     MPI_Comm_rank(MPI_COMM_WORLD, &row.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &row.ranks);
-    if (sscanf(text, "%15[a-z]:%d:%" SCNu64, row.op, &row.bytes, &row.iterations) != 3 || row.bytes < 8 || row.bytes % 8 || row.ranks != 2) {
+    if (sscanf(text, "%15[a-z]:%d:%31s", row.op, &row.bytes, amount) != 3 || !read_computation(amount, &row.computation) || row.bytes < 8 ||
+        row.bytes % 8 || row.ranks != 2) {
         fprintf(stderr, "'%s' is no row for %d ranks: give OPERATION:BYTES:0, bytes in eights, to 2 ranks\n", text, row.ranks);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }

@@ -18,9 +18,9 @@ static struct times allocate(const struct collective *c, int repetitions) {
 
 static void compute_alone(const struct collective *c, struct options *options, struct times t, int repetition) {
     MPI_Barrier(MPI_COMM_WORLD);
-    skew(&options->random, c->iterations, options->skew_percent);
+    skew(&options->random, c->computation, options->skew_percent);
     double processor = processor_us(), wall = wall_us();
-    compute(c->iterations);
+    compute(c->computation);
     t.wall[repetition] = wall_us() - wall;
     t.processor[repetition] = processor_us() - processor;
 }
@@ -29,10 +29,10 @@ static void compute_over(struct collective *c, struct options *options, struct t
     int root = repetition % c->ranks;
     prepare(c, root, repetition);
     MPI_Barrier(MPI_COMM_WORLD);
-    skew(&options->random, c->iterations, options->skew_percent);
+    skew(&options->random, c->computation, options->skew_percent);
     double processor = processor_us(), wall = wall_us();
     MPI_Request request = start(c, root);
-    compute(c->iterations);
+    compute(c->computation);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     t.wall[repetition] = wall_us() - wall;
     t.processor[repetition] = processor_us() - processor;
@@ -51,7 +51,7 @@ static double median_of(const double *values, int count) {
 static void measure_exposed(struct collective *c, struct options *options, double alone_us) {
     enum { LEAST = 20, MOST = 2000 };
     double start_us = wall_us();
-    compute(c->iterations);
+    compute(c->computation);
     double computation_us = agree(wall_us() - start_us);
     int repetitions = repetitions_within(options->budget_us, 2 * computation_us + 2 * alone_us, LEAST, MOST);
     struct times computation = allocate(c, repetitions), total = allocate(c, repetitions);
@@ -89,7 +89,7 @@ int main(int count, char **arguments) {
         struct collective c = open_collective(arguments[i]);
         begin_line("overlap", operation_names[c.operation], c.bytes, c.rank, c.ranks);
         double alone_us = measure_batches(&c, start_and_wait, options.budget_us, "alone_us");
-        if (c.iterations > 0)
+        if (c.computation.amount > 0)
             measure_exposed(&c, &options, alone_us);
         end_line(c.rank);
         close_collective(&c);

@@ -14,10 +14,10 @@ struct options {
 
 enum { FIRST_ROW = 4 };
 
-/* PROGRAM BUDGET-MS SEED SKEW-PERCENT OPERATION:BYTES:ITERATIONS ... */
+/* PROGRAM BUDGET-MS SEED SKEW-PERCENT OPERATION:BYTES:COMPUTATION ... */
 static inline struct options read_options(int count, char **arguments, int rank) {
     if (count <= FIRST_ROW) {
-        fprintf(stderr, "usage: %s BUDGET-MS SEED SKEW-PERCENT OPERATION:BYTES:ITERATIONS...\n", arguments[0]);
+        fprintf(stderr, "usage: %s BUDGET-MS SEED SKEW-PERCENT OPERATION:BYTES:COMPUTATION...\n", arguments[0]);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     return (struct options){atof(arguments[1]) * 1e3, strtoull(arguments[2], NULL, 10) + (uint64_t)rank, atoi(arguments[3])};

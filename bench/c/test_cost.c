@@ -28,7 +28,7 @@ static void measure(struct collective *c) {
             times[kept] = ask(c);
             kept += times[kept] >= 0;
         } else {
-            compute(c->iterations);
+            compute(c->computation);
             start_and_wait(c, 0);
         }
         check(c, 0, r, 0);

@@ -3,6 +3,8 @@
 import argparse
 import contextlib
 import json
+import math
+import re
 import signal
 import statistics
 import subprocess
@@ -10,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import curves, installation, machine
+from . import installation, machine
 from .main import Progress, interrupt
 from .options import positive
 from .places import BENCH, BUILD, LOOPS, RESULTS, ROOT, Trouble, release
@@ -21,6 +23,8 @@ PEERS = ("mpich", "openmpi")
 # Nonblocking collectives in one step over plain connections, which MPICH starts: c/sockets.c, without neighbour exchanges.
 SOCKETS = "sockets"
 LIMIT_S = 60
+# What an interruption leaves, among the failures.
+REST = "The rest of the run"
 OPERATIONS = ("allreduce", "alltoall", "bcast", "neighbor")
 # Blocking collectives, as the programs of bench/c and bench/loops take them: operation, bytes, no computation.
 COLLECTIVES = ["barrier:0:0"] + [f"{operation}:{size}:0" for operation in OPERATIONS for size in (8, 1024, 65536, 1 << 20)]
@@ -28,9 +32,19 @@ COLLECTIVES = ["barrier:0:0"] + [f"{operation}:{size}:0" for operation in OPERAT
 OVERLAPPED = ["barrier:0:100000"] + [
     f"{operation}:{size}:{iterations}" for operation in OPERATIONS for size, iterations in ((8, 100_000), (65536, 300_000), (1 << 20, 2_000_000))
 ]
-# Further sizes, for curves. Rows in which the blocks of a rank for all nodes exceed MOST_BYTES are left out there.
-BETWEEN = [f"{operation}:{size}:{iterations}" for operation in OPERATIONS for size, iterations in ((1024, 100_000), (8192, 150_000), (262144, 800_000))]
+# Bytes that the busiest rank sends for a message of one byte, by number of nodes, with the usual algorithm.
+SENT = {
+    "barrier": lambda nodes: 0,
+    "allreduce": lambda nodes: 2 * (nodes - 1) / nodes,
+    "alltoall": lambda nodes: nodes - 1,
+    "bcast": lambda nodes: math.ceil(math.log2(nodes)),
+    "neighbor": lambda nodes: 4 if any(nodes % side == 0 for side in range(2, math.isqrt(nodes) + 1)) else 2,
+}
+BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+# Rows in which a rank sends more than this are left out where ranks sleep.
 MOST_BYTES = 4 << 20
+# A row of sleeping ranks takes so many of its sleeps: 20 repetitions of two, and the rest.
+SLEEPS = 60
 # Messages: half a round trip, a stream in windows of 64, and an exchange that is posted before a computation.
 MESSAGES = ["pingpong:8:0", "pingpong:4096:0", "pingpong:65536:0", f"pingpong:{1 << 20}:0", "stream:8:0", "latency:8:0", "rate:8:0", "posted:8:100000", f"posted:{1 << 20}:2000000"]
 # Milliseconds of each of them in a round.
@@ -59,23 +73,41 @@ def read(arguments):
     parser.add_argument("--program", action="append", choices=PROGRAMS, help="measure this part only; repeatable")
     parser.add_argument("--only", action="append", metavar="ROW", help="measure collectives whose row contains ROW, such as barrier; repeatable")
     parser.add_argument("--contender", action="append", metavar="NAME", help="measure contenders whose name contains NAME only; repeatable")
-    parser.add_argument("--curves", type=Path, metavar="DIR", help="measure nonblocking collectives at more sizes, and add their curves to those in DIR for `tradewind report DIR`")
+    parser.add_argument("--idle", action="store_true", help="ranks sleep between start and wait, as if accelerators computed: a millisecond, and twice the time that the busiest rank's bytes take on the link")
     parser.add_argument("--beside", type=Path, metavar="ROOT", help="measure another checkout's builds in turns with this one's, as `before`")
     parser.add_argument("--tuned", type=Path, metavar="FILE", help="measure this build with the decision table in FILE in turns with the one without, as `tuned`")
     parser.add_argument("--skip-build", action="store_true", help="use what earlier runs installed and built")
     options = parser.parse_args(arguments)
     options.nodes = options.nodes or [2]
-    if options.curves:
+    if options.idle:
+        if not options.link:
+            parser.error("--idle derives the length of the sleep from the link: give --link, such as --link 1gbit")
+        if options.program not in (None, ["overlap"]):
+            parser.error("--idle is for the program overlap only")
         options.program = ["overlap"]
+    if options.link and not re.fullmatch(rf"[1-9][0-9]*({'|'.join(BITS)})", options.link):
+        parser.error(f"--link {options.link} is no rate: give a whole number with one of {', '.join(BITS)}, such as 1gbit")
     return options
 
 
 def rows_of(program, options):
     """The rows of a program that these options select."""
-    rows = PROGRAMS[program][0]
-    if options.curves:
-        rows = [row for row in [*rows, *BETWEEN] if int(row.split(":")[1]) * options.nodes <= MOST_BYTES]
-    return [row for row in rows if is_wanted(row, options.only)]
+    rows = [row for row in PROGRAMS[program][0] if is_wanted(row, options.only)]
+    return [idle_row(row, options) for row in rows if row_bytes(row, options) <= MOST_BYTES] if options.idle else rows
+
+
+def row_bytes(row, options):
+    """The bytes that the busiest rank sends."""
+    operation, size, _ = row.split(":")
+    return SENT[operation](options.nodes) * int(size)
+
+
+def idle_row(row, options):
+    """The row with a sleep in place of its computation."""
+    number, unit = re.fullmatch(r"([0-9]+)([a-z]+)", options.link).groups()
+    length_ns = 1e6 + 2 * 8e9 * row_bytes(row, options) / (float(number) * BITS[unit])
+    operation, size, _ = row.split(":")
+    return f"{operation}:{size}:{int(length_ns)}ns"
 
 
 def is_wanted(name, wanted):
@@ -201,7 +233,7 @@ def measure_collectives(places, folder, options, say, program, values, failures)
         say(f"{program} collectives, round {number + 1} of {options.rounds}")
         for contender, command in collective_commands(places, folder, options, number, program).items():
             try:
-                found = run(command, {}, LIMIT_S)
+                found = run(command, {}, limit_s(program, options))
             except Failed as failure:
                 failures[f"{contender}, {program} collectives"] = str(failure)
                 continue
@@ -211,6 +243,12 @@ def measure_collectives(places, folder, options, say, program, values, failures)
             for line in found:
                 for field in PROGRAMS[program][1]:
                     values.setdefault(contender, {}).setdefault((line["op"], line["bytes"], field), []).append(line[field][0])
+
+
+def limit_s(program, options):
+    """Seconds that a contender's rows may take in a round."""
+    sleeps = (row.split(":")[2] for row in rows_of(program, options))
+    return LIMIT_S + SLEEPS * 1e-9 * sum(int(sleep[:-2]) for sleep in sleeps if sleep.endswith("ns"))
 
 
 def in_words(program, values):
@@ -234,7 +272,7 @@ def measure(options, say):
         except KeyboardInterrupt:
             if not any(collectives.values()):
                 raise
-            failures["The rest of the run"] = "it was interrupted"
+            failures[REST] = "it was interrupted"
     return collectives, failures
 
 
@@ -268,6 +306,12 @@ def collective_table(program, values):
     return lines
 
 
+def sleeps_in_words(options):
+    """The lengths of the sleeps, in milliseconds."""
+    rows = (row.split(":") for row in rows_of("overlap", options))
+    return ", ".join(f"{name} of {size} bytes {int(sleep[:-2]) / 1e6:.1f} ms" for name, size, sleep in rows)
+
+
 def report(collectives, failures, options, described):
     """The tables, as text."""
     lines = [
@@ -275,7 +319,8 @@ def report(collectives, failures, options, described):
         "",
         f"{described['processor']}, {described['cores']} cores, Linux {described['kernel']}, {described['date']}. Packets are "
         + ("received on the receiver's core (RPS)." if options.receiver_core else "received inside the sender's call (veth without RPS)."),
-        "Medians over the rounds, least and most in brackets; µs unless the row says otherwise.",
+        "Medians over the rounds, least and most in brackets; µs unless the row says otherwise."
+        + (" Ranks sleep between start and wait: " + sleeps_in_words(options) + "." if options.idle else ""),
     ]
     for program, found in collectives.items():
         lines += collective_table(program, found)
@@ -290,7 +335,11 @@ def main(arguments):
     try:
         if not options.skip_build:
             build(say)
-        failures = [failure for count in options.nodes for failure in measure_nodes(argparse.Namespace(**{**vars(options), "nodes": count}), say)]
+        failures = []
+        for count in options.nodes:
+            failures += measure_nodes(argparse.Namespace(**{**vars(options), "nodes": count}), say)
+            if REST in failures:
+                break
     except Trouble as trouble:
         print(f"bench/nodes: {trouble}", file=sys.stderr)
         return 1
@@ -303,8 +352,6 @@ def measure_nodes(options, say):
     """Runs everything with one number of nodes, and writes what was found; what failed."""
     described = machine.describe(PEERS)
     collectives, failures = measure(options, say)
-    if options.curves and collectives.get("overlap"):
-        curves.write(options.curves, options.nodes, collectives["overlap"], described)
     collectives = {program: in_words(program, found) for program, found in collectives.items()}
     text = report(collectives, failures, options, described)
     RESULTS.mkdir(parents=True, exist_ok=True)

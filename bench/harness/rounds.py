@@ -116,7 +116,7 @@ class Run:
         return run([str(BUILD / "floor"), "line"], {}, LOOK_LIMIT_S)[0]["line_ns"]
 
     def arguments(self, group, budget, alone):
-        """BUDGET-MS SEED SKEW-PERCENT OPERATION:BYTES:ITERATIONS..."""
+        """BUDGET-MS SEED SKEW-PERCENT OPERATION:BYTES:COMPUTATION..."""
         specifications = [
             f"{op}:{size}:{0 if alone else self.record.iterations.get((group.program, op, size), 0)}"
             for op, size in collectives(group)

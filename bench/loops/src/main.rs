@@ -2,7 +2,7 @@
 //! beside the MPI programs.
 //!
 //! `loops blocking|overlap|test_cost|messages|threads private|alloc BUDGET-MS SEED SKEW-PERCENT
-//! OPERATION:BYTES:ITERATIONS...`
+//! OPERATION:BYTES:COMPUTATION...`
 
 mod batches;
 mod blocking;

@@ -5,6 +5,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
+use std::time::Duration;
 
 fn microseconds(clock: ClockId) -> f64 {
     let time = clock_gettime(clock);
@@ -21,11 +22,40 @@ pub fn processor_us() -> f64 {
     microseconds(ClockId::ProcessCPUTime)
 }
 
+/// What a rank does between start and wait: iterations in registers, or, as if an accelerator
+/// computed, nanoseconds of sleep.
+#[derive(Clone, Copy)]
+pub struct Computation {
+    /// 0: none.
+    pub amount: u64,
+    is_idle: bool,
+}
+
+impl Computation {
+    /// Reads an amount, such as 300000 or, of sleep, 8000000ns.
+    pub fn read(text: &str) -> Option<Self> {
+        let (amount, is_idle) = match text.strip_suffix("ns") {
+            Some(amount) => (amount, true),
+            None => (text, false),
+        };
+        Some(Self { amount: amount.parse().ok()?, is_idle })
+    }
+}
+
+/// Computes or sleeps.
+pub fn compute(computation: Computation) {
+    if computation.is_idle {
+        std::thread::sleep(Duration::from_nanos(computation.amount));
+    } else {
+        iterate(computation.amount);
+    }
+}
+
 /// A fixed amount of work, in registers only. The count is fixed once for all ranks, so
 /// that a processor stolen meanwhile shows as time. Each step depends on the one before: no compiler
 /// makes it shorter, no vector unit makes it faster.
 #[inline(never)]
-pub fn compute(iterations: u64) {
+fn iterate(iterations: u64) {
     let mut x = 88_172_645_463_325_252_u64;
     for _ in 0..iterations {
         x ^= x << 13;
@@ -46,8 +76,9 @@ pub fn next_random(state: &mut u64) -> u64 {
 
 /// A delay of up to `percent` of the computation, so that no library profits from ranks that start
 /// in step.
-pub fn skew(random: &mut u64, iterations: u64, percent: u64) {
-    compute(next_random(random) % (iterations * percent / 100 + 1));
+pub fn skew(random: &mut u64, computation: Computation, percent: u64) {
+    let amount = next_random(random) % (computation.amount * percent / 100 + 1);
+    compute(Computation { amount, ..computation });
 }
 
 /// Sorts `values` in place; what [`percentile`] needs.

@@ -36,10 +36,10 @@ fn compute_alone<M: Memory, O: Operation<M>>(
     repetition: usize,
 ) -> Result<(), Failure> {
     collective.world.barrier()?;
-    skew(&mut options.random, collective.row.iterations, options.skew_percent);
+    skew(&mut options.random, collective.row.computation, options.skew_percent);
     let processor = processor_us();
     let wall = wall_us();
-    compute(collective.row.iterations);
+    compute(collective.row.computation);
     times.wall[repetition] = wall_us() - wall;
     times.processor[repetition] = processor_us() - processor;
     Ok(())
@@ -52,14 +52,14 @@ fn compute_over<M: Memory, O: Operation<M>>(
     repetition: usize,
 ) -> Result<(), Failure> {
     let root = repetition % collective.ranks;
-    let iterations = collective.row.iterations;
+    let computation = collective.row.computation;
     collective.prepare(root, repetition);
     collective.world.barrier()?;
-    skew(&mut options.random, iterations, options.skew_percent);
+    skew(&mut options.random, computation, options.skew_percent);
     let processor = processor_us();
     let wall = wall_us();
     let request = collective.start(root)?;
-    compute(iterations);
+    compute(computation);
     request.wait()?;
     times.wall[repetition] = wall_us() - wall;
     times.processor[repetition] = processor_us() - processor;
@@ -79,7 +79,7 @@ fn measure_exposed<M: Memory, O: Operation<M>>(
     line: &mut Line,
 ) -> Result<(), Failure> {
     let start_us = wall_us();
-    compute(collective.row.iterations);
+    compute(collective.row.computation);
     let computation_us = agree(collective.world, wall_us() - start_us)?;
     let repetitions =
         repetitions_within(options.budget_us, 2.0 * computation_us + 2.0 * alone_us, LEAST, MOST);
@@ -115,7 +115,7 @@ pub fn measure<M: Memory, O: Operation<M>>(
         &mut line,
         "alone_us",
     )?;
-    if collective.row.iterations > 0 {
+    if collective.row.computation.amount > 0 {
         measure_exposed(collective, options, alone_us, &mut line)?;
     }
     line.end();

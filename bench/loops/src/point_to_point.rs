@@ -28,7 +28,7 @@ pub fn measure(world: &Communicator, row: Row, options: &mut Options) -> Result<
         "written" => measure_batches(world, row, "messages", &mut Written(buffers), options),
         "stream" => measure_batches(world, row, "messages", &mut Stream(buffers), options),
         "pairs" => measure_batches(world, row, "threads", &mut Pairs(world), options),
-        _ if row.iterations > 0 => measure_posted(&mut buffers, row, options),
+        _ if row.computation.amount > 0 => measure_posted(&mut buffers, row, options),
         _ => measure_batches(world, row, "messages", &mut Posted(buffers), options),
     }
 }
@@ -184,24 +184,24 @@ fn measure_posted(
     let Buffers { world, words, sent, received } = buffers;
     let words = *words;
     let start_us = wall_us();
-    compute(row.iterations);
+    compute(row.computation);
     let computation_us = agree(world, wall_us() - start_us)?;
     let repetitions = repetitions_within(options.budget_us, 3.0 * computation_us, LEAST, MOST);
     let (mut computation, mut total) = (Vec::new(), Vec::new());
     for repetition in 0..repetitions as u64 {
         world.barrier()?;
-        skew(&mut options.random, row.iterations, options.skew_percent);
+        skew(&mut options.random, row.computation, options.skew_percent);
         let start_us = wall_us();
-        compute(row.iterations);
+        compute(row.computation);
         computation.push(wall_us() - start_us);
         let first = repetition * 3 + u64::from(world.rank());
         sent[..words].iter_mut().zip(first..).for_each(|(word, value)| *word = value);
         world.barrier()?;
-        skew(&mut options.random, row.iterations, options.skew_percent);
+        skew(&mut options.random, row.computation, options.skew_percent);
         let start_us = wall_us();
         let receive = world.irecv(&mut received[..words], other, PING)?;
         let send = world.isend(&sent[..words], other, PING)?;
-        compute(row.iterations);
+        compute(row.computation);
         receive.wait()?;
         send.wait()?;
         total.push(wall_us() - start_us);

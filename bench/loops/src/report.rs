@@ -22,7 +22,7 @@ impl Options {
     /// BUFFERS BUDGET-MS SEED SKEW-PERCENT, as far as they come before the rows.
     pub fn read(arguments: &[String], rank: u32) -> Result<(Self, &[String]), Failure> {
         let [buffers, budget, seed, skew, rows @ ..] = arguments else {
-            return Err("give PROGRAM private|alloc BUDGET-MS SEED SKEW-PERCENT OPERATION:BYTES:ITERATIONS...".into());
+            return Err("give PROGRAM private|alloc BUDGET-MS SEED SKEW-PERCENT OPERATION:BYTES:COMPUTATION...".into());
         };
         let options = Self {
             budget_us: budget.parse::<f64>()? * 1e3,

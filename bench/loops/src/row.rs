@@ -1,9 +1,11 @@
-//! One row of the table, as the command line names it: OPERATION:BYTES:ITERATIONS.
+//! One row of the table, as the command line names it: OPERATION:BYTES:COMPUTATION, where the
+//! computation is 0, a number of iterations, or nanoseconds of sleep such as 1000000ns.
 //!
 //! Bytes follow MPI's own convention, as in `bench/c/collectives.h`: barrier has none; bcast,
 //! reduce, allreduce, scan and exscan count the whole message, all others one block (the message of
 //! one pair of ranks).
 
+use crate::measure::Computation;
 use crate::{Failure, grid};
 
 /// Which operation.
@@ -80,22 +82,23 @@ pub struct Row {
     /// The name both sides use.
     pub name: &'static str,
     pub bytes: usize,
-    /// Of the computation it runs under; 0 measures it alone only.
-    pub iterations: u64,
+    /// That it runs under; none measures it alone only.
+    pub computation: Computation,
 }
 
 impl Row {
     /// Reads one.
     pub fn read(text: &str) -> Result<Self, Failure> {
         let mistake = || {
-            format!("'{text}' is no row: give OPERATION:BYTES:ITERATIONS, such as allreduce:8:0")
+            format!("'{text}' is no row: give OPERATION:BYTES:COMPUTATION, such as allreduce:8:0")
         };
-        let [name, bytes, iterations] = text.split(':').collect::<Vec<_>>()[..] else {
+        let [name, bytes, computation] = text.split(':').collect::<Vec<_>>()[..] else {
             return Err(mistake().into());
         };
         let (kind, name) =
             KINDS.into_iter().find(|(_, known)| *known == name).ok_or_else(mistake)?;
         let bytes = bytes.parse().map_err(|_| mistake())?;
-        Ok(Self { kind, name, bytes, iterations: iterations.parse().map_err(|_| mistake())? })
+        let computation = Computation::read(computation).ok_or_else(mistake)?;
+        Ok(Self { kind, name, bytes, computation })
     }
 }

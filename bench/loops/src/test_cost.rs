@@ -40,7 +40,7 @@ pub fn measure<M: Memory, O: Operation<M>>(
         if collective.rank == 0 {
             times.extend(ask(collective)?);
         } else {
-            compute(collective.row.iterations);
+            compute(collective.row.computation);
             collective.start_and_wait(0)?;
         }
         collective.check(0, r, false)?;
