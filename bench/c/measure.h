@@ -25,7 +25,7 @@ static inline double processor_us(void) {
     return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
 }
 
-/* What a rank does between start and wait: iterations in registers, or, as if an accelerator computed, nanoseconds of sleep. */
+/* Work of a rank between start and wait: iterations in registers, or, as if an accelerator computed, nanoseconds of sleep. */
 struct computation {
     uint64_t amount; /* 0: none */
     int is_idle;

@@ -22,7 +22,7 @@ pub fn processor_us() -> f64 {
     microseconds(ClockId::ProcessCPUTime)
 }
 
-/// What a rank does between start and wait: iterations in registers, or, as if an accelerator
+/// Work of a rank between start and wait: iterations in registers, or, as if an accelerator
 /// computed, nanoseconds of sleep.
 #[derive(Clone, Copy)]
 pub struct Computation {

@@ -14,15 +14,15 @@
 //! * **Minimum and maximum** of floating-point numbers are the operations `minimum` and `maximum`
 //!   of IEEE 754-2019, section 9.6: a NaN on either side yields a NaN, and −0 is less than +0.
 //! * **A NaN result is always the canonical one**: quiet, positive, without payload (`0x7fc00000`
-//!   for `f32`, `0x7ff8000000000000` for `f64`, `0x7e00` for `f16`, `0x7fc0` for `bf16`), also in the
-//!   parts of complex numbers and in values with an index. Without this rule the payload would depend on the
-//!   machine and on operand order.
+//!   for `f32`, `0x7ff8000000000000` for `f64`, `0x7e00` for `f16`, `0x7fc0` for `bf16`). Parts
+//!   of complex numbers and values with an index follow the rule. Without it the payload would
+//!   depend on the machine and on operand order.
 //! * **And, or and xor** are defined on integers and bits, and are the only operations on bits.
 //! * **Numbers of 16 bits** are rounded after each operation: a sum of many ones in `bf16` stays at 256.
 //! * **Complex numbers** have sums, differences and products: (a + bi)(c + di) is computed as
 //!   (ac − bd) + (ad + bc)i, each step rounded.
-//! * **Values with an index** ([`F64At`] and others) have minimum and maximum: that of the values,
-//!   with its index, the lowest of equal values.
+//! * **Values with an index** ([`F64At`] and others) have minimum and maximum: the extreme value and
+//!   its index. Of equal values the one with the lowest index is the result.
 
 mod data_type;
 mod error;

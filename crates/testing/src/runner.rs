@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Variable that turns missing tools into failures.
 const REQUIRE_TOOLS: &str = "TRADEWIND_REQUIRE_TOOLS";
 
-/// Time after which a test hangs. No test takes a tenth of it on an idle machine.
+/// Time after which a test counts as hanging. The slowest takes a tenth of it on an idle machine.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// Number of ignored tests by reason.

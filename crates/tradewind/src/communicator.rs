@@ -185,8 +185,8 @@ impl Communicator {
 
     /// Ends the job, like `MPI_Abort`: this process exits at once with the status, or with 1 if that would
     /// be success. Waits of the other ranks end with an error that names this rank, and the launcher
-    /// ends processes that do not end by themselves. In [`local`](crate::local) jobs, whose ranks are
-    /// threads, the process is the job.
+    /// ends processes that do not end by themselves. The ranks of [`local`](crate::local) jobs are
+    /// threads of one process, which ends.
     pub fn abort(&self, status: u8) -> ! {
         log::error!("rank {} ends the job with status {status}", self.rank());
         std::process::exit(status.max(1).into())

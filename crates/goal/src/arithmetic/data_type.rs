@@ -57,7 +57,7 @@ pub enum DataType {
     /// Complex number: the real and the imaginary part as `f64`. Sums, differences and products
     /// only.
     ComplexF64 = 16,
-    /// [`I32At`]. Minimum and maximum only, as of the other values with an index.
+    /// [`I32At`]. Values with an index have minimum and maximum only.
     I32At = 17,
     /// [`I64At`].
     I64At = 18,
@@ -76,7 +76,7 @@ macro_rules! located {
         pub struct $name {
             /// The value, which is compared.
             pub value: $value,
-            /// The number of its rank, or of its place in an array.
+            /// The number of a rank, or of a place in an array.
             pub index: $index,
         }
     )+};

@@ -2,9 +2,8 @@
 //! blocks is one loop.
 //!
 //! A kernel is the product of a type of [`numbers`](super::numbers), one of its operations and an
-//! arrangement of [`Blocks`].
-//! All three are chosen before the loop starts, so that the compiler sees a loop without branches
-//! and vectorises it. Loops over IEEE numbers of 16 bits remain scalar: each conversion is a call.
+//! arrangement of [`Blocks`]. All three are chosen before the loop starts, so that the compiler sees
+//! a loop without branches and vectorises it. Loops over IEEE numbers of 16 bits remain scalar: each conversion is a call.
 
 use super::data_type::{DataType, F32At, F64At, I32At, I64At};
 use super::error::ArithmeticError;

@@ -105,6 +105,30 @@ macro_rules! integers {
 
 integers!(u8, u16, u32, u64, u128, i8, i16, i32, i64, i128);
 
+/// The operators of the language, for the types with these.
+macro_rules! numbers {
+    ($($number:ty),+) => {$(
+        impl Number<{ size_of::<$number>() }> for $number {
+            #[inline(always)]
+            fn add(self, right: Self) -> Self {
+                self + right
+            }
+
+            #[inline(always)]
+            fn subtract(self, right: Self) -> Self {
+                self - right
+            }
+
+            #[inline(always)]
+            fn multiply(self, right: Self) -> Self {
+                self * right
+            }
+        }
+    )+};
+}
+
+numbers!(f32, f64, Complex<f32>, Complex<f64>);
+
 macro_rules! floats {
     ($($float:ident with canonical NaN $canonical:literal),+) => {$(
         impl Stored<{ size_of::<$float>() }> for $float {
@@ -119,23 +143,6 @@ macro_rules! floats {
                 // Chosen among bit patterns, since arithmetic may change which NaN a number is.
                 let bits = if self.is_nan() { $canonical } else { self.to_bits() };
                 bits.to_le_bytes()
-            }
-        }
-
-        impl Number<{ size_of::<$float>() }> for $float {
-            #[inline(always)]
-            fn add(self, right: Self) -> Self {
-                self + right
-            }
-
-            #[inline(always)]
-            fn subtract(self, right: Self) -> Self {
-                self - right
-            }
-
-            #[inline(always)]
-            fn multiply(self, right: Self) -> Self {
-                self * right
             }
         }
 
@@ -174,8 +181,8 @@ floats!(f32 with canonical NaN 0x7fc0_0000, f64 with canonical NaN 0x7ff8_0000_0
 
 /// Defines a floating-point number of 16 bits, computed as an `f32` and rounded to memory. An `f32`
 /// has at least twice its precision and two bits, so rounding twice is rounding once (Figueroa
-/// 1995). Subnormal results of `bf16`, whose exponents are those of `f32`, are exact as `f32` or
-/// farther from a tie than its error.
+/// 1995). `bf16` has the exponents of `f32`; its subnormal results are exact as `f32` or farther from a
+/// tie than the error of an `f32`.
 macro_rules! short_floats {
     ($($(#[$note:meta])* $name:ident: $stored:ty, canonical NaN $canonical:literal;)+) => {$(
         $(#[$note])*
@@ -253,23 +260,6 @@ macro_rules! complex {
             #[inline(always)]
             fn to_memory(self) -> [u8; 2 * size_of::<$float>()] {
                 joined(self.re.to_memory(), self.im.to_memory())
-            }
-        }
-
-        impl Number<{ 2 * size_of::<$float>() }> for Complex<$float> {
-            #[inline(always)]
-            fn add(self, right: Self) -> Self {
-                self + right
-            }
-
-            #[inline(always)]
-            fn subtract(self, right: Self) -> Self {
-                self - right
-            }
-
-            #[inline(always)]
-            fn multiply(self, right: Self) -> Self {
-                self * right
             }
         }
     )+};

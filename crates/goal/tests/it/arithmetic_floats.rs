@@ -3,7 +3,8 @@
 use goal::arithmetic::{Arithmetic, DataType, apply, apply_in_place_left, apply_in_place_right};
 use proptest::prelude::*;
 
-const OPERATIONS: [Arithmetic; 6] = [
+/// The operations on floating-point numbers.
+pub(crate) const OPERATIONS: [Arithmetic; 6] = [
     Arithmetic::Add,
     Arithmetic::Subtract,
     Arithmetic::Multiply,

@@ -1,5 +1,6 @@
 //! Floating-point numbers of 16 bits, complex numbers, and values with an index.
 
+use crate::arithmetic_floats::OPERATIONS;
 use goal::arithmetic::{
     Arithmetic, Complex, DataType, Element, F32At, F64At, I32At, I64At, apply, bf16, f16,
 };
@@ -29,15 +30,6 @@ fn in_double_precision(operation: Arithmetic, left: f64, right: f64) -> f64 {
         _ => right,
     }
 }
-
-const ON_FLOATS: [Arithmetic; 6] = [
-    Arithmetic::Add,
-    Arithmetic::Subtract,
-    Arithmetic::Multiply,
-    Arithmetic::Divide,
-    Arithmetic::Minimum,
-    Arithmetic::Maximum,
-];
 
 /// Zeros, subnormal numbers, limits, infinities and NaNs, of both signs.
 const SPECIAL: [u16; 16] = [
@@ -125,7 +117,7 @@ fn special_floats_of_16_bits_are_rounded_once() {
     let special = || SPECIAL.into_iter().flat_map(|bits| [bits, bits | 0x8000]);
     let pairs: Vec<_> =
         special().flat_map(|left| special().map(move |right| (left, right))).collect();
-    for operation in ON_FLOATS {
+    for operation in OPERATIONS {
         check_short(operation, &pairs);
     }
 }
@@ -200,7 +192,7 @@ macro_rules! check_complex {
 proptest! {
     #[test]
     fn floats_of_16_bits_are_rounded_once(
-        operation in prop::sample::select(ON_FLOATS.to_vec()),
+        operation in prop::sample::select(OPERATIONS.to_vec()),
         pairs in prop::collection::vec(any::<(u16, u16)>(), 1..200),
     ) {
         check_short(operation, &pairs);

@@ -327,8 +327,7 @@ impl RemoteWindow {
         Err(self.arithmetic(ArithmeticError::NotApplicable { operation, data_type }))
     }
 
-    /// Checks the range as `check` does, and the length of elements of this type and their alignment
-    /// at `at`.
+    /// Checks the range as `check` does, and the size and alignment of elements of this type.
     #[inline]
     pub(super) fn check_elements(
         &self,

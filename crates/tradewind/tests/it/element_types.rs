@@ -4,7 +4,7 @@ use tradewind::{Communicator, Complex, F64At, Op, Result, bf16, f16, local, loca
 
 testing::tests![every_size_of_elements_is_reduced_whole];
 
-/// Lengths of one element, of a cell, of several pieces, and such as leave rests.
+/// Lengths from one element to many pieces, with rests.
 const LENGTHS: [usize; 4] = [1, 513, 8195, 70_001];
 
 /// Reduces elements that all ranks can compute: `of(rank, index)`, and the result for all ranks.

@@ -155,8 +155,8 @@ fn by_hand() -> Vector {
     vector
 }
 
-/// A table with results as elements.
-fn table_of<T: Element, const N: usize>(
+/// A table of elements and their results.
+fn table_of_elements<T: Element, const N: usize>(
     left: [T; N],
     right: [T; N],
     results: &[(Arithmetic, [T; N])],
@@ -166,7 +166,7 @@ fn table_of<T: Element, const N: usize>(
     table(T::DATA_TYPE, bytes(&left), bytes(&right), results.collect())
 }
 
-/// Numbers whose results both types round alike.
+/// Both types round the results of these numbers alike.
 fn floats_of_16_bits<T: Element>(of: fn(f32) -> T) -> Vector {
     let results = [
         (Arithmetic::Add, [4.0, 4096.0, -2.0]),
@@ -177,7 +177,7 @@ fn floats_of_16_bits<T: Element>(of: fn(f32) -> T) -> Vector {
         (Arithmetic::Maximum, [2.5, 4096.0, 2.0]),
     ];
     let results = results.map(|(operation, values)| (operation, values.map(of)));
-    table_of([1.5, 4096.0, -4.0].map(of), [2.5, 1.0, 2.0].map(of), &results)
+    table_of_elements([1.5, 4096.0, -4.0].map(of), [2.5, 1.0, 2.0].map(of), &results)
 }
 
 fn complex() -> Vector {
@@ -187,7 +187,7 @@ fn complex() -> Vector {
         (Arithmetic::Subtract, [of(-2.0, -2.0), of(0.0, -2.0)]),
         (Arithmetic::Multiply, [of(-5.0, 10.0), of(1.0, 0.0)]),
     ];
-    table_of([of(1.0, 2.0), of(0.0, -1.0)], [of(3.0, 4.0), of(0.0, 1.0)], &results)
+    table_of_elements([of(1.0, 2.0), of(0.0, -1.0)], [of(3.0, 4.0), of(0.0, 1.0)], &results)
 }
 
 /// Of equal values the one with the lower index.
@@ -197,7 +197,7 @@ fn located() -> Vector {
         (Arithmetic::Minimum, [of(1.0, 7), of(-2.0, 3)]),
         (Arithmetic::Maximum, [of(1.5, 2), of(-2.0, 3)]),
     ];
-    table_of([of(1.0, 7), of(-2.0, 4)], [of(1.5, 2), of(-2.0, 3)], &results)
+    table_of_elements([of(1.0, 7), of(-2.0, 4)], [of(1.5, 2), of(-2.0, 3)], &results)
 }
 
 /// Minimum and maximum of zeros of both signs and of a NaN, bit by bit.
