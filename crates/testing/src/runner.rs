@@ -161,14 +161,17 @@ fn run_on_thread(test: &'static Test) -> Result<(), Failed> {
     }
 }
 
-/// Ends the run because of a test that does not end, with the stacks of all threads if gdb is there.
+/// Ends the run because of a test that does not end. Prints the stacks of all threads if gdb is there.
 fn end_hanging_run(test: &Test) -> ! {
-    eprintln!("test {} has not ended after {LIMIT:?}; the stacks of all threads:", name(test.path));
+    eprintln!("test {} has not ended; the stacks of all threads:", name(test.path));
     let process = std::process::id().to_string();
-    let commands = ["--batch", "--nx", "-ex", "thread apply all backtrace 40", "-p", &process];
+    // A reader of a long log sees its end: the newest threads, which are those of the test.
+    let stacks = "thread apply all -ascending backtrace 25";
+    let commands = ["--batch", "--nx", "-ex", stacks, "-p", &process];
     if let Err(error) = Command::new("gdb").args(commands).status() {
         eprintln!("none without gdb: {error}");
     }
+    eprintln!("test {} has not ended after {LIMIT:?}", name(test.path));
     std::process::exit(1)
 }
 
