@@ -212,8 +212,10 @@ impl AgentClient {
     fn leave(&self) {
         let mut table = self.table();
         if !table.has_left {
+            // A rank that is a thread ends so without the end of a process that others could see.
+            let has_panicked = std::thread::panicking();
             // An agent that has ended needs no notice.
-            let _ = self.submit(&mut table, Submission::Exit);
+            let _ = self.submit(&mut table, Submission::Exit { has_panicked });
             table.has_left = true;
         }
     }

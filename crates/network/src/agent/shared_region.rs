@@ -361,7 +361,8 @@ mod tests {
             Submission::QueryNeverStart { communicator: u32::MAX, sequence: u64::MAX },
             Submission::OpenMessages { at, ring: u64::MAX },
             Submission::Start { id: 1, slot: SLOTS - 1, generation: 5, sequence: 1 << 50, at },
-            Submission::Exit,
+            Submission::Exit { has_panicked: false },
+            Submission::Exit { has_panicked: true },
         ] {
             region.write(ENTRIES + 3, submission);
             assert_eq!(other.read(3), Some(submission));

@@ -186,9 +186,15 @@ impl AgentState {
                 return false;
             }
         };
-        if submission == Submission::Exit {
+        if let Submission::Exit { has_panicked } = submission {
             self.drain_messages(local);
-            self.exit(local, RankExit::Left);
+            self.exit(
+                local,
+                match has_panicked {
+                    false => RankExit::Left,
+                    true => RankExit::Failed("has panicked".into()),
+                },
+            );
             return false;
         }
         if let Err(violation) = self.process(local, submission) {
@@ -269,7 +275,7 @@ impl AgentState {
             Submission::OpenWindow { port, at, table } => self.open_window(local, port, at, table),
             Submission::CloseWindow { port } => self.flows.close_window(session.rank, port),
             // The caller ends the session.
-            Submission::Exit => {}
+            Submission::Exit { .. } => {}
         }
         Ok(())
     }

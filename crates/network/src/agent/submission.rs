@@ -63,8 +63,8 @@ pub(crate) enum Submission {
     OpenWindow { port: u64, at: Offset, table: Offset },
     /// Closes that window for other nodes.
     CloseWindow { port: u64 },
-    /// The last entry.
-    Exit,
+    /// The last entry. The rank leaves in order, or because its thread panics.
+    Exit { has_panicked: bool },
 }
 
 impl Submission {
@@ -79,7 +79,7 @@ impl Submission {
             Submission::Start { id, slot, generation, sequence, at } => {
                 [3, id, pair(slot, generation), at.0, sequence, 0, 0, 0]
             }
-            Submission::Exit => [4, 0, 0, 0, 0, 0, 0, 0],
+            Submission::Exit { has_panicked } => [4, 0, u64::from(has_panicked), 0, 0, 0, 0, 0],
             Submission::QueryAwaited { slot, generation } => {
                 [5, 0, pair(slot, generation), 0, 0, 0, 0, 0]
             }
@@ -142,7 +142,7 @@ impl Submission {
             3 if low < SLOTS => {
                 Some(Submission::Start { id, slot: low, generation: high, sequence: fourth, at })
             }
-            4 => Some(Submission::Exit),
+            4 if pair <= 1 => Some(Submission::Exit { has_panicked: pair == 1 }),
             5 => Some(Submission::QueryAwaited { slot: low, generation: high }),
             6 => Some(Submission::QueryExited { first: low }),
             7 => Some(Submission::QueryUnexpected { communicator: low, sequence: fourth }),

@@ -3,11 +3,13 @@
 use super::{everywhere, word};
 use queues::express::ExpressMessage;
 use queues::one_poll::OnePoll;
+use std::sync::atomic::{AtomicU32, Ordering};
 use tradewind::messages::{RecvError, SendError};
-use tradewind::{Communicator, Error, Result, local_nodes};
+use tradewind::{Communicator, Error, Result, local, local_nodes};
 
 testing::tests![
     waiting_for_ranks_that_have_left_is_an_error,
+    a_rank_that_panics_ends_the_receives_of_all_nodes,
     a_receiver_that_is_dropped_closes_its_queue,
     the_memory_of_ports_that_outlive_their_communicator_is_used_again,
     ports_beyond_the_memory_of_the_node_service_are_refused,
@@ -44,6 +46,32 @@ fn waiting_for_ranks_that_have_left_is_an_error() {
     .expect("the job succeeds");
 }
 
+/// Those who wait may still hear from others, but not from all.
+fn a_rank_that_panics_ends_the_receives_of_all_nodes() {
+    for guilty in 0..3 {
+        for nodes in [&[3][..], &[1, 2], &[1, 1, 1]] {
+            let ended = AtomicU32::new(0);
+            let body = |world: Communicator| {
+                let mut words = world.express(16)?;
+                let mut lines = world.cache_lines(16)?;
+                assert_ne!(world.rank(), guilty, "it is the guilty one");
+                let failed = RecvError::RankExited { rank: guilty };
+                assert_eq!(words.receiver.recv(), Err(failed));
+                assert_eq!(lines.receiver.recv().err(), Some(failed));
+                ended.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            };
+            let outcome = match nodes {
+                [one] => local(*one, body),
+                several => local_nodes(several, body),
+            };
+            let error = outcome.expect_err("a rank has panicked");
+            assert!(matches!(error, Error::Panicked { rank, .. } if rank == guilty), "{error}");
+            assert_eq!(ended.into_inner(), 2, "ranks of nodes {nodes:?}");
+        }
+    }
+}
+
 /// All ranks are there.
 #[derive(Debug)]
 struct Present;
@@ -67,7 +95,8 @@ fn a_receiver_that_is_dropped_closes_its_queue() {
             other.senders.iter().try_for_each(|sender| sender.send(&word(1)))?;
             drop(again);
         }
-        assert_eq!(other.receiver.recv()?.number(), 1);
+        // Another rank's may come before it.
+        let mut numbers = vec![other.receiver.recv()?.number()];
         assert_eq!(
             std::iter::repeat_with(|| port.senders[1].send(&word(2))).find(|sent| sent.is_err()),
             Some(Err(SendError::Closed))
@@ -75,8 +104,10 @@ fn a_receiver_that_is_dropped_closes_its_queue() {
         // Nothing else is.
         other.senders.iter().try_for_each(|sender| sender.send(&word(3)))?;
         for _ in 0..world.size() {
-            assert_eq!(other.receiver.recv()?.number(), 3);
+            numbers.push(other.receiver.recv()?.number());
         }
+        numbers.sort_unstable();
+        assert_eq!(numbers, [1, 3, 3, 3]);
         world.barrier()
     })
     .expect("the job succeeds");
