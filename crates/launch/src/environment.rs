@@ -24,12 +24,15 @@ const LONGEST_TIME: Duration = Duration::from_secs(1_000_000_000);
 /// The value of [`INTERNODE`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InternodeEngine {
-    /// The kernel engine where all nodes have it, and the agent.
+    /// The kernel engine where all nodes have it, the agent, and direct connections between the ranks
+    /// for blocking collectives. Also for nonblocking ones of one step, unless all nodes have more cores
+    /// than ranks.
     #[default]
     Any,
     /// The kernel engine, which all nodes must have.
     Kernel,
-    /// The agent, and direct connections between the ranks for blocking collectives.
+    /// The agent, and direct connections between the ranks for blocking collectives and nonblocking
+    /// ones of one step.
     Direct,
     /// Direct connections between the ranks for all collectives, and the agent for the rest.
     Ranks,

@@ -4,7 +4,7 @@ use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
 use crate::failure::Exit;
 use crate::internode::clocks;
-use crate::internode::group::{InternodeGroup, InternodeJob};
+use crate::internode::group::{InternodeGroup, InternodeJob, NonblockingInRanks};
 use crate::internode::probe::{self, UnreachablePair};
 use crate::profile::{self, NodeOfProfile, Profile};
 use crate::rank_connections::{self, MAX_RANKS};
@@ -94,10 +94,10 @@ impl Job {
         // the comparison of clocks.
         let connects = wanted != InternodeEngine::Agent && world.size() <= MAX_RANKS;
         let rank_endpoint = rank_endpoint.filter(|_| connects);
-        let own = [kernel.is_ok(), profile.is_some(), rank_endpoint.is_some()].map(u8::from);
-        let mut everywhere = [0; 3];
-        world.allreduce(&own, &mut everywhere, Op::Minimum)?;
-        let [has_kernel, is_traced, connects] = everywhere.map(|all| all == 1);
+        let node = group.member().node();
+        let has_spare_core = node.cores() > node.ranks();
+        let own = [kernel.is_ok(), profile.is_some(), rank_endpoint.is_some(), has_spare_core];
+        let [has_kernel, is_traced, connects, has_spare_cores] = everywhere(&world, own)?;
         let ahead = match is_traced {
             true => clocks::ahead_of_first(|times| world.allgather_times(times))?,
             false => 0,
@@ -121,7 +121,7 @@ impl Job {
             internode = internode.preferring(kernel);
         }
         if let Some(direct) = direct {
-            internode = internode.in_ranks(direct, wanted == InternodeEngine::Ranks);
+            internode = internode.in_ranks(direct, nonblocking_in_ranks(wanted, has_spare_cores));
         }
         Ok(Job { world: Communicator::world(group, Some(internode), table), address, profile })
     }
@@ -228,6 +228,26 @@ fn agree_on_kernel_backend(
         log::warn!("the node services run all collectives between nodes: {why}");
     }
     Ok(Err(why))
+}
+
+/// Returns which of these are true on all ranks.
+fn everywhere<const N: usize>(world: &Communicator, own: [bool; N]) -> Result<[bool; N]> {
+    let bits = (0..N).fold(0_u16, |bits, place| bits | u16::from(own[place]) << place);
+    let mut common = [0];
+    world.allreduce(&[bits], &mut common, Op::And)?;
+    Ok(std::array::from_fn(|place| common[0] >> place & 1 == 1))
+}
+
+/// Returns the nonblocking collectives that run inside connected ranks. A node service with a core of
+/// its own takes every step while the ranks compute. Without one it waits for the ranks' cores, and
+/// ranks that send everything at their start need no service.
+fn nonblocking_in_ranks(wanted: InternodeEngine, has_spare_cores: bool) -> NonblockingInRanks {
+    match wanted {
+        InternodeEngine::Ranks => NonblockingInRanks::All,
+        InternodeEngine::Direct => NonblockingInRanks::OneStep,
+        _ if has_spare_cores => NonblockingInRanks::Nothing,
+        _ => NonblockingInRanks::OneStep,
+    }
 }
 
 /// Fails if the kernel backend is required; otherwise explains once a node why there is none, where
@@ -345,7 +365,7 @@ where
     for (node, ranks) in created {
         for ((local, agent), direct) in (0..ranks).zip(agents.by_ref()).zip(direct.by_ref()) {
             let job = InternodeJob::new(nodes.clone(), Arc::new(agent));
-            let job = job.in_ranks(Arc::new(direct), false);
+            let job = job.in_ranks(Arc::new(direct), NonblockingInRanks::OneStep);
             members.push((node.join(local)?, Some(job)));
         }
     }

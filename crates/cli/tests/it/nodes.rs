@@ -33,6 +33,7 @@ testing::tests![
     a_link_that_is_down_for_a_second_costs_time_only,
     two_jobs_on_the_same_nodes_do_not_disturb_each_other,
     the_kernel_engine_is_taken_where_its_packets_arrive_and_only_there,
+    short_calls_run_in_the_services_of_nodes_with_spare_cores,
     the_time_after_which_a_node_is_unreachable_can_be_set,
     a_profile_shows_what_the_kernel_did_on_every_node,
 ];
@@ -325,6 +326,17 @@ fn the_kernel_engine_is_taken_where_its_packets_arrive_and_only_there() {
         }
     }
     assert_eq!(engine().run(), all("agent"));
+}
+
+fn short_calls_run_in_the_services_of_nodes_with_spare_cores() {
+    let has_spare_core = shm::process::allowed_cores().len() > 1;
+    let testbed = nodes(2);
+    let job = || Hydra::new(&testbed, &[1, 1]).user(User::Without).program("engine");
+    let all = |name| (0..2).map(|rank| Said::new(rank, name)).collect::<Vec<_>>();
+    assert_eq!(job().run(), all(if has_spare_core { "agent" } else { "direct" }));
+    assert_eq!(job().on_one_core().run(), all("direct"));
+    assert_eq!(job().variable("TRADEWIND_INTERNODE", "direct").run(), all("direct"));
+    assert_eq!(job().on_one_core().variable("TRADEWIND_INTERNODE", "agent").run(), all("agent"));
 }
 
 fn the_time_after_which_a_node_is_unreachable_can_be_set() {

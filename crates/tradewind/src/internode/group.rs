@@ -42,17 +42,30 @@ pub(crate) struct Backends {
     pub(crate) general: Arc<dyn Backend>,
     /// Preferred for the schedules that they accept, in this order.
     pub(crate) special: Vec<Arc<dyn Backend>>,
-    /// Runs blocking collectives instead of the general backend, if there is one, and
-    /// [some](super::unattended) nonblocking ones.
+    /// Runs blocking collectives instead of the general backend, if there is one.
     pub(crate) blocking: Option<Arc<DirectBackend>>,
-    /// True if that one runs nonblocking collectives as well.
-    pub(crate) all_in_ranks: bool,
+    /// The nonblocking collectives that it runs, too.
+    pub(crate) nonblocking_in_ranks: NonblockingInRanks,
+}
+
+/// Nonblocking collectives that run inside the ranks, where these are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NonblockingInRanks {
+    Nothing,
+    /// Those that [need no thread](super::unattended).
+    OneStep,
+    All,
 }
 
 impl Backends {
     /// One backend for everything.
     fn only(general: Arc<dyn Backend>) -> Self {
-        Backends { general, special: Vec::new(), blocking: None, all_in_ranks: false }
+        Backends {
+            general,
+            special: Vec::new(),
+            blocking: None,
+            nonblocking_in_ranks: NonblockingInRanks::Nothing,
+        }
     }
 }
 
@@ -83,11 +96,16 @@ impl InternodeJob {
         InternodeJob::with_backends(self.nodes.clone(), backends, agent, self.exit.clone())
     }
 
-    /// The same job, with `backend` for blocking collectives, or for all.
-    pub(crate) fn in_ranks(&self, backend: Arc<DirectBackend>, all_in_ranks: bool) -> Arc<Self> {
+    /// The same job, with `backend` for blocking collectives and these nonblocking ones.
+    pub(crate) fn in_ranks(
+        &self,
+        backend: Arc<DirectBackend>,
+        nonblocking_in_ranks: NonblockingInRanks,
+    ) -> Arc<Self> {
         let drained: Arc<dyn Backend> = Arc::clone(&backend) as Arc<dyn Backend>;
         self.drain_on_exit(&drained);
-        let backends = Backends { blocking: Some(backend), all_in_ranks, ..self.backends.clone() };
+        let backends =
+            Backends { blocking: Some(backend), nonblocking_in_ranks, ..self.backends.clone() };
         let agent = Arc::clone(&self.agent);
         InternodeJob::with_backends(self.nodes.clone(), backends, agent, self.exit.clone())
     }
@@ -228,10 +246,14 @@ impl InternodeGroup {
         self.with_job(self.job.preferring(backend))
     }
 
-    /// The same ranks, with `backend` for blocking collectives, or for all. The numbers of
-    /// collectives continue.
-    pub(crate) fn in_ranks(&self, backend: Arc<DirectBackend>, all: bool) -> Arc<Self> {
-        self.with_job(self.job.in_ranks(backend, all))
+    /// The same ranks, with `backend` for blocking collectives and these nonblocking ones. The numbers
+    /// of collectives continue.
+    pub(crate) fn in_ranks(
+        &self,
+        backend: Arc<DirectBackend>,
+        nonblocking: NonblockingInRanks,
+    ) -> Arc<Self> {
+        self.with_job(self.job.in_ranks(backend, nonblocking))
     }
 
     fn with_job(&self, job: Arc<InternodeJob>) -> Arc<Self> {
@@ -295,12 +317,13 @@ impl InternodeGroup {
 
     /// Placement of the ranks.
     pub(crate) fn placement(&self) -> Placement {
-        let Backends { general, special, blocking, all_in_ranks } = &self.job.backends;
+        let Backends { general, special, blocking, nonblocking_in_ranks } = &self.job.backends;
         let preferred = special.first().unwrap_or(general).name();
-        let in_ranks = match blocking {
-            None => InRanks::Nothing,
-            Some(_) if *all_in_ranks => InRanks::All,
-            Some(backend) => InRanks::Blocking(backend.held()),
+        let in_ranks = match (blocking, nonblocking_in_ranks) {
+            (None, _) => InRanks::Nothing,
+            (Some(_), NonblockingInRanks::Nothing) => InRanks::Blocking(0),
+            (Some(backend), NonblockingInRanks::OneStep) => InRanks::Blocking(backend.held()),
+            (Some(_), NonblockingInRanks::All) => InRanks::All,
         };
         Placement::Nodes(NodeLayout::new(&self.nodes_of_ranks(), preferred, in_ranks))
     }

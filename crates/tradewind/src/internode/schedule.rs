@@ -1,6 +1,6 @@
 //! A schedule that a backend between nodes has accepted.
 
-use super::group::InternodeGroup;
+use super::group::{InternodeGroup, NonblockingInRanks};
 use super::recording::Recording;
 use super::unattended;
 use crate::error::{Error, Result};
@@ -108,7 +108,11 @@ impl InternodeSchedule {
         let is_unattended = is_unattended && direct.is_some();
         let (background, of_blocking) = match &in_ranks {
             // On one backend, messages of the two forms differ in their signatures.
-            Some(direct) if backends.all_in_ranks || is_unattended => (direct, call.blocking()),
+            Some(direct)
+                if backends.nonblocking_in_ranks == NonblockingInRanks::All || is_unattended =>
+            {
+                (direct, call.blocking())
+            }
             _ => (backend, call),
         };
         let context = internode.context();

@@ -15,7 +15,7 @@
 //! one step with such sizes themselves if no two of them share a node. A background thread of the rank
 //! sends the bytes that the connections do not hold.
 
-use super::group::InternodeGroup;
+use super::group::{InternodeGroup, NonblockingInRanks};
 use crate::error::Result;
 use goal::compile::compile;
 use goal::graph::Graph;
@@ -23,11 +23,12 @@ use goal::schedule::{Kind, Schedule};
 use models::prediction::MOST_RANKS_IN_ONE_STEP;
 use network::direct::DirectBackend;
 
-/// The backend for nonblocking collectives that need no thread, if another one runs the others. Then
-/// every rank builds the graphs of all ranks.
+/// The backend for nonblocking collectives that need no thread, if another one runs the others, as by
+/// default where some node has no core for its service. Then every rank builds the graphs of all ranks.
 fn backend(internode: &InternodeGroup) -> Option<&DirectBackend> {
     let backends = &internode.job().backends;
-    let is_one_of_two = !backends.all_in_ranks && internode.ranks() <= MOST_RANKS_IN_ONE_STEP;
+    let is_one_of_two = backends.nonblocking_in_ranks == NonblockingInRanks::OneStep
+        && internode.ranks() <= MOST_RANKS_IN_ONE_STEP;
     backends.blocking.as_deref().filter(|_| is_one_of_two)
 }
 

@@ -22,6 +22,9 @@ const ENCLOSE: &str = "unshare --pid --fork --kill-child --mount-proc --";
 /// Takes all rights of the superuser from the command that follows.
 const TAKE_RIGHTS: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups --";
 
+/// Leaves one core to the ranks of a node and their service.
+const BIND: &str = "taskset --cpu-list 0";
+
 /// Capabilities that the node service needs for the kernel engine.
 const RIGHTS: &str = "cap_bpf,cap_net_admin,cap_perfmon+ep";
 
@@ -58,6 +61,7 @@ pub(crate) struct Hydra<'a> {
     variables: Vec<(String, String)>,
     one_node: bool,
     encloses: bool,
+    binds: bool,
     user: Option<User>,
 }
 
@@ -78,6 +82,7 @@ impl<'a> Hydra<'a> {
             variables: Vec::new(),
             one_node: false,
             encloses: false,
+            binds: false,
             user: None,
         }
     }
@@ -91,6 +96,12 @@ impl<'a> Hydra<'a> {
     /// Whatever is left on a node is killed as soon as its ranks have ended.
     pub(crate) fn killing_what_is_left(mut self) -> Self {
         self.encloses = true;
+        self
+    }
+
+    /// Each node has one core.
+    pub(crate) fn on_one_core(mut self) -> Self {
+        self.binds = true;
         self
     }
 
@@ -116,10 +127,11 @@ impl<'a> Hydra<'a> {
     }
 
     pub(crate) fn start(self) -> Job<'a> {
-        let Hydra { testbed, ranks, options, variables, one_node, encloses, user } = self;
+        let Hydra { testbed, ranks, options, variables, one_node, encloses, binds, user } = self;
         let directory = tempfile::tempdir().expect("there is space");
         let launcher = directory.path().join("launch");
-        let within = [encloses.then_some(ENCLOSE), user.map(|_| TAKE_RIGHTS)];
+        let within =
+            [encloses.then_some(ENCLOSE), binds.then_some(BIND), user.map(|_| TAKE_RIGHTS)];
         let within = within.map(Option::unwrap_or_default).join(" ");
         let named = (0..ranks.len()).map(|name| {
             // Names behind the last node mean that one, too.
