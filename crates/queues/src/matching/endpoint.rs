@@ -267,7 +267,8 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     /// Waits until the messages of dropped requests have been read, or their receivers have exited
-    /// or wait in the same way. Gives up a rank on another node if its connection is full and takes
+    /// or wait in the same way. Takes the messages that it has requested from others, which wait for
+    /// that. Gives up a rank on another node if its connection is full and takes
     /// nothing for the node time-out. A rank that has not matched a message may compute, so it is
     /// not given up. The process leaves the node services and connections afterwards, with a time
     /// limit of their own.
@@ -275,7 +276,7 @@ impl Drop for Endpoint {
         if std::thread::panicking() {
             return;
         }
-        // Other ranks then no longer count sends to this one (`has_unsent`), so two ranks that drop
+        // Other ranks then no longer count sends to this one (`has_unfinished`), so two ranks that drop
         // their endpoints do not wait for each other.
         self.state.lock().close();
         let processes = Arc::clone(&self.processes);
@@ -289,7 +290,7 @@ impl Drop for Endpoint {
                 let mut state = self.state.lock();
                 state.progress(&mut None, &None)?;
                 state.give_up_silent(self.leave_limit);
-                Ok((!state.has_unsent(has_exited)).then_some(()))
+                Ok((!state.has_unfinished(has_exited)).then_some(()))
             },
         );
     }

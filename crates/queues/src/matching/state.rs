@@ -85,6 +85,8 @@ pub(super) struct OwnRecv<'a> {
 struct Peer {
     outgoing: Option<Outgoing>,
     incoming: Option<Incoming>,
+    /// Messages that it has been asked for and whose lines have not all arrived.
+    requested: u32,
 }
 
 /// Fixed properties of a rank's messages.
@@ -244,8 +246,9 @@ impl State {
     }
 
     /// Returns true if sends of dropped requests wait for receivers that may still receive and have
-    /// not `exited`.
-    pub(super) fn has_unsent(&self, exited: impl Fn(u32) -> bool) -> bool {
+    /// not `exited`, or other ranks for this one to take what it has requested, also for receives that
+    /// were dropped since.
+    pub(super) fn has_unfinished(&self, exited: impl Fn(u32) -> bool) -> bool {
         let receives = |to: u32| {
             if let Some(remote) = self.remote_rank(to) {
                 return self.remote_receives(remote);
@@ -257,7 +260,11 @@ impl State {
         };
         self.sends.values().any(|pending| pending.is_dropped && receives(pending.to))
             || self.queued.iter().any(|to| receives(*to))
-            || self.has_unsent_remote()
+            || self
+                .senders
+                .iter()
+                .any(|from| self.peers[*from as usize].requested > 0 && !exited(*from))
+            || self.has_unfinished_remote()
     }
 
     /// Opens new rings, takes what has arrived in all rings, and continues what is queued.

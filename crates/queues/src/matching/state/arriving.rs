@@ -26,6 +26,10 @@ impl State {
                 if !self.take_lines(sender, arrival, own) {
                     return Ok(());
                 }
+                if arrival.has_end {
+                    let requested = &mut self.peers[sender as usize].requested;
+                    *requested = requested.saturating_sub(1);
+                }
             } else {
                 let Some(line) = incoming.take() else { return Ok(()) };
                 self.accept(sender, line, own)?;

@@ -9,6 +9,7 @@ use tradewind::{
 
 testing::tests![
     dropped_requests_lose_nothing_else,
+    sends_to_dropped_receives_complete_although_their_rank_leaves,
     messages_of_dropped_requests_arrive_after_the_end_of_their_rank,
     ranks_end_whose_dropped_messages_nobody_receives,
     a_forgotten_request_is_sound,
@@ -52,6 +53,26 @@ fn dropped_requests_lose_nothing_else() {
             drop(receive);
             assert_eq!(other, bytes(7, length));
         }
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+/// The bytes of the dropped receive are on their way through rings or connections, which hold less.
+fn sends_to_dropped_receives_complete_although_their_rank_leaves() {
+    everywhere(2, |world| {
+        testing::forbid_process_memory();
+        let long = bytes(1, 5_000_000);
+        if world.rank() == 0 {
+            let first = world.isend(&long, 1, 0)?;
+            world.send(&[1_u8], 1, 1)?;
+            return first.wait().map(|_| ());
+        }
+        let mut buffer = vec![0; long.len()];
+        let receive = world.irecv(&mut buffer, 0, 0)?;
+        // Matched before this one, and then requested.
+        world.recv(&mut [0_u8], 0, 1)?;
+        drop(receive);
         Ok(())
     })
     .expect("the job succeeds");
