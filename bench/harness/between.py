@@ -58,6 +58,9 @@ PROGRAMS = {
     # The pipelined solve, with the best way of sending that each program has: microseconds of communication an iteration.
     "solve": ([f"solve:{SOLVE_ROWS}:0"], {"communication_us": ""}, {"tradewind": "direct"}),
 }
+# The contenders of sleeping ranks. `None` leaves the choice to tradewind, without the rights of the kernel engine.
+IDLE = {"default": None, "direct": "direct", "agent": "agent"}
+WITHOUT_RIGHTS = ["setpriv", "--bounding-set", "-bpf,-perfmon,-net_admin,-sys_admin"]
 # Files of bench/c that have other names than their programs here.
 SOURCES = {"solve": "banded_solve"}
 
@@ -94,6 +97,11 @@ def rows_of(program, options):
     """The rows of a program that these options select."""
     rows = [row for row in PROGRAMS[program][0] if is_wanted(row, options.only)]
     return [idle_row(row, options) for row in rows if row_bytes(row, options) <= MOST_BYTES] if options.idle else rows
+
+
+def own_contenders(program, options):
+    """tradewind's contenders, with their values of TRADEWIND_INTERNODE."""
+    return IDLE if options.idle else PROGRAMS[program][2]
 
 
 def row_bytes(row, options):
@@ -205,7 +213,7 @@ def solve_arguments(is_own):
 def collective_commands(places, folder, options, number, program):
     """The command line of each contender's collectives in a round, by name."""
     started = launchers(places, folder, options)
-    rows, ours = rows_of(program, options), PROGRAMS[program][2]
+    rows, ours = rows_of(program, options), own_contenders(program, options)
 
     def arguments(is_own):
         return solve_arguments(is_own) if program == "solve" else [str(BUDGET_MS), str(number), "10", *rows]
@@ -221,9 +229,10 @@ def collective_commands(places, folder, options, number, program):
         builds["tuned, "] = (ROOT, options.tuned.resolve())
     for prefix, (root, decisions) in builds.items():
         for contender, backend in ours.items():
-            variables = {"TRADEWIND_COMMAND": release(root) / "tradewind", "TRADEWIND_INTERNODE": backend, "TRADEWIND_DECISIONS": decisions}
+            variables = {"TRADEWIND_COMMAND": release(root) / "tradewind", "TRADEWIND_INTERNODE": backend or "", "TRADEWIND_DECISIONS": decisions}
             settings = [word for name, value in variables.items() for word in ("-genv", name, str(value))]
-            found[prefix + contender] = [*started["mpich"], *settings, *own_program(program, root), *arguments(True)]
+            start = [] if backend else WITHOUT_RIGHTS
+            found[prefix + contender] = [*started["mpich"], *settings, *start, *own_program(program, root), *arguments(True)]
     return {name: command for name, command in found.items() if rows and is_wanted(name, options.contender)}
 
 
@@ -287,9 +296,9 @@ def figure(value):
     return f"{value:.1f}" if value >= 10 else f"{value:.3g}"
 
 
-def collective_table(program, values):
+def collective_table(program, values, options):
     """A program's collectives beside the best peer of each, as lines."""
-    own = list(PROGRAMS[program][2])
+    own = list(own_contenders(program, options))
     names = [*(name for name in values if name not in own), *(name for name in own if name in values)]
     lines = ["", f"| {program}, µs a call | " + " | ".join(names) + f" | {own[0]} / best MPI |", "|---|" + "---|" * (len(names) + 1)]
     for what in dict.fromkeys(what for contender in values.values() for what in contender):
@@ -323,7 +332,7 @@ def report(collectives, failures, options, described):
         + (" Ranks sleep between start and wait: " + sleeps_in_words(options) + "." if options.idle else ""),
     ]
     for program, found in collectives.items():
-        lines += collective_table(program, found)
+        lines += collective_table(program, found, options)
     lines += [f"\n{contender} failed: {why}" for contender, why in failures.items()]
     return "\n".join(lines) + "\n"
 
