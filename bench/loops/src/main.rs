@@ -14,6 +14,7 @@ mod messages;
 mod operation;
 mod overlap;
 mod point_to_point;
+mod processor;
 mod report;
 mod row;
 mod test_cost;
