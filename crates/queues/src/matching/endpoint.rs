@@ -21,7 +21,7 @@ use shm::published_wait::Wait;
 use shm::segment::Offset;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Credit of all senders together, and limits of the credit of each, in bytes.
 const ALL_CREDIT: u64 = 64 << 20;
@@ -79,9 +79,13 @@ pub struct Endpoint {
     ranks: u32,
     /// Manner of waiting for ranks on other nodes, if there are any.
     progress: Option<RemoteProgress>,
-    /// Time after which the drop gives up a rank on another node that reads nothing.
+    /// Time after which the drop gives up a rank on another node that reads nothing, and any rank that
+    /// sends nothing of what was requested.
     leave_limit: Duration,
 }
+
+/// The time on one node, where no time-out between nodes is set.
+const ON_NODE: Duration = Duration::from_secs(15);
 
 /// A started send that is not complete.
 #[derive(Debug)]
@@ -139,7 +143,7 @@ impl Endpoint {
             remote,
             contexts,
         } = options;
-        let leave_limit = remote.as_ref().map_or(Duration::ZERO, |remote| remote.leave_limit);
+        let leave_limit = remote.as_ref().map_or(ON_NODE, |remote| remote.leave_limit);
         let (link, progress) = remote.map(|one| ((one.ranks, one.link), one.progress)).unzip();
         if rank >= ranks {
             return Err(CreateError::Size {
@@ -267,20 +271,21 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     /// Waits until the messages of dropped requests have been read, or their receivers have exited
-    /// or wait in the same way. Takes the messages that it has requested from others, which wait for
-    /// that. Gives up a rank on another node if its connection is full and takes
+    /// or wait in the same way. Gives up a rank on another node if its connection is full and takes
     /// nothing for the node time-out. A rank that has not matched a message may compute, so it is
-    /// not given up. The process leaves the node services and connections afterwards, with a time
+    /// not given up. Takes what it has requested from others, whose sends wait for that, for at most
+    /// the node time-out: a sender that is in no call sends nothing, and may wait for this rank. The process leaves the node services and connections afterwards, with a time
     /// limit of their own.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
         }
-        // Other ranks then no longer count sends to this one (`has_unfinished`), so two ranks that drop
+        // Other ranks then no longer count sends to this one (`has_unsent`), so two ranks that drop
         // their endpoints do not wait for each other.
         self.state.lock().close();
         let processes = Arc::clone(&self.processes);
         let has_exited = |rank: u32| processes.has_exited(rank);
+        let end = Instant::now() + self.leave_limit;
         // The result is that nothing is left; an error leaves nothing that could be sent.
         let _ = self.wait(
             || Wait::Send { to: None },
@@ -290,7 +295,9 @@ impl Drop for Endpoint {
                 let mut state = self.state.lock();
                 state.progress(&mut None, &None)?;
                 state.give_up_silent(self.leave_limit);
-                Ok((!state.has_unfinished(has_exited)).then_some(()))
+                let waits = state.has_unsent(has_exited)
+                    || Instant::now() < end && state.has_requested(has_exited);
+                Ok((!waits).then_some(()))
             },
         );
     }

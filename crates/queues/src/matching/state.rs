@@ -246,25 +246,31 @@ impl State {
     }
 
     /// Returns true if sends of dropped requests wait for receivers that may still receive and have
-    /// not `exited`, or other ranks for this one to take what it has requested, also for receives that
-    /// were dropped since.
-    pub(super) fn has_unfinished(&self, exited: impl Fn(u32) -> bool) -> bool {
-        let receives = |to: u32| {
-            if let Some(remote) = self.remote_rank(to) {
-                return self.remote_receives(remote);
-            }
-            // Once the receiver drains, or has exited, it reads no message of this rank. This rank
-            // itself drains when this is called.
-            let outgoing = self.peers[to as usize].outgoing.as_ref();
-            to != self.layout.rank && !outgoing.is_some_and(Outgoing::is_closed) && !exited(to)
-        };
+    /// not `exited`.
+    pub(super) fn has_unsent(&self, exited: impl Fn(u32) -> bool) -> bool {
+        let receives = |to: u32| self.may_receive(to, &exited);
         self.sends.values().any(|pending| pending.is_dropped && receives(pending.to))
             || self.queued.iter().any(|to| receives(*to))
-            || self
-                .senders
-                .iter()
-                .any(|from| self.peers[*from as usize].requested > 0 && !exited(*from))
-            || self.has_unfinished_remote()
+            || self.has_unsent_remote()
+    }
+
+    /// Returns true if other ranks may wait for this one to take what it has requested, also for
+    /// receives that were dropped since.
+    pub(super) fn has_requested(&self, exited: impl Fn(u32) -> bool) -> bool {
+        let from = |sender: &&u32| self.peers[**sender as usize].requested > 0;
+        self.senders.iter().filter(from).any(|sender| self.may_receive(*sender, &exited))
+            || self.has_requested_remote()
+    }
+
+    /// Returns true if a rank that has not `exited` may still be in calls for messages. Once a rank
+    /// drains it reads no message of this rank, and waits for no send to it. This rank itself drains
+    /// when this is called.
+    fn may_receive(&self, rank: u32, exited: &impl Fn(u32) -> bool) -> bool {
+        if let Some(remote) = self.remote_rank(rank) {
+            return self.remote_receives(remote);
+        }
+        let outgoing = self.peers[rank as usize].outgoing.as_ref();
+        rank != self.layout.rank && !outgoing.is_some_and(Outgoing::is_closed) && !exited(rank)
     }
 
     /// Opens new rings, takes what has arrived in all rings, and continues what is queued.

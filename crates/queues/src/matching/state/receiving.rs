@@ -290,8 +290,9 @@ impl State {
         if is_read || self.matcher.messages.get(message).is_none() {
             self.answer(sender, Kind::Answer, [offer.send, 0, 0, 0, 0, 0])
         } else {
+            self.answer(sender, Kind::Request, [offer.send, message.0, 0, 0, 0, 0])?;
             self.peers[sender as usize].requested += u32::from(sender < self.layout.ranks);
-            self.answer(sender, Kind::Request, [offer.send, message.0, 0, 0, 0, 0])
+            Ok(())
         }
     }
 

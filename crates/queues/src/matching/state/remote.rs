@@ -117,16 +117,18 @@ impl State {
         }
     }
 
-    /// Returns true if something is queued for a remote rank that may still receive it, or follows from
-    /// one because this rank has requested it.
-    pub(super) fn has_unfinished_remote(&self) -> bool {
-        self.remote.as_ref().is_some_and(|remote| {
-            let is_requested = |peer: &RemotePeer| {
-                peer.exit.is_none() && peer.arrivals.values().any(|arrival| arrival.is_requested)
-            };
-            remote.queued.iter().any(|to| remote.receives(*to))
-                || !remote.has_failed() && remote.peers.iter().any(is_requested)
-        })
+    /// Returns true if something is queued for a remote rank that may still receive it.
+    pub(super) fn has_unsent_remote(&self) -> bool {
+        let queued = self.remote.iter().flat_map(|remote| &remote.queued);
+        queued.copied().any(|to| self.remote_receives(to))
+    }
+
+    /// Returns true if a remote rank may wait for this one to take what it has requested.
+    pub(super) fn has_requested_remote(&self) -> bool {
+        let peers = self.remote.iter().flat_map(|remote| (0..).zip(&remote.peers));
+        let mut requested =
+            peers.filter(|(_, peer)| peer.arrivals.values().any(|arrival| arrival.is_requested));
+        requested.any(|(from, _)| self.remote_receives(from))
     }
 }
 
