@@ -144,6 +144,10 @@ pub struct ServeOptions {
 /// # Errors
 /// If the service cannot be started; the error is also printed on standard output.
 pub fn serve(options: &ServeOptions) -> Result<(), ServiceError> {
+    // The rank that has started it may be bound to one core, which it needs itself.
+    if shm::process::allowed_cores().len() < options.cores as usize {
+        shm::process::allow_all_cores();
+    }
     let outcome = job_options(options.ranks, options.engine).and_then(|job| {
         let job = JobOptions { cores: options.cores, ..job };
         let ready = |endpoint: Option<ServiceEndpoint>| match endpoint {

@@ -241,6 +241,27 @@ pub fn allowed_cores() -> Vec<usize> {
     }
 }
 
+/// Lets the calling thread, and those that it starts from then on, run on all cores that the system
+/// allows to its process, however it was bound before.
+///
+/// ```
+/// # fn main() -> Result<(), shm::process::ProcessError> {
+/// use shm::process::{allow_all_cores, allowed_cores, bind_current_thread};
+///
+/// let cores = allowed_cores();
+/// bind_current_thread(cores[0])?;
+/// allow_all_cores();
+/// assert!(allowed_cores().len() >= cores.len());
+/// # Ok(())
+/// # }
+/// ```
+pub fn allow_all_cores() {
+    let mut all = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|core| all.set(core));
+    // The system leaves out those that are not allowed. A thread that stays bound is slower only.
+    let _ = sched_setaffinity(None, &all);
+}
+
 /// Binds the calling thread to this core.
 ///
 /// ```
