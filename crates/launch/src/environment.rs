@@ -25,8 +25,8 @@ const LONGEST_TIME: Duration = Duration::from_secs(1_000_000_000);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InternodeEngine {
     /// The kernel engine where all nodes have it, the agent, and direct connections between the ranks
-    /// for blocking collectives. Also for nonblocking ones of one step, unless all nodes have more cores
-    /// than ranks.
+    /// for blocking collectives. Also for nonblocking ones of one step, if a node has no more cores than
+    /// ranks.
     #[default]
     Any,
     /// The kernel engine, which all nodes must have.

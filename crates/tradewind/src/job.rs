@@ -95,9 +95,15 @@ impl Job {
         let connects = wanted != InternodeEngine::Agent && world.size() <= MAX_RANKS;
         let rank_endpoint = rank_endpoint.filter(|_| connects);
         let node = group.member().node();
-        let has_spare_core = node.cores() > node.ranks();
-        let own = [kernel.is_ok(), profile.is_some(), rank_endpoint.is_some(), has_spare_core];
-        let [has_kernel, is_traced, connects, has_spare_cores] = everywhere(&world, own)?;
+        let wanted_in_ranks = nonblocking_in_ranks(wanted, node.cores() > node.ranks());
+        let own = [
+            kernel.is_ok(),
+            profile.is_some(),
+            rank_endpoint.is_some(),
+            wanted_in_ranks == NonblockingInRanks::Nothing,
+            wanted_in_ranks == NonblockingInRanks::All,
+        ];
+        let [has_kernel, is_traced, connects, none, all] = everywhere(&world, own)?;
         let ahead = match is_traced {
             true => clocks::ahead_of_first(|times| world.allgather_times(times))?,
             false => 0,
@@ -121,7 +127,13 @@ impl Job {
             internode = internode.preferring(kernel);
         }
         if let Some(direct) = direct {
-            internode = internode.in_ranks(direct, nonblocking_in_ranks(wanted, has_spare_cores));
+            let nonblocking = match (none, all) {
+                (true, _) => NonblockingInRanks::Nothing,
+                (_, true) => NonblockingInRanks::All,
+                // Ranks that would have it otherwise leave as much to the services as the others.
+                _ => NonblockingInRanks::OneStep,
+            };
+            internode = internode.in_ranks(direct, nonblocking);
         }
         Ok(Job { world: Communicator::world(group, Some(internode), table), address, profile })
     }
@@ -238,14 +250,15 @@ fn everywhere<const N: usize>(world: &Communicator, own: [bool; N]) -> Result<[b
     Ok(std::array::from_fn(|place| common[0] >> place & 1 == 1))
 }
 
-/// Returns the nonblocking collectives that run inside connected ranks. A node service with a core of
+/// Returns the nonblocking collectives that run inside connected ranks if all have this node's wishes and
+/// cores. A node service with a core of
 /// its own takes every step while the ranks compute. Without one it waits for the ranks' cores, and
 /// ranks that send everything at their start need no service.
-fn nonblocking_in_ranks(wanted: InternodeEngine, has_spare_cores: bool) -> NonblockingInRanks {
+fn nonblocking_in_ranks(wanted: InternodeEngine, has_spare_core: bool) -> NonblockingInRanks {
     match wanted {
         InternodeEngine::Ranks => NonblockingInRanks::All,
         InternodeEngine::Direct => NonblockingInRanks::OneStep,
-        _ if has_spare_cores => NonblockingInRanks::Nothing,
+        _ if has_spare_core => NonblockingInRanks::Nothing,
         _ => NonblockingInRanks::OneStep,
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct NodeLayout {
 pub(crate) enum InRanks {
     /// None: the ranks are not connected.
     Nothing,
-    /// Those in blocking form, and others of one step that exchange no more than these bytes with
+    /// Those in blocking form, and others of one step that exchange fewer than these bytes with
     /// one rank.
     Blocking(u64),
     /// Those in both forms.

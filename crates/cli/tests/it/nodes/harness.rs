@@ -22,9 +22,6 @@ const ENCLOSE: &str = "unshare --pid --fork --kill-child --mount-proc --";
 /// Takes all rights of the superuser from the command that follows.
 const TAKE_RIGHTS: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups --";
 
-/// Leaves one core to the ranks of a node and their service.
-const BIND: &str = "taskset --cpu-list 0";
-
 /// Capabilities that the node service needs for the kernel engine.
 const RIGHTS: &str = "cap_bpf,cap_net_admin,cap_perfmon+ep";
 
@@ -130,8 +127,10 @@ impl<'a> Hydra<'a> {
         let Hydra { testbed, ranks, options, variables, one_node, encloses, binds, user } = self;
         let directory = tempfile::tempdir().expect("there is space");
         let launcher = directory.path().join("launch");
+        // Leaves one core to the ranks of a node and their service.
+        let bind = format!("taskset --cpu-list {}", shm::process::allowed_cores()[0]);
         let within =
-            [encloses.then_some(ENCLOSE), binds.then_some(BIND), user.map(|_| TAKE_RIGHTS)];
+            [encloses.then_some(ENCLOSE), binds.then_some(&*bind), user.map(|_| TAKE_RIGHTS)];
         let within = within.map(Option::unwrap_or_default).join(" ");
         let named = (0..ranks.len()).map(|name| {
             // Names behind the last node mean that one, too.
