@@ -53,7 +53,7 @@ BUDGET_MS = 40
 # with their values of TRADEWIND_INTERNODE. The first of these is compared with the peers.
 PROGRAMS = {
     "blocking": (COLLECTIVES, {"blocking_us": ""}, {"direct": "direct", "agent": "agent"}),
-    "overlap": (OVERLAPPED, {"alone_us": ", alone", "exposed_us": ", exposed", "processor_us": ", processor"}, {"default": "direct", "ranks": "ranks", "agent": "agent"}),
+    "overlap": (OVERLAPPED, {"alone_us": ", alone", "exposed_us": ", exposed", "processor_us": ", processor"}, {"direct": "direct", "ranks": "ranks", "agent": "agent"}),
     "messages": (MESSAGES, {"message_us": ""}, {"tradewind": "direct"}),
     # The pipelined solve, with the best way of sending that each program has: microseconds of communication an iteration.
     "solve": ([f"solve:{SOLVE_ROWS}:0"], {"communication_us": ""}, {"tradewind": "direct"}),

@@ -137,7 +137,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     let program = Program::read(program)?;
     let job = Job::init()?;
     let world = job.world();
-    let (mut options, rows) = Options::read(arguments, world.rank())?;
+    let (mut options, rows) = Options::read(arguments, &job)?;
     for text in rows {
         let row = Row::read(text)?;
         program.measure_row(world, row, &mut options)?;

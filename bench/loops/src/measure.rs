@@ -18,7 +18,6 @@ pub fn microseconds(clock: ClockId) -> f64 {
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 * 1e-3
 }
 
-
 /// Work of a rank between start and wait: iterations in registers, or, as if an accelerator
 /// computed, nanoseconds of sleep.
 #[derive(Clone, Copy)]

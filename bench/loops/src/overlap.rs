@@ -11,7 +11,6 @@ use crate::collective::Collective;
 use crate::measure::{compute, percentile, repetitions_within, skew, sort, wall_us};
 use crate::memory::Memory;
 use crate::operation::{Operation, UnderWay};
-use crate::processor::Processor;
 use crate::report::{Line, Options, agree, combine};
 use tradewind::Op;
 
@@ -33,23 +32,23 @@ impl Times {
 fn compute_alone<M: Memory, O: Operation<M>>(
     collective: &Collective<O, M>,
     options: &mut Options,
-    (clock, times): (&Processor, &mut Times),
+    times: &mut Times,
     repetition: usize,
 ) -> Result<(), Failure> {
     collective.world.barrier()?;
     skew(&mut options.random, collective.row.computation, options.skew_percent);
-    let processor = clock.used_us();
+    let processor = options.processor.used_us();
     let wall = wall_us();
     compute(collective.row.computation);
     times.wall[repetition] = wall_us() - wall;
-    times.processor[repetition] = clock.used_us() - processor;
+    times.processor[repetition] = options.processor.used_us() - processor;
     Ok(())
 }
 
 fn compute_over<M: Memory, O: Operation<M>>(
     collective: &mut Collective<O, M>,
     options: &mut Options,
-    (clock, times): (&Processor, &mut Times),
+    times: &mut Times,
     repetition: usize,
 ) -> Result<(), Failure> {
     let root = repetition % collective.ranks;
@@ -57,13 +56,13 @@ fn compute_over<M: Memory, O: Operation<M>>(
     collective.prepare(root, repetition);
     collective.world.barrier()?;
     skew(&mut options.random, computation, options.skew_percent);
-    let processor = clock.used_us();
+    let processor = options.processor.used_us();
     let wall = wall_us();
     let request = collective.start(root)?;
     compute(computation);
     request.wait()?;
     times.wall[repetition] = wall_us() - wall;
-    times.processor[repetition] = clock.used_us() - processor;
+    times.processor[repetition] = options.processor.used_us() - processor;
     collective.check(root, repetition, true)
 }
 
@@ -85,10 +84,9 @@ fn measure_exposed<M: Memory, O: Operation<M>>(
     let repetitions =
         repetitions_within(options.budget_us, 2.0 * computation_us + 2.0 * alone_us, LEAST, MOST);
     let (mut computation, mut total) = (Times::allocate(repetitions), Times::allocate(repetitions));
-    let clock = Processor::of(collective.world)?;
     for r in 0..repetitions {
-        compute_alone(collective, options, (&clock, &mut computation), r)?;
-        compute_over(collective, options, (&clock, &mut total), r)?;
+        compute_alone(collective, options, &mut computation, r)?;
+        compute_over(collective, options, &mut total, r)?;
     }
     let wall = median_of(&computation.wall);
     let processor = median_of(&computation.processor);

@@ -3,9 +3,7 @@
 use crate::Failure;
 use crate::measure::microseconds;
 use rustix::time::ClockId;
-use std::fs;
-use std::path::{Path, PathBuf};
-use tradewind::Communicator;
+use tradewind::Job;
 
 /// User and system time of this process and, where it is the only rank of its node, of the node
 /// service, with all their threads: MPI libraries do that service's work in the ranks.
@@ -15,9 +13,10 @@ pub struct Processor {
 
 impl Processor {
     /// Finds the clocks of a rank.
-    pub fn of(world: &Communicator) -> Result<Self, Failure> {
-        let is_alone = world.nodes() > 1 && world.nodes() == world.size();
-        let service = if is_alone { Some(clock_of(service_here()?)?) } else { None };
+    pub fn of(job: &Job) -> Result<Self, Failure> {
+        let nodes = job.world().nodes();
+        let is_alone = nodes > 1 && nodes == job.world().size();
+        let service = if is_alone { Some(clock_of(job.service_process())?) } else { None };
         Ok(Self { service })
     }
 
@@ -27,36 +26,10 @@ impl Processor {
     }
 }
 
-/// The process of the node service of this network namespace, which is the node.
-fn service_here() -> Result<libc::pid_t, Failure> {
-    let own = network_of(Path::new("/proc/self"))?;
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let folder = entry?.path();
-        let Some(pid) = folder.file_name().and_then(|name| name.to_str()?.parse().ok()) else {
-            continue;
-        };
-        // A process that has ended meanwhile has neither.
-        let words = fs::read(folder.join("cmdline")).unwrap_or_default();
-        let is_service = words.windows(16).any(|part| part == b"\0internal\0serve\0");
-        if is_service && network_of(&folder).is_ok_and(|network| network == own) {
-            found.push(pid);
-        }
-    }
-    match found[..] {
-        [pid] => Ok(pid),
-        _ => Err(format!("{} node services run on this node, not one", found.len()).into()),
-    }
-}
-
-fn network_of(process: &Path) -> std::io::Result<PathBuf> {
-    fs::read_link(process.join("ns/net"))
-}
-
-fn clock_of(pid: libc::pid_t) -> Result<libc::clockid_t, Failure> {
+fn clock_of(process: u32) -> Result<libc::clockid_t, Failure> {
     let mut clock = 0;
     // SAFETY: the call writes one clock id.
-    match unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } {
+    match unsafe { libc::clock_getcpuclockid(process.cast_signed(), &raw mut clock) } {
         0 => Ok(clock),
         error => Err(std::io::Error::from_raw_os_error(error).into()),
     }

@@ -2,9 +2,10 @@
 
 use crate::Failure;
 use crate::measure::{percentile, sort};
+use crate::processor::Processor;
 use crate::row::Row;
 use std::fmt::Write;
-use tradewind::{Communicator, Op};
+use tradewind::{Communicator, Job, Op};
 
 /// Options that all rows share.
 pub struct Options {
@@ -16,23 +17,26 @@ pub struct Options {
     pub skew_percent: u64,
     /// `true` if the buffers lie in the segment.
     pub owned: bool,
+    /// Processor time of this rank.
+    pub processor: Processor,
 }
 
 impl Options {
     /// BUFFERS BUDGET-MS SEED SKEW-PERCENT, as far as they come before the rows.
-    pub fn read(arguments: &[String], rank: u32) -> Result<(Self, &[String]), Failure> {
+    pub fn read<'a>(arguments: &'a [String], job: &Job) -> Result<(Self, &'a [String]), Failure> {
         let [buffers, budget, seed, skew, rows @ ..] = arguments else {
             return Err("give PROGRAM private|alloc BUDGET-MS SEED SKEW-PERCENT OPERATION:BYTES:COMPUTATION...".into());
         };
         let options = Self {
             budget_us: budget.parse::<f64>()? * 1e3,
-            random: seed.parse::<u64>()?.wrapping_add(u64::from(rank)),
+            random: seed.parse::<u64>()?.wrapping_add(u64::from(job.world().rank())),
             skew_percent: skew.parse()?,
             owned: match buffers.as_str() {
                 "private" => false,
                 "alloc" => true,
                 other => return Err(format!("'{other}': the buffers are private or alloc").into()),
             },
+            processor: Processor::of(job)?,
         };
         Ok((options, rows))
     }
