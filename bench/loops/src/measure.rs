@@ -7,15 +7,19 @@ use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::time::Duration;
 
+fn microseconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 * 1e-3
+}
+
 /// Microseconds on the monotonic clock.
 pub fn wall_us() -> f64 {
     microseconds(ClockId::Monotonic)
 }
 
-/// Microseconds on a clock.
-pub fn microseconds(clock: ClockId) -> f64 {
-    let time = clock_gettime(clock);
-    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 * 1e-3
+/// Microseconds of user and system time this process and all its threads have used.
+pub fn processor_us() -> f64 {
+    microseconds(ClockId::ProcessCPUTime)
 }
 
 /// Work of a rank between start and wait: iterations in registers, or, as if an accelerator

@@ -37,11 +37,11 @@ fn compute_alone<M: Memory, O: Operation<M>>(
 ) -> Result<(), Failure> {
     collective.world.barrier()?;
     skew(&mut options.random, collective.row.computation, options.skew_percent);
-    let processor = options.processor.used_us();
+    let processor = options.processor.used_us()?;
     let wall = wall_us();
     compute(collective.row.computation);
     times.wall[repetition] = wall_us() - wall;
-    times.processor[repetition] = options.processor.used_us() - processor;
+    times.processor[repetition] = options.processor.used_us()? - processor;
     Ok(())
 }
 
@@ -56,13 +56,13 @@ fn compute_over<M: Memory, O: Operation<M>>(
     collective.prepare(root, repetition);
     collective.world.barrier()?;
     skew(&mut options.random, computation, options.skew_percent);
-    let processor = options.processor.used_us();
+    let processor = options.processor.used_us()?;
     let wall = wall_us();
     let request = collective.start(root)?;
     compute(computation);
     request.wait()?;
     times.wall[repetition] = wall_us() - wall;
-    times.processor[repetition] = options.processor.used_us() - processor;
+    times.processor[repetition] = options.processor.used_us()? - processor;
     collective.check(root, repetition, true)
 }
 

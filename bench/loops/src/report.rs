@@ -36,7 +36,7 @@ impl Options {
                 "alloc" => true,
                 other => return Err(format!("'{other}': the buffers are private or alloc").into()),
             },
-            processor: Processor::of(job)?,
+            processor: Processor::of(job),
         };
         Ok((options, rows))
     }

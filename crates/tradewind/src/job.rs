@@ -4,8 +4,9 @@ use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
 use crate::failure::Exit;
 use crate::internode::clocks;
-use crate::internode::group::{InternodeGroup, InternodeJob, NonblockingInRanks};
+use crate::internode::group::{InternodeGroup, InternodeJob};
 use crate::internode::probe::{self, UnreachablePair};
+use crate::placement::InRanks;
 use crate::profile::{self, NodeOfProfile, Profile};
 use crate::rank_connections::{self, MAX_RANKS};
 use crate::reduction::Op;
@@ -94,16 +95,18 @@ impl Job {
         // the comparison of clocks.
         let connects = wanted != InternodeEngine::Agent && world.size() <= MAX_RANKS;
         let rank_endpoint = rank_endpoint.filter(|_| connects);
+        // A node service with a core of its own takes every step while the ranks compute. Without one it
+        // waits for the ranks' cores, and ranks that send everything at their start need no service.
         let node = group.member().node();
-        let wanted_in_ranks = nonblocking_in_ranks(wanted, node.cores() > node.ranks());
+        let is_open = !matches!(wanted, InternodeEngine::Direct | InternodeEngine::Ranks);
         let own = [
             kernel.is_ok(),
             profile.is_some(),
             rank_endpoint.is_some(),
-            wanted_in_ranks == NonblockingInRanks::Nothing,
-            wanted_in_ranks == NonblockingInRanks::All,
+            is_open && node.cores() > node.ranks(),
+            wanted == InternodeEngine::Ranks,
         ];
-        let [has_kernel, is_traced, connects, none, all] = everywhere(&world, own)?;
+        let [has_kernel, is_traced, connects, leaves_steps, takes_all] = everywhere(&world, own)?;
         let ahead = match is_traced {
             true => clocks::ahead_of_first(|times| world.allgather_times(times))?,
             false => 0,
@@ -127,13 +130,12 @@ impl Job {
             internode = internode.preferring(kernel);
         }
         if let Some(direct) = direct {
-            let nonblocking = match (none, all) {
-                (true, _) => NonblockingInRanks::Nothing,
-                (_, true) => NonblockingInRanks::All,
-                // Ranks that would have it otherwise leave as much to the services as the others.
-                _ => NonblockingInRanks::OneStep,
+            let in_ranks = match (takes_all, leaves_steps) {
+                (true, _) => InRanks::All,
+                (_, true) => InRanks::Blocking(0),
+                _ => InRanks::Blocking(direct.held()),
             };
-            internode = internode.in_ranks(direct, nonblocking);
+            internode = internode.in_ranks(direct, in_ranks);
         }
         Ok(Job { world: Communicator::world(group, Some(internode), table), address, profile })
     }
@@ -248,19 +250,6 @@ fn everywhere<const N: usize>(world: &Communicator, own: [bool; N]) -> Result<[b
     let mut common = [0];
     world.allreduce(&[bits], &mut common, Op::And)?;
     Ok(std::array::from_fn(|place| common[0] >> place & 1 == 1))
-}
-
-/// Returns the nonblocking collectives that run inside connected ranks if all have this node's wishes and
-/// cores. A node service with a core of
-/// its own takes every step while the ranks compute. Without one it waits for the ranks' cores, and
-/// ranks that send everything at their start need no service.
-fn nonblocking_in_ranks(wanted: InternodeEngine, has_spare_core: bool) -> NonblockingInRanks {
-    match wanted {
-        InternodeEngine::Ranks => NonblockingInRanks::All,
-        InternodeEngine::Direct => NonblockingInRanks::OneStep,
-        _ if has_spare_core => NonblockingInRanks::Nothing,
-        _ => NonblockingInRanks::OneStep,
-    }
 }
 
 /// Fails if the kernel backend is required; otherwise explains once a node why there is none, where
@@ -378,7 +367,8 @@ where
     for (node, ranks) in created {
         for ((local, agent), direct) in (0..ranks).zip(agents.by_ref()).zip(direct.by_ref()) {
             let job = InternodeJob::new(nodes.clone(), Arc::new(agent));
-            let job = job.in_ranks(Arc::new(direct), NonblockingInRanks::OneStep);
+            let in_ranks = InRanks::Blocking(direct.held());
+            let job = job.in_ranks(Arc::new(direct), in_ranks);
             members.push((node.join(local)?, Some(job)));
         }
     }

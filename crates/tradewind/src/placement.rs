@@ -34,7 +34,7 @@ pub(crate) enum InRanks {
     /// None: the ranks are not connected.
     Nothing,
     /// Those in blocking form, and others of one step that exchange fewer than these bytes with
-    /// one rank.
+    /// one rank. 0 where the node services have cores for these.
     Blocking(u64),
     /// Those in both forms.
     All,

@@ -30,7 +30,7 @@ macro_rules! variables {
 variables! {
     ENGINE = "TRADEWIND_ENGINE", "`peers` or `caller`", "`peers`",
         "Progress of collectives within a node: by any rank of the node, or only in calls of the rank itself.";
-    INTERNODE = "TRADEWIND_INTERNODE", "`kernel`, `direct`, `ranks` or `agent`", "the kernel engine where all nodes have it, otherwise by the cores",
+    INTERNODE = "TRADEWIND_INTERNODE", "`kernel`, `direct`, `ranks` or `agent`", "the kernel engine where all nodes have it, else by the number of cores",
         "Backends between nodes. `kernel`: the BPF program is required. `direct`: no collective in the kernel, and those of one step in the ranks on any number of cores. `ranks`: all collectives in the ranks. `agent`: all collectives and messages in the node services.";
     NETWORK = "TRADEWIND_NETWORK", "`tcp`, `fabric`, `fabric:PROVIDER` or `auto`", "`tcp`",
         "Network between node services: TCP, or libfabric with any provider or the named one. `+read` behind the name reads long messages from the sender's memory, `+messages` sends them. `auto`: the fastest that `tradewind tune` has measured, else TCP.";

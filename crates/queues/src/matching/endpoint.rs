@@ -84,8 +84,8 @@ pub struct Endpoint {
     leave_limit: Duration,
 }
 
-/// The time on one node, where no time-out between nodes is set.
-const ON_NODE: Duration = Duration::from_secs(15);
+/// The value of [`Endpoint::leave_limit`] on one node, which has no node time-out.
+const LEAVE_LIMIT_ON_ONE_NODE: Duration = Duration::from_secs(15);
 
 /// A started send that is not complete.
 #[derive(Debug)]
@@ -143,7 +143,8 @@ impl Endpoint {
             remote,
             contexts,
         } = options;
-        let leave_limit = remote.as_ref().map_or(ON_NODE, |remote| remote.leave_limit);
+        let leave_limit =
+            remote.as_ref().map_or(LEAVE_LIMIT_ON_ONE_NODE, |remote| remote.leave_limit);
         let (link, progress) = remote.map(|one| ((one.ranks, one.link), one.progress)).unzip();
         if rank >= ranks {
             return Err(CreateError::Size {
@@ -273,9 +274,9 @@ impl Drop for Endpoint {
     /// Waits until the messages of dropped requests have been read, or their receivers have exited
     /// or wait in the same way. Gives up a rank on another node if its connection is full and takes
     /// nothing for the node time-out. A rank that has not matched a message may compute, so it is
-    /// not given up. Takes what it has requested from others, whose sends wait for that, for at most
-    /// the node time-out: a sender that is in no call sends nothing, and may wait for this rank. The process leaves the node services and connections afterwards, with a time
-    /// limit of their own.
+    /// not given up. Takes the bytes that it has requested, for which sends of other ranks wait, for at
+    /// most the node time-out: a sender that is in no call sends nothing, and may wait for this rank.
+    /// The process leaves the node services and connections afterwards, with a time limit of their own.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;

@@ -44,28 +44,14 @@ pub(crate) struct Backends {
     pub(crate) special: Vec<Arc<dyn Backend>>,
     /// Runs blocking collectives instead of the general backend, if there is one.
     pub(crate) blocking: Option<Arc<DirectBackend>>,
-    /// The nonblocking collectives that it runs, too.
-    pub(crate) nonblocking_in_ranks: NonblockingInRanks,
-}
-
-/// Nonblocking collectives that run inside the ranks, where these are connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NonblockingInRanks {
-    Nothing,
-    /// Those that [need no thread](super::unattended).
-    OneStep,
-    All,
+    /// The collectives that it runs.
+    pub(crate) in_ranks: InRanks,
 }
 
 impl Backends {
     /// One backend for everything.
     fn only(general: Arc<dyn Backend>) -> Self {
-        Backends {
-            general,
-            special: Vec::new(),
-            blocking: None,
-            nonblocking_in_ranks: NonblockingInRanks::Nothing,
-        }
+        Backends { general, special: Vec::new(), blocking: None, in_ranks: InRanks::Nothing }
     }
 }
 
@@ -96,16 +82,11 @@ impl InternodeJob {
         InternodeJob::with_backends(self.nodes.clone(), backends, agent, self.exit.clone())
     }
 
-    /// The same job, with `backend` for blocking collectives and these nonblocking ones.
-    pub(crate) fn in_ranks(
-        &self,
-        backend: Arc<DirectBackend>,
-        nonblocking_in_ranks: NonblockingInRanks,
-    ) -> Arc<Self> {
+    /// The same job, with `backend` for these collectives.
+    pub(crate) fn in_ranks(&self, backend: Arc<DirectBackend>, in_ranks: InRanks) -> Arc<Self> {
         let drained: Arc<dyn Backend> = Arc::clone(&backend) as Arc<dyn Backend>;
         self.drain_on_exit(&drained);
-        let backends =
-            Backends { blocking: Some(backend), nonblocking_in_ranks, ..self.backends.clone() };
+        let backends = Backends { blocking: Some(backend), in_ranks, ..self.backends.clone() };
         let agent = Arc::clone(&self.agent);
         InternodeJob::with_backends(self.nodes.clone(), backends, agent, self.exit.clone())
     }
@@ -246,14 +227,9 @@ impl InternodeGroup {
         self.with_job(self.job.preferring(backend))
     }
 
-    /// The same ranks, with `backend` for blocking collectives and these nonblocking ones. The numbers
-    /// of collectives continue.
-    pub(crate) fn in_ranks(
-        &self,
-        backend: Arc<DirectBackend>,
-        nonblocking: NonblockingInRanks,
-    ) -> Arc<Self> {
-        self.with_job(self.job.in_ranks(backend, nonblocking))
+    /// The same ranks, with `backend` for these collectives. Their numbers continue.
+    pub(crate) fn in_ranks(&self, backend: Arc<DirectBackend>, in_ranks: InRanks) -> Arc<Self> {
+        self.with_job(self.job.in_ranks(backend, in_ranks))
     }
 
     fn with_job(&self, job: Arc<InternodeJob>) -> Arc<Self> {
@@ -317,15 +293,9 @@ impl InternodeGroup {
 
     /// Placement of the ranks.
     pub(crate) fn placement(&self) -> Placement {
-        let Backends { general, special, blocking, nonblocking_in_ranks } = &self.job.backends;
+        let Backends { general, special, in_ranks, .. } = &self.job.backends;
         let preferred = special.first().unwrap_or(general).name();
-        let in_ranks = match (blocking, nonblocking_in_ranks) {
-            (None, _) => InRanks::Nothing,
-            (Some(_), NonblockingInRanks::Nothing) => InRanks::Blocking(0),
-            (Some(backend), NonblockingInRanks::OneStep) => InRanks::Blocking(backend.held()),
-            (Some(_), NonblockingInRanks::All) => InRanks::All,
-        };
-        Placement::Nodes(NodeLayout::new(&self.nodes_of_ranks(), preferred, in_ranks))
+        Placement::Nodes(NodeLayout::new(&self.nodes_of_ranks(), preferred, *in_ranks))
     }
 
     /// Fails if a rank is gone without which a run of `backend` that waits for messages of the

@@ -1,9 +1,10 @@
 //! A schedule that a backend between nodes has accepted.
 
-use super::group::{InternodeGroup, NonblockingInRanks};
+use super::group::InternodeGroup;
 use super::recording::Recording;
 use super::unattended;
 use crate::error::{Error, Result};
+use crate::placement::InRanks;
 use engine::signature::Signature;
 use goal::graph::Access;
 use goal::schedule::{BufferRecord, Kind, Schedule};
@@ -108,9 +109,7 @@ impl InternodeSchedule {
         let is_unattended = is_unattended && direct.is_some();
         let (background, of_blocking) = match &in_ranks {
             // On one backend, messages of the two forms differ in their signatures.
-            Some(direct)
-                if backends.nonblocking_in_ranks == NonblockingInRanks::All || is_unattended =>
-            {
+            Some(direct) if backends.in_ranks == InRanks::All || is_unattended => {
                 (direct, call.blocking())
             }
             _ => (backend, call),

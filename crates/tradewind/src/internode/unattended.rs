@@ -15,8 +15,9 @@
 //! one step with such sizes themselves if no two of them share a node. A background thread of the rank
 //! sends the bytes that the connections do not hold.
 
-use super::group::{InternodeGroup, NonblockingInRanks};
+use super::group::InternodeGroup;
 use crate::error::Result;
+use crate::placement::InRanks;
 use goal::compile::compile;
 use goal::graph::Graph;
 use goal::schedule::{Kind, Schedule};
@@ -27,7 +28,7 @@ use network::direct::DirectBackend;
 /// default where some node has no core for its service. Then every rank builds the graphs of all ranks.
 fn backend(internode: &InternodeGroup) -> Option<&DirectBackend> {
     let backends = &internode.job().backends;
-    let is_one_of_two = backends.nonblocking_in_ranks == NonblockingInRanks::OneStep
+    let is_one_of_two = matches!(backends.in_ranks, InRanks::Blocking(held) if held > 0)
         && internode.ranks() <= MOST_RANKS_IN_ONE_STEP;
     backends.blocking.as_deref().filter(|_| is_one_of_two)
 }

@@ -46,7 +46,7 @@ fn waiting_for_ranks_that_have_left_is_an_error() {
     .expect("the job succeeds");
 }
 
-/// Those who wait may still hear from others, but not from all.
+/// The waiting ranks may still hear from each other, but not from the one that panics.
 fn a_rank_that_panics_ends_the_receives_of_all_nodes() {
     for guilty in 0..3 {
         for nodes in [&[3][..], &[1, 2], &[1, 1, 1]] {
